@@ -1,0 +1,67 @@
+# Everything a newcomer needs. `make run` and `make test` work on a fresh machine with Python 3.11+ and make.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+MANIFEST := assets/reports/target/manifest.json
+
+export DAGSTER_HOME := $(CURDIR)/.dagster
+export DAGSTER_DISABLE_TELEMETRY := 1
+# `dagster` says at every start that `dg` may be used instead
+export PYTHONWARNINGS := ignore:Function:FutureWarning
+# without compiled files every process compiles its imports again, which takes 3 to 5 times as long
+unexport PYTHONDONTWRITEBYTECODE
+unexport PYTHONPATH
+
+.PHONY: help run ui test check format bench wheel install clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
+
+run: install ## Bring the whole lineage up to date, then show what there is
+	$(BIN)/dagster asset materialize -m orchestration.definitions --select '*' \
+		--partition-range "$$($(BIN)/python -m assets.partitions)"
+	$(BIN)/graftline summary
+
+ui: install ## Open the Dagster UI on http://127.0.0.1:3000
+	$(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p 3000
+
+test: install ## Run every test that needs nothing but the checkout
+	$(BIN)/python -m pytest
+
+check: install ## Lint, types, import floors
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: install ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: install ## Measure the lineage; prints one line of JSON
+	$(BIN)/python -m benchmarks.lineage
+
+wheel: install ## Build the wheel of the library into dist/
+	$(BIN)/python -m build --wheel --outdir dist .
+
+install: $(INSTALLED) $(MANIFEST) $(DAGSTER_HOME)/dagster.yaml ## Build .venv
+
+clean: ## Remove what runs and builds left; samples, .venv and .env stay
+	rm -rf .dagster logs reports dist assets/reports/target .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	find data -mindepth 1 -maxdepth 1 ! -name samples -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; say which: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(MANIFEST): $(INSTALLED) $(wildcard assets/reports/*.yml assets/reports/models/*/* assets/reports/tests/*) resources/dbt.py
+	$(BIN)/python -m resources.dbt
+	@touch $@
+
+$(DAGSTER_HOME)/dagster.yaml: dagster.yaml
+	@mkdir -p $(DAGSTER_HOME)
+	@cp $< $@

@@ -1,0 +1,1 @@
+"""Dagster assets: what exists and from what. What a stage does is in the library."""

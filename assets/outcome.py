@@ -1,0 +1,85 @@
+"""From a stored artefact to what Dagster shows of it: data version, counts, a table, links.
+
+https://docs.dagster.io/guides/build/assets/metadata-and-tags
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import dagster as dg
+
+from assets.partitions import keys_of
+from graftline.actions.astgrep import Language
+from graftline.datasets.split import Split
+from graftline.hashing import digest
+from graftline.markdown import table
+from graftline.record import RECORD_NAME, Built
+from graftline.runtime.lineage import Lineage
+
+_LOG_EVERY_S = 5.0
+
+
+def materialized(
+    context: dg.AssetExecutionContext, lineage: Lineage, make: Callable[[], Built]
+) -> dg.MaterializeResult[Any]:
+    """Make one artefact, and return what there is to know of it."""
+    lineage.advance = _logged(context)
+    built = make()
+    context.log.info(_sentence(built))
+    return dg.MaterializeResult(metadata=metadata_of(built), data_version=dg.DataVersion(built.record.identity))
+
+
+def materialized_partitions(
+    context: dg.AssetExecutionContext, lineage: Lineage, make: Callable[[Language, Split], Built]
+) -> dg.MaterializeResult[Any]:
+    """Make the artefact of every partition of this run; the data version is that of all of them."""
+    lineage.advance = _logged(context)
+    made: dict[str, Built] = {}
+    for key, language, split in keys_of(context):
+        made[key] = make(language, split)
+        context.log.info(_sentence(made[key]))
+        context.add_asset_metadata(metadata_of(made[key]), partition_key=key)
+    identities = {key: built.record.identity for key, built in made.items()}
+    rows = [{"partition": key, "state": _state(built), **built.record.counts} for key, built in made.items()]
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    overview = table([{column: row.get(column) for column in columns} for row in rows])
+    return dg.MaterializeResult(
+        metadata={"partitions": dg.MetadataValue.md(overview)}, data_version=dg.DataVersion(digest(identities))
+    )
+
+
+def metadata_of(built: Built) -> Mapping[str, Any]:
+    """Return counts as numbers, for plots over time, a table of them, and where the files are."""
+    counts = built.record.counts
+    lines = [{"count of": name, "number": number} for name, number in counts.items()]
+    return {
+        "dagster/row_count": counts.get("rows", 0),
+        "dagster/uri": built.folder.as_uri(),
+        "record": dg.MetadataValue.path(str(built.folder / RECORD_NAME)),
+        "files": dg.MetadataValue.md("\n".join(f"- `{built.folder / name}`" for name in built.record.files)),
+        "counts": dg.MetadataValue.md(table(lines)),
+        "state": _state(built),
+        **{name: number for name, number in counts.items() if name != "rows"},
+    }
+
+
+def _state(built: Built) -> str:
+    return f"made: {built.reason}" if built.is_fresh else "unchanged"
+
+
+def _sentence(built: Built) -> str:
+    return f"{built.record.kind} {built.record.name}: {_state(built)}; {built.record.counts.get('rows', 0)} rows"
+
+
+def _logged(context: dg.AssetExecutionContext) -> Callable[[int, int], None]:
+    """Return what reports progress to the log of the run, every few seconds."""
+    last = time.monotonic()
+
+    def advance(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _LOG_EVERY_S:
+            last = time.monotonic()
+            context.log.info(f"{done} of {total}" if total else f"{done}")
+
+    return advance

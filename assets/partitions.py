@@ -1,0 +1,51 @@
+"""The partitions of everything from the splits on: language by split.
+
+https://docs.dagster.io/guides/build/partitions-and-backfills
+"""
+
+from typing import cast
+
+import dagster as dg
+
+from graftline.actions.astgrep import Language
+from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.split import SPLITS, Split
+
+
+def partitions_of(catalogue: Catalogue) -> dg.MultiPartitionsDefinition:
+    """Return language by split, for the languages that are configured."""
+    return dg.MultiPartitionsDefinition(
+        {
+            "language": dg.StaticPartitionsDefinition(list(catalogue.languages)),
+            "split": dg.StaticPartitionsDefinition(list(SPLITS)),
+        }
+    )
+
+
+def whole_range(catalogue: Catalogue) -> tuple[str, str]:
+    """Return the first and the last partition key; a range from one to the other holds every partition."""
+    languages = catalogue.languages
+    return f"{languages[0]}|{SPLITS[0]}", f"{languages[-1]}|{SPLITS[-1]}"
+
+
+def keys_of(context: dg.AssetExecutionContext) -> list[tuple[str, Language, Split]]:
+    """Return every partition key of this run, with its language and split.
+
+    Raises:
+        dagster.Failure: there is none; a range whose ends are in the wrong order is empty, and would succeed.
+    """
+    if not context.partition_keys:
+        raise dg.Failure("the partition range is empty; give its ends in the order of the languages and splits")
+    found = []
+    for key in context.partition_keys:
+        dimensions = cast(dg.MultiPartitionKey, key).keys_by_dimension
+        language, split = dimensions["language"], dimensions["split"]
+        found.append((str(key), cast(Language, language), cast(Split, split)))
+    return found
+
+
+if __name__ == "__main__":
+    from graftline.config import load_yaml
+    from graftline.paths import Paths, find_root
+
+    print("...".join(whole_range(load_yaml(Paths(find_root()).configs / "datasets.yaml", Catalogue))))

@@ -1,0 +1,88 @@
+"""The partitioned stages: `splits`, `synthetic_rules`, `tasks`, `teacher_trajectories`, `trajectories`, and their checks.
+
+Not here: what a stage does (`graftline.runtime.lineage`). https://docs.dagster.io/guides/build/assets
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import dagster as dg
+
+from assets.outcome import materialized_partitions
+from assets.partitions import partitions_of
+from graftline.actions.astgrep import Language
+from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.split import Split
+from graftline.record import Built
+from graftline.runtime import checks
+from graftline.runtime.lineage import Lineage, stage_code
+
+
+def stage_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
+    """Return the partitioned stages over the datasets of `catalogue`."""
+    normalized = [dg.AssetKey(["normalized", name]) for name in sorted(catalogue.datasets)]
+    return [
+        _stage(catalogue, Lineage.splits, normalized, "datasets", {"jsonl", "parquet"}),
+        _stage(catalogue, Lineage.synthetic_rules, ["splits"], "tasks", {"jsonl", "astgrep"}),
+        _stage(catalogue, Lineage.tasks, ["splits", "synthetic_rules"], "tasks", {"jsonl"}),
+        _stage(catalogue, Lineage.teacher_trajectories, ["tasks"], "trajectories", {"jsonl", "astgrep"}),
+        _stage(catalogue, Lineage.trajectories, ["teacher_trajectories"], "trajectories", {"parquet"}),
+    ]
+
+
+def _stage(
+    catalogue: Catalogue,
+    make: Callable[[Lineage, Language, Split], Built],
+    deps: Sequence[str | dg.AssetKey],
+    group: str,
+    kinds: set[str],
+) -> dg.AssetsDefinition:
+    name = make.__name__
+
+    @dg.asset(
+        name=name,
+        deps=deps,
+        partitions_def=partitions_of(catalogue),
+        group_name=group,
+        code_version=stage_code(name),
+        kinds=kinds,
+        owners=["team:data"],
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        description=make.__doc__,
+    )
+    def stage(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
+        return materialized_partitions(context, lineage, partial(make, lineage))
+
+    return stage
+
+
+@dg.asset_check(asset="splits", name="schema_valid", blocking=True)
+def splits_schema_valid(lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
+    """Every line of every split is an edit, every Parquet file has the documented columns."""
+    faults = checks.invalid_splits(lineage)
+    return dg.AssetCheckResult(passed=not faults, metadata={"faults": faults})
+
+
+@dg.asset_check(asset="splits", blocking=True)
+def no_row_in_two_splits(lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
+    """No edit and no repository or package is in two splits."""
+    faults = checks.leaks(lineage)
+    return dg.AssetCheckResult(passed=not faults, metadata={"leaks": faults})
+
+
+@dg.asset_check(asset="trajectories", name="schema_valid", blocking=True)
+def trajectories_schema_valid(lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
+    """Every Parquet file has the documented columns, every reward is missing or between 0 and 1."""
+    faults = checks.invalid_trajectories(lineage)
+    return dg.AssetCheckResult(passed=not faults, metadata={"faults": faults})
+
+
+@dg.asset_check(asset="trajectories", blocking=True)
+def enough_verified_steps(lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
+    """There are as many verified steps as `configs/trajectories.yaml` requires."""
+    found, required = checks.verified_steps(lineage), lineage.settings.trajectories.least_verified_steps
+    return dg.AssetCheckResult(passed=found >= required, metadata={"verified_steps": found, "required": required})
+
+
+STAGE_CHECKS = (splits_schema_valid, no_row_in_two_splits, trajectories_schema_valid, enough_verified_steps)

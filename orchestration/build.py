@@ -1,0 +1,57 @@
+"""Puts assets, checks, resources, jobs and sensors together; tests and other programs may replace resources.
+
+https://docs.dagster.io/guides/build/projects-and-components/definitions
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets.datasets import dataset_assets, dataset_check
+from assets.reports.marts import report_models
+from assets.reports.pages import dataset_reports, teacher_report
+from assets.stages import STAGE_CHECKS, stage_assets
+from graftline.paths import find_root
+from graftline.runtime.lineage import load_settings
+from orchestration.jobs import lineage_job
+from resources.dbt import open_dbt
+from resources.lineage import LineageResource
+from resources.warehouse import Warehouse
+from sensors.dataset_versions import dataset_versions
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+def build_definitions(resources: Mapping[str, Any] | None = None) -> dg.Definitions:
+    """Return the definitions of the checkout, or of the folder that `GRAFTLINE_ROOT` names.
+
+    Raises:
+        ConfigError: a configuration file does not fit.
+    """
+    root = find_root(dict(os.environ), start=CHECKOUT)
+    lineage = LineageResource(root=str(root), manifest=os.environ.get("GRAFTLINE_MANIFEST", "local"))
+    catalogue = load_settings(lineage.paths).catalogue
+    names = sorted(catalogue.datasets)
+    return dg.Definitions(
+        assets=[
+            *(asset for name in names for asset in dataset_assets(name, catalogue.datasets[name])),
+            *stage_assets(catalogue),
+            report_models(catalogue),
+            dataset_reports,
+            teacher_report,
+        ],
+        asset_checks=[*(dataset_check(name) for name in names), *STAGE_CHECKS],
+        jobs=[lineage_job],
+        sensors=[dataset_versions(lineage_job.name, lineage)],
+        resources={
+            "lineage": lineage,
+            "dbt": open_dbt(),
+            "warehouse": Warehouse(path=str(lineage.paths.warehouse)),
+            **(resources or {}),
+        },
+        # a process per step would import everything again for each of a dozen short steps
+        executor=dg.in_process_executor,
+    )

@@ -1,0 +1,1 @@
+"""Dagster resources: each only vends a domain object of the library."""

@@ -1,0 +1,45 @@
+"""The resource that vends the lineage: paths, settings and open ports for one run.
+
+Not here: what the stages do (`graftline.runtime.lineage`), and which implementation stands behind a port
+(`configs/manifests/`). https://docs.dagster.io/guides/build/external-resources
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+from pydantic import Field
+
+from graftline.datasets.hub import DatasetHub, open_hub
+from graftline.paths import Paths
+from graftline.runtime.lineage import Lineage, Settings, load_settings, open_lineage
+from graftline.runtime.manifests import load_manifest
+
+
+class LineageResource(dg.ConfigurableResource[Lineage]):
+    """The stages over one root folder, with the ports of a manifest."""
+
+    root: str = Field(description="Folder that holds configs/ and data/.")
+    manifest: str = Field(default="local", description="Manifest under configs/manifests.")
+
+    @property
+    def paths(self) -> Paths:
+        """The folders, without opening anything."""
+        return Paths(Path(self.root))
+
+    @property
+    def settings(self) -> Settings:
+        """The settings, read anew."""
+        return load_settings(self.paths)
+
+    def hub(self) -> DatasetHub:
+        """Return the homes of the datasets, without opening any other port."""
+        return open_hub(load_manifest(self.paths, self.manifest).dataset_hub, self.paths.root)
+
+    @contextmanager
+    def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[Lineage]:
+        """Open the ports for one run (in process) or one step (a process per step)."""
+        paths = self.paths
+        with open_lineage(paths, load_manifest(paths, self.manifest), context.run_id or "direct") as lineage:
+            yield lineage

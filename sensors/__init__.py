@@ -1,0 +1,1 @@
+"""Dagster sensors: what happens outside that a run has to follow."""

@@ -1,0 +1,3 @@
+"""Verified training data for an ast-grep refactoring agent."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Actions: the ast-grep rewrites an agent may propose, and the one door to ast-grep."""

@@ -1,0 +1,156 @@
+"""The door to ast-grep: its parser and matcher in this process, and the command line of its executable.
+
+Only the parser and `matches` are used on text of unknown origin here; rewriting is done behind the sandbox port.
+The binding holds the interpreter lock and cannot be interrupted, therefore `parse` bounds what it accepts.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from ast_grep_py import SgNode, SgRoot
+
+from graftline.actions.action import PatternAction, RuleAction, rule_of
+from graftline.errors import ConfigError, DataError
+
+Language = Literal["python", "javascript", "typescript", "tsx", "java"]
+LANGUAGES: tuple[Language, ...] = ("python", "javascript", "typescript", "tsx", "java")
+
+MAX_SOURCE_CHARACTERS = 512 * 1024
+MAX_DEPTH = 300
+"""Levels of nesting; beyond it recursive algorithms, the matcher's own included, may overflow their stack."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A node of a syntax tree; `start` and `end` count characters."""
+
+    kind: str
+    is_named: bool
+    start: int
+    end: int
+    parent: "Node | None"
+    index: int
+    """Position among the children of `parent`."""
+    handle: SgNode = field(repr=False)
+    children: list["Node"] = field(default_factory=list, repr=False)
+
+    def walk(self) -> Iterator["Node"]:
+        """Yield this node and all below it, parents first."""
+        pending = [self]
+        while pending:
+            node = pending.pop()
+            yield node
+            pending.extend(reversed(node.children))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """A parsed text."""
+
+    text: str
+    language: Language
+    root: Node
+
+    def of(self, node: Node) -> str:
+        """Return the text of `node`."""
+        return self.text[node.start : node.end]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the parser understood all of the text; where a token is missing it invents one of no width."""
+        return not any(
+            node.kind == "ERROR" or (node.start == node.end and not node.children and node.parent is not None)
+            for node in self.root.walk()
+        )
+
+
+def parse(text: str, language: Language) -> Tree:
+    """Return the syntax tree of `text`.
+
+    Raises:
+        DataError: `text` is longer or nested deeper than is safe, or is not valid Unicode.
+    """
+    if len(text) > MAX_SOURCE_CHARACTERS:
+        raise DataError(f"source of {len(text)} characters; at most {MAX_SOURCE_CHARACTERS} are parsed")
+    try:
+        handle = SgRoot(text, language).root()
+    except UnicodeEncodeError:
+        raise DataError("source holds a lone surrogate; expected valid Unicode") from None
+    root = Node(handle.kind(), handle.is_named(), 0, len(text), None, 0, handle)
+    pending = [(root, 1)]
+    while pending:
+        parent, depth = pending.pop()
+        if depth > MAX_DEPTH:
+            raise DataError(f"source is nested deeper than {MAX_DEPTH} levels")
+        for index, child in enumerate(parent.handle.children()):
+            span = child.range()
+            node = Node(child.kind(), child.is_named(), span.start.index, span.end.index, parent, index, child)
+            parent.children.append(node)
+            pending.append((node, depth + 1))
+    return Tree(text, language, root)
+
+
+def matches(node: Node, rule: dict[str, Any]) -> bool:
+    """Return whether `rule` (the `rule:` part of an ast-grep rule) matches exactly this node; False if it is invalid."""
+    try:
+        return bool(node.handle.matches(**rule))
+    except Exception:  # the binding raises RuntimeError and ValueError of many texts for an invalid rule
+        return False
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":  # pyo3 derives it from BaseException
+            return False
+        raise
+
+
+def find_all(root: Node, rule: dict[str, Any]) -> list[SgNode]:
+    """Return the matches of a trusted `rule` below `root`, in the order of the text."""
+    return list(root.handle.find_all(**rule))
+
+
+@cache
+def executable() -> Path:
+    """Return the ast-grep executable that was installed with the library.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    beside = Path(sys.executable).with_name("ast-grep")
+    found = beside if beside.exists() else shutil.which("ast-grep")
+    if not found:
+        raise ConfigError("ast-grep: no such executable; pip install ast-grep-cli")
+    return Path(found).resolve()
+
+
+def tool_version() -> str:
+    """Return the version of the ast-grep that rewrites; results differ between versions."""
+    return version("ast-grep-cli")
+
+
+def rules_document(actions: Sequence[PatternAction | RuleAction], language: Language) -> str:
+    """Return `actions` as rules `a0`, `a1`, … in one YAML text (as JSON, which is YAML without its surprises)."""
+    rules = ({"id": f"a{number}", "language": language, **rule_of(action)} for number, action in enumerate(actions))
+    return "\n---\n".join(json.dumps(rule) for rule in rules)
+
+
+def scan_arguments(config: Path, rules: str) -> list[str]:
+    """Return the command line that applies `rules` to its standard input and prints one JSON line per match.
+
+    Built from constants: nothing of an action becomes an option. `config` is a project file we own, so that none
+    from the folders above is read.
+    """
+    return [
+        "scan",
+        "--config",
+        str(config),
+        "--custom-languages=ignore",
+        f"--inline-rules={rules}",
+        "--stdin",
+        "--json=stream",
+    ]

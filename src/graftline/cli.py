@@ -1,0 +1,199 @@
+"""The `graftline` command. Parses, loads configuration, calls one function, prints a table or one line of JSON.
+
+Exit codes: 0 done, 1 an error with a message, 2 wrong usage.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from graftline import __version__
+from graftline.errors import GraftlineError
+
+if TYPE_CHECKING:
+    from graftline.paths import Paths
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+class _Commands(click.Group):
+    """Prints a `GraftlineError` as its message alone."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except GraftlineError as error:
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(1)
+
+
+def _json_option(command: CommandT) -> CommandT:
+    return click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")(command)
+
+
+def _manifest_options(command: CommandT) -> CommandT:
+    command = click.option(
+        "--port", "ports", multiple=True, metavar="PORT[.KEY]=VALUE", help="Replace a port or one of its settings."
+    )(command)
+    return click.option("--manifest", default="local", show_default=True, help="local, dev, prod or test.")(command)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+@click.option(
+    "--root", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder that holds configs/."
+)
+@click.option("-v", "--verbose", is_flag=True, help="Log to standard error what is done.")
+@click.pass_context
+def main(ctx: click.Context, root: Path | None, verbose: bool) -> None:
+    """Verified training data for an ast-grep refactoring agent."""
+    ctx.obj = root
+    if ctx.invoked_subcommand:
+        _log(root, logging.INFO if verbose else logging.ERROR)
+
+
+@main.command()
+@_json_option
+def doctor(as_json: bool) -> None:
+    """Say what this machine can do, and how to get what is missing. Fails if the embedded default cannot run."""
+    from graftline.runtime.doctor import examine
+
+    findings = examine(os.environ)
+    if as_json:
+        click.echo(json.dumps({finding.name: asdict(finding) for finding in findings}))
+    else:
+        rows = [
+            (_mark(found.is_there, found.is_needed), found.name, found.detail, "" if found.is_there else found.remedy)
+            for found in findings
+        ]
+        _print_table("This machine", ["", "what", "found", "to get it"], rows)
+    if any(finding.is_needed and not finding.is_there for finding in findings):
+        raise click.exceptions.Exit(1)
+
+
+@main.command()
+@_manifest_options
+@_json_option
+@click.pass_obj
+def wiring(root: Path | None, manifest: str, ports: tuple[str, ...], as_json: bool) -> None:
+    """Print what a manifest would wire behind each port, without opening anything."""
+    from graftline.runtime.manifests import load_manifest
+    from graftline.runtime.ports import describe
+
+    described = describe(load_manifest(_paths(root), manifest, _overrides(ports)))
+    if as_json:
+        click.echo(json.dumps(described))
+        return
+    rows = [
+        (port, str(settings.pop("kind")), json.dumps(settings) if settings else "")
+        for port, settings in described.items()
+    ]
+    _print_table(f"Manifest {manifest}", ["port", "implementation", "settings"], rows)
+
+
+@main.command()
+@_manifest_options
+@_json_option
+@click.option("--dry-run", is_flag=True, help="Print the ports that would be wired and stop.")
+@click.pass_context
+def run(ctx: click.Context, manifest: str, ports: tuple[str, ...], as_json: bool, dry_run: bool) -> None:
+    """Make every stage from the datasets to Parquet that is not up to date, without Dagster."""
+    if dry_run:
+        ctx.invoke(wiring, manifest=manifest, ports=ports, as_json=as_json)
+        return
+    from graftline.progress import progress_bars
+    from graftline.runtime.run import run_all
+
+    with progress_bars() as bars:
+        run_all(_paths(ctx.obj), manifest, _overrides(ports), bars)
+    ctx.invoke(summary, as_json=as_json)
+
+
+@main.command()
+@_json_option
+@click.pass_obj
+def summary(root: Path | None, as_json: bool) -> None:
+    """Show what is stored, and what the last run made or found unchanged."""
+    from graftline.runtime.summary import summarize, tables
+
+    paths = _paths(root)
+    found = summarize(paths)
+    if as_json:
+        click.echo(json.dumps(found.as_dict()))
+        return
+    for title, columns, rows in tables(found):
+        _print_table(title, columns, rows)
+    click.echo(f"files: {paths.data}  reports: {paths.reports}  UI: make ui")
+
+
+@main.command()
+@_json_option
+@click.pass_obj
+def check(root: Path | None, as_json: bool) -> None:
+    """Check every configuration file, and every stored artefact against its record."""
+    from graftline.runtime.audit import audit
+
+    report = audit(_paths(root))
+    if as_json:
+        click.echo(json.dumps({"checked": report.checked, "faults": report.faults}))
+    else:
+        for fault in report.faults:
+            click.echo(fault, err=True)
+        click.echo(f"{report.checked} checked, {len(report.faults)} faulty")
+    if report.faults:
+        raise click.exceptions.Exit(1)
+
+
+def _paths(root: Path | None) -> "Paths":
+    from graftline.paths import Paths, find_root
+
+    return Paths(root.resolve() if root else find_root(os.environ))
+
+
+def _overrides(ports: tuple[str, ...]) -> dict[str, Any]:
+    overrides = {}
+    for given in ports:
+        key, separator, value = given.partition("=")
+        if not separator:
+            raise click.UsageError(f"--port {given!r}: expected PORT=IMPLEMENTATION or PORT.KEY=VALUE")
+        overrides[key] = _plain(value)
+    return overrides
+
+
+def _plain(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _log(root: Path | None, level: int) -> None:
+    from graftline.secrets import RedactingFilter, open_secrets
+
+    handler = logging.StreamHandler()
+    handler.addFilter(RedactingFilter(open_secrets(os.environ, root or Path.cwd())))
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", handlers=[handler])
+
+
+def _mark(is_there: bool, is_needed: bool) -> str:
+    return "yes" if is_there else "MISSING" if is_needed else "no"
+
+
+def _print_table(title: str, columns: list[str], rows: Sequence[tuple[str, ...]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console().print(table)

@@ -1,0 +1,135 @@
+"""YAML files into frozen pydantic models: strict, and every fault of a file in one message.
+
+This is the one place that knows YAML. Files are read as YAML 1.2 (`no` is a word, not False; duplicate keys are
+an error), up to 1 MiB, without anchors: a configuration that needs them is a program.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from io import StringIO
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from graftline.errors import ConfigError
+
+MAX_BYTES = 1 << 20
+
+
+class Config(BaseModel):
+    """The base of everything that is configured: unknown keys are refused, values are not converted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
+
+
+def load_yaml(path: Path, model: type[ConfigT], overrides: Mapping[str, Any] | None = None) -> ConfigT:
+    """Read `path` into `model`; `overrides` replaces single values by dotted key, before validation.
+
+    Raises:
+        ConfigError: the file cannot be read, is not YAML, or does not fit; one line `path: key: reason` per fault.
+    """
+    tree = parse_yaml(_text(path), str(path))
+    for key, value in (overrides or {}).items():
+        _put(tree, key, value, str(path))
+    return validated(tree, model, str(path))
+
+
+def validated(tree: Any, model: type[ConfigT], source: str) -> ConfigT:
+    """Return `tree` as `model`; `source` stands before every fault.
+
+    Raises:
+        ConfigError: as `load_yaml`.
+    """
+    try:
+        # through JSON's rules: strict, yet a list may become a tuple and a string an enum member
+        return model.model_validate_json(json.dumps(tree, allow_nan=False))
+    except ValidationError as error:
+        faults = (
+            f"{source}: {'.'.join(map(str, fault['loc'])) or '(whole file)'}: {_reason(fault, model)}"
+            for fault in error.errors(include_url=False)
+        )
+        raise ConfigError("\n".join(faults)) from None
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{source}: a value is neither text, number, list nor mapping ({error}); quote it") from None
+
+
+def parse_yaml(text: str, source: str) -> Any:
+    """Return the plain value of one YAML 1.2 document.
+
+    Raises:
+        ConfigError: it is too large, not one YAML document, or uses anchors, tags or duplicate keys.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+    from ruamel.yaml.events import AliasEvent
+
+    if len(text) > MAX_BYTES:
+        raise ConfigError(f"{source}: is larger than {MAX_BYTES} bytes; expected a hand-written file")
+    try:
+        if any(isinstance(event, AliasEvent) for event in YAML(typ="safe", pure=True).parse(StringIO(text))):
+            raise ConfigError(f"{source}: uses a YAML alias (*name); write the value out")
+        return YAML(typ="safe", pure=True).load(StringIO(text))
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "somewhere"
+        raise ConfigError(f"{source}: {where}: not valid YAML: {error.problem or error.context}") from None
+    except (YAMLError, RecursionError, ValueError) as error:
+        first = str(error).partition("\n")[0] or type(error).__name__
+        raise ConfigError(f"{source}: not valid YAML: {first}") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a YAML file") from None
+
+
+def _reason(fault: Any, model: type[BaseModel]) -> str:
+    if fault["type"] == "extra_forbidden":
+        return f"unknown key; known here: {', '.join(_known_keys(model, fault['loc'][:-1])) or 'none'}"
+    given = "" if fault["type"] == "missing" else f" (got {_short(fault['input'])})"
+    return f"{fault['msg'][0].lower()}{fault['msg'][1:]}{given}"
+
+
+def _known_keys(model: Any, location: tuple[Any, ...]) -> list[str]:
+    """Return the keys of the model at `location`, as far as the annotations lead there."""
+    for step in location:
+        fields = getattr(model, "model_fields", {})
+        inner = list(_models_in(fields[step].annotation)) if step in fields else [model]
+        tagged = [member for member in inner if step in get_args(_annotation(member, "kind"))]
+        model = next(iter(tagged or inner), model)
+    return sorted(getattr(model, "model_fields", {}))
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models_in(inner)
+
+
+def _annotation(model: type[BaseModel], field: str) -> Any:
+    return model.model_fields[field].annotation if field in model.model_fields else None
+
+
+def _put(tree: Any, dotted: str, value: Any, source: str) -> None:
+    *above, last = dotted.split(".")
+    for key in above:
+        if not isinstance(tree, dict):
+            break
+        tree = tree.setdefault(key, {})
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{source}: {dotted}: cannot be overridden, {above[-1]!r} is not a mapping")
+    tree[last] = value
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,97 @@
+"""Where things lie under one root folder, and which relative paths are accepted from outside."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from graftline.errors import ConfigError, DataError
+
+_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The folders of one installation; nothing is created before something is written."""
+
+    root: Path
+
+    @property
+    def configs(self) -> Path:
+        return self.root / "configs"
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def reports(self) -> Path:
+        return self.root / "reports"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def warehouse(self) -> Path:
+        """The DuckDB file the report models are built in."""
+        return self.data / "warehouse" / "graftline.duckdb"
+
+    def raw(self, dataset: str) -> Path:
+        """The untouched files of a dataset."""
+        return self.data / "raw" / dataset / "source"
+
+    def normalized(self, dataset: str) -> Path:
+        """The edits of a dataset."""
+        return self.data / "raw" / dataset / "normalized"
+
+    def partition(self, stage: str, language: str, split: str) -> Path:
+        """The artefact of `stage` for one language and split."""
+        return self.data / stage / language / split
+
+    def relative(self, path: Path) -> str:
+        """Return `path` as it reads from the root, for messages and records."""
+        return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
+
+
+def find_root(environment: Mapping[str, str] | None = None, start: Path | None = None) -> Path:
+    """Return the folder that `GRAFTLINE_ROOT` names, else the nearest one upwards with a `configs/manifests`.
+
+    Raises:
+        ConfigError: there is neither.
+    """
+    named = (os.environ if environment is None else environment).get("GRAFTLINE_ROOT")
+    if named:
+        root = Path(named).expanduser().resolve()
+        if not root.is_dir():
+            raise ConfigError(f"GRAFTLINE_ROOT: {named!r} is not a folder; name the folder that holds configs/")
+        return root
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / "configs" / "manifests").is_dir():
+            return folder
+    raise ConfigError(
+        f"{here}: neither this folder nor one above it holds configs/manifests/;"
+        " run from a checkout of graftline or set GRAFTLINE_ROOT"
+    )
+
+
+def portable(name: str) -> PurePosixPath:
+    """Return `name` as a relative path that means the same on every system.
+
+    Raises:
+        DataError: it is absolute, leaves its folder, or uses a name or character some system reserves.
+    """
+    path = PurePosixPath(name)
+    faults = [
+        (not name or len(name) > 1024, "is empty or longer than 1024 characters"),
+        (path.is_absolute() or "\\" in name or ":" in name, "must be relative and use forward slashes"),
+        (".." in path.parts or not path.parts, "must stay inside its folder"),
+        (any(ord(character) < 32 or ord(character) == 127 for character in name), "holds a control character"),
+        (any(_RESERVED.fullmatch(part) or part[-1] in ". " for part in path.parts), "uses a reserved name"),
+    ]
+    for is_fault, reason in faults:
+        if is_fault:
+            raise DataError(f"file name {name!r}: {reason}; use a plain relative path such as 'src/a.py'")
+    return path

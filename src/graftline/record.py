@@ -1,0 +1,294 @@
+"""Stored artefacts: a folder of files with a record, `_meta.json`, written last.
+
+Writing goes to a partial folder beside the artefact; when everything in it is on disk, record included, it takes
+the artefact's place by renaming. A reader refuses a folder without a record, or whose files are not the recorded
+ones. A killed writer leaves a partial folder: one that is complete is adopted, any other is handed to the next
+build of the same request, which may go on where it stopped.
+"""
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from graftline.clock import Clock, utc_now
+from graftline.errors import RecordError
+from graftline.hashing import canonical_json, digest, sha256_file
+
+logger = logging.getLogger(__name__)
+
+RECORD_NAME = "_meta.json"
+
+
+class FileSum(BaseModel):
+    """Size and checksum of one file of an artefact."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    size_bytes: int = Field(ge=0)
+
+
+class Record(BaseModel):
+    """What an artefact is, from what and how it was made, and the sums by which it is recognised."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    schema_version: Literal[1] = 1
+    kind: str
+    """The stage that made it, e.g. `splits`."""
+    name: str
+    """Which one of its kind, e.g. `python/train`."""
+    inputs: dict[str, str]
+    """Identity of every artefact it was made from, by name."""
+    config: dict[str, Any]
+    """The resolved configuration, tool versions included."""
+    code_version: str
+    """Digest of the code that made it; not part of the identity, so that equal output stays equal."""
+    files: dict[str, FileSum]
+    """By path relative to the artefact's folder."""
+    counts: dict[str, int]
+    """Rows by what became of them; drops are `dropped.<reason>`."""
+    written_at: str
+    """ISO 8601, UTC; not part of the identity."""
+    identity: str = ""
+    """Digest of everything above but code version and time."""
+
+    def identified(self) -> Self:
+        """Return the record with its identity filled in."""
+        return self.model_copy(update={"identity": self.computed_identity()})
+
+    def computed_identity(self) -> str:
+        """Return the digest that `identity` has to be."""
+        left_out = {"code_version", "written_at", "downloaded_at", "identity"}
+        return digest(self.model_dump(mode="json", exclude=left_out))
+
+
+class RawRecord(Record):
+    """The record of a raw dataset: also where it came from and on what terms (founding plan, section 3.1)."""
+
+    kind: Literal["raw"]
+    source: str = Field(min_length=1)
+    """Name of the dataset."""
+    version: str = Field(min_length=1)
+    """Revision of its home: a version, a commit or a checksum."""
+    license: str = Field(min_length=1)
+    """SPDX expression of the whole; single rows may carry their own."""
+    downloaded_at: datetime
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Of the archive; of the sorted file checksums where there are several files."""
+    num_records: int = Field(ge=0)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What an artefact is to be made from; equal requests have equal artefacts."""
+
+    kind: str
+    name: str
+    code_version: str
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def digest(self) -> str:
+        """Return the digest of the whole request, code version included."""
+        return digest([self.kind, self.name, self.code_version, dict(self.inputs), dict(self.config)])
+
+    def difference(self, record: Record) -> str:
+        """Return why `record` does not answer this request, in words; empty when it does."""
+        if record.kind != self.kind or record.name != self.name:
+            return f"holds {record.kind} {record.name!r}"
+        changed = [
+            *(["code"] if record.code_version != self.code_version else []),
+            *(f"input {key}" for key in _differing(record.inputs, self.inputs)),
+            *(f"config {key}" for key in _differing(record.config, self.config)),
+        ]
+        return ", ".join(changed) + " changed" if changed else ""
+
+
+def _differing(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    return [key for key in sorted({*stored, *wanted}) if stored.get(key) != wanted.get(key)]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a build has to say about the files it wrote."""
+
+    counts: dict[str, int]
+    contract: Mapping[str, Any] = field(default_factory=dict)
+    """The fields a `RawRecord` adds."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """The outcome of `build`."""
+
+    folder: Path
+    record: Record
+    reason: str
+    """Why it was made now, e.g. `config seed changed`; empty when the stored artefact was still right."""
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the artefact was made by this call."""
+        return bool(self.reason)
+
+
+def build(folder: Path, request: Request, make: Callable[[Path], Contents], clock: Clock = utc_now) -> Built:
+    """Return the artefact of `request` in `folder`, made by `make` unless it is there already.
+
+    `make` gets a partial folder, which holds what a killed build of the very same request had written to it, and
+    leaves there exactly the files of the artefact; names that start with "." are working files and are dropped.
+    The old artefact stays readable until the new one is complete.
+    """
+    partial = folder.with_name(f".{folder.name}.partial-{request.digest()[:12]}")
+    _adopt(folder, partial)
+    reason = _why(folder, request)
+    if not reason:
+        _remove_partials(folder)
+        return Built(folder, load_record(folder), "")
+    _remove_partials(folder, keep=partial)
+    partial.mkdir(parents=True, exist_ok=True)
+    contents = make(partial)
+    for path in sorted(partial.iterdir()):
+        if path.name.startswith("."):
+            path.unlink()
+    record = _parsed(
+        {
+            "kind": request.kind,
+            "name": request.name,
+            "inputs": dict(request.inputs),
+            "config": json.loads(canonical_json(dict(request.config))),
+            "code_version": request.code_version,
+            "files": {path.relative_to(partial).as_posix(): _sum(path) for path in _files(partial)},
+            "counts": contents.counts,
+            "written_at": clock().isoformat(),
+            **contents.contract,
+        }
+    ).identified()
+    write_atomically(partial / RECORD_NAME, record.model_dump_json(indent=2) + "\n")
+    _sync(partial)
+    _take_place(partial, folder)
+    logger.info("%s %s: made (%s), %s", request.kind, request.name, reason, record.counts)
+    return Built(folder, record, reason)
+
+
+def load_record(folder: Path) -> Record:
+    """Return the record of the artefact in `folder`, without looking at its files.
+
+    Raises:
+        RecordError: there is none, or it is not a record, or its identity is not that of its content.
+    """
+    path = folder / RECORD_NAME
+    try:
+        record = _parsed(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        raise RecordError(f"{folder}: has no {RECORD_NAME}; materialise the asset that writes it") from None
+    except (ValueError, OSError) as error:
+        raise RecordError(f"{path}: is not a record ({_first_line(error)}); materialise its asset again") from None
+    if record.identity != record.computed_identity():
+        raise RecordError(f"{path}: identity is not that of its content; materialise its asset again")
+    return record
+
+
+def verified(folder: Path, kind: str) -> Record:
+    """Return the record of the artefact in `folder` after checking kind, and every file's size and checksum.
+
+    Raises:
+        RecordError: as `load_record`, or the artefact is of another kind, or a file is missing, altered or extra.
+    """
+    record = load_record(folder)
+    if record.kind != kind:
+        raise RecordError(f"{folder}: holds {record.kind!r}, but {kind!r} was asked for")
+    fault = _fault(folder, record)
+    if fault:
+        raise RecordError(f"{folder}: {fault}; materialise its asset again")
+    return record
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write `text` to `path` as UTF-8, whole or not at all, even when the machine stops in the middle."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    with partial.open("w", encoding="utf-8", newline="") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    partial.replace(path)
+
+
+def _parsed(values: Any) -> Record:
+    is_raw = isinstance(values, dict) and values.get("kind") == "raw"
+    return (RawRecord if is_raw else Record).model_validate(values)
+
+
+def _adopt(folder: Path, partial: Path) -> None:
+    # a writer killed between "old away" and "new in place" leaves a complete partial folder and no artefact
+    if not folder.exists() and (partial / RECORD_NAME).exists():
+        _take_place(partial, folder)
+
+
+def _why(folder: Path, request: Request) -> str:
+    if not folder.exists():
+        return "not there yet"
+    try:
+        record = load_record(folder)
+    except RecordError as error:
+        return f"unreadable record: {error}"
+    return request.difference(record) or _fault(folder, record)
+
+
+def _fault(folder: Path, record: Record) -> str:
+    present = {path.relative_to(folder).as_posix() for path in _files(folder)}
+    if missing := sorted(record.files.keys() - present):
+        return f"file {missing[0]!r} is missing"
+    if extra := sorted(present - record.files.keys()):
+        return f"file {extra[0]!r} is not in the record"
+    for name, expected in record.files.items():
+        if _sum(folder / name) != expected:
+            return f"file {name!r} was altered after it was written"
+    return ""
+
+
+def _files(folder: Path) -> list[Path]:
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name != RECORD_NAME)
+    return sorted(path for path in paths if not path.name.startswith("."))
+
+
+def _sum(path: Path) -> FileSum:
+    return FileSum(sha256=sha256_file(path), size_bytes=path.stat().st_size)
+
+
+def _sync(folder: Path) -> None:
+    for path in (*_files(folder), folder):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _take_place(partial: Path, folder: Path) -> None:
+    old = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    partial.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove_partials(folder: Path, keep: Path | None = None) -> None:
+    for path in folder.parent.glob(f".{folder.name}.partial-*"):
+        if path != keep:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

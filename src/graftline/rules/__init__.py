@@ -1,0 +1,1 @@
+"""ast-grep rules from examples: tree differences, anti-unification, induction, grading."""

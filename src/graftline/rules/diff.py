@@ -1,0 +1,193 @@
+"""Differences between two syntax trees as places in the text.
+
+Children are aligned recursively: equal runs at both ends first, then a weighted longest common subsequence in which
+equal text counts most and nodes of one kind count by the tokens they share. The result is a list of `Site`s with the
+invariant that replacing every site in the text before gives the text after.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from graftline.actions.astgrep import Node, Tree
+
+_MAX_ALIGNED_PAIRS = 40_000
+_LEAST_SIMILARITY = 0.35
+_MAX_WEIGHT = 60
+_SEQUENCES = (
+    "argument_list", "arguments", "parameters", "block", "body", "module", "program", "list", "array", "tuple",
+    "dictionary", "object", "set", "named_imports", "import_list", "initializer", "clause_list",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One difference: characters `start` to `end` before become characters `new_start` to `new_end` after."""
+
+    start: int
+    end: int
+    new_start: int
+    new_end: int
+    text: str
+    """The new text."""
+    is_blank: bool
+    """Whether both sides are white space only."""
+
+
+def is_sequence(node: Node) -> bool:
+    """Return whether `node` is a list of like things (arguments, statements) rather than a form with fixed parts."""
+    return node.kind.endswith(_SEQUENCES)
+
+
+def differences(before: Tree, after: Tree) -> list[Site]:
+    """Return the sites at which `before` has to change to become `after`, in the order of the text.
+
+    The two ends of each site are outside white space wherever that is possible.
+    """
+    sites = list(_Comparison(before, after).between(before.root, after.root))
+    assert replaced(before.text, sites) == after.text, "the sites of a difference must make the text after"
+    return sites
+
+
+def replaced(text: str, sites: Sequence[Site], start: int = 0, end: int | None = None) -> str:
+    """Return characters `start` to `end` of `text` with `sites` (in order, all inside) replaced."""
+    pieces, position = [], start
+    for site in sites:
+        pieces += [text[position : site.start], site.text]
+        position = site.end
+    return "".join(pieces) + text[position : len(text) if end is None else end]
+
+
+class _Comparison:
+    """One comparison; holds the token counts of the nodes already weighed."""
+
+    def __init__(self, before: Tree, after: Tree) -> None:
+        self._before, self._after = before, after
+        self._counted: dict[Node, Counter[str]] = {}
+
+    def between(self, old: Node, new: Node) -> Iterator[Site]:
+        """Yield the sites between two nodes that stand for each other."""
+        if self._before.of(old) == self._after.of(new):
+            return
+        if self._is_wrapping(old, new):
+            yield self._site(old.start, old.end, new.start, new.end)
+            return
+        pairs = self._aligned(old.children, new.children) if old.kind == new.kind else []
+        if not pairs and (old.kind != new.kind or old.parent is not None or not (old.children and new.children)):
+            yield self._site(old.start, old.end, new.start, new.end)
+            return
+        last_old, last_new = old.start, new.start
+        for i, j in [*pairs, (len(old.children), len(new.children))]:
+            is_end = i == len(old.children)
+            next_old = old.end if is_end else old.children[i].start
+            next_new = new.end if is_end else new.children[j].start
+            yield from self._gap(last_old, next_old, last_new, next_new)
+            if not is_end:
+                yield from self.between(old.children[i], new.children[j])
+                last_old, last_new = old.children[i].end, new.children[j].end
+
+    def _is_wrapping(self, old: Node, new: Node) -> bool:
+        # without this, a call that gains a receiver shifts every level of its left-deep chain by one
+        if not (old.parent and old.is_named and old.children and new.children) or old.kind != new.kind:
+            return False
+        if is_sequence(old):
+            return False
+        text, new_text = self._before.of(old), self._after.of(new)
+        if len(text) < len(new_text):
+            return text in new_text and any(self._after.of(node) == text for node in _below(new))
+        return new_text in text and any(self._before.of(node) == new_text for node in _below(old))
+
+    def _gap(self, start: int, end: int, new_start: int, new_end: int) -> Iterator[Site]:
+        """Yield the sites of what lies between two aligned children."""
+        old, new = self._before.text[start:end], self._after.text[new_start:new_end]
+        if old == new:
+            return
+        if not old.strip() and not new.strip():
+            yield self._site(start, end, new_start, new_end)
+            return
+        front = _common_blanks(old, new)
+        back = _common_blanks(old[front:][::-1], new[front:][::-1])
+        start, end, new_start, new_end = start + front, end - back, new_start + front, new_end - back
+        old = self._before.text[start:end]
+        if new_start == new_end and old.strip():
+            # a deletion: the blanks around it are sites of their own, for ast-grep removes nodes, not lines
+            left, right = len(old) - len(old.lstrip()), len(old) - len(old.rstrip())
+            cuts = [(start, start + left), (start + left, end - right), (end - right, end)]
+            yield from (self._site(a, b, new_start, new_end) for a, b in cuts if a < b)
+            return
+        yield self._site(start, end, new_start, new_end)
+
+    def _site(self, start: int, end: int, new_start: int, new_end: int) -> Site:
+        text = self._after.text[new_start:new_end]
+        is_blank = not self._before.text[start:end].strip() and not text.strip()
+        return Site(start, end, new_start, new_end, text, is_blank)
+
+    def _aligned(self, old: Sequence[Node], new: Sequence[Node]) -> list[tuple[int, int]]:
+        """Return pairs of indices of children that stand for each other, ascending on both sides."""
+        front = _common_length(map(self._before.of, old), map(self._after.of, new))
+        rest_old, rest_new = old[front:], new[front:]
+        back = _common_length(map(self._before.of, reversed(rest_old)), map(self._after.of, reversed(rest_new)))
+        middle_old, middle_new = rest_old[: len(rest_old) - back], rest_new[: len(rest_new) - back]
+        middle: list[tuple[int, int]] = []
+        if 0 < len(middle_old) * len(middle_new) <= _MAX_ALIGNED_PAIRS:
+            middle = [(front + i, front + j) for i, j in self._heaviest(middle_old, middle_new)]
+        ends = [(len(old) - back + k, len(new) - back + k) for k in range(back)]
+        return [(i, i) for i in range(front)] + middle + ends
+
+    def _heaviest(self, old: Sequence[Node], new: Sequence[Node]) -> Iterator[tuple[int, int]]:
+        """Yield the common subsequence of the greatest total similarity."""
+        weight = [[self._similarity(a, b) for b in new] for a in old]
+        best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
+        for i in reversed(range(len(old))):
+            for j in reversed(range(len(new))):
+                together = best[i + 1][j + 1] + weight[i][j] if weight[i][j] else 0.0
+                best[i][j] = max(best[i + 1][j], best[i][j + 1], together)
+        i = j = 0
+        while i < len(old) and j < len(new):
+            if weight[i][j] and best[i][j] == best[i + 1][j + 1] + weight[i][j]:
+                yield i, j
+                i, j = i + 1, j + 1
+            elif best[i][j] == best[i + 1][j]:
+                i += 1
+            else:
+                j += 1
+
+    def _tokens(self, tree: Tree, node: Node) -> Counter[str]:
+        if node not in self._counted:
+            self._counted[node] = Counter(tree.of(leaf) for leaf in node.walk() if not leaf.children)
+        return self._counted[node]
+
+    def _similarity(self, old: Node, new: Node) -> float:
+        """Return 0 for nodes that cannot stand for each other, and more the more they share."""
+        if self._before.of(old) == self._after.of(new):
+            return 2.0 + min(self._tokens(self._before, old).total(), _MAX_WEIGHT)
+        if old.kind != new.kind or not old.is_named:
+            return 0.0
+        if not (old.children and new.children):
+            return 0.2 if "comment" in old.kind else 0.4
+        left, right = self._tokens(self._before, old), self._tokens(self._after, new)
+        dice = 2 * (left & right).total() / (left.total() + right.total())
+        return dice * min(left.total(), right.total(), _MAX_WEIGHT) if dice >= _LEAST_SIMILARITY else 0.0
+
+
+def _below(node: Node) -> Iterator[Node]:
+    for child in node.children:
+        yield from child.walk()
+
+
+def _common_length(left: Iterator[str], right: Iterator[str]) -> int:
+    length = 0
+    for a, b in zip(left, right, strict=False):
+        if a != b:
+            break
+        length += 1
+    return length
+
+
+def _common_blanks(left: str, right: str) -> int:
+    length = 0
+    for a, b in zip(left, right, strict=False):
+        if a != b or not a.isspace():
+            break
+        length += 1
+    return length

@@ -1,0 +1,17 @@
+"""Manifests, ports and the lineage: what stands behind each port, and the stages that use them."""
+
+from graftline.runtime.lineage import Lineage, Settings, load_settings, open_lineage
+from graftline.runtime.manifests import MANIFESTS, Manifest, load_manifest
+from graftline.runtime.ports import Ports, build_ports
+
+__all__ = [
+    "MANIFESTS",
+    "Lineage",
+    "Manifest",
+    "Ports",
+    "Settings",
+    "build_ports",
+    "load_manifest",
+    "load_settings",
+    "open_lineage",
+]

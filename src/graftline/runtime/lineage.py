@@ -1,0 +1,405 @@
+"""The stages from a dataset's home to Parquet, each a stored artefact that is made only when something changed.
+
+The Dagster assets and `graftline run` call these methods; nothing here knows who calls. A stage reads its inputs
+through their records, so that what it makes is tied to exactly those files.
+"""
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from time import monotonic
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, Field
+
+from graftline.actions.astgrep import Language, tool_version
+from graftline.clock import Clock, utc_now
+from graftline.config import Config, load_yaml
+from graftline.datasets.catalogue import Catalogue, Dataset
+from graftline.datasets.edit import Drop, Edit
+from graftline.datasets.ingest import number_of_lines, rows
+from graftline.datasets.sources import READERS
+from graftline.datasets.split import SPLITS, Division, Split, divide
+from graftline.datasets.synthetic import synthesize
+from graftline.datasets.tokens import TOKENIZER, token_estimate
+from graftline.errors import ConfigError
+from graftline.hashing import code_version, digest, sha256_file
+from graftline.parquet import Column, write_parquet
+from graftline.paths import Paths
+from graftline.record import Built, Contents, Record, Request, build, verified
+from graftline.runtime.manifests import Manifest
+from graftline.runtime.ports import Ports, open_ports
+from graftline.runtime.run_log import RunLog
+from graftline.tasks.task import Task, sound_tasks
+from graftline.trajectories.collect import Collecting, attempt, collect_many
+from graftline.trajectories.export import STEPS, TRAJECTORIES, step_rows, trajectory_rows
+from graftline.trajectories.step import Trajectory
+from graftline.trajectories.workers import Attempts, available_cores, worker_attempts
+
+logger = logging.getLogger(__name__)
+
+_MAX_LOGGED_DROPS = 20  # all of them are in dropped.parquet
+
+Advance = Callable[[int, int], None]
+"""Called with the number done and the number there are."""
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+EDITS: Mapping[str, Column] = {
+    "id": "text",
+    "dataset": "text",
+    "language": "text",
+    "split": "text",
+    "instruction": "text",
+    "pre": "text",
+    "post": "text",
+    "tags": "text",
+    "licence": "text",
+    "origin_group": "text",
+    "origin": "text",
+    "pre_tokens": "whole",
+    "post_tokens": "whole",
+}
+DROPS: Mapping[str, Column] = {
+    "dataset": "text",
+    "file": "text",
+    "line": "whole",
+    "reason": "text",
+    "detail": "text",
+}
+
+
+class TrajectorySettings(Config):
+    """`configs/trajectories.yaml`."""
+
+    collecting: Collecting = Collecting()
+    workers: int = Field(default=0, ge=0, le=256)
+    """Processes that make attempts; 0 for one per core. What they make does not depend on it."""
+    least_verified_steps: int = Field(default=200, ge=0)
+    """Fewer of them fail the asset check of `trajectories` (founding plan, section 8.3)."""
+
+
+class Settings(Config):
+    """What the stages are to do."""
+
+    catalogue: Catalogue
+    trajectories: TrajectorySettings
+
+
+def load_settings(paths: Paths) -> Settings:
+    """Return the settings of a checkout.
+
+    Raises:
+        ConfigError: a file does not fit.
+    """
+    return Settings(
+        catalogue=load_yaml(paths.configs / "datasets.yaml", Catalogue),
+        trajectories=load_yaml(paths.configs / "trajectories.yaml", TrajectorySettings),
+    )
+
+
+def stage_code(stage: str) -> str:
+    """Return the digest of the code of `stage`: of the modules that do its work and all they import."""
+    return code_version(*_CODE[stage])
+
+
+_CODE: Mapping[str, tuple[str, ...]] = {
+    "raw": ("graftline.datasets.hub",),
+    "normalized": ("graftline.datasets.ingest", "graftline.datasets.sources"),
+    "splits": ("graftline.datasets.split", "graftline.parquet"),
+    "synthetic_rules": ("graftline.datasets.synthetic",),
+    "tasks": ("graftline.tasks.task",),
+    "teacher_trajectories": ("graftline.trajectories.collect", "graftline.teachers.open", "graftline.sandbox.open"),
+    "trajectories": ("graftline.trajectories.export", "graftline.parquet"),
+}
+
+
+@dataclass
+class Lineage:
+    """The stages over one root folder; made by `open_lineage`."""
+
+    paths: Paths
+    settings: Settings
+    manifest: Manifest
+    ports: Ports
+    run_log: RunLog
+    open_until_end: ExitStack
+    clock: Clock = utc_now
+    advance: Advance = lambda done, total: None
+    _division: tuple[str, Division] | None = field(default=None, repr=False)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        return self.settings.catalogue
+
+    def raw(self, name: str) -> Built:
+        """Fetch the files of the dataset called `name`, unchanged."""
+        dataset = self._dataset(name)
+        request = Request(
+            "raw",
+            name,
+            stage_code("raw"),
+            inputs={"home": self.ports.dataset_hub.revision(dataset)},
+            config=dataset.model_dump(mode="json", exclude={"reader"}),
+        )
+        return self.build(self.paths.raw(name), request, lambda folder: self._fetch(name, dataset, folder))
+
+    def normalized(self, name: str) -> Built:
+        """Turn the rows of the dataset called `name` into edits and counted drops."""
+        dataset = self._dataset(name)
+        raw = verified(self.paths.raw(name), "raw")
+        config = {"reader": dataset.reader, "cleaning": self.catalogue.cleaning.model_dump(mode="json")}
+        request = self._request("normalized", name, {"raw": raw}, config)
+        return self.build(self.paths.normalized(name), request, lambda folder: self._normalize(name, folder))
+
+    def splits(self, language: Language, split: Split) -> Built:
+        """Write the edits of one language and split; the division is made over all datasets together."""
+        inputs = {name: verified(self.paths.normalized(name), "normalized") for name in sorted(self.catalogue.datasets)}
+        config = {"splitting": self.catalogue.splitting.model_dump(mode="json"), "tokenizer": TOKENIZER}
+        request = self._request("splits", f"{language}/{split}", inputs, config)
+        folder = self.paths.partition("processed", language, split)
+        return self.build(folder, request, lambda partial: self._split(inputs, language, split, partial))
+
+    def synthetic_rules(self, language: Language, split: Split) -> Built:
+        """Make synthetic edits, each with its gold action, on the snippets of one language and split."""
+        source = self.paths.partition("processed", language, split)
+        synthesis = self.catalogue.synthesis
+        request = self._request(
+            "synthetic_rules", f"{language}/{split}", {"splits": verified(source, "splits")},
+            {"synthesis": synthesis.model_dump(mode="json"), **_rewriter()},
+        )  # fmt: skip
+
+        def make(folder: Path) -> Contents:
+            edits = list(read_lines(source / "edits.jsonl", Edit))
+            made: list[Edit] = []
+            for edit in synthesize(edits, language, synthesis.per_partition, synthesis.seed, self.ports.sandbox):
+                made.append(edit)
+                self.advance(len(made), synthesis.per_partition)
+            made.sort(key=lambda edit: edit.id)
+            write_lines(folder / "edits.jsonl", made)
+            families = Counter(tag for edit in made for tag in edit.tags if tag.startswith("template:"))
+            return Contents({"rows": len(made), **{f"rows.{tag}": count for tag, count in sorted(families.items())}})
+
+        return self.build(self.paths.partition("synthetic", language, split), request, make)
+
+    def tasks(self, language: Language, split: Split) -> Built:
+        """Keep the edits, real and synthetic, that make sound tasks."""
+        folders = {stage: self.paths.partition(where, language, split) for stage, where in _TASK_SOURCES.items()}
+        inputs = {stage: verified(folder, stage) for stage, folder in folders.items()}
+        request = self._request("tasks", f"{language}/{split}", inputs, _rewriter())
+
+        def make(folder: Path) -> Contents:
+            edits = [edit for source in folders.values() for edit in read_lines(source / "edits.jsonl", Edit)]
+            soundness = sound_tasks(self._counted(edits), self.ports.sandbox)
+            write_lines(folder / "tasks.jsonl", soundness.tasks)
+            unsound = {f"unsound.{reason}": count for reason, count in sorted(soundness.unsound.items())}
+            return Contents({"rows": len(soundness.tasks), **unsound})
+
+        return self.build(self.paths.partition("tasks", language, split), request, make)
+
+    def teacher_trajectories(self, language: Language, split: Split) -> Built:
+        """Let the teacher attempt the tasks of one language and split."""
+        source = self.paths.partition("tasks", language, split)
+        teacher = self.ports.teacher
+        config = {
+            "collecting": self.settings.trajectories.collecting.model_dump(mode="json"),
+            "teacher": teacher.name,
+            "isolation": f"{self.ports.sandbox.isolation.level}/{self.ports.sandbox.isolation.implementation}",
+            **_rewriter(),
+        }
+        request = self._request(
+            "teacher_trajectories", f"{language}/{split}", {"tasks": verified(source, "tasks")}, config
+        )
+
+        def make(folder: Path) -> Contents:
+            tasks = list(read_lines(source / "tasks.jsonl", Task))
+            trajectories = []
+            for trajectory in collect_many(tasks, self._attempts, folder):
+                trajectories.append(trajectory)
+                self.advance(len(trajectories), len(tasks))
+            write_lines(folder / "trajectories.jsonl", trajectories)
+            return Contents(_tally(trajectories))
+
+        return self.build(self.paths.partition("trajectories/raw", language, split), request, make)
+
+    def trajectories(self, language: Language, split: Split) -> Built:
+        """Write the trajectories of one language and split as Parquet, with their rewards as columns."""
+        source = self.paths.partition("trajectories/raw", language, split)
+        inputs = {"teacher_trajectories": verified(source, "teacher_trajectories")}
+        request = self._request("trajectories", f"{language}/{split}", inputs, {})
+
+        def make(folder: Path) -> Contents:
+            trajectories = list(read_lines(source / "trajectories.jsonl", Trajectory))
+            steps = step_rows(trajectories, split)
+            write_parquet(folder / "steps.parquet", steps, STEPS)
+            write_parquet(folder / "trajectories.parquet", trajectory_rows(trajectories, split), TRAJECTORIES)
+            return Contents({**_tally(trajectories), "steps": len(steps)})
+
+        return self.build(self.paths.partition("trajectories/parquet", language, split), request, make)
+
+    def build(self, folder: Path, request: Request, make: Callable[[Path], Contents]) -> Built:
+        """Return the artefact of `request` in `folder` (see `record.build`), and log what became of it."""
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        started = monotonic()
+        built = build(folder, request, make, self.clock)
+        self.run_log.append(request.kind, request.name, built.reason, monotonic() - started)
+        return built
+
+    def partitions(self) -> list[tuple[Language, Split]]:
+        """Return every language and split, in order."""
+        return [(language, split) for language in self.catalogue.languages for split in SPLITS]
+
+    @cached_property
+    def _attempts(self) -> Attempts:
+        settings = self.settings.trajectories
+        workers = settings.workers or available_cores()
+        if workers == 1:
+            teacher, sandbox = self.ports.teacher, self.ports.sandbox
+            return lambda tasks: (attempt(task, teacher, sandbox, settings.collecting) for task in tasks)
+        opened = worker_attempts(workers, self.manifest.sandbox, self.manifest.teacher, settings.collecting)
+        return self.open_until_end.enter_context(opened)
+
+    def _dataset(self, name: str) -> Dataset:
+        if name not in self.catalogue.datasets:
+            raise ConfigError(f"dataset {name!r} is unknown; known: {', '.join(sorted(self.catalogue.datasets))}")
+        return self.catalogue.datasets[name]
+
+    def _request(self, stage: str, name: str, inputs: Mapping[str, Record], config: Mapping[str, Any]) -> Request:
+        identities = {key: record.identity for key, record in inputs.items()}
+        return Request(stage, name, stage_code(stage), identities, config)
+
+    def _fetch(self, name: str, dataset: Dataset, folder: Path) -> Contents:
+        for file in dataset.files:
+            target = folder / Path(file.path).name
+            self.ports.dataset_hub.fetch(dataset, file, target)
+        sums = [sha256_file(folder / Path(file.path).name) for file in dataset.files]
+        number = number_of_lines(folder, self.catalogue.cleaning)
+        contract = {
+            "source": name,
+            "version": dataset.version,
+            "license": dataset.license,
+            "downloaded_at": self.clock().isoformat(),
+            "sha256": sums[0] if len(sums) == 1 else digest(sorted(sums)),
+            "num_records": number,
+        }
+        return Contents({"rows": number, "files": len(dataset.files)}, contract)
+
+    def _normalize(self, name: str, folder: Path) -> Contents:
+        dataset = self.catalogue.datasets[name]
+        edits: list[Edit] = []
+        drops: list[dict[str, Any]] = []
+        for row in rows(self.paths.raw(name), READERS[dataset.reader], self.catalogue.cleaning):
+            if isinstance(row.outcome, Drop):
+                found = row.outcome
+                drops.append(
+                    {
+                        "dataset": name,
+                        "file": row.file,
+                        "line": row.line,
+                        "reason": str(found.reason),
+                        "detail": found.detail,
+                    }
+                )
+                if len(drops) <= _MAX_LOGGED_DROPS:
+                    logger.warning(
+                        "%s: line %d: %s: %s", self._source(name, row.file), row.line, found.reason, found.detail
+                    )
+            else:
+                edits.append(row.outcome)
+            self.advance(len(edits) + len(drops), 0)
+        write_lines(folder / "edits.jsonl", edits)
+        write_parquet(folder / "dropped.parquet", drops, DROPS)
+        reasons = Counter(drop["reason"] for drop in drops)
+        return Contents(
+            {
+                "rows_in": len(edits) + len(drops),
+                "rows": len(edits),
+                **{f"dropped.{reason}": count for reason, count in sorted(reasons.items())},
+            }
+        )
+
+    def _source(self, name: str, file: str) -> str:
+        return self.paths.relative(self.paths.raw(name) / file)
+
+    def _split(self, inputs: Mapping[str, Record], language: Language, split: Split, folder: Path) -> Contents:
+        division = self._divided(inputs)
+        edits = division.splits.get((language, split), [])
+        write_lines(folder / "edits.jsonl", edits)
+        write_parquet(folder / "edits.parquet", [_edit_row(edit, split) for edit in edits], EDITS)
+        # duplicates are counted once for the whole division, with the first partition
+        first = (language, split) == self.partitions()[0]
+        return Contents({"rows": len(edits), **({"dropped.duplicate": division.duplicates} if first else {})})
+
+    def _divided(self, inputs: Mapping[str, Record]) -> Division:
+        key = digest({name: record.identity for name, record in inputs.items()})
+        if self._division is None or self._division[0] != key:
+            edits = (edit for name in inputs for edit in read_lines(self.paths.normalized(name) / "edits.jsonl", Edit))
+            self._division = key, divide(edits, self.catalogue.splitting)
+        return self._division[1]
+
+    def _counted(self, items: Sequence[ModelT]) -> Iterator[ModelT]:
+        for number, item in enumerate(items, 1):
+            yield item
+            self.advance(number, len(items))
+
+
+@contextmanager
+def open_lineage(paths: Paths, manifest: Manifest, run: str, clock: Clock = utc_now) -> Iterator[Lineage]:
+    """Open the ports of `manifest` for the run called `run`, and close them, and worker processes, at the end.
+
+    Raises:
+        ConfigError: a configuration file does not fit.
+        BoundaryError: a port cannot be had on this machine.
+    """
+    settings = load_settings(paths)
+    with open_ports(manifest, paths) as ports, ExitStack() as stack:
+        yield Lineage(paths, settings, manifest, ports, RunLog(paths, run), stack, clock)
+
+
+_TASK_SOURCES = {"splits": "processed", "synthetic_rules": "synthetic"}
+
+
+def read_lines(path: Path, model: type[ModelT]) -> Iterator[ModelT]:
+    """Yield the rows of a JSONL file of ours."""
+    with path.open("rb") as stream:
+        for line in stream:
+            yield model.model_validate_json(line)
+
+
+def write_lines(path: Path, models: Iterable[BaseModel]) -> None:
+    """Write one line of JSON per model."""
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        for model in models:
+            stream.write(model.model_dump_json() + "\n")
+
+
+def _tally(trajectories: Sequence[Trajectory]) -> dict[str, int]:
+    levels = Counter(str(trajectory.level) for trajectory in trajectories)
+    verified_ones = [trajectory for trajectory in trajectories if trajectory.is_verified]
+    return {
+        "rows": len(trajectories),
+        "verified": len(verified_ones),
+        "verified_steps": sum(len(trajectory.steps) for trajectory in verified_ones),
+        "no_reward": sum(trajectory.reward.value is None for trajectory in trajectories),
+        **{f"level.{level}": count for level, count in sorted(levels.items())},
+    }
+
+
+def _edit_row(edit: Edit, split: Split) -> dict[str, Any]:
+    return {
+        **edit.model_dump(include={"id", "dataset", "language", "instruction", "pre", "post", "licence", "origin"}),
+        "split": split,
+        "tags": json.dumps(edit.tags),
+        "origin_group": edit.group,
+        "pre_tokens": token_estimate(edit.pre),
+        "post_tokens": token_estimate(edit.post),
+    }
+
+
+def _rewriter() -> dict[str, str]:
+    return {"ast_grep": tool_version()}

@@ -1,0 +1,58 @@
+"""All stages in order, in this process, without Dagster."""
+
+import uuid
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from graftline.clock import Clock, utc_now
+from graftline.paths import Paths
+from graftline.progress import Progress
+from graftline.record import Built
+from graftline.runtime.lineage import Lineage, open_lineage
+from graftline.runtime.manifests import load_manifest
+
+
+def run_all(
+    paths: Paths,
+    manifest: str,
+    overrides: Mapping[str, Any],
+    progress: Progress,
+    clock: Clock = utc_now,
+) -> list[Built]:
+    """Bring every artefact up to date, and return them in the order they were made.
+
+    Raises:
+        GraftlineError: a stage cannot be made; what was made before stays, and the next run goes on from there.
+    """
+    run = f"{clock():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
+    with open_lineage(paths, load_manifest(paths, manifest, overrides), run, clock) as lineage:
+        lineage.advance = progress.advance
+        built = []
+        for stage, name, make in _steps(lineage):
+            progress.start(stage, name)
+            built.append(make())
+            progress.finish(built[-1].reason)
+        return built
+
+
+def _steps(lineage: Lineage) -> list[tuple[str, str, Callable[[], Built]]]:
+    datasets = sorted(lineage.catalogue.datasets)
+    partitions = lineage.partitions()
+    whole = (lineage.raw, lineage.normalized)
+    parts = (
+        lineage.splits,
+        lineage.synthetic_rules,
+        lineage.tasks,
+        lineage.teacher_trajectories,
+        lineage.trajectories,
+    )
+    steps: list[tuple[str, str, Callable[[], Built]]] = []
+    for of_dataset in whole:
+        steps += [(of_dataset.__name__, name, partial(of_dataset, name)) for name in datasets]
+    for of_part in parts:
+        steps += [
+            (of_part.__name__, f"{language}/{split}", partial(of_part, language, split))
+            for language, split in partitions
+        ]
+    return steps

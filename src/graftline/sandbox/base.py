@@ -1,0 +1,81 @@
+"""The `Sandbox` port: apply actions to a text, away from everything else.
+
+Whatever an action does (match nothing, be invalid, run out of time or memory) is a result with a verdict. An error
+is raised only when the sandbox itself cannot answer, so that a broken machine is never taken for a wrong action.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal, Protocol
+
+from graftline.actions.action import PatternAction, RuleAction
+from graftline.actions.astgrep import Language
+
+IsolationLevel = Literal["none", "compute", "confined", "namespaces", "full"]
+"""From weakest to strongest; see `sandbox.limits` for how they are ordered."""
+
+
+class Verdict(StrEnum):
+    """What became of one action."""
+
+    OK = "ok"
+    NO_MATCH = "no_match"
+    ACTION_ERROR = "action_error"
+    """ast-grep refuses the action; `SandboxResult.error` says why."""
+    CPU_TIMEOUT = "cpu_timeout"
+    WALL_TIMEOUT = "wall_timeout"
+    OUT_OF_MEMORY = "out_of_memory"
+    OUTPUT_FLOOD = "output_flood"
+    CRASH = "crash"
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """What stands between an action and the machine, as achieved, not as asked for."""
+
+    level: IsolationLevel
+    implementation: str
+    features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A place that the action rewrites; `start` and `end` count characters of the text before."""
+
+    start: int
+    end: int
+    replacement: str
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxResult:
+    """The answer to one action."""
+
+    verdict: Verdict
+    after: str | None
+    """The text with all outermost, non-overlapping matches replaced; None unless the verdict is `ok`."""
+    isolation: Isolation
+    matches: tuple[Match, ...] = ()
+    """Those that were replaced, in the order of the text."""
+    error: str = field(default="")
+
+
+class Sandbox(Protocol):
+    """Applies actions; safe to use until `close`, from one thread."""
+
+    @property
+    def isolation(self) -> Isolation:
+        """What this sandbox achieves on this machine."""
+
+    def apply_many(
+        self, source: str, language: Language, actions: Sequence[PatternAction | RuleAction]
+    ) -> list[SandboxResult]:
+        """Apply each of `actions` to `source`, each on its own; the results stand in the order of `actions`.
+
+        Raises:
+            SandboxError: the sandbox itself failed; nothing is known about the actions.
+        """
+
+    def close(self) -> None:
+        """Let go of processes and folders. A second call does nothing."""

@@ -1,0 +1,53 @@
+"""From configuration to a sandbox; refuses one that is weaker than required."""
+
+from typing import Annotated, Literal, assert_never
+
+from pydantic import Field
+
+from graftline.config import Config
+from graftline.errors import SandboxError
+from graftline.sandbox.base import IsolationLevel, Sandbox
+from graftline.sandbox.limits import Limits, is_at_least
+from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.process import ProcessSandbox
+
+
+class ProcessSandboxConfig(Config):
+    """ast-grep in confined child processes."""
+
+    kind: Literal["process"] = "process"
+    limits: Limits = Limits()
+    required_level: IsolationLevel = "compute"
+    """Opening fails when this cannot be had; `none` accepts a machine without seccomp."""
+
+
+class MemorySandboxConfig(Config):
+    """ast-grep's binding in this process: for tests and trusted text, no isolation."""
+
+    kind: Literal["memory"] = "memory"
+
+
+SandboxConfig = Annotated[ProcessSandboxConfig | MemorySandboxConfig, Field(discriminator="kind")]
+
+
+def open_sandbox(config: SandboxConfig) -> Sandbox:
+    """Return the sandbox of `config`, started and probed.
+
+    Raises:
+        SandboxError: it does not start, or does not reach the required level.
+    """
+    match config:
+        case MemorySandboxConfig():
+            return MemorySandbox()
+        case ProcessSandboxConfig():
+            sandbox = ProcessSandbox(config.limits)
+            achieved = sandbox.isolation
+            if not is_at_least(achieved.level, config.required_level):
+                sandbox.close()
+                raise SandboxError(
+                    f"process sandbox: reaches {achieved.level!r} with {', '.join(achieved.features)}, but"
+                    f" {config.required_level!r} is required; it needs Linux 3.17+ with seccomp on x86_64 or aarch64"
+                )
+            return sandbox
+        case _:
+            assert_never(config)

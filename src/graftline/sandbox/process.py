@@ -1,0 +1,214 @@
+"""The `process` sandbox: ast-grep in a child process with limits, without sockets, in a folder of its own.
+
+Covered: no sockets of any family, no ptrace, namespaces, mounts, keys or io_uring (seccomp, a list of refusals); no
+gain of privileges; CPU, wall, memory, descriptor and output limits; no file can be written (size limit 0); the whole
+process group is killed after every call; the source travels over stdin; no project or user configuration of ast-grep
+is read; nothing of an action becomes a command line option; a killed parent takes its children along.
+
+Not covered: reading files (the child sees the file system as its user does), a user and a process namespace of its
+own, total memory of many processes, CPU quota. ast-grep runs no foreign code, therefore this is enough to apply
+actions and not enough to run tests. The level it can reach is `compute`.
+"""
+
+import json
+import logging
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any, Literal, cast
+
+from graftline.actions.action import PatternAction, RuleAction
+from graftline.actions.astgrep import Language, executable, rules_document, scan_arguments
+from graftline.errors import SandboxError
+from graftline.sandbox.base import Isolation, Match, SandboxResult, Verdict
+from graftline.sandbox.limits import Limits
+from graftline.sandbox.result import applied
+
+logger = logging.getLogger(__name__)
+
+_MAX_RULES_BYTES = 100_000  # the kernel takes 128 KiB for one argument
+_PROJECT_FILE = "sgconfig.yml"  # in the folder the child runs in
+
+
+class ProcessSandbox:
+    """One spawner process, started on first use and again after it died."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._spawner: subprocess.Popen[bytes] | None = None
+        self._isolation: Isolation | None = None
+
+    @property
+    def isolation(self) -> Isolation:
+        return self._isolation or self._start()
+
+    def apply_many(
+        self, source: str, language: Language, actions: Sequence[PatternAction | RuleAction]
+    ) -> list[SandboxResult]:
+        if not _is_unicode(source):
+            return [self._failed(Verdict.ACTION_ERROR, "source holds a lone surrogate") for _ in actions]
+        results: list[SandboxResult] = []
+        for batch in _batches(actions, language):
+            results += self._apply(source, language, batch)
+        return results
+
+    def close(self) -> None:
+        if self._spawner is not None:
+            self._spawner.kill()
+            self._spawner.communicate()
+            self._spawner = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def _apply(
+        self, source: str, language: Language, actions: Sequence[PatternAction | RuleAction]
+    ) -> list[SandboxResult]:
+        answer = self._ask(source, rules_document(actions, language))
+        verdict = _verdict(answer)
+        if verdict is Verdict.OK:
+            return self._results(source, answer["stdout"], len(actions))
+        if len(actions) == 1:
+            return [self._failed(verdict, _error_text(answer["stderr"]))]
+        # one bad rule spoils the whole call: find it by halves
+        half = len(actions) // 2
+        return self._apply(source, language, actions[:half]) + self._apply(source, language, actions[half:])
+
+    def _results(self, source: str, output: str, count: int) -> list[SandboxResult]:
+        offsets = None if source.isascii() else _character_offsets(source)
+        found: list[list[Match]] = [[] for _ in range(count)]
+        for line in output.splitlines():
+            match = json.loads(line)
+            span = match["replacementOffsets"]
+            start, end = (
+                (span["start"], span["end"]) if offsets is None else (offsets[span["start"]], offsets[span["end"]])
+            )
+            found[int(match["ruleId"][1:])].append(Match(start, end, match["replacement"]))
+        return [applied(source, matches, self.isolation) for matches in found]
+
+    def _failed(self, verdict: Verdict, error: str) -> SandboxResult:
+        return SandboxResult(verdict, None, self.isolation, error=error)
+
+    def _ask(self, source: str, rules: str) -> dict[str, Any]:
+        if self._spawner is None or self._spawner.poll() is not None:
+            self._start()
+        argv = [str(executable()), *scan_arguments(Path(_PROJECT_FILE), rules)]
+        try:
+            self._send({"argv": argv, "source": source})
+            return self._receive()
+        except (OSError, ValueError, EOFError) as error:
+            self.close()
+            raise SandboxError(f"process sandbox: its spawner died ({error!r}); see `graftline doctor`") from error
+
+    def _start(self) -> Isolation:
+        self.close()
+        self._folder = tempfile.TemporaryDirectory(prefix="graftline-jail-")
+        (Path(self._folder.name) / _PROJECT_FILE).write_text("ruleDirs: []\n", "utf-8")
+        self._spawner = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(Path(__file__).with_name("spawner.py")), self._limits.model_dump_json()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=self._folder.name,
+            env={"LANG": "C.UTF-8"},
+            bufsize=0,
+        )
+        try:
+            features = tuple(self._receive()["features"])
+        except (OSError, ValueError, EOFError) as error:
+            self.close()
+            raise SandboxError(f"process sandbox: its spawner does not start ({error!r})") from error
+        self._isolation = Isolation("compute" if "seccomp" in features else "none", "process", features)
+        return self._isolation
+
+    def _send(self, message: dict[str, Any]) -> None:
+        stream = self._stream("stdin")
+        data = json.dumps(message).encode()
+        view = memoryview(struct.pack(">I", len(data)) + data)
+        while view:
+            view = view[os.write(stream.fileno(), view) :]
+
+    def _receive(self) -> dict[str, Any]:
+        size = struct.unpack(">I", self._read(4))[0]
+        answer: dict[str, Any] = json.loads(self._read(size))
+        return answer
+
+    def _stream(self, name: Literal["stdin", "stdout"]) -> IO[bytes]:
+        stream = getattr(self._spawner, name, None)
+        if stream is None:
+            raise EOFError("it is not running")
+        return cast(IO[bytes], stream)
+
+    def _read(self, length: int) -> bytes:
+        stream = self._stream("stdout")
+        data = bytearray()
+        while len(data) < length:
+            chunk = os.read(stream.fileno(), length - len(data))
+            if not chunk:
+                raise EOFError("end of its output")
+            data += chunk
+        return bytes(data)
+
+
+def _batches(
+    actions: Sequence[PatternAction | RuleAction], language: Language
+) -> list[Sequence[PatternAction | RuleAction]]:
+    batches: list[list[PatternAction | RuleAction]] = []
+    size = _MAX_RULES_BYTES
+    for action in actions:
+        length = len(rules_document([action], language).encode()) + 8
+        if size + length > _MAX_RULES_BYTES:
+            batches.append([])
+            size = 0
+        batches[-1].append(action)
+        size += length
+    return [*batches]
+
+
+def _verdict(answer: dict[str, Any]) -> Verdict:
+    match answer["end"], answer["code"]:
+        case "exit", 0 | 1:  # 1 says that a rule of severity "error" matched
+            return Verdict.OK
+        case "exit", 134:
+            return Verdict.CRASH
+        case "exit", _:
+            return Verdict.ACTION_ERROR
+        case "wall_timeout", _:
+            return Verdict.WALL_TIMEOUT
+        case "output_flood", _:
+            return Verdict.OUTPUT_FLOOD
+        case "signal", signal.SIGXCPU | signal.SIGKILL:  # SIGKILL comes at the hard limit
+            return Verdict.CPU_TIMEOUT
+        case "signal", signal.SIGABRT if "memory allocation" in answer["stderr"]:
+            return Verdict.OUT_OF_MEMORY
+        case _:
+            return Verdict.CRASH
+
+
+def _error_text(stderr: str) -> str:
+    """Return the causes that ast-grep names, without its advice."""
+    lines = [line.strip(" \u2502\u2570\u2500\u25bb\u00d7\u2716") for line in stderr.splitlines()]
+    causes = lines[lines.index("Caused by") + 1 :] if "Caused by" in lines else lines
+    return " ".join(filter(None, causes))[:500]
+
+
+def _character_offsets(source: str) -> dict[int, int]:
+    """Return the character offset of every byte offset at which a character of `source` starts or the text ends."""
+    offsets, position = {0: 0}, 0
+    for index, character in enumerate(source, 1):
+        position += len(character.encode())
+        offsets[position] = index
+    return offsets
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The structured memory of an agent between the steps of one task."""

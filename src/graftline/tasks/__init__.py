@@ -1,0 +1,1 @@
+"""Edits made checkable."""

@@ -1,0 +1,97 @@
+"""A task: an instruction, the text before, and what counts as done.
+
+A task is sound only if its gold passes and the unedited text fails; everything else is counted and left out, for it
+would teach that nothing, or anything, is right.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel, ConfigDict
+
+from graftline.actions.action import Action
+from graftline.actions.astgrep import Language
+from graftline.datasets.edit import Edit
+from graftline.errors import DataError
+from graftline.rules.grade import grade
+from graftline.sandbox.base import Sandbox, Verdict
+
+
+class Task(BaseModel):
+    """One checkable edit."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    id: str
+    """That of the edit."""
+    dataset: str
+    language: Language
+    instruction: str
+    before: str
+    wanted: str
+    """The text that counts as done; for grading and privileged teachers, never part of a prompt."""
+    gold_action: Action | None = None
+    """The action that makes it, where it is known."""
+    licence: str
+    group: str
+    tags: tuple[str, ...] = ()
+
+
+@dataclass
+class Soundness:
+    """The sound tasks and, by reason, the number of edits that make none."""
+
+    tasks: list[Task] = field(default_factory=list)
+    unsound: Counter[str] = field(default_factory=Counter)
+
+
+def sound_tasks(edits: Iterable[Edit], sandbox: Sandbox) -> Soundness:
+    """Return the tasks of `edits` whose gold passes and whose unedited text fails.
+
+    Raises:
+        SandboxError: the sandbox failed.
+    """
+    soundness = Soundness()
+    for edit in edits:
+        task = task_of(edit)
+        fault = unsoundness(task, sandbox)
+        if fault:
+            soundness.unsound[fault] += 1
+        else:
+            soundness.tasks.append(task)
+    return soundness
+
+
+def task_of(edit: Edit) -> Task:
+    """Return `edit` as a task, unchecked."""
+    return Task(
+        id=edit.id,
+        dataset=edit.dataset,
+        language=edit.language,
+        instruction=edit.instruction,
+        before=edit.pre,
+        wanted=edit.post,
+        gold_action=edit.gold_action,
+        licence=edit.licence,
+        group=edit.group,
+        tags=edit.tags,
+    )
+
+
+def unsoundness(task: Task, sandbox: Sandbox) -> str:
+    """Return why `task` is not sound; empty when it is."""
+    gold = task.wanted
+    if task.gold_action is not None:
+        [result] = sandbox.apply_many(task.before, task.language, [task.gold_action])
+        if result.verdict is not Verdict.OK or result.after is None:
+            return f"gold_{result.verdict}"
+        gold = result.after
+    try:
+        if not grade(task.before, gold, task.wanted, task.language).is_verified:
+            return "gold_fails"
+        if grade(task.before, task.before, task.wanted, task.language).is_verified:
+            return "unedited_passes"
+    except DataError:
+        return "ungradable"
+    return ""

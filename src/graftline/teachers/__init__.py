@@ -1,0 +1,1 @@
+"""Teachers: whatever proposes the next step on a task."""

@@ -1,0 +1,1 @@
+"""Attempts at tasks: collected step by step, rewarded, stored as JSONL and Parquet, measured."""

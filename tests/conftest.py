@@ -1,0 +1,123 @@
+"""What every test shares: no network but loopback, and a small checkout to run stages in."""
+
+import json
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: Any) -> None:
+        if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in ("127.0.0.1", "::1", "localhost"):
+            raise AssertionError(f"a test wanted to connect to {address!r}; only loopback is allowed")
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture
+def checkout() -> Path:
+    """The real checkout: its configuration and its sample, not to be written to."""
+    return CHECKOUT
+
+
+@pytest.fixture
+def pair() -> Mapping[str, Any]:
+    """A row of `release_pairs`, to be varied."""
+    return {
+        "id": "release:1",
+        "source": "pypi:demo 1.0->2.0",
+        "licence": "MIT",
+        "language": "python",
+        "pre": "def first(x):\n    return old(x)\n",
+        "post": "def first(x):\n    return new(x)\n",
+        "registry": "pypi",
+        "pkg": "demo",
+        "old": "1.0",
+        "new": "2.0",
+        "path": "demo.py",
+        "qual": "first",
+        "changed": 2,
+    }
+
+
+class SmallCheckout:
+    """A root folder with configuration and a dataset of given rows, in a temporary folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.sample = root / "data" / "samples" / "release_pairs.jsonl"
+        manifests = root / "configs" / "manifests"
+        manifests.mkdir(parents=True)
+        self.sample.parent.mkdir(parents=True)
+        for source in (CHECKOUT / "configs" / "manifests").glob("*.yaml"):
+            (manifests / source.name).write_text(source.read_text("utf-8"), "utf-8")
+        self.configure()
+        self.write([])
+
+    def configure(self, per_partition: int = 2, least_verified_steps: int = 0, workers: int = 1) -> None:
+        """Write datasets.yaml and trajectories.yaml."""
+        datasets = {
+            "languages": ["java", "javascript", "python"],
+            "datasets": {
+                "release_pairs": {
+                    "reader": "release_pairs",
+                    "home": "data/samples",
+                    "version": "1",
+                    "license": "MIT",
+                    "files": [{"path": self.sample.name}],
+                }
+            },
+            "synthesis": {"per_partition": per_partition},
+        }
+        trajectories = {"least_verified_steps": least_verified_steps, "workers": workers}
+        # JSON is YAML
+        (self.root / "configs" / "datasets.yaml").write_text(json.dumps(datasets), "utf-8")
+        (self.root / "configs" / "trajectories.yaml").write_text(json.dumps(trajectories), "utf-8")
+
+    def write(self, rows: Sequence[Mapping[str, Any] | str | bytes]) -> None:
+        """Write the dataset: rows as objects, or lines as they are."""
+        lines = [
+            row if isinstance(row, bytes) else (row if isinstance(row, str) else json.dumps(row)).encode()
+            for row in rows
+        ]
+        self.sample.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+@pytest.fixture
+def small_checkout(tmp_path: Path) -> SmallCheckout:
+    """A small root folder of its own, with an empty dataset."""
+    return SmallCheckout(tmp_path / "checkout")
+
+
+@pytest.fixture
+def varied_pairs(pair: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
+    """Nine rows of three languages and three packages each, all solvable by induction."""
+    texts = {
+        "python": ("def f{n}(a, b):\n    return old(a, b{n})\n", "def f{n}(a, b):\n    return new(a, b{n})\n"),
+        "javascript": (
+            "function f{n}(a) {{\n  return old(a, b{n});\n}}\n",
+            "function f{n}(a) {{\n  return fresh(a, b{n});\n}}\n",
+        ),
+        "java": (
+            "int f{n}(int a) {{\n    return old(a, b{n});\n}}\n",
+            "int f{n}(int a) {{\n    return fresh(a, b{n});\n}}\n",
+        ),
+    }
+    rows = []
+    for language, (pre, post) in texts.items():
+        for number in range(3):
+            filled = {"pre": pre.format(n=number), "post": post.format(n=number)}
+            name = f"{language}{number}"
+            rows.append(
+                {**pair, **filled, "id": f"release:{name}", "language": language, "pkg": name, "qual": f"f{number}"}
+            )
+    yield rows
