@@ -4,6 +4,7 @@ https://docs.dagster.io/guides/build/projects-and-components/definitions
 """
 
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import dagster as dg
 
 from assets.datasets import dataset_assets, dataset_check
 from assets.reports.marts import report_models
-from assets.reports.pages import dataset_reports, teacher_report
+from assets.reports.pages import report_assets
 from assets.stages import STAGE_CHECKS, stage_assets
 from graftline.paths import find_root
 from graftline.runtime.lineage import load_settings
@@ -31,6 +32,13 @@ def build_definitions(resources: Mapping[str, Any] | None = None) -> dg.Definiti
     Raises:
         ConfigError: a configuration file does not fit.
     """
+    with warnings.catch_warnings():
+        # without this policy a range of partitions cannot be one run
+        warnings.filterwarnings("ignore", "Parameter `backfill_policy`", dg.BetaWarning)
+        return _definitions(resources or {})
+
+
+def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
     root = find_root(dict(os.environ), start=CHECKOUT)
     lineage = LineageResource(root=str(root), manifest=os.environ.get("GRAFTLINE_MANIFEST", "local"))
     catalogue = load_settings(lineage.paths).catalogue
@@ -40,8 +48,7 @@ def build_definitions(resources: Mapping[str, Any] | None = None) -> dg.Definiti
             *(asset for name in names for asset in dataset_assets(name, catalogue.datasets[name])),
             *stage_assets(catalogue),
             report_models(catalogue),
-            dataset_reports,
-            teacher_report,
+            *report_assets(),
         ],
         asset_checks=[*(dataset_check(name) for name in names), *STAGE_CHECKS],
         jobs=[lineage_job],
@@ -50,7 +57,7 @@ def build_definitions(resources: Mapping[str, Any] | None = None) -> dg.Definiti
             "lineage": lineage,
             "dbt": open_dbt(),
             "warehouse": Warehouse(path=str(lineage.paths.warehouse)),
-            **(resources or {}),
+            **resources,
         },
         # a process per step would import everything again for each of a dozen short steps
         executor=dg.in_process_executor,

@@ -2,4 +2,4 @@
 
 import dagster as dg
 
-lineage_job = dg.define_asset_job("lineage", selection=dg.AssetSelection.all())
+lineage_job = dg.define_asset_job("lineage", selection="*")

@@ -41,5 +41,7 @@ class LineageResource(dg.ConfigurableResource[Lineage]):
     def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[Lineage]:
         """Open the ports for one run (in process) or one step (a process per step)."""
         paths = self.paths
-        with open_lineage(paths, load_manifest(paths, self.manifest), context.run_id or "direct") as lineage:
+        with open_lineage(
+            paths, load_manifest(paths, self.manifest), context.run.run_id if context.run else "direct"
+        ) as lineage:
             yield lineage

@@ -35,7 +35,7 @@ def dataset_versions(job_name: str, lineage: LineageResource) -> dg.SensorDefini
             run_key=digest(changed),
             tags={
                 **range_tags(lineage.settings.catalogue),
-                **{f"graftline/revision/{name}": revision[:16] for name, revision in sorted(changed.items())},
+                **{f"graftline/revision.{name}": revision[:16] for name, revision in sorted(changed.items())},
             },
         )
         return dg.SensorResult(run_requests=[request], cursor=json.dumps({**known, **found}, sort_keys=True))

@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,12 @@ class SmallCheckout:
         self.sample.write_bytes(b"".join(line + b"\n" for line in lines))
 
 
+@pytest.fixture(scope="session")
+def new_checkout() -> type[SmallCheckout]:
+    """What makes small root folders, for fixtures that outlive a test."""
+    return SmallCheckout
+
+
 @pytest.fixture
 def small_checkout(tmp_path: Path) -> SmallCheckout:
     """A small root folder of its own, with an empty dataset."""
@@ -99,7 +105,7 @@ def small_checkout(tmp_path: Path) -> SmallCheckout:
 
 
 @pytest.fixture
-def varied_pairs(pair: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
+def varied_pairs(pair: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Nine rows of three languages and three packages each, all solvable by induction."""
     texts = {
         "python": ("def f{n}(a, b):\n    return old(a, b{n})\n", "def f{n}(a, b):\n    return new(a, b{n})\n"),
@@ -120,4 +126,4 @@ def varied_pairs(pair: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
             rows.append(
                 {**pair, **filled, "id": f"release:{name}", "language": language, "pkg": name, "qual": f"f{number}"}
             )
-    yield rows
+    return rows

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 an error with a message, 2 wrong usage.
 import json
 import logging
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -120,7 +121,7 @@ def run(ctx: click.Context, manifest: str, ports: tuple[str, ...], as_json: bool
 @click.pass_obj
 def summary(root: Path | None, as_json: bool) -> None:
     """Show what is stored, and what the last run made or found unchanged."""
-    from graftline.runtime.summary import summarize, tables
+    from graftline.runtime.summary import summarize, tables, verdict
 
     paths = _paths(root)
     found = summarize(paths)
@@ -129,7 +130,8 @@ def summary(root: Path | None, as_json: bool) -> None:
         return
     for title, columns, rows in tables(found):
         _print_table(title, columns, rows)
-    click.echo(f"files: {paths.data}  reports: {paths.reports}  UI: make ui")
+    click.echo(verdict(found))
+    click.echo(f"Files are in {paths.data}, reports in {paths.reports}. `make ui` opens the lineage in a browser.")
 
 
 @main.command()
@@ -196,4 +198,5 @@ def _print_table(title: str, columns: list[str], rows: Sequence[tuple[str, ...]]
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    Console().print(table)
+    # without a terminal there is no width to keep to, and folded cells are hard to read and to search
+    Console(width=None if sys.stdout.isatty() else 160).print(table)

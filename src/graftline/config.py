@@ -120,14 +120,14 @@ def _annotation(model: type[BaseModel], field: str) -> Any:
 
 
 def _put(tree: Any, dotted: str, value: Any, source: str) -> None:
-    *above, last = dotted.split(".")
-    for key in above:
+    keys = dotted.split(".")
+    for depth, key in enumerate(keys):
         if not isinstance(tree, dict):
-            break
-        tree = tree.setdefault(key, {})
-    if not isinstance(tree, dict):
-        raise ConfigError(f"{source}: {dotted}: cannot be overridden, {above[-1]!r} is not a mapping")
-    tree[last] = value
+            what = repr(".".join(keys[:depth])) if depth else "the file"
+            raise ConfigError(f"{source}: {dotted}: cannot be overridden, {what} is not a mapping")
+        if depth < len(keys) - 1:
+            tree = tree.setdefault(key, {})
+    tree[keys[-1]] = value
 
 
 def _short(value: Any) -> str:

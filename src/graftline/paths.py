@@ -8,7 +8,8 @@ from pathlib import Path, PurePosixPath
 
 from graftline.errors import ConfigError, DataError
 
-_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
+_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$) *(\..*)?")
+_RESERVED_CHARACTERS = re.compile(r'[\x00-\x1f\x7f<>"|?*]')
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def portable(name: str) -> PurePosixPath:
         (not name or len(name) > 1024, "is empty or longer than 1024 characters"),
         (path.is_absolute() or "\\" in name or ":" in name, "must be relative and use forward slashes"),
         (".." in path.parts or not path.parts, "must stay inside its folder"),
-        (any(ord(character) < 32 or ord(character) == 127 for character in name), "holds a control character"),
+        (_RESERVED_CHARACTERS.search(name), "holds a control character or a reserved one"),
         (any(_RESERVED.fullmatch(part) or part[-1] in ". " for part in path.parts), "uses a reserved name"),
     ]
     for is_fault, reason in faults:

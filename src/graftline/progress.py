@@ -51,9 +51,8 @@ class _Lines:
         """Lines come at the end of each artefact."""
 
     def finish(self, reason: str) -> None:
-        self._console.print(
-            f"{self._what}: {f'made ({reason})' if reason else 'unchanged'}", markup=False, highlight=False
-        )
+        # as it is: printing would break long lines and put pictures for words between colons
+        self._console.out(f"{self._what}: {f'made ({reason})' if reason else 'unchanged'}", highlight=False)
 
 
 class _Bars:

@@ -114,7 +114,9 @@ class Request:
 
 
 def _differing(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    return [key for key in sorted({*stored, *wanted}) if stored.get(key) != wanted.get(key)]
+    # as JSON: a tuple is the list it is stored as, True is not 1, and None is not a missing key
+    before, now = ({key: canonical_json(value) for key, value in side.items()} for side in (stored, wanted))
+    return [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,9 @@ def build(folder: Path, request: Request, make: Callable[[Path], Contents], cloc
     partial.mkdir(parents=True, exist_ok=True)
     contents = make(partial)
     for path in sorted(partial.iterdir()):
-        if path.name.startswith("."):
+        if path.name.startswith(".") and path.is_dir():
+            shutil.rmtree(path)
+        elif path.name.startswith("."):
             path.unlink()
     record = _parsed(
         {
@@ -191,7 +195,7 @@ def load_record(folder: Path) -> Record:
         record = _parsed(json.loads(path.read_bytes()))
     except FileNotFoundError:
         raise RecordError(f"{folder}: has no {RECORD_NAME}; materialise the asset that writes it") from None
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise RecordError(f"{path}: is not a record ({_first_line(error)}); materialise its asset again") from None
     if record.identity != record.computed_identity():
         raise RecordError(f"{path}: identity is not that of its content; materialise its asset again")

@@ -72,7 +72,12 @@ class VaultSecrets:
             ) from None
         except RequestException as error:
             raise BoundaryError(f"{where}: cannot be reached ({type(error).__name__}); check VAULT_ADDR") from None
-        return {key: str(value) for key, value in answer["data"]["data"].items()}
+        try:
+            return {key: str(value) for key, value in answer["data"]["data"].items() if value is not None}
+        except (AttributeError, KeyError, TypeError):
+            raise BoundaryError(
+                f"{where}: answers with something else than a KV version 2 secret; check VAULT_ADDR and the mount"
+            ) from None
 
 
 class Secrets:
@@ -114,7 +119,12 @@ class RedactingFilter(logging.Filter):
         self._secrets = secrets
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = self._secrets.redact(record.getMessage()), ()
+        try:
+            message = record.getMessage()
+        except (KeyError, TypeError, ValueError):
+            # arguments that do not fit the message: logging would print them as they are
+            message = f"{record.msg} {record.args!r}"
+        record.msg, record.args = self._secrets.redact(message), ()
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
         if record.exc_text:
@@ -144,5 +154,10 @@ def _dotenv_values(path: Path | None) -> dict[str, str]:
         return {}
     from dotenv import dotenv_values
 
-    # no interpolation: a secret may hold "$"
-    return {name: value for name, value in dotenv_values(path, interpolate=False).items() if value}
+    try:
+        # no interpolation: a secret may hold "$"
+        values = dotenv_values(path, interpolate=False)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "is not UTF-8" if isinstance(error, UnicodeDecodeError) else f"cannot be read ({error.strerror})"
+        raise ConfigError(f"{path}: {reason}; expected lines NAME=value") from None
+    return {name: value for name, value in values.items() if value}

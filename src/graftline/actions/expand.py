@@ -18,7 +18,7 @@ from graftline.actions.action import PatternAction, RuleAction, rule_of
 from graftline.actions.astgrep import Tree
 
 _LOOK_BACK_BYTES = 512
-_VARIABLE = re.compile(r"(\$\$\$|\$\$|\$)([A-Z_0-9]+)")
+_VARIABLE = re.compile(r"(\$\$\$|\$\$|\$)([A-Z_][A-Z_0-9]*)")
 
 
 class InvalidActionError(ValueError):
@@ -45,6 +45,8 @@ def replacements(tree: Tree, action: PatternAction | RuleAction) -> list[tuple[i
     if isinstance(fix, dict) and set(fix) != {"template"}:
         raise InvalidActionError("fix: only a template can be expanded in this process")
     template = fix["template"] if isinstance(fix, dict) else fix
+    if not isinstance(template, str):
+        raise InvalidActionError(f"fix: its template is {template!r}, expected a text")
     transforms = dict(config.get("transform") or {})
     head, holes = _parsed(template)
     # the binding finds an undefined variable when a transformation reads it

@@ -1,5 +1,6 @@
 """Which datasets there are and how their rows become splits: the shape of `configs/datasets.yaml`."""
 
+from pathlib import PurePosixPath
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -30,6 +31,14 @@ class Dataset(Config):
     license: str
     """SPDX expression; rows that carry their own are judged by that."""
     files: tuple[DatasetFile, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        # they are fetched into one folder, where the last of two would replace the first
+        names = [PurePosixPath(file.path).name for file in self.files]
+        if len(set(names)) < len(names):
+            raise ValueError(f"files must differ in their last part, not only in their folder: {', '.join(names)}")
+        return self
 
 
 class Cleaning(Config):

@@ -3,6 +3,7 @@
 Rows are read one at a time and in order; what a row's bad state is called is `datasets.edit.DropReason`.
 """
 
+import codecs
 import gzip
 import json
 import zlib
@@ -10,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+from pydantic import ValidationError
 
 from graftline.datasets.catalogue import Cleaning
 from graftline.datasets.edit import Drop, DropReason, Edit
@@ -52,16 +55,18 @@ def _raw_files(folder: Path) -> list[Path]:
 
 def _lines(path: Path, max_bytes: int) -> Iterator[bytes | Drop]:
     """Yield the lines of `path`; one that is too long, or the damaged rest of the file, is a drop."""
+    mark = codecs.BOM_UTF8  # some programs start a file with one; it is no part of the first row
     opened: Callable[[Path], IO[bytes]] = gzip.open if path.suffix == ".gz" else _open  # type: ignore[assignment]
     with opened(path) as stream:
         try:
             while line := stream.readline(max_bytes + 1):
                 if len(line) <= max_bytes:
-                    yield line
-                    continue
-                while line and not line.endswith(b"\n"):
-                    line = stream.readline(max_bytes)
-                yield Drop(DropReason.LINE_TOO_LONG, f"more than {max_bytes} bytes")
+                    yield line.removeprefix(mark)
+                else:
+                    while line and not line.endswith(b"\n"):
+                        line = stream.readline(max_bytes)
+                    yield Drop(DropReason.LINE_TOO_LONG, f"more than {max_bytes} bytes")
+                mark = b""
         except (EOFError, OSError, zlib.error) as error:
             yield Drop(DropReason.TRUNCATED_FILE, f"the file is damaged from here on ({error})")
 
@@ -84,8 +89,19 @@ def _outcome(line: bytes, reader: Reader, cleaning: Cleaning) -> Edit | Drop | N
         return Drop(DropReason.MALFORMED_JSON, str(error))
     if not isinstance(row, dict):
         return Drop(DropReason.MALFORMED_JSON, f"expected an object, found {type(row).__name__}")
-    edit = reader(row)
+    try:
+        edit = reader(row)
+    except ValidationError as error:  # an edit is stricter than a row: no half surrogate pairs, no empty licence
+        return _refused(error)
     return edit if isinstance(edit, Drop) else clean(edit, cleaning)
+
+
+def _refused(error: ValidationError) -> Drop:
+    fault = error.errors(include_url=False)[0]
+    field = ".".join(map(str, fault["loc"]))
+    if fault["type"] == "string_unicode":
+        return Drop(DropReason.NOT_TEXT, f"{field}: holds half a surrogate pair")
+    return Drop(DropReason.BAD_FIELD, f"{field}: {fault['msg']}")
 
 
 def clean(edit: Edit, cleaning: Cleaning) -> Edit | Drop:

@@ -54,12 +54,13 @@ def unique(edits: Iterable[Edit]) -> tuple[list[Edit], int]:
     seen: set[tuple[str, ...]] = set()
     kept: list[Edit] = []
     total = 0
-    for edit in sorted(edits, key=lambda edit: edit.id):
+    # the whole edit breaks the tie of equal ids, or the order they came in would
+    for edit in sorted(edits, key=lambda edit: (edit.id, edit.model_dump_json())):
         total += 1
         keys = {("id", edit.id), ("asked", edit.instruction, edit.pre), ("done", folded(edit.pre), folded(edit.post))}
         if not keys & seen:
             kept.append(edit)
-        seen |= keys
+            seen |= keys
     return kept, total - len(kept)
 
 

@@ -8,7 +8,7 @@ from graftline.actions.astgrep import Language, Node, Tree, parse
 
 _TRAILING_BLANKS = re.compile(r"[ \t]+(?=\n|$)")
 _EMPTY_LINES = re.compile(r"\n\s*\n+")
-_SEPARATORS = {",", ";"}
+_OPENING, _CLOSING = {"(", "[", "{", "<"}, {")", "]", "}", ">"}
 
 
 class Level(StrEnum):
@@ -44,7 +44,6 @@ def equality(text: str, wanted: str, language: Language) -> Level:
     if text == wanted:
         return Level.EXACT
     if without_blanks(text) == without_blanks(wanted):
-        # the indentation of Python is its syntax: equal tokens on other columns are another program
         return Level.BLANKS
     return Level.TREE if _shape(parse(text, language)) == _shape(parse(wanted, language)) else Level.NONE
 
@@ -52,7 +51,45 @@ def equality(text: str, wanted: str, language: Language) -> Level:
 def _shape(tree: Tree) -> Any:
     def shape(node: Node) -> Any:
         if "comment" in node.kind or "string" in node.kind or not node.children:
-            return None if node.kind in _SEPARATORS else (node.kind, tree.of(node))
-        return (node.kind, tuple(part for child in node.children if (part := shape(child)) is not None))
+            return None if _is_spare(node) else (node.kind, tree.of(node))
+        parts = tuple(part for child in node.children if (part := shape(child)) is not None)
+        # the indentation of Python is its syntax, but its parser lets a statement stand at any column
+        return (node.kind, parts, tree.language == "python" and _is_ragged(tree, node))
 
     return shape(tree.root)
+
+
+def _is_spare(node: Node) -> bool:
+    """Return whether `node` is a semicolon that ends something, or a comma after the last of several things."""
+    if node.parent is None or node.kind not in (",", ";"):
+        return False
+    if node.kind == ";":
+        return node.parent.kind != "for_statement"
+    # a hole of a JavaScript array counts, and one comma makes a tuple of a Python subscript
+    is_after_thing = _kind_beside(node, -1) not in {"", ",", *_OPENING} and node.parent.kind != "subscript"
+    return is_after_thing and _kind_beside(node, 1) in _CLOSING
+
+
+def _kind_beside(node: Node, step: int) -> str:
+    siblings = node.parent.children if node.parent else []
+    place = node.index + step
+    while 0 <= place < len(siblings):
+        if "comment" not in siblings[place].kind:
+            return siblings[place].kind
+        place += step
+    return ""
+
+
+def _is_ragged(tree: Tree, node: Node) -> bool:
+    """Return whether the statements of a Python block stand at different columns."""
+    if node.kind not in ("module", "block"):
+        return False
+    indents, position = set[str](), 0
+    for child in node.children:
+        line = tree.text.rfind("\n", position, child.start)
+        indent = tree.text[line + 1 : child.start]
+        is_first = line >= 0 or position == 0
+        if is_first and not indent.strip() and "comment" not in child.kind:
+            indents.add(indent)
+        position = child.end
+    return len(indents) > 1

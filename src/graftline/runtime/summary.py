@@ -1,6 +1,7 @@
 """What lies under a root folder now, from the records alone, and what the last run did to it."""
 
-from collections import Counter
+import os
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,26 @@ from graftline.paths import Paths
 from graftline.record import RECORD_NAME, Record, load_record
 from graftline.runtime.run_log import last_run
 
-STAGES = ("raw", "normalized", "splits", "synthetic_rules", "tasks", "teacher_trajectories", "trajectories")
+STAGES = (
+    "raw",
+    "normalized",
+    "splits",
+    "synthetic_rules",
+    "tasks",
+    "teacher_trajectories",
+    "trajectories",
+    "report_models",
+    "reports",
+)
+_PARTITION_COLUMNS = {
+    "edits": ("splits", "rows"),
+    "synthetic": ("synthetic_rules", "rows"),
+    "tasks": ("tasks", "rows"),
+    "tried": ("trajectories", "rows"),
+    "verified": ("trajectories", "verified"),
+    "exact": ("trajectories", "level.exact"),
+    "verified steps": ("trajectories", "verified_steps"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +54,7 @@ class Summary:
 
     stages: list[StageSummary]
     partitions: dict[str, dict[str, int]]
-    """Verified, exact and tried trajectories by `language/split`."""
+    """Edits, tasks and trajectories by `language/split`."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for one line of JSON."""
@@ -52,8 +72,8 @@ class Summary:
 
 
 def summarize(paths: Paths) -> Summary:
-    """Return the summary of what is stored below `paths.data`; unreadable artefacts are left out."""
-    records = _records(paths.data)
+    """Return the summary of what is stored below `paths`; unreadable artefacts are left out."""
+    records = {**_records(paths.data), **_records(paths.reports)}
     outcomes = last_run(paths)
     stages = []
     for stage in STAGES:
@@ -62,18 +82,13 @@ def summarize(paths: Paths) -> Summary:
         for record in of_stage.values():
             counts.update(record.counts)
         made = [bool(outcome.reason) for outcome in outcomes if outcome.stage == stage]
-        folder = paths.relative(_common(paths.data, list(of_stage))) if of_stage else ""
+        folder = paths.relative(_common(list(of_stage))) if of_stage else ""
         stages.append(StageSummary(stage, len(of_stage), dict(counts), sum(made), len(made) - sum(made), folder))
-    partitions = {
-        record.name: {
-            "tried": record.counts["rows"],
-            "verified": record.counts["verified"],
-            "exact": record.counts.get("level.exact", 0),
-            "verified_steps": record.counts["verified_steps"],
-        }
-        for record in records.values()
-        if record.kind == "trajectories"
-    }
+    partitions: dict[str, dict[str, int]] = defaultdict(dict)
+    for record in records.values():
+        for column, (kind, count) in _PARTITION_COLUMNS.items():
+            if record.kind == kind:
+                partitions[record.name][column] = record.counts.get(count, 0)
     return Summary(stages, dict(sorted(partitions.items())))
 
 
@@ -89,12 +104,8 @@ def _records(data: Path) -> dict[Path, Record]:
     return found
 
 
-def _common(data: Path, folders: list[Path]) -> Path:
-    common = folders[0]
-    for folder in folders[1:]:
-        while not folder.is_relative_to(common):
-            common = common.parent
-    return common if common.is_relative_to(data) else data
+def _common(folders: list[Path]) -> Path:
+    return folders[0] if len(folders) == 1 else Path(os.path.commonpath(folders))
 
 
 def tables(summary: Summary) -> list[tuple[str, list[str], Sequence[tuple[str, ...]]]]:
@@ -104,26 +115,33 @@ def tables(summary: Summary) -> list[tuple[str, list[str], Sequence[tuple[str, .
             stage.stage,
             f"{stage.counts.get('rows', 0):,}",
             ", ".join(f"{key.partition('.')[2]} {count}" for key, count in stage.counts.items() if _is_loss(key)),
-            f"{stage.made} made, {stage.unchanged} unchanged" if stage.made or stage.unchanged else "",
+            str(stage.made),
+            str(stage.unchanged),
             stage.folder,
         )
         for stage in summary.stages
         if stage.artefacts
     ]
-    partitions = [
-        (name, *(f"{counts[key]:,}" for key in ("tried", "verified", "exact", "verified_steps")))
-        for name, counts in summary.partitions.items()
-    ]
-    total = {
-        key: sum(counts[key] for counts in summary.partitions.values())
-        for key in ("tried", "verified", "exact", "verified_steps")
-    }
+    partitions = list(summary.partitions.items())
     if partitions:
-        partitions.append(("all", *(f"{count:,}" for count in total.values())))
+        total = {column: sum(counts.get(column, 0) for _, counts in partitions) for column in _PARTITION_COLUMNS}
+        partitions.append(("all", total))
+    rows = [(name, *(f"{counts.get(column, 0):,}" for column in _PARTITION_COLUMNS)) for name, counts in partitions]
     return [
-        ("Lineage", ["stage", "rows", "left out", "last run", "files"], stages),
-        ("Trajectories", ["language/split", "tried", "verified", "exact", "verified steps"], partitions),
+        ("Lineage", ["stage", "rows", "left out", "made", "unchanged", "files"], stages),
+        ("Splits", ["language/split", *_PARTITION_COLUMNS], rows),
     ]
+
+
+def verdict(summary: Summary) -> str:
+    """Return in a sentence what the last run did."""
+    made = sum(stage.made for stage in summary.stages)
+    unchanged = sum(stage.unchanged for stage in summary.stages)
+    if not made and not unchanged:
+        return "No run is on record; start one with `make run` or `graftline run`."
+    if not made:
+        return f"Nothing was recomputed: all {unchanged} artefacts have the inputs, configuration and code they had."
+    return f"{made} artefacts were made, {unchanged} were unchanged."
 
 
 def _is_loss(key: str) -> bool:

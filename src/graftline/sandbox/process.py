@@ -13,6 +13,7 @@ actions and not enough to run tests. The level it can reach is `compute`.
 import json
 import logging
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -70,7 +71,11 @@ class ProcessSandbox:
     def _apply(
         self, source: str, language: Language, actions: Sequence[PatternAction | RuleAction]
     ) -> list[SandboxResult]:
-        answer = self._ask(source, rules_document(actions, language))
+        rules = rules_document(actions, language)
+        if len(rules) > _MAX_RULES_BYTES:  # then it is one action, for batches end before
+            error = f"rule of {len(rules)} bytes as JSON; at most {_MAX_RULES_BYTES} are applied"
+            return [self._failed(Verdict.ACTION_ERROR, error)]
+        answer = self._ask(source, rules)
         verdict = _verdict(answer)
         if verdict is Verdict.OK:
             return self._results(source, answer["stdout"], len(actions))
@@ -83,7 +88,8 @@ class ProcessSandbox:
     def _results(self, source: str, output: str, count: int) -> list[SandboxResult]:
         offsets = None if source.isascii() else _character_offsets(source)
         found: list[list[Match]] = [[] for _ in range(count)]
-        for line in output.splitlines():
+        # splitlines would also split at U+2028 and its like, which JSON leaves as they are
+        for line in filter(None, output.split("\n")):
             match = json.loads(line)
             span = match["replacementOffsets"]
             start, end = (
@@ -105,6 +111,9 @@ class ProcessSandbox:
         except (OSError, ValueError, EOFError) as error:
             self.close()
             raise SandboxError(f"process sandbox: its spawner died ({error!r}); see `graftline doctor`") from error
+        except BaseException:
+            self.close()  # an interrupted answer would be taken for that of the next call
+            raise
 
     def _start(self) -> Isolation:
         self.close()
@@ -184,7 +193,8 @@ def _verdict(answer: dict[str, Any]) -> Verdict:
             return Verdict.OUTPUT_FLOOD
         case "signal", signal.SIGXCPU | signal.SIGKILL:  # SIGKILL comes at the hard limit
             return Verdict.CPU_TIMEOUT
-        case "signal", signal.SIGABRT if "memory allocation" in answer["stderr"]:
+        # of ast-grep, and of the parser it holds
+        case "signal", signal.SIGABRT if re.search("memory allocation|failed to allocate", answer["stderr"]):
             return Verdict.OUT_OF_MEMORY
         case _:
             return Verdict.CRASH

@@ -24,9 +24,9 @@ from typing import Any
 
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_MODE_FILTER = 1, 22, 38, 2
 _KILL_PROCESS, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
-_EPERM = 1
+_EPERM, _ENOSYS = 1, 38
 
-# number of each refused system call: sockets, other processes, and the ways round both
+# number of each refused system call (sockets, other processes, and the ways round both), and that of clone
 _ARCHITECTURES = {
     "x86_64": (
         0xC000003E,
@@ -35,9 +35,9 @@ _ARCHITECTURES = {
             "socketpair": 53, "ptrace": 101, "mount": 165, "umount2": 166, "chroot": 161, "pivot_root": 155,
             "add_key": 248, "request_key": 249, "keyctl": 250, "unshare": 272, "perf_event_open": 298,
             "accept4": 288, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311, "bpf": 321,
-            "userfaultfd": 323, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
-            "pidfd_getfd": 438,
+            "userfaultfd": 323,
         },
+        56,
     ),
     "aarch64": (
         0xC00000B7,
@@ -46,11 +46,18 @@ _ARCHITECTURES = {
             "sendto": 206, "sendmsg": 211, "accept4": 242, "ptrace": 117, "mount": 40, "umount2": 39, "chroot": 51,
             "pivot_root": 41, "add_key": 217, "request_key": 218, "keyctl": 219, "unshare": 97,
             "perf_event_open": 241, "setns": 268, "process_vm_readv": 270, "process_vm_writev": 271, "bpf": 280,
-            "userfaultfd": 282, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
-            "pidfd_getfd": 438,
+            "userfaultfd": 282,
         },
+        220,
     ),
 }  # fmt: skip
+# newer calls have one number everywhere
+_REFUSED_EVERYWHERE = {
+    "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428, "move_mount": 429,
+    "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "pidfd_getfd": 438, "mount_setattr": 442,
+}  # fmt: skip
+_CLONE3 = 435
+_NEW_NAMESPACE = 0x7E020000  # every CLONE_NEW… flag that clone takes
 
 
 def main() -> None:
@@ -82,12 +89,12 @@ def _filter_system_calls(libc: ctypes.CDLL) -> bool:
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
         return False
-    architecture, refused = _ARCHITECTURES[machine]
+    architecture, refused, clone = _ARCHITECTURES[machine]
 
     def instruction(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:
         return struct.pack("<HBBI", code, if_true, if_false, operand)
 
-    load, equal, at_least, give_back = 0x20, 0x15, 0x35, 0x06
+    load, equal, at_least, any_bit, give_back = 0x20, 0x15, 0x35, 0x45, 0x06
     program = [
         instruction(load, 4),
         instruction(equal, architecture, 1, 0),
@@ -96,8 +103,16 @@ def _filter_system_calls(libc: ctypes.CDLL) -> bool:
     ]
     if machine == "x86_64":  # the x32 calls are the same calls under other numbers
         program += [instruction(at_least, 0x40000000, 0, 1), instruction(give_back, _KILL_PROCESS)]
-    for number in sorted(refused.values()):
+    for number in sorted({**refused, **_REFUSED_EVERYWHERE}.values()):
         program += [instruction(equal, number, 0, 1), instruction(give_back, _ERRNO | _EPERM)]
+    # the flags of clone3 lie in memory, where a filter cannot look; without it the C library takes clone
+    program += [instruction(equal, _CLONE3, 0, 1), instruction(give_back, _ERRNO | _ENOSYS)]
+    program += [
+        instruction(equal, clone, 0, 3),
+        instruction(load, 16),  # the low half of its first argument, the flags
+        instruction(any_bit, _NEW_NAMESPACE, 0, 1),
+        instruction(give_back, _ERRNO | _EPERM),
+    ]
     program.append(instruction(give_back, _ALLOW))
     code = ctypes.create_string_buffer(b"".join(program))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import Field
 
 from graftline.config import Config
-from graftline.errors import SandboxError
+from graftline.errors import DataError, SandboxError
 from graftline.rules.equality import Level
 from graftline.rules.grade import Grade, grade, is_general
 from graftline.sandbox.base import Sandbox, SandboxResult, Verdict
@@ -80,7 +80,7 @@ def collect(task: Task, teacher: Teacher, sandbox: Sandbox, collecting: Collecti
             break
         [result] = sandbox.apply_many(text, task.language, [proposal.action])
         after = text if result.after is None else result.after
-        graded = grade(task.before, after, task.wanted, task.language)
+        graded = _graded(task, after)
         steps.append(_step(task, text, state, proposal, result, graded, steps, collecting.weights))
         level = graded.level
         if level.is_verified:
@@ -117,6 +117,13 @@ def attempt(task: Task, teacher: Teacher, sandbox: Sandbox, collecting: Collecti
     except SandboxError as error:
         logger.warning("%s: the sandbox failed, once more: %s", task.id, error)
         return collect(task, teacher, sandbox, collecting)
+
+
+def _graded(task: Task, text: str) -> Grade:
+    try:
+        return grade(task.before, text, task.wanted, task.language)
+    except DataError:  # the action made a text too long or too deep to be read
+        return Grade(Level.NONE, 0.0)
 
 
 def _step(

@@ -1,0 +1,1 @@
+"""One runnable file per claim; each prints one line of JSON: name, figures, peers, machine."""

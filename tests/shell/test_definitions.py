@@ -1,0 +1,129 @@
+"""The code location: it loads quickly, declares what it should, and imports nothing heavy."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from orchestration.build import build_definitions
+
+HEAVY = (
+    "torch",
+    "transformers",
+    "tinker",
+    "vllm",
+    "dbt.cli.main",
+    "dbt.parser",
+    "duckdb",
+    "pyarrow",
+    "matplotlib",
+    "polars",
+    "pandas",
+    "hvac",
+    "rich.progress",
+)
+
+
+@pytest.fixture(scope="module")
+def definitions() -> dg.Definitions:
+    return build_definitions()
+
+
+def test_definitions_can_be_loaded_and_bound(definitions: dg.Definitions) -> None:
+    dg.Definitions.validate_loadable(definitions)
+
+
+def test_loading_the_definitions_imports_nothing_heavy(checkout: Path) -> None:
+    program = f"""
+import json, sys
+import orchestration.definitions
+print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=checkout, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def test_every_stage_of_the_lineage_is_an_asset(definitions: dg.Definitions) -> None:
+    keys = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
+    assert {
+        "raw/release_pairs",
+        "normalized/release_pairs",
+        "splits",
+        "synthetic_rules",
+        "tasks",
+        "teacher_trajectories",
+        "trajectories",
+        "dataset_stats",
+        "teacher_precision",
+        "reports/datasets",
+        "reports/teacher",
+    } <= keys
+
+
+def test_every_asset_has_group_owner_and_single_run_backfill(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    executable = [graph.get(key) for key in graph.executable_asset_keys]
+    lacking = [
+        node.key.to_user_string()
+        for node in executable
+        if not node.owners or node.group_name == "default" or node.backfill_policy != dg.BackfillPolicy.single_run()
+    ]
+    assert lacking == []
+
+
+def test_the_lineage_has_the_edges_it_should(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    parents = {
+        key: sorted(parent.to_user_string() for parent in graph.get(dg.AssetKey(key.split("/"))).parent_keys)
+        for key in ("splits", "synthetic_rules", "tasks", "trajectories", "stg_edits", "stg_drops", "reports/teacher")
+    }
+    assert parents == {
+        "splits": ["normalized/release_pairs"],
+        "synthetic_rules": ["splits"],
+        "tasks": ["splits", "synthetic_rules"],
+        "trajectories": ["teacher_trajectories"],
+        "stg_edits": ["splits"],
+        "stg_drops": ["normalized/release_pairs"],
+        "reports/teacher": ["teacher_failures", "teacher_precision"],
+    }
+
+
+def test_the_checks_that_guard_the_lineage_block_it(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    ours = {
+        (key.asset_key.to_user_string(), key.name): graph.get(key).blocking
+        for key in graph.asset_check_keys
+        if not key.asset_key.to_user_string().startswith("stg_")
+    }
+    assert ours == {
+        ("normalized/release_pairs", "schema_valid"): True,
+        ("splits", "schema_valid"): True,
+        ("splits", "no_row_in_two_splits"): True,
+        ("trajectories", "schema_valid"): True,
+        ("trajectories", "enough_verified_steps"): True,
+        **{check: blocking for check, blocking in ours.items() if check[0] in {"dataset_stats", "teacher_precision"}},
+    }
+
+
+def test_the_range_that_is_printed_holds_every_partition(checkout: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "assets.partitions"], cwd=checkout, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "java|train...python|test\n"
+
+
+def test_the_workspace_file_finds_the_location_from_any_folder(checkout: Path, tmp_path: Path) -> None:
+    command = [
+        str(Path(sys.executable).with_name("dagster")),
+        "definitions",
+        "validate",
+        "-w",
+        str(checkout / "workspace.yaml"),
+    ]
+    environment = {**os.environ, "DAGSTER_HOME": "", "PYTHONPATH": "", "PYTHONWARNINGS": ""}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, "All code locations passed validation" in done.stderr + done.stdout) == (0, True)

@@ -1,0 +1,125 @@
+"""The assets over a small checkout: a whole run, a second one, and runs that have to fail."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.partitions import whole_range
+from graftline.paths import Paths
+from graftline.runtime.lineage import load_settings
+from graftline.runtime.run_log import last_run
+from orchestration.build import build_definitions
+
+DATASET_STAGES = ("raw/release_pairs", "normalized/release_pairs")
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+@pytest.fixture
+def root(small_checkout: Any, varied_pairs: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> Path:
+    small_checkout.write(varied_pairs)
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(small_checkout.root))
+    return small_checkout.root
+
+
+def materialize(
+    root: Path, instance: dg.DagsterInstance, selection: dg.AssetSelection | None = None
+) -> dg.ExecuteInProcessResult:
+    definitions = build_definitions()
+    first, last = whole_range(load_settings(Paths(root)).catalogue)
+    job = definitions.resolve_implicit_global_asset_job_def()
+    if selection is not None:
+        job = job.get_subset(asset_selection=selection.resolve(definitions.resolve_asset_graph()))
+    tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+    return job.execute_in_process(instance=instance, tags=tags, raise_on_error=False)
+
+
+def test_one_run_makes_everything_and_a_second_one_nothing(root: Path, instance: dg.DagsterInstance) -> None:
+    first = materialize(root, instance)
+    made = [bool(outcome.reason) for outcome in last_run(Paths(root))]
+    second = materialize(root, instance)
+    again = [outcome for outcome in last_run(Paths(root)) if outcome.reason]
+    # 2 of the dataset, 5 stages in 9 partitions each, the warehouse, 2 reports
+    assert (first.success, made, second.success, again) == (True, [True] * 50, True, [])
+
+
+def test_an_unchanged_rerun_keeps_every_data_version(root: Path, instance: dg.DagsterInstance) -> None:
+    def versions() -> dict[str, str | None]:
+        found = {}
+        for event in materialize(root, instance).get_asset_materialization_events():
+            materialization = event.step_materialization_data.materialization
+            found[materialization.asset_key.to_user_string()] = (materialization.tags or {}).get("dagster/data_version")
+        return found
+
+    first = versions()
+    assert len(first) == 18
+    assert versions() == first
+
+
+def test_metadata_shows_counts_tables_and_where_files_are(root: Path, instance: dg.DagsterInstance) -> None:
+    result = materialize(root, instance, dg.AssetSelection.assets(dg.AssetKey(["raw", "release_pairs"])))
+    [event] = result.get_asset_materialization_events()
+    metadata = event.step_materialization_data.materialization.metadata
+    assert metadata["dagster/row_count"].value == 9
+    assert metadata["state"].value == "made: not there yet"
+    assert metadata["record"].value == str(Paths(root).raw("release_pairs") / "_meta.json")
+    assert "| rows | 9 |" in metadata["counts"].value
+
+
+def test_too_few_verified_steps_fail_the_run_and_stop_the_reports(
+    root: Path, small_checkout: Any, instance: dg.DagsterInstance
+) -> None:
+    small_checkout.configure(least_verified_steps=1000)
+    result = materialize(root, instance)
+    [evaluation] = [
+        found for found in result.get_asset_check_evaluations() if found.check_name == "enough_verified_steps"
+    ]
+    assert (result.success, evaluation.passed) == (False, False)
+    assert not (root / "reports").exists()
+
+
+def test_a_damaged_dataset_keeps_its_good_rows_and_names_the_bad_ones(
+    root: Path, small_checkout: Any, varied_pairs: list[dict[str, Any]], instance: dg.DagsterInstance
+) -> None:
+    small_checkout.write([*varied_pairs, '{"id": ', b'\xff\xfe{"id": 1}', {**varied_pairs[0], "id": "x", "pre": " "}])
+    assert materialize(root, instance).success
+    record = json.loads((Paths(root).normalized("release_pairs") / "_meta.json").read_text("utf-8"))
+    page = (root / "reports" / "datasets" / "release_pairs.md").read_text("utf-8")
+    assert record["counts"] == {
+        "rows_in": 12,
+        "rows": 9,
+        "dropped.empty_pre": 1,
+        "dropped.invalid_utf8": 1,
+        "dropped.malformed_json": 1,
+    }
+    for place in ("release_pairs.jsonl:10: ", "release_pairs.jsonl:11: ", "release_pairs.jsonl:12: "):
+        assert place in page
+
+
+def test_an_empty_partition_range_fails_instead_of_doing_nothing(root: Path, instance: dg.DagsterInstance) -> None:
+    definitions = build_definitions()
+    job = definitions.resolve_implicit_global_asset_job_def()
+    # the inner range runs backwards: from test to train
+    tags = {"dagster/asset_partition_range_start": "java|test", "dagster/asset_partition_range_end": "python|train"}
+    selection = dg.AssetSelection.assets("splits").resolve(definitions.resolve_asset_graph())
+    materialize(root, instance, dg.AssetSelection.assets(*(dg.AssetKey(key.split("/")) for key in DATASET_STAGES)))
+    result = job.get_subset(asset_selection=selection).execute_in_process(
+        instance=instance, tags=tags, raise_on_error=False
+    )
+    assert not result.success
+
+
+def test_reports_show_precision_by_language_with_a_plot(root: Path, instance: dg.DagsterInstance) -> None:
+    assert materialize(root, instance).success
+    page = (root / "reports" / "teacher" / "metrics.md").read_text("utf-8")
+    assert (root / "reports" / "teacher" / "precision.png").read_bytes().startswith(b"\x89PNG")
+    for language in ("java", "javascript", "python"):
+        assert f"| induction | {language} | release_pairs |" in page

@@ -1,0 +1,173 @@
+"""Digests: one text per value, one digest per file, one version per piece of code."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graftline.hashing import canonical_json, code_version, digest, sha256_file, sha256_text
+
+SHORT_SOURCES = ("__init__.py", "errors.py", "hashing.py", "clock.py", "record.py")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"b": 1, "a": [1, 2.5, None, True]}, '{"a":[1,2.5,null,true],"b":1}'),
+        ({"b": {"d": 1, "c": 2}, "a": 0}, '{"a":0,"b":{"c":2,"d":1}}'),
+        ((1, "x"), '[1,"x"]'),
+        ({"z\u00e9": "\u2028"}, '{"zé":"\u2028"}'),
+        ("a\"b\\\n", '"a\\"b\\\\\\n"'),
+        (1.0, "1.0"),
+        ({}, "{}"),
+    ],
+)
+def test_canonical_json_is_sorted_and_without_blanks(value: Any, text: str) -> None:
+    assert canonical_json(value) == text
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), [{"a": float("nan")}]])
+def test_canonical_json_refuses_what_is_no_number(value: Any) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical_json(value)
+
+
+@pytest.mark.parametrize("value", [{1, 2}, b"a", object(), Path("a"), {("a",): 1}, {1: "a", "b": 2}])
+def test_canonical_json_refuses_what_json_cannot_say(value: Any) -> None:
+    with pytest.raises(TypeError):
+        canonical_json(value)
+
+
+def test_digest_is_the_sha256_of_the_canonical_text() -> None:
+    assert digest({"b": 1, "a": 2}) == hashlib.sha256(b'{"a":2,"b":1}').hexdigest()
+
+
+def test_digest_does_not_depend_on_the_order_of_keys() -> None:
+    assert digest({"a": 1, "b": [{"c": 1, "d": 2}]}) == digest({"b": [{"d": 2, "c": 1}], "a": 1})
+
+
+def test_digest_depends_on_the_order_of_a_list_and_on_types() -> None:
+    values: list[Any] = [[1, 2], [2, 1], ["1", 2], [True, 2], [1.0, 2], [None, 2], [[1], 2]]
+
+    assert len({digest(value) for value in values}) == len(values)
+
+
+def test_digest_is_the_one_it_was_in_earlier_releases() -> None:
+    # printf '{"a":[1,null,true],"é":"x"}' | sha256sum
+    assert digest({"é": "x", "a": [1, None, True]}) == (
+        "2f66f88d7aa1b5cf5b7ad54f0a9a2a0a3b5f6f10f2ed6ee0dc9d5e2a1d6b7d0e"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "sha256"),
+    [
+        # the test vectors of FIPS 180-2
+        ("", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+        ("abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+    ],
+)
+def test_sha256_of_text_is_that_of_its_utf8(text: str, sha256: str) -> None:
+    assert sha256_text(text) == sha256
+
+
+def test_sha256_keeps_lone_surrogates_apart() -> None:
+    assert len({sha256_text(text) for text in ("\ud800", "\ud801", "?", "\ufffd")}) == 4
+
+
+def test_sha256_of_a_file_is_that_of_its_bytes_beyond_one_chunk(tmp_path: Path) -> None:
+    content = b"\r\n\x00" * 400_000  # 1.2 MB, read in chunks of 1 MiB
+    (tmp_path / "a").write_bytes(content)
+
+    assert sha256_file(tmp_path / "a") == hashlib.sha256(content).hexdigest()
+
+
+def test_code_version_is_sixteen_hex_digits() -> None:
+    version = code_version("graftline.record")
+
+    assert (len(version), set(version) <= set("0123456789abcdef")) == (16, True)
+
+
+def test_code_version_is_the_same_in_another_process_with_other_modules_loaded() -> None:
+    import graftline.runtime  # noqa: F401 - so that this process has loaded more than the other
+
+    assert _version_elsewhere("graftline.record", seed="1") == code_version("graftline.record")
+
+
+def test_code_version_differs_between_modules() -> None:
+    modules = ("graftline.record", "graftline.parquet", "graftline.markdown", "graftline.state.state")
+
+    assert len({code_version(module) for module in modules}) == len(modules)
+
+
+def test_code_version_of_several_modules_does_not_depend_on_their_order() -> None:
+    assert code_version("graftline.clock", "graftline.markdown") == code_version("graftline.markdown", "graftline.clock")
+
+
+def test_code_version_of_a_module_covers_what_it_imports() -> None:
+    # record imports clock, hashing and errors; naming them adds nothing
+    named = code_version("graftline.record", "graftline.clock", "graftline.hashing", "graftline.errors")
+
+    assert named == code_version("graftline.record")
+
+
+def test_code_version_of_a_module_covers_what_its_imports_import() -> None:
+    # parquet is not imported by record; errors is imported by both
+    assert code_version("graftline.record", "graftline.parquet") != code_version("graftline.record")
+    assert code_version("graftline.parquet", "graftline.errors") == code_version("graftline.parquet")
+
+
+def test_code_version_follows_submodules_imported_by_name(tmp_path: Path) -> None:
+    package = _copied_package(tmp_path)
+    (package / "record.py").write_text("from graftline import clock\n", "utf-8")
+    before = _version_elsewhere("graftline.record", tmp_path)
+    (package / "clock.py").write_text("", "utf-8")
+
+    assert _version_elsewhere("graftline.record", tmp_path) != before
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_seen"),
+    [
+        ("record.py", True),
+        ("hashing.py", True),  # imported by record
+        ("errors.py", True),  # imported by record, inside parentheses or not
+        ("clock.py", True),
+        ("markdown.py", False),  # not imported by record
+    ],
+)
+def test_code_version_changes_with_the_source_of_what_is_imported(tmp_path: Path, changed: str, is_seen: bool) -> None:
+    package = _copied_package(tmp_path)
+    before = _version_elsewhere("graftline.record", tmp_path)
+    with (package / changed).open("a", encoding="utf-8") as stream:
+        stream.write("\n# a change\n")
+
+    assert (_version_elsewhere("graftline.record", tmp_path) != before) == is_seen
+
+
+@pytest.mark.parametrize("name", ["graftline.nosuch", "nosuch"])
+def test_code_version_refuses_a_module_that_is_not_there(name: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}': no such module"):
+        code_version(name)
+
+
+def _copied_package(folder: Path) -> Path:
+    source = Path(code_version.__globals__["__file__"]).parent
+    package = folder / "graftline"
+    package.mkdir()
+    for name in SHORT_SOURCES:
+        shutil.copy(source / name, package / name)
+    return package
+
+
+def _version_elsewhere(module: str, source: Path | None = None, seed: str = "0") -> str:
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1"}
+    if source:
+        environment["PYTHONPATH"] = str(source)
+    command = [sys.executable, "-c", f"from graftline.hashing import code_version; print(code_version({module!r}))"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
