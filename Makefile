@@ -20,6 +20,7 @@ help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
 
 run: install ## Bring the whole lineage up to date, then show what there is
+	@$(BIN)/graftline check --inputs
 	$(BIN)/dagster asset materialize -m orchestration.definitions --select '*' \
 		--partition-range "$$($(BIN)/python -m assets.partitions)"
 	$(BIN)/graftline summary

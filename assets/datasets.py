@@ -11,7 +11,8 @@ import dagster as dg
 from assets.outcome import materialized
 from graftline.datasets.catalogue import Dataset
 from graftline.runtime.checks import invalid_edits
-from graftline.runtime.lineage import Lineage, stage_code
+from graftline.runtime.lineage import Lineage
+from graftline.runtime.settings import stage_code
 
 
 def dataset_assets(name: str, dataset: Dataset) -> list[dg.AssetsDefinition]:

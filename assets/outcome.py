@@ -4,7 +4,8 @@ https://docs.dagster.io/guides/build/assets/metadata-and-tags
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
@@ -12,6 +13,7 @@ import dagster as dg
 from assets.partitions import keys_of
 from graftline.actions.astgrep import Language
 from graftline.datasets.split import Split
+from graftline.errors import BoundaryError, GraftlineError
 from graftline.hashing import digest
 from graftline.markdown import table
 from graftline.record import RECORD_NAME, Built
@@ -25,7 +27,8 @@ def materialized(
 ) -> dg.MaterializeResult[Any]:
     """Make one artefact, and return what there is to know of it."""
     lineage.advance = _logged(context)
-    built = make()
+    with readable_failure():
+        built = make()
     context.log.info(_sentence(built))
     return dg.MaterializeResult(metadata=metadata_of(built), data_version=dg.DataVersion(built.record.identity))
 
@@ -37,7 +40,8 @@ def materialized_partitions(
     lineage.advance = _logged(context)
     made: dict[str, Built] = {}
     for key, language, split in keys_of(context):
-        made[key] = make(language, split)
+        with readable_failure():
+            made[key] = make(language, split)
         context.log.info(_sentence(made[key]))
         context.add_asset_metadata(metadata_of(made[key]), partition_key=key)
     identities = {key: built.record.identity for key, built in made.items()}
@@ -47,6 +51,15 @@ def materialized_partitions(
     return dg.MaterializeResult(
         metadata={"partitions": dg.MetadataValue.md(overview)}, data_version=dg.DataVersion(digest(identities))
     )
+
+
+@contextmanager
+def readable_failure() -> Iterator[None]:
+    """Turn an error that was raised on purpose into a failure that says what to do, without the way it came."""
+    try:
+        yield
+    except GraftlineError as error:
+        raise dg.Failure(str(error), allow_retries=isinstance(error, BoundaryError)) from None
 
 
 def metadata_of(built: Built) -> Mapping[str, Any]:

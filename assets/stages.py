@@ -16,7 +16,8 @@ from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.split import Split
 from graftline.record import Built
 from graftline.runtime import checks
-from graftline.runtime.lineage import Lineage, stage_code
+from graftline.runtime.lineage import Lineage
+from graftline.runtime.settings import stage_code
 
 
 def stage_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:

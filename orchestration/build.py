@@ -16,7 +16,7 @@ from assets.reports.marts import report_models
 from assets.reports.pages import report_assets
 from assets.stages import STAGE_CHECKS, stage_assets
 from graftline.paths import find_root
-from graftline.runtime.lineage import load_settings
+from graftline.runtime.settings import load_settings
 from orchestration.jobs import lineage_job
 from resources.dbt import open_dbt
 from resources.lineage import LineageResource

@@ -13,8 +13,9 @@ from pydantic import Field
 
 from graftline.datasets.hub import DatasetHub, open_hub
 from graftline.paths import Paths
-from graftline.runtime.lineage import Lineage, Settings, load_settings, open_lineage
+from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
+from graftline.runtime.settings import Settings, load_settings
 
 
 class LineageResource(dg.ConfigurableResource[Lineage]):

@@ -136,12 +136,13 @@ def summary(root: Path | None, as_json: bool) -> None:
 
 @main.command()
 @_json_option
+@click.option("--inputs", is_flag=True, help="Only what a run starts from: configuration and samples.")
 @click.pass_obj
-def check(root: Path | None, as_json: bool) -> None:
-    """Check every configuration file, and every stored artefact against its record."""
+def check(root: Path | None, as_json: bool, inputs: bool) -> None:
+    """Check the configuration, the samples, and every stored artefact against its record."""
     from graftline.runtime.audit import audit
 
-    report = audit(_paths(root))
+    report = audit(_paths(root), inputs_only=inputs)
     if as_json:
         click.echo(json.dumps({"checked": report.checked, "faults": report.faults}))
     else:
@@ -176,10 +177,11 @@ def _plain(value: str) -> Any:
 
 
 def _log(root: Path | None, level: int) -> None:
-    from graftline.secrets import RedactingFilter, open_secrets
+    from graftline.secrets import RedactingFilter, local_secrets
 
     handler = logging.StreamHandler()
-    handler.addFilter(RedactingFilter(open_secrets(os.environ, root or Path.cwd())))
+    folder = root or Path(os.environ.get("GRAFTLINE_ROOT") or Path.cwd())
+    handler.addFilter(RedactingFilter(local_secrets(os.environ, folder)))
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", handlers=[handler])
 
 

@@ -5,7 +5,7 @@ an error), up to 1 MiB, without anchors: a configuration that needs them is a pr
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from graftline.errors import ConfigError
 
 MAX_BYTES = 1 << 20
+MAX_DEPTH = 64
 
 
 class Config(BaseModel):
@@ -65,13 +66,12 @@ def parse_yaml(text: str, source: str) -> Any:
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
-    from ruamel.yaml.events import AliasEvent
 
-    if len(text) > MAX_BYTES:
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise ConfigError(f"{source}: is larger than {MAX_BYTES} bytes; expected a hand-written file")
     try:
-        if any(isinstance(event, AliasEvent) for event in YAML(typ="safe", pure=True).parse(StringIO(text))):
-            raise ConfigError(f"{source}: uses a YAML alias (*name); write the value out")
+        if fault := _beyond_plain(YAML(typ="safe", pure=True).parse(StringIO(text))):
+            raise ConfigError(f"{source}: {fault}")
         return YAML(typ="safe", pure=True).load(StringIO(text))
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -80,6 +80,23 @@ def parse_yaml(text: str, source: str) -> Any:
     except (YAMLError, RecursionError, ValueError) as error:
         first = str(error).partition("\n")[0] or type(error).__name__
         raise ConfigError(f"{source}: not valid YAML: {first}") from None
+
+
+def _beyond_plain(events: Iterable[Any]) -> str:
+    """Return what in a stream of YAML events is more than a hand-written file needs; stops at the first such thing."""
+    from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, DocumentStartEvent
+
+    depth = 0
+    for event in events:
+        if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
+            return "uses a YAML anchor or alias (&name, *name); write the value out"
+        if isinstance(event, DocumentStartEvent) and event.version not in (None, (1, 2)):
+            return "asks for another version of YAML than 1.2; take the %YAML line out"
+        # the parser takes time in the square of the depth
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            return f"is nested deeper than {MAX_DEPTH} levels"
+    return ""
 
 
 def _text(path: Path) -> str:
@@ -98,14 +115,15 @@ def _reason(fault: Any, model: type[BaseModel]) -> str:
     return f"{fault['msg'][0].lower()}{fault['msg'][1:]}{given}"
 
 
-def _known_keys(model: Any, location: tuple[Any, ...]) -> list[str]:
+def _known_keys(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
     """Return the keys of the model at `location`, as far as the annotations lead there."""
+    models = [model]
     for step in location:
-        fields = getattr(model, "model_fields", {})
-        inner = list(_models_in(fields[step].annotation)) if step in fields else [model]
-        tagged = [member for member in inner if step in get_args(_annotation(member, "kind"))]
-        model = next(iter(tagged or inner), model)
-    return sorted(getattr(model, "model_fields", {}))
+        # below a union stands the `kind` of the member that was tried
+        tagged = [member for member in models if step in get_args(_annotation(member, "kind"))]
+        inner = [found for member in models for found in _models_in(_annotation(member, step))]
+        models = (tagged if len(models) > 1 else inner) or models
+    return sorted({key for member in models for key in member.model_fields})
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

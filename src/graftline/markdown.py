@@ -9,9 +9,9 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = Non
     if not rows:
         return "*none*\n"
     names = list(columns or rows[0])
-    right = [all(isinstance(row[name], (int, float)) or row[name] is None for row in rows) for name in names]
+    right = [all(_is_number(row[name]) for row in rows) for name in names]
     lines = [
-        "| " + " | ".join(names) + " |",
+        "| " + " | ".join(map(_cell, names)) + " |",
         "|" + "|".join("---:" if is_right else "---" for is_right in right) + "|",
         *("| " + " | ".join(_cell(row[name]) for name in names) + " |" for row in rows),
     ]
@@ -24,6 +24,10 @@ def code(text: str, language: str = "") -> str:
     while fence in text:
         fence += "`"
     return f"{fence}{language}\n{text.rstrip()}\n{fence}\n"
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _cell(value: Any) -> str:

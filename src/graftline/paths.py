@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from graftline.errors import ConfigError, DataError
 
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$) *(\..*)?")
-_RESERVED_CHARACTERS = re.compile(r'[\x00-\x1f\x7f<>"|?*]')
+_RESERVED_CHARACTERS = re.compile(r'[\x00-\x1f\x7f<>"|?*\ud800-\udfff]')
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def find_root(environment: Mapping[str, str] | None = None, start: Path | None =
     """
     named = (os.environ if environment is None else environment).get("GRAFTLINE_ROOT")
     if named:
-        root = Path(named).expanduser().resolve()
+        root = Path(os.path.expanduser(named)).resolve()  # noqa: PTH111 - an unknown ~user stays as it is
         if not root.is_dir():
             raise ConfigError(f"GRAFTLINE_ROOT: {named!r} is not a folder; name the folder that holds configs/")
         return root
@@ -90,6 +90,7 @@ def portable(name: str) -> PurePosixPath:
         (path.is_absolute() or "\\" in name or ":" in name, "must be relative and use forward slashes"),
         (".." in path.parts or not path.parts, "must stay inside its folder"),
         (_RESERVED_CHARACTERS.search(name), "holds a control character or a reserved one"),
+        (any(len(part.encode("utf-8", "replace")) > 255 for part in path.parts), "has a part of more than 255 bytes"),
         (any(_RESERVED.fullmatch(part) or part[-1] in ". " for part in path.parts), "uses a reserved name"),
     ]
     for is_fault, reason in faults:

@@ -2,15 +2,17 @@
 
 Writing goes to a partial folder beside the artefact; when everything in it is on disk, record included, it takes
 the artefact's place by renaming. A reader refuses a folder without a record, or whose files are not the recorded
-ones. A killed writer leaves a partial folder: one that is complete is adopted, any other is handed to the next
-build of the same request, which may go on where it stopped.
+ones. A killed writer leaves a partial folder: one that is complete is adopted by the next build of the same request,
+any other is handed to it, so that it may go on where the first one stopped.
 """
 
+import fcntl
 import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -150,14 +152,20 @@ def build(folder: Path, request: Request, make: Callable[[Path], Contents], cloc
     leaves there exactly the files of the artefact; names that start with "." are working files and are dropped.
     The old artefact stays readable until the new one is complete.
     """
-    partial = folder.with_name(f".{folder.name}.partial-{request.digest()[:12]}")
-    _adopt(folder, partial)
-    reason = _why(folder, request)
-    if not reason:
-        _remove_partials(folder)
-        return Built(folder, load_record(folder), "")
-    _remove_partials(folder, keep=partial)
+    with _locked(folder.parent):
+        partial = folder.with_name(f".{folder.name}.partial-{request.digest()[:12]}")
+        _adopt(folder, partial, request)
+        reason = _why(folder, request)
+        _remove_partials(folder, keep=partial if reason else None)
+        record = _made(folder, partial, request, make, clock) if reason else load_record(folder)
+    if reason:
+        logger.info("%s %s: made (%s), %s", request.kind, request.name, reason, record.counts)
+    return Built(folder, record, reason)
+
+
+def _made(folder: Path, partial: Path, request: Request, make: Callable[[Path], Contents], clock: Clock) -> Record:
     partial.mkdir(parents=True, exist_ok=True)
+    (partial / RECORD_NAME).unlink(missing_ok=True)
     contents = make(partial)
     for path in sorted(partial.iterdir()):
         if path.name.startswith(".") and path.is_dir():
@@ -177,11 +185,12 @@ def build(folder: Path, request: Request, make: Callable[[Path], Contents], cloc
             **contents.contract,
         }
     ).identified()
+    for path in _files(partial):
+        _sync(path)
     write_atomically(partial / RECORD_NAME, record.model_dump_json(indent=2) + "\n")
     _sync(partial)
     _take_place(partial, folder)
-    logger.info("%s %s: made (%s), %s", request.kind, request.name, reason, record.counts)
-    return Built(folder, record, reason)
+    return record
 
 
 def load_record(folder: Path) -> Record:
@@ -233,9 +242,21 @@ def _parsed(values: Any) -> Record:
     return (RawRecord if is_raw else Record).model_validate(values)
 
 
-def _adopt(folder: Path, partial: Path) -> None:
-    # a writer killed between "old away" and "new in place" leaves a complete partial folder and no artefact
-    if not folder.exists() and (partial / RECORD_NAME).exists():
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Wait until no other process builds in `folder`: two that make one artefact would write into one another."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _adopt(folder: Path, partial: Path, request: Request) -> None:
+    # a writer killed after its record was written, before or while its folder took its place
+    if (partial / RECORD_NAME).exists() and not _why(partial, request):
         _take_place(partial, folder)
 
 
@@ -270,13 +291,12 @@ def _sum(path: Path) -> FileSum:
     return FileSum(sha256=sha256_file(path), size_bytes=path.stat().st_size)
 
 
-def _sync(folder: Path) -> None:
-    for path in (*_files(folder), folder):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _take_place(partial: Path, folder: Path) -> None:
@@ -285,6 +305,7 @@ def _take_place(partial: Path, folder: Path) -> None:
     if folder.exists():
         folder.rename(old)
     partial.rename(folder)
+    _sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 

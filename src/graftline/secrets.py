@@ -7,7 +7,7 @@ then, when `VAULT_ADDR` is set, in the KV version 2 store of Vault at `GRAFTLINE
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from graftline.errors import BoundaryError, ConfigError
 
 VAULT_PATH = "secret/graftline"
+_SECRET_NAME = re.compile(r"(^|_)(TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
 _SHORTEST_REDACTED = 6  # shorter values are words of ordinary messages
 
 
@@ -35,6 +36,10 @@ class EnvironmentSecrets:
     def get(self, name: str) -> SecretStr | None:
         value = self._values.get(name)
         return SecretStr(value) if value else None
+
+    def secret_values(self) -> list[str]:
+        """Return the values whose names say that they are secret."""
+        return [value for name, value in self._values.items() if _SECRET_NAME.search(name)]
 
 
 class VaultSecrets:
@@ -81,11 +86,13 @@ class VaultSecrets:
 
 
 class Secrets:
-    """The secrets of a process: the first source that knows a name answers, and what was handed out is redacted."""
+    """The secrets of a process: the first source that knows a name answers. What was handed out, or is known to be
+    secret from the start, is redacted.
+    """
 
-    def __init__(self, sources: list[SecretSource]) -> None:
+    def __init__(self, sources: list[SecretSource], redacted: Iterable[str] = ()) -> None:
         self._sources = sources
-        self._seen: set[str] = set()
+        self._seen = set(redacted)
 
     def get(self, name: str) -> SecretStr | None:
         """Return the secret called `name`, None where no source has it."""
@@ -146,7 +153,13 @@ def open_secrets(environment: Mapping[str, str], root: Path) -> Secrets:
             raise ConfigError("VAULT_ADDR is set, but VAULT_TOKEN is not; set both or neither")
         path = local.get("GRAFTLINE_VAULT_PATH")
         sources.append(VaultSecrets(address.get_secret_value(), token, path.get_secret_value() if path else VAULT_PATH))
-    return Secrets(sources)
+    return Secrets(sources, local.secret_values())
+
+
+def local_secrets(environment: Mapping[str, str], root: Path) -> Secrets:
+    """Return the secrets of `environment` and of `root/.env` alone: enough to keep them out of logs."""
+    local = EnvironmentSecrets(environment, root / ".env")
+    return Secrets([local], local.secret_values())
 
 
 def _dotenv_values(path: Path | None) -> dict[str, str]:

@@ -88,7 +88,7 @@ def test_the_lineage_has_the_edges_it_should(definitions: dg.Definitions) -> Non
         "trajectories": ["teacher_trajectories"],
         "stg_edits": ["splits"],
         "stg_drops": ["normalized/release_pairs"],
-        "reports/teacher": ["teacher_failures", "teacher_precision"],
+        "reports/teacher": ["teacher_failures", "teacher_precision", "teacher_steps"],
     }
 
 

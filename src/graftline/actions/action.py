@@ -2,7 +2,16 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    TypeAdapter,
+    model_serializer,
+)
 
 MAX_TEXT = 16_384
 """Characters of a pattern or a rewrite."""
@@ -12,6 +21,11 @@ MAX_RULE = 65_536
 
 class _Action(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    @model_serializer(mode="wrap")
+    def _given(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # a key that is not given is not said: models learn from these texts
+        return {key: value for key, value in dump(self).items() if value is not None}
 
 
 class PatternAction(_Action):
@@ -55,7 +69,7 @@ def rule_of(action: PatternAction | RuleAction) -> dict[str, Any]:
     variables (an error here, an empty text there).
     """
     if isinstance(action, RuleAction):
-        return action.model_dump(exclude_none=True)
+        return action.model_dump()
     pattern: str | dict[str, str] = action.pattern
     if action.selector or action.strictness:
         detail = {"context": action.pattern, "selector": action.selector, "strictness": action.strictness}

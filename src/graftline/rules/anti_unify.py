@@ -143,7 +143,7 @@ class _Holes:
     def _visit_list(self, node: Node) -> None:
         for run in self._runs(node.children):
             items = [child for child in run if child.is_named]
-            if len(items) >= (1 if self._lists == "runs" else 2):
+            if len(items) >= (1 if self._lists == "runs" else 2) and all(map(self._is_plain, run)):
                 start, end = items[0].start, items[-1].end
                 self._add(start, end, self._change.before.text[start:end], is_many=True)
                 continue
@@ -151,12 +151,10 @@ class _Holes:
                 self._visit(child)
 
     def _runs(self, children: Sequence[Node]) -> Iterator[list[Node]]:
-        """Yield maximal runs of untouched items and separators; a touched child is a run of its own."""
+        """Yield maximal runs of plain children; any other child is a run of its own."""
         run: list[Node] = []
         for child in children:
-            is_plain = child.is_named or self._change.before.of(child) in (",", ";", "")
-            # a comment inside $$$ would swallow the separator that follows it
-            if self._is_touched(child) or not is_plain or "comment" in child.kind:
+            if not self._is_plain(child):
                 yield from filter(None, (run, [child]))
                 run = []
                 continue
@@ -166,6 +164,12 @@ class _Holes:
             run.append(child)
         if run:
             yield run
+
+    def _is_plain(self, child: Node) -> bool:
+        """Return whether a child of a list is an untouched item or separator."""
+        is_part = child.is_named or self._change.before.of(child) in (",", ";", "")
+        # a comment inside $$$ would swallow the separator that follows it
+        return is_part and "comment" not in child.kind and not self._is_touched(child)
 
     def _add(self, start: int, end: int, text: str, is_many: bool = False) -> None:
         if text not in self._names:

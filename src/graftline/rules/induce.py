@@ -28,6 +28,7 @@ from graftline.sandbox.base import Match, Sandbox, SandboxResult, Verdict
 MAX_REGION_CHARACTERS = 2_500
 _MAX_LEVELS = 6
 _MAX_SITES_TRIED = 6
+_MAX_REJECTED = 2
 _TOKENS = re.compile(r"(\$+[A-Z]\w*)|(\w+)|([^\s\w])")
 _LEAVES = re.compile(r"identifier|comment|string_(content|fragment)")
 _DEFINITIONS = re.compile(r"^(function|class|method|constructor|interface)_(definition|declaration)$")
@@ -68,10 +69,27 @@ class _Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judgement:
+class _Judged:
+    """A candidate and what it does to the text."""
+
+    candidate: _Candidate
+    result: SandboxResult
+    after: str
     fixed: frozenset[int]
-    """Indices of the sites it fixes."""
+    """Indices of the sites it fixes, of which there is one at least."""
+    real: int
+    """Number of those that are more than blanks."""
     wrong: tuple[Match, ...]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether everything it changes is wanted, and more than blanks is."""
+        return not self.wrong and self.real > 0
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """The less the better: its cost per site it fixes, then how general it is."""
+        return self.candidate.cost / (self.real + 0.1 * (len(self.fixed) - self.real)), self.candidate.preference
 
 
 def next_step(before: str, after: str, language: Language, sandbox: Sandbox) -> Step | None:
@@ -84,40 +102,32 @@ def next_step(before: str, after: str, language: Language, sandbox: Sandbox) -> 
     old, new = parse(before, language), parse(after, language)
     change = Change(old, new, differences(old, new), bound_names(old))
     wanted = [site for site in change.sites if not site.is_blank]
-    rejected: list[tuple[float, Rejected]] = []
+    failed: list[_Judged] = []
     for site in wanted[:_MAX_SITES_TRIED]:
         candidates = list(_candidates(change, site))
         results = sandbox.apply_many(before, language, [candidate.action for candidate in candidates])
-        best: tuple[tuple[float, int], Step] | None = None
-        for candidate, result in zip(candidates, results, strict=True):
-            judgement = _judged(change, result)
-            if judgement is None or not judgement.fixed:
-                continue
-            if judgement.wrong:
-                line = before.count("\n", 0, judgement.wrong[0].start) + 1
-                rejected.append((candidate.cost, Rejected(candidate.action, len(judgement.wrong), line)))
-                continue
-            real = sum(not change.sites[index].is_blank for index in judgement.fixed)
-            if not real or result.after is None:
-                continue
-            rank = (candidate.cost / (real + 0.1 * (len(judgement.fixed) - real)), candidate.preference)
-            if best is None or rank < best[0]:
-                best = (
-                    rank,
-                    Step(
-                        candidate.action,
-                        result.after,
-                        len(result.matches),
-                        real,
-                        len(wanted) - real,
-                        candidate.variables,
-                        (),
-                    ),
-                )
-        if best is not None:
-            cheapest = tuple(failure for _, failure in sorted(rejected, key=lambda pair: pair[0])[:2])
-            return _with_rejected(best[1], cheapest)
+        judged = [found for pair in zip(candidates, results, strict=True) if (found := _judged(change, *pair))]
+        failed += [found for found in judged if found.wrong]
+        right = [found for found in judged if found.is_right]
+        if right:
+            return _step(before, min(right, key=lambda found: found.rank), failed, len(wanted))
     return None
+
+
+def _step(before: str, best: _Judged, failed: Sequence[_Judged], wanted: int) -> Step:
+    cheapest = sorted(failed, key=lambda found: found.candidate.cost)[:_MAX_REJECTED]
+    return Step(
+        action=best.candidate.action,
+        after=best.after,
+        matches=len(best.result.matches),
+        sites_fixed=best.real,
+        sites_left=wanted - best.real,
+        variables=best.candidate.variables,
+        rejected=tuple(
+            Rejected(found.candidate.action, len(found.wrong), before.count("\n", 0, found.wrong[0].start) + 1)
+            for found in cheapest
+        ),
+    )
 
 
 def induce(
@@ -141,10 +151,6 @@ def induce(
         text = step.after
         seen.add(text)
     return steps, text
-
-
-def _with_rejected(step: Step, rejected: tuple[Rejected, ...]) -> Step:
-    return Step(step.action, step.after, step.matches, step.sites_fixed, step.sites_left, step.variables, rejected)
 
 
 def _candidates(change: Change, site: Site) -> Iterator[_Candidate]:
@@ -235,9 +241,9 @@ def _special(change: Change, site: Site, region: Node) -> Iterator[_Candidate]:
         yield _Candidate(action, 0, _cost(str(action.rule), fix, 0, action, region), len(POLICIES))
 
 
-def _judged(change: Change, result: SandboxResult) -> _Judgement | None:
-    """Return which sites a candidate fixes and what else it changes; None when it changes nothing."""
-    if result.verdict is not Verdict.OK:
+def _judged(change: Change, candidate: _Candidate, result: SandboxResult) -> _Judged | None:
+    """Return which sites a candidate fixes and what else it changes; None when it fixes none."""
+    if result.verdict is not Verdict.OK or result.after is None:
         return None
     fixed: set[int] = set()
     wrong = []
@@ -249,7 +255,8 @@ def _judged(change: Change, result: SandboxResult) -> _Judgement | None:
             wrong.append(match)
         else:
             fixed |= sites
-    return _Judgement(frozenset(fixed), tuple(wrong))
+    real = sum(not change.sites[index].is_blank for index in fixed)
+    return _Judged(candidate, result, result.after, frozenset(fixed), real, tuple(wrong)) if fixed else None
 
 
 def _explaining(change: Change, match: Match) -> set[int] | None:

@@ -1,8 +1,9 @@
 """Manifests, ports and the lineage: what stands behind each port, and the stages that use them."""
 
-from graftline.runtime.lineage import Lineage, Settings, load_settings, open_lineage
+from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import MANIFESTS, Manifest, load_manifest
 from graftline.runtime.ports import Ports, build_ports
+from graftline.runtime.settings import Settings, load_settings
 
 __all__ = [
     "MANIFESTS",

@@ -1,15 +1,17 @@
-"""Checks of what is stored: configuration files against their models, artefacts against their records."""
+"""Checks: configuration files against their models, samples against their pins, artefacts against their records."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from graftline.datasets.hub import LocalHub
 from graftline.errors import GraftlineError
 from graftline.paths import Paths
 from graftline.record import RECORD_NAME, load_record, verified
-from graftline.runtime.lineage import load_settings
 from graftline.runtime.manifests import MANIFESTS, load_manifest
+from graftline.runtime.settings import load_settings
 
 
 @dataclass
@@ -20,12 +22,16 @@ class Audit:
     faults: list[str] = field(default_factory=list)
 
 
-def audit(paths: Paths) -> Audit:
-    """Return the faults of every configuration file and every artefact below `paths`."""
+def audit(paths: Paths, inputs_only: bool = False) -> Audit:
+    """Return the faults of the configuration, of the homes of the datasets, and of every artefact below `paths`.
+
+    `inputs_only` leaves the artefacts out: what is wrong with them, a run repairs.
+    """
     report = Audit()
     checks: list[Callable[[], object]] = [partial(load_settings, paths)]
     checks += [partial(load_manifest, paths, name) for name in MANIFESTS]
-    for path in sorted(paths.data.rglob(RECORD_NAME)):
+    checks.append(partial(_check_samples, paths))
+    for path in () if inputs_only else sorted(paths.data.rglob(RECORD_NAME)):
         if not any(part.startswith(".") for part in path.relative_to(paths.data).parts):
             checks.append(partial(_check_artefact, path.parent))
     for check in checks:
@@ -33,8 +39,18 @@ def audit(paths: Paths) -> Audit:
         try:
             check()
         except GraftlineError as error:
-            report.faults.append(str(error))
+            # a faulty file spoils every check that reads it
+            report.faults += [str(error)] if str(error) not in report.faults else []
     return report
+
+
+def _check_samples(paths: Paths) -> None:
+    """Fetch what lies in this checkout, to nowhere: size and checksum must be the pinned ones."""
+    hub = LocalHub(paths.root)
+    with TemporaryDirectory() as nowhere:
+        for dataset in load_settings(paths).catalogue.datasets.values():
+            for file in dataset.files:
+                hub.fetch(dataset, file, Path(nowhere) / "file")
 
 
 def _check_artefact(folder: Path) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from graftline.datasets.edit import Edit
+from graftline.jsonl import read_lines
 from graftline.parquet import read_parquet
 from graftline.record import verified
-from graftline.runtime.lineage import EDITS, Lineage, read_lines
+from graftline.runtime.lineage import EDITS, Lineage
 from graftline.trajectories.export import STEPS, TRAJECTORIES
 
 _MOST_FAULTS = 20

@@ -7,7 +7,7 @@ through their records, so that what it makes is tied to exactly those files.
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,11 +15,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from graftline.actions.astgrep import Language, tool_version
 from graftline.clock import Clock, utc_now
-from graftline.config import Config, load_yaml
 from graftline.datasets.catalogue import Catalogue, Dataset
 from graftline.datasets.edit import Drop, Edit
 from graftline.datasets.ingest import number_of_lines, rows
@@ -28,15 +27,17 @@ from graftline.datasets.split import SPLITS, Division, Split, divide
 from graftline.datasets.synthetic import synthesize
 from graftline.datasets.tokens import TOKENIZER, token_estimate
 from graftline.errors import ConfigError
-from graftline.hashing import code_version, digest, sha256_file
+from graftline.hashing import digest, sha256_file
+from graftline.jsonl import read_lines, write_lines
 from graftline.parquet import Column, write_parquet
 from graftline.paths import Paths
 from graftline.record import Built, Contents, Record, Request, build, verified
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.ports import Ports, open_ports
 from graftline.runtime.run_log import RunLog
+from graftline.runtime.settings import Settings, load_settings, stage_code
 from graftline.tasks.task import Task, sound_tasks
-from graftline.trajectories.collect import Collecting, attempt, collect_many
+from graftline.trajectories.collect import attempt, collect_many
 from graftline.trajectories.export import STEPS, TRAJECTORIES, step_rows, trajectory_rows
 from graftline.trajectories.step import Trajectory
 from graftline.trajectories.workers import Attempts, available_cores, worker_attempts
@@ -71,51 +72,6 @@ DROPS: Mapping[str, Column] = {
     "line": "whole",
     "reason": "text",
     "detail": "text",
-}
-
-
-class TrajectorySettings(Config):
-    """`configs/trajectories.yaml`."""
-
-    collecting: Collecting = Collecting()
-    workers: int = Field(default=0, ge=0, le=256)
-    """Processes that make attempts; 0 for one per core. What they make does not depend on it."""
-    least_verified_steps: int = Field(default=200, ge=0)
-    """Fewer of them fail the asset check of `trajectories` (founding plan, section 8.3)."""
-
-
-class Settings(Config):
-    """What the stages are to do."""
-
-    catalogue: Catalogue
-    trajectories: TrajectorySettings
-
-
-def load_settings(paths: Paths) -> Settings:
-    """Return the settings of a checkout.
-
-    Raises:
-        ConfigError: a file does not fit.
-    """
-    return Settings(
-        catalogue=load_yaml(paths.configs / "datasets.yaml", Catalogue),
-        trajectories=load_yaml(paths.configs / "trajectories.yaml", TrajectorySettings),
-    )
-
-
-def stage_code(stage: str) -> str:
-    """Return the digest of the code of `stage`: of the modules that do its work and all they import."""
-    return code_version(*_CODE[stage])
-
-
-_CODE: Mapping[str, tuple[str, ...]] = {
-    "raw": ("graftline.datasets.hub",),
-    "normalized": ("graftline.datasets.ingest", "graftline.datasets.sources"),
-    "splits": ("graftline.datasets.split", "graftline.parquet"),
-    "synthetic_rules": ("graftline.datasets.synthetic",),
-    "tasks": ("graftline.tasks.task",),
-    "teacher_trajectories": ("graftline.trajectories.collect", "graftline.teachers.open", "graftline.sandbox.open"),
-    "trajectories": ("graftline.trajectories.export", "graftline.parquet"),
 }
 
 
@@ -244,7 +200,6 @@ class Lineage:
 
     def build(self, folder: Path, request: Request, make: Callable[[Path], Contents]) -> Built:
         """Return the artefact of `request` in `folder` (see `record.build`), and log what became of it."""
-        folder.parent.mkdir(parents=True, exist_ok=True)
         started = monotonic()
         built = build(folder, request, make, self.clock)
         self.run_log.append(request.kind, request.name, built.reason, monotonic() - started)
@@ -362,20 +317,6 @@ def open_lineage(paths: Paths, manifest: Manifest, run: str, clock: Clock = utc_
 
 
 _TASK_SOURCES = {"splits": "processed", "synthetic_rules": "synthetic"}
-
-
-def read_lines(path: Path, model: type[ModelT]) -> Iterator[ModelT]:
-    """Yield the rows of a JSONL file of ours."""
-    with path.open("rb") as stream:
-        for line in stream:
-            yield model.model_validate_json(line)
-
-
-def write_lines(path: Path, models: Iterable[BaseModel]) -> None:
-    """Write one line of JSON per model."""
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        for model in models:
-            stream.write(model.model_dump_json() + "\n")
 
 
 def _tally(trajectories: Sequence[Trajectory]) -> dict[str, int]:

@@ -4,6 +4,8 @@ It is privileged: it sees the wanted text. What it thinks aloud is therefore wri
 what the sandbox answered, never from the wanted text, so that a model trained on it learns no guessing.
 """
 
+import json
+
 from graftline.actions.action import PatternAction, RuleAction
 from graftline.errors import DataError
 from graftline.rules.anti_unify import VARIABLE
@@ -54,7 +56,7 @@ def _feedback(rejected: Rejected) -> str:
 
 
 def _matcher(action: PatternAction | RuleAction) -> str:
-    return action.pattern if isinstance(action, PatternAction) else str(action.rule)
+    return action.pattern if isinstance(action, PatternAction) else json.dumps(action.rule)
 
 
 def _quoted(action: PatternAction | RuleAction) -> str:

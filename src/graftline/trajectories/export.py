@@ -82,7 +82,7 @@ def trajectory_rows(trajectories: Iterable[Trajectory], split: str) -> list[dict
 
 
 def _step_row(trajectory: Trajectory, step: TrajectoryStep, split: str) -> dict[str, Any]:
-    action = ACTION.dump_python(step.model_output.action, mode="json", exclude_none=True)
+    action = ACTION.dump_python(step.model_output.action, mode="json")
     return {
         "task_id": trajectory.task_id,
         "dataset": trajectory.dataset,

@@ -5,6 +5,12 @@ import pytest
 from graftline.progress import progress_bars
 
 
+@pytest.fixture(autouse=True)
+def _environment_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+
+
 def test_each_artefact_is_one_line_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_bars() as progress:
         progress.start("tasks", "python/train")

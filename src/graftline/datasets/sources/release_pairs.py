@@ -48,7 +48,7 @@ def edit_of(row: Mapping[str, Any]) -> Edit | Drop:
         return Drop(DropReason.EMPTY_POST, "post is empty: the function was removed, not rewritten")
     package = f"{pair.registry}:{pair.pkg}"
     return Edit(
-        instruction=f"Change `{pair.qual}` as {pair.pkg} did from {pair.old} to {pair.new}.",
+        instruction=f"Change `{pair.qual.lstrip('.')}` as {pair.pkg} did from {pair.old} to {pair.new}.",
         pre=pair.pre,
         post=pair.post,
         language=language,

@@ -1,0 +1,348 @@
+"""What every sandbox answers, whichever implementation it is; and that two of them, and ast-grep itself, agree."""
+
+import gzip
+import json
+import random
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graftline.actions.action import PatternAction, RuleAction
+from graftline.actions.astgrep import Language, Tree, executable, parse, rules_document
+from graftline.sandbox import MemorySandboxConfig, ProcessSandboxConfig, Sandbox, Verdict, open_sandbox
+from graftline.sandbox.base import Match, SandboxResult
+
+CONFIGS = {"process": ProcessSandboxConfig(), "memory": MemorySandboxConfig()}
+
+
+@pytest.fixture(scope="module", params=sorted(CONFIGS))
+def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    opened = open_sandbox(CONFIGS[request.param])
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[tuple[Sandbox, Sandbox]]:
+    process, memory = open_sandbox(CONFIGS["process"]), open_sandbox(CONFIGS["memory"])
+    yield process, memory
+    process.close()
+
+
+def applied(sandbox: Sandbox, source: str, action: PatternAction | RuleAction, language: Language = "python") -> Any:
+    [result] = sandbox.apply_many(source, language, [action])
+    return result
+
+
+def pattern(old: str, new: str, **more: Any) -> PatternAction:
+    return PatternAction(pattern=old, rewrite=new, **more)
+
+
+def rule(fix: str | dict[str, Any], /, **parts: Any) -> RuleAction:
+    given = {name: parts.pop(name) for name in ("constraints", "transform", "utils") if name in parts}
+    return RuleAction(rule=parts, fix=fix, **given)
+
+
+def test_a_match_gives_the_new_text_and_where_it_was_made(sandbox: Sandbox) -> None:
+    result = applied(sandbox, "x = f(1)\n", pattern("f($A)", "g($A)"))
+    assert result == SandboxResult(Verdict.OK, "x = g(1)\n", sandbox.isolation, (Match(4, 8, "g(1)"),))
+
+
+def test_no_match_gives_no_text(sandbox: Sandbox) -> None:
+    result = applied(sandbox, "x = f(1)\n", pattern("h($A)", "g($A)"))
+    assert result == SandboxResult(Verdict.NO_MATCH, None, sandbox.isolation)
+
+
+def test_a_rewrite_to_the_same_text_is_a_match(sandbox: Sandbox) -> None:
+    result = applied(sandbox, "f(1)\n", pattern("f($A)", "f($A)"))
+    assert (result.verdict, result.after, result.matches) == (Verdict.OK, "f(1)\n", (Match(0, 4, "f(1)"),))
+
+
+INVALID = {
+    "a variable that the pattern does not bind": pattern("f($A)", "g($B)"),
+    "a selector that is no kind": pattern("f($A)", "g($A)", selector="no_such_kind"),
+    "a pattern of blanks": pattern("  ", "x"),
+    "a pattern of two nodes": pattern("f($A)\ng($A)", "x"),
+    "a rule without a matcher": rule("x"),
+    "an unknown key of a rule": rule("x", kind="call", no_such_key="x"),
+    "an unknown kind": rule("x", kind="no_such_kind"),
+    "a regular expression with a look-ahead": rule("x", kind="call", regex="(?=f)"),
+    "an undefined utility": rule("x", matches="no_such_utility"),
+    "a template that is no text": rule({"template": 5}, kind="call"),
+    "a fix without a template": rule({}, kind="call"),
+    "a transformation of a variable that captures nothing": rule(
+        "$B", pattern="f($_A)", transform={"B": {"substring": {"source": "$_A"}}}
+    ),
+}
+
+
+@pytest.mark.parametrize("action", INVALID.values(), ids=INVALID)
+def test_an_action_that_ast_grep_refuses_is_a_result_with_its_reason(
+    sandbox: Sandbox, action: PatternAction | RuleAction
+) -> None:
+    result = applied(sandbox, "x = f(1)\n", action)
+    assert (result.verdict, result.after, result.matches) == (Verdict.ACTION_ERROR, None, ())
+    assert result.error
+
+
+def test_results_stand_in_the_order_of_the_actions(sandbox: Sandbox) -> None:
+    actions = [pattern(f"f{number}($A)", f"g{number}($A)") for number in range(12)]
+    source = "".join(f"f{number}(1)\n" for number in range(12))
+    results = sandbox.apply_many(source, "python", actions)
+    expected = [source.replace(f"f{number}(", f"g{number}(") for number in range(12)]
+    assert [result.after for result in results] == expected
+
+
+def test_one_invalid_action_is_the_only_one_blamed(sandbox: Sandbox) -> None:
+    actions = [pattern("f($A)", f"g{number}($A)") for number in range(7)]
+    actions[4] = pattern("f($A)", "g4($B)")
+    results = sandbox.apply_many("f(1)\n", "python", actions)
+    good = [(Verdict.OK, f"g{number}(1)\n") for number in range(7)]
+    assert [(result.verdict, result.after) for result in results] == [
+        *good[:4],
+        (Verdict.ACTION_ERROR, None),
+        *good[5:],
+    ]
+
+
+def test_every_action_invalid_blames_every_one(sandbox: Sandbox) -> None:
+    results = sandbox.apply_many("f(1)\n", "python", [pattern("f($A)", "$B"), pattern("f($A)", "$C")])
+    assert [result.verdict for result in results] == [Verdict.ACTION_ERROR, Verdict.ACTION_ERROR]
+
+
+def test_no_actions_give_no_results(sandbox: Sandbox) -> None:
+    assert sandbox.apply_many("f(1)\n", "python", []) == []
+
+
+def test_an_empty_source_matches_nothing(sandbox: Sandbox) -> None:
+    assert applied(sandbox, "", pattern("f($A)", "g($A)")).verdict is Verdict.NO_MATCH
+
+
+def test_of_nested_matches_the_outermost_wins(sandbox: Sandbox) -> None:
+    result = applied(sandbox, "f(f(f(1)))\nf(2)\n", pattern("f($A)", "g($A)"))
+    # f(f(f(1))) is 10 characters, the newline the eleventh
+    assert result.matches == (Match(0, 10, "g(f(f(1)))"), Match(11, 15, "g(2)"))
+    assert result.after == "g(f(f(1)))\ng(2)\n"
+
+
+def test_of_left_nested_matches_the_outermost_wins(sandbox: Sandbox) -> None:
+    result = applied(sandbox, "a.b().c().b()\n", pattern("$A.b()", "$A.d()"))
+    assert result.after == "a.b().c().d()\n"
+
+
+def test_neighbours_that_touch_are_both_rewritten(sandbox: Sandbox) -> None:
+    result = applied(sandbox, "f(1)f(2)\n", rule("x", kind="argument_list"))
+    assert result.after == "fxfx\n"
+
+
+def test_offsets_count_characters_not_bytes(sandbox: Sandbox) -> None:
+    source = "é = '日本', f(ü)\n𝒳 = f(𝒴)\n"
+    result = applied(sandbox, source, pattern("f($A)", "größe($A)"))
+    assert result.after == "é = '日本', größe(ü)\n𝒳 = größe(𝒴)\n"
+    assert [source[match.start : match.end] for match in result.matches] == ["f(ü)", "f(𝒴)"]
+
+
+@pytest.mark.parametrize("separator", ["\u0085", "\u2028", "\u2029", "\x0b", "\x0c", "\x1c", "\x1e", "\x7f"])
+def test_characters_that_some_read_as_line_ends_are_plain_text(sandbox: Sandbox, separator: str) -> None:
+    result = applied(sandbox, f"x = f('a{separator}b')\n", pattern("f($A)", f"g('{separator}', $A)"))
+    assert (result.verdict, result.after) == (Verdict.OK, f"x = g('{separator}', 'a{separator}b')\n")
+
+
+def test_carriage_returns_stay(sandbox: Sandbox) -> None:
+    result = applied(sandbox, "x = f(1)\r\ny = f(\r\n    2)\r\n", pattern("f($A)", "g($A)"))
+    assert result.after == "x = g(1)\r\ny = g(2)\r\n"
+
+
+def test_a_list_variable_keeps_its_separators(sandbox: Sandbox) -> None:
+    result = applied(sandbox, "f(1,  2 ,3)\nf()\n", pattern("f($$$A)", "g(0, $$$A)"))
+    assert result.after == "g(0, 1,  2 ,3)\ng(0, )\n"
+
+
+def test_a_rewrite_of_several_lines_takes_the_indentation_of_the_match(sandbox: Sandbox) -> None:
+    source = "def outer():\n    if x:\n        f(1)\n"
+    result = applied(sandbox, source, pattern("f($A)", "if $A:\n    g($A)\nelse:\n    h()"))
+    assert result.after == (
+        "def outer():\n    if x:\n        if 1:\n            g(1)\n        else:\n            h()\n"
+    )
+
+
+def test_a_captured_block_is_moved_to_where_its_variable_stands(sandbox: Sandbox) -> None:
+    source = "def outer():\n    with a:\n        b(\n            1,\n        )\n"
+    result = applied(sandbox, source, pattern("with a:\n    $A", "$A"))
+    assert result.after == "def outer():\n    b(\n        1,\n    )\n"
+
+
+def test_an_indentation_more_than_512_bytes_away_counts_as_none(sandbox: Sandbox) -> None:
+    # newline, 4 blanks, "x = '" and "' + " are 14 bytes; with 498 more the newline is the first of 512
+    near, far = ("if x:\n    x = '" + "a" * length + "' + f(1)\n" for length in (498, 499))
+    assert applied(sandbox, near, pattern("f($A)", "(a +\nb)")).after == near.replace("f(1)", "(a +\n    b)")
+    assert applied(sandbox, far, pattern("f($A)", "(a +\nb)")).after == far.replace("f(1)", "(a +\nb)")
+
+
+def test_a_dollar_before_a_digit_or_a_small_letter_is_text(sandbox: Sandbox) -> None:
+    source = "s.replace(/(a)/, b);\n"
+    result = applied(sandbox, source, pattern("s.replace($A, b)", "s.replace($A, '$1 $a $')"), "javascript")
+    assert result.after == "s.replace(/(a)/, '$1 $a $');\n"
+
+
+def test_a_selector_rewrites_the_node_inside_its_context(sandbox: Sandbox) -> None:
+    action = pattern("f(timeout=$A)", "timeout_s=$A", selector="keyword_argument")
+    assert applied(sandbox, "g(timeout=1, x=timeout)\n", action).after == "g(timeout_s=1, x=timeout)\n"
+
+
+def test_strictness_is_respected(sandbox: Sandbox) -> None:
+    source = "f(1, )\n"
+    assert applied(sandbox, source, pattern("f($A)", "g($A)", strictness="cst")).verdict is Verdict.NO_MATCH
+    assert applied(sandbox, source, pattern("f($A)", "g($A)", strictness="smart")).after == "g(1)\n"
+
+
+def test_a_rule_may_relate_nodes_constrain_and_transform_them(sandbox: Sandbox) -> None:
+    action = rule(
+        "log($B)",
+        pattern="print($A)",
+        inside={"kind": "function_definition", "stopBy": "end"},
+        constraints={"A": {"kind": "string"}},
+        transform={"B": {"replace": {"source": "$A", "replace": "%s", "by": "{}"}}},
+    )
+    source = "print('%s')\ndef f():\n    print(x)\n    print('%s and %s')\n"
+    after = "print('%s')\ndef f():\n    print(x)\n    log('{} and {}')\n"
+    assert applied(sandbox, source, action).after == after
+
+
+def test_a_rule_may_use_its_own_utilities(sandbox: Sandbox) -> None:
+    action = rule("x", matches="number", utils={"number": {"kind": "integer"}})
+    assert applied(sandbox, "f(1, a)\n", action).after == "f(x, a)\n"
+
+
+def test_a_fix_may_be_an_object_with_a_template(sandbox: Sandbox) -> None:
+    action = rule({"template": "g($A)"}, pattern="f($A)")
+    assert applied(sandbox, "f(1)\n", action).after == "g(1)\n"
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "after"),
+    [
+        ("python", "x = f(1)\n", "x = g(1)\n"),
+        ("javascript", "const x = f(1);\n", "const x = g(1);\n"),
+        ("typescript", "const x: A = f(1);\n", "const x: A = g(1);\n"),
+        ("tsx", "const x = <a b={f(1)} />;\n", "const x = <a b={g(1)} />;\n"),
+        ("java", "class A { int x = f(1); }\n", "class A { int x = g(1); }\n"),
+    ],
+)
+def test_every_language_is_spoken(sandbox: Sandbox, language: Language, source: str, after: str) -> None:
+    assert applied(sandbox, source, pattern("f($A)", "g($A)"), language).after == after
+
+
+def test_a_source_with_a_lone_surrogate_is_a_result(sandbox: Sandbox) -> None:
+    result = applied(sandbox, "x = '\ud800'\n", pattern("f($A)", "g($A)"))
+    assert (result.verdict, result.error) == (
+        Verdict.ACTION_ERROR,
+        applied(sandbox, "\udfff", pattern("a", "b")).error,
+    )
+
+
+def test_the_same_question_has_the_same_answer(sandbox: Sandbox) -> None:
+    actions = [pattern("f($$$A)", "g($$$A)"), pattern("$A + $B", "$B + $A"), pattern("f($A)", "$B")]
+    source = "x = f(1 + 2, f(3))\n"
+    assert sandbox.apply_many(source, "python", actions) == sandbox.apply_many(source, "python", actions)
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_closing_twice_does_nothing_the_second_time(config: ProcessSandboxConfig | MemorySandboxConfig) -> None:
+    opened = open_sandbox(config)
+    assert applied(opened, "f(1)\n", pattern("f($A)", "g($A)")).after == "g(1)\n"
+    opened.close()
+    opened.close()
+
+
+# ---- generated actions
+
+
+def generated(tree: Tree, chance: random.Random) -> PatternAction | RuleAction | None:
+    """Return an action whose pattern is a node of `tree` with some of what is below it left free."""
+    nodes = [node for node in tree.root.walk() if node.is_named and node.children and 3 < node.end - node.start < 300]
+    if not nodes:
+        return None
+    node = chance.choice(nodes)
+    below = [inner for inner in node.walk() if inner is not node and inner.is_named]
+    chance.shuffle(below)
+    holes: list[tuple[int, int, str]] = []
+    for inner in below[: chance.randint(0, 4)]:
+        start, end, sigil = inner.start, inner.end, "$"
+        siblings = inner.parent.children if inner.parent else []
+        if chance.random() < 0.25 and inner.index < len(siblings) - 1:
+            end, sigil = siblings[-2 if len(siblings) > inner.index + 2 else -1].end, "$$$"
+        if all(end <= other[0] or other[1] <= start for other in holes):
+            holes.append((start, end, sigil + "ABCDE"[len(holes)]))
+    old, position = "", node.start
+    for start, end, name in sorted(holes):
+        old, position = old + tree.text[position:start] + name, end
+    old += tree.text[position : node.end]
+    names = [name for _, _, name in holes]
+    style = chance.randrange(7)
+    new = [
+        "renamed(" + ", ".join(names) + ")",
+        "if ok:\n    " + "\n    ".join(names or ["pass"]) + "\nelse:\n    é",
+        " ".join(reversed(names)),
+        names[0] if names else "",
+        old + "\n" + old,
+        "$MISSING",
+        "  " + old.replace("\n", "\n\t"),
+    ][style]
+    if chance.random() < 0.3:
+        single = [name for name in names if not name.startswith("$$$")]
+        if single and chance.random() < 0.5:
+            transform = {"T": {"replace": {"source": single[0], "replace": "[aeiou]", "by": "$$"}}}
+            return RuleAction(rule={"pattern": old}, fix=new + " $T", transform=transform)
+        return RuleAction(rule={"pattern": old, "kind": node.kind}, fix={"template": new})
+    return PatternAction(pattern=old, rewrite=new, strictness=chance.choice([None, "cst", "ast", "relaxed"]))
+
+
+def directly(source: str, language: Language, action: PatternAction | RuleAction) -> str | None:
+    """Return what `ast-grep scan -U` itself makes of `source`; None where it changes nothing."""
+    done = subprocess.run(
+        [executable(), "scan", f"--inline-rules={rules_document([action], language)}", "--stdin", "-U"],
+        input=source.encode(),
+        capture_output=True,
+        check=False,
+    )
+    # what is printed ends with one newline more than the new text
+    return done.stdout.decode()[:-1] if done.stdout else None
+
+
+def test_on_generated_actions_the_sandboxes_and_ast_grep_itself_agree(
+    checkout: Path, both: tuple[Sandbox, Sandbox]
+) -> None:
+    process, memory = both
+    chance = random.Random(20)
+    with gzip.open(checkout / "data" / "samples" / "release_pairs.jsonl.gz", "rt", encoding="utf-8") as stream:
+        rows = [row for row in map(json.loads, stream) if len(row["pre"]) < 1500]
+    outcomes: Counter[tuple[str, str]] = Counter()
+    for row in chance.sample(rows, 80):
+        source, language = row["pre"], row["language"]
+        if chance.random() < 0.2:
+            source = source.replace("\n", "\r\n")
+        tree = parse(source, language)
+        actions = [action for _ in range(5) if (action := generated(tree, chance)) is not None]
+        jailed, free = (box.apply_many(source, language, actions) for box in (process, memory))
+        for action, one, other in zip(actions, jailed, free, strict=True):
+            outcomes[str(one.verdict), str(other.verdict)] += 1
+            assert directly(source, language, action) == one.after, action
+            if one.verdict is other.verdict is Verdict.OK:
+                assert (one.after, one.matches) == (other.after, other.matches), action
+    agreeing = {("ok", "ok"), ("no_match", "no_match"), ("action_error", "action_error")}
+    # the binding takes patterns that the command line refuses: those that may stand for nodes of any kind
+    known = {("action_error", "ok"), ("action_error", "no_match")}
+    assert set(outcomes) <= agreeing | known
+    assert outcomes["ok", "ok"] > 150
+    assert sum(outcomes[pair] for pair in known) < sum(outcomes.values()) / 10
+
+
+def test_the_rule_form_and_the_pattern_form_mean_the_same(sandbox: Sandbox) -> None:
+    source = "x = f(1, f(2))\n"
+    as_pattern, as_rule = pattern("f($$$A)", "g($$$A)"), rule("g($$$A)", pattern="f($$$A)")
+    assert applied(sandbox, source, as_pattern) == applied(sandbox, source, as_rule)

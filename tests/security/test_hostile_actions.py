@@ -1,0 +1,315 @@
+"""Actions and sources made to harm: each ends as a result, blamed on itself alone, and the next call works."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from graftline.actions.action import PatternAction, RuleAction
+from graftline.errors import SandboxError
+from graftline.sandbox.base import Sandbox, SandboxResult, Verdict
+from graftline.sandbox.limits import Limits
+from graftline.sandbox.process import ProcessSandbox
+from graftline.tasks.task import Task
+from graftline.teachers.memory import MemoryTeacher
+from graftline.trajectories.collect import Collecting, attempt
+
+RENAME = PatternAction(pattern="f($A)", rewrite="g($A)")
+NESTED_CALLS = "f(" * 250 + "1" + ")" * 250 + "\n"
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    opened = ProcessSandbox(Limits(cpu_s=1, memory_mb=256, output_mb=1))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def patient() -> Iterator[Sandbox]:
+    """A sandbox in which memory ends before time does."""
+    opened = ProcessSandbox(Limits(cpu_s=20, memory_mb=256))
+    yield opened
+    opened.close()
+
+
+def applied(sandbox: Sandbox, source: str, action: PatternAction | RuleAction) -> SandboxResult:
+    """Return the result of `action`, after asking whether the actions beside it and the next call are unharmed."""
+    [result] = sandbox.apply_many(source, "python", [action])
+    assert sandbox.apply_many("f(1)\n", "python", [RENAME])[0].after == "g(1)\n"
+    return result
+
+
+def searching(levels: int) -> dict[str, Any]:
+    """Return a rule whose cost is the number of nodes to the power of `levels`."""
+    rule: dict[str, Any] = {"pattern": "no_such_name"}
+    for _ in range(levels):
+        rule = {"kind": "call", "has": {**rule, "stopBy": "end"}}
+    return rule
+
+
+TOO_SLOW = RuleAction(rule=searching(4), fix="x")
+OVERFLOWING = PatternAction(pattern="x = " + "-" * 16_000 + "1", rewrite="y")
+DEEP = "x = " + "-" * 16_000 + "1\n"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["-x", "--version", "-", "--", "--config=/etc/passwd", "-U", "--json", "--inline-rules=x", "@/etc/passwd", "$(id)"],
+)
+def test_a_pattern_that_looks_like_an_option_is_a_pattern(sandbox: Sandbox, pattern: str) -> None:
+    result = applied(sandbox, "y = 1\n", PatternAction(pattern=pattern, rewrite="z"))
+    assert (result.verdict in (Verdict.NO_MATCH, Verdict.ACTION_ERROR), result.after) == (True, None)
+
+
+def test_a_pattern_that_starts_with_a_dash_matches_what_it_says(sandbox: Sandbox) -> None:
+    result = applied(sandbox, "y = -x\n", PatternAction(pattern="-x", rewrite="--version"))
+    assert result.after == "y = --version\n"
+
+
+def test_a_text_that_closes_the_document_stays_a_text(sandbox: Sandbox) -> None:
+    rewrite = '"}\n---\n{"id": "b", "language": "python", "rule": {"kind": "integer"}, "fix": "2"}\n...\n'
+    assert applied(sandbox, "f(1)\n", PatternAction(pattern="f(1)", rewrite=rewrite)).after == rewrite + "\n"
+
+
+def test_a_match_that_overflows_the_stack_is_a_crash(sandbox: Sandbox) -> None:
+    result = applied(sandbox, DEEP, OVERFLOWING)
+    assert (result.verdict, result.after, "overflowed its stack" in result.error) == (Verdict.CRASH, None, True)
+
+
+def test_of_several_actions_only_the_one_that_crashes_is_blamed(sandbox: Sandbox) -> None:
+    good = PatternAction(pattern="x = $A", rewrite="y")
+    results = sandbox.apply_many(DEEP, "python", [good, OVERFLOWING, good])
+    assert [(result.verdict, result.after) for result in results] == [
+        (Verdict.OK, "y\n"),
+        (Verdict.CRASH, None),
+        (Verdict.OK, "y\n"),
+    ]
+
+
+def test_a_few_kilobytes_that_make_megabytes_of_matches_are_a_flood(sandbox: Sandbox) -> None:
+    source = "f(" * 2000 + "1" + ")" * 2000 + "\n"
+    assert applied(sandbox, source, RENAME).verdict is Verdict.OUTPUT_FLOOD
+
+
+def test_ten_thousand_nested_calls_end_at_a_limit(sandbox: Sandbox) -> None:
+    source = "f(" * 10_000 + "1" + ")" * 10_000 + "\n"
+    assert applied(sandbox, source, RENAME).verdict in (
+        Verdict.OUTPUT_FLOOD,
+        Verdict.OUT_OF_MEMORY,
+        Verdict.CPU_TIMEOUT,
+    )
+
+
+def test_a_rewrite_that_repeats_its_capture_without_measure_is_a_flood(sandbox: Sandbox) -> None:
+    action = PatternAction(pattern="f($A)", rewrite="$A" * 1000)
+    assert applied(sandbox, "f(" + "a" * 10_000 + ")\n", action).verdict is Verdict.OUTPUT_FLOOD
+
+
+def test_a_search_without_end_runs_out_of_time(sandbox: Sandbox) -> None:
+    assert applied(sandbox, NESTED_CALLS, TOO_SLOW).verdict is Verdict.CPU_TIMEOUT
+
+
+def test_a_regular_expression_of_many_states_runs_out_of_time(sandbox: Sandbox) -> None:
+    action = RuleAction(rule={"kind": "string", "regex": "(?:a{500}){500}b"}, fix="x")
+    assert applied(sandbox, "x = '" + "a" * 400_000 + "'\n", action).verdict is Verdict.CPU_TIMEOUT
+
+
+def test_transformations_that_grow_without_measure_run_out_of_memory(patient: Sandbox) -> None:
+    grow = {"replace": "", "by": "a" * 40}
+    transform = {
+        "B": {"replace": {"source": "$A", **grow}},
+        "C": {"replace": {"source": "$B", **grow}},
+        "D": {"replace": {"source": "$C", **grow}},
+        "E": {"replace": {"source": "$D", **grow}},
+    }
+    action = RuleAction(rule={"pattern": "f($A)"}, fix="$E", transform=transform)
+    assert applied(patient, "f('" + "a" * 300 + "')\n", action).verdict is Verdict.OUT_OF_MEMORY
+
+
+def test_a_source_that_the_parser_has_no_memory_for_runs_out_of_memory(patient: Sandbox) -> None:
+    assert applied(patient, "x=1\n" * 400_000, RENAME).verdict is Verdict.OUT_OF_MEMORY
+
+
+def test_a_busy_machine_is_told_apart_from_a_slow_action() -> None:
+    opened = ProcessSandbox(Limits(cpu_s=5, wall_s=0.2))
+    try:
+        assert opened.apply_many(NESTED_CALLS, "python", [TOO_SLOW])[0].verdict is Verdict.WALL_TIMEOUT
+    finally:
+        opened.close()
+
+
+# ---- configuration that lies about
+
+
+def test_project_files_of_ast_grep_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rules").mkdir()
+    project = "ruleDirs: [rules]\nlanguageGlobs:\n  javascript: ['*']\n"
+    rule = '{"id": "a0", "language": "python", "rule": {"kind": "integer"}, "fix": "2"}'
+    (tmp_path / "sgconfig.yml").write_text(project, "utf-8")
+    (tmp_path / "rules" / "rule.yml").write_text(rule, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    # the folder of the jail lies inside this one
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    opened = ProcessSandbox(Limits())
+    try:
+        assert opened.apply_many("f(1)\n", "python", [RENAME])[0].after == "g(1)\n"
+        assert len(list(tmp_path.glob("graftline-jail-*"))) == 1
+    finally:
+        opened.close()
+    assert list(tmp_path.glob("graftline-jail-*")) == []
+
+
+@pytest.mark.parametrize("name", ["sgconfig.yml", "sgconfig.yaml"])
+def test_a_broken_project_file_breaks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / name).write_text(": [not yaml", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    opened = ProcessSandbox(Limits())
+    try:
+        assert opened.apply_many("f(1)\n", "python", [RENAME])[0].after == "g(1)\n"
+    finally:
+        opened.close()
+
+
+def test_the_environment_of_the_caller_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "RUST_BACKTRACE": "1",
+        "LD_PRELOAD": "/no/such.so",
+        "PYTHONPATH": "/no/such",
+        "LANG": "C",
+    }.items():
+        monkeypatch.setenv(name, value)
+    opened = ProcessSandbox(Limits())
+    try:
+        results = opened.apply_many("é(1)\n", "python", [PatternAction(pattern="é($A)", rewrite="ü($A)"), OVERFLOWING])
+        assert [result.after for result in results] == ["ü(1)\n", None]
+    finally:
+        opened.close()
+
+
+# ---- the spawner and its parent
+
+
+def spawners() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if "spawner.py" in " ".join(child.cmdline())]
+
+
+@pytest.fixture
+def fresh() -> Iterator[tuple[Sandbox, psutil.Process]]:
+    before = {child.pid for child in spawners()}
+    opened = ProcessSandbox(Limits(cpu_s=1))
+    opened.apply_many("f(1)\n", "python", [RENAME])
+    [spawner] = [child for child in spawners() if child.pid not in before]
+    yield opened, spawner
+    opened.close()
+
+
+def test_a_spawner_killed_between_calls_is_started_again(fresh: tuple[Sandbox, psutil.Process]) -> None:
+    sandbox, spawner = fresh
+    spawner.kill()
+    wait_for_the_end_of(spawner.pid)
+    assert sandbox.apply_many("f(1)\n", "python", [RENAME])[0].after == "g(1)\n"
+
+
+def test_a_spawner_killed_during_a_call_is_an_error_once(fresh: tuple[Sandbox, psutil.Process]) -> None:
+    sandbox, spawner = fresh
+    timer = threading.Timer(0.2, spawner.kill)
+    timer.start()
+    with pytest.raises(SandboxError) as caught:
+        sandbox.apply_many(NESTED_CALLS, "python", [RENAME, TOO_SLOW])
+    timer.join()
+    assert str(caught.value) == (
+        "process sandbox: its spawner died (EOFError('end of its output')); see `graftline doctor`"
+    )
+    assert sandbox.apply_many("f(1)\n", "python", [RENAME])[0].after == "g(1)\n"
+
+
+def test_a_closed_sandbox_leaves_no_spawner_behind(fresh: tuple[Sandbox, psutil.Process]) -> None:
+    sandbox, spawner = fresh
+    sandbox.close()
+    assert psutil.pid_exists(spawner.pid) is False
+
+
+@pytest.mark.parametrize("ending", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(1)", "raise SystemExit"])
+def test_a_parent_that_ends_without_closing_leaves_no_spawner_behind(ending: str) -> None:
+    program = f"""
+import os, signal
+import psutil
+from graftline.sandbox import ProcessSandboxConfig, open_sandbox
+sandbox = open_sandbox(ProcessSandboxConfig())
+print(psutil.Process().children()[0].pid, flush=True)
+{ending}
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    wait_for_the_end_of(int(done.stdout))
+
+
+def wait_for_the_end_of(pid: int) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            # a process that nobody has asked for its end is still listed
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return
+        except psutil.NoSuchProcess:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"process {pid} is still there")
+
+
+def test_a_spawner_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(SandboxError) as caught:
+        _ = ProcessSandbox(Limits()).isolation
+    assert str(caught.value) == "process sandbox: its spawner does not start (EOFError('end of its output'))"
+
+
+# ---- a broken machine is no wrong answer
+
+
+TASK = Task(
+    id="t",
+    dataset="d",
+    language="python",
+    instruction="Rename f.",
+    before="f(1)\n",
+    wanted="g(1)\n",
+    gold_action=RENAME,
+    licence="MIT",
+    group="g",
+)
+
+
+def test_an_attempt_during_which_the_spawner_dies_is_made_again_and_rewarded_for_what_it_is(
+    fresh: tuple[Sandbox, psutil.Process],
+) -> None:
+    sandbox, spawner = fresh
+    os.kill(spawner.pid, signal.SIGSTOP)
+    timer = threading.Timer(0.1, spawner.kill)
+    timer.start()
+    trajectory = attempt(TASK, MemoryTeacher(), sandbox, Collecting())
+    timer.join()
+    assert (trajectory.ending, trajectory.reward.value) == ("done", 1.0)
+
+
+def test_an_attempt_on_a_machine_that_stays_broken_has_no_reward_at_all(
+    fresh: tuple[Sandbox, psutil.Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox, spawner = fresh
+    spawner.kill()
+    wait_for_the_end_of(spawner.pid)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(SandboxError):
+        attempt(TASK, MemoryTeacher(), sandbox, Collecting())

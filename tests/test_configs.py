@@ -1,0 +1,88 @@
+"""Every configuration file loads into its model, and the shipped sample is the pinned one, whole and clean."""
+
+import gzip
+import hashlib
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from graftline.config import load_yaml
+from graftline.datasets.catalogue import Catalogue
+from graftline.runtime.manifests import Manifest
+from graftline.runtime.settings import TrajectorySettings
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+CONFIGS = CHECKOUT / "configs"
+FILES = sorted(path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*") if path.is_file())
+MODELS: dict[str, type[BaseModel]] = {
+    "datasets.yaml": Catalogue,
+    "trajectories.yaml": TrajectorySettings,
+    "manifests/dev.yaml": Manifest,
+    "manifests/local.yaml": Manifest,
+    "manifests/prod.yaml": Manifest,
+    "manifests/test.yaml": Manifest,
+}
+SAMPLE = CHECKOUT / "data" / "samples" / "release_pairs.jsonl.gz"
+ADDRESS = re.compile(r"[\w.+%-]+@[\w-]+(?:\.[\w-]+)+")
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, Any]]:
+    with gzip.open(SAMPLE) as stream:
+        return [json.loads(line) for line in stream]
+
+
+def test_every_file_of_configuration_has_a_model_and_every_model_its_file() -> None:
+    assert sorted(MODELS) == FILES
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_of_configuration_loads(name: str) -> None:
+    assert isinstance(load_yaml(CONFIGS / name, MODELS[name]), MODELS[name])
+
+
+def test_the_pinned_size_and_checksum_are_those_of_the_sample() -> None:
+    [pinned] = load_yaml(CONFIGS / "datasets.yaml", Catalogue).datasets["release_pairs"].files
+    content = SAMPLE.read_bytes()
+    assert (pinned.path, pinned.size_bytes, pinned.sha256) == (
+        SAMPLE.name,
+        len(content),
+        hashlib.sha256(content).hexdigest(),
+    )
+
+
+def test_the_sample_has_enough_rows_of_every_language(rows: list[dict[str, Any]]) -> None:
+    by_language = Counter(row["language"] for row in rows)
+    assert (len(rows) >= 600, sorted(by_language), min(by_language.values()) >= 200) == (
+        True,
+        ["java", "javascript", "python"],
+        True,
+    )
+
+
+@pytest.mark.parametrize("field", ["licence", "registry", "pkg", "old", "new", "path"])
+def test_every_row_of_the_sample_says_where_it_comes_from(rows: list[dict[str, Any]], field: str) -> None:
+    assert [row["id"] for row in rows if not str(row.get(field, "")).strip()] == []
+
+
+def test_every_row_of_the_sample_has_two_versions_and_an_id_of_its_own(rows: list[dict[str, Any]]) -> None:
+    assert [row["id"] for row in rows if row["old"] == row["new"]] == []
+    assert len({row["id"] for row in rows}) == len(rows)
+
+
+def test_the_licences_of_the_sample_are_allowed_and_are_those_it_is_shipped_under(rows: list[dict[str, Any]]) -> None:
+    catalogue = load_yaml(CONFIGS / "datasets.yaml", Catalogue)
+    found = {row["licence"] for row in rows}
+    assert found <= set(catalogue.cleaning.licences)
+    assert found == set(catalogue.datasets["release_pairs"].license.split(" AND "))
+
+
+def test_no_row_of_the_sample_holds_an_address_of_electronic_mail(rows: list[dict[str, Any]]) -> None:
+    texts = [(row["id"], value) for row in rows for value in row.values() if isinstance(value, str)]
+    assert [(id, match) for id, text in texts for match in ADDRESS.findall(text)] == []
+    assert ADDRESS.findall("by A. Author <a.author+x@mail.example.org>") == ["a.author+x@mail.example.org"]

@@ -1,0 +1,47 @@
+"""Edits to be varied, and raw files read the way a dataset is."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graftline.datasets.catalogue import Cleaning
+from graftline.datasets.edit import Drop, Edit
+from graftline.datasets.ingest import rows
+from graftline.datasets.sources import READERS
+
+Outcomes = list[tuple[str, int, str | Drop]]
+
+
+@pytest.fixture
+def edit() -> Callable[..., Edit]:
+    """Return an edit of a function named by its id, with other fields as given."""
+
+    def made(id: str, **changes: Any) -> Edit:
+        values = {
+            "instruction": f"Change {id}.",
+            "pre": f"def {id}(x):\n    return old(x)\n",
+            "post": f"def {id}(x):\n    return new(x)\n",
+            "language": "python",
+            "id": id,
+            "dataset": "demo",
+            "licence": "MIT",
+            "group": f"pypi:{id}",
+            "origin": f"{id}.py",
+        }
+        return Edit(**{**values, **changes})
+
+    return made
+
+
+@pytest.fixture
+def ingested(tmp_path: Path) -> Callable[..., Outcomes]:
+    """Return file, line, and drop or id of the edit, of every row of a raw file of `release_pairs`."""
+
+    def read(content: bytes, name: str = "rows.jsonl", cleaning: Cleaning | None = None) -> Outcomes:
+        (tmp_path / name).write_bytes(content)
+        found = rows(tmp_path, READERS["release_pairs"], cleaning or Cleaning())
+        return [(row.file, row.line, row.outcome if isinstance(row.outcome, Drop) else row.outcome.id) for row in found]
+
+    return read

@@ -1,0 +1,148 @@
+"""Raw files as they come: damaged, empty, with marks and blank lines; what can be read is kept."""
+
+import codecs
+import gzip
+import io
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graftline.datasets.catalogue import Cleaning
+from graftline.datasets.edit import Drop, DropReason
+from graftline.datasets.ingest import number_of_lines
+
+Ingested = Callable[..., list[Any]]
+Line = Callable[[int], bytes]
+
+
+@pytest.fixture
+def line(pair: Mapping[str, Any]) -> Line:
+    """Return a good row as a line with its line feed; its id is its number."""
+    return lambda number: json.dumps({**pair, "id": f"release:{number}"}).encode() + b"\n"
+
+
+def kept(count: int, name: str = "rows.jsonl") -> list[Any]:
+    return [(name, number, f"release_pairs:{number}") for number in range(1, count + 1)]
+
+
+def gzipped_up_to(first: bytes, rest: bytes) -> tuple[bytes, int]:
+    """Return both as one gzip stream, and the length of what holds `first`."""
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb") as stream:
+        stream.write(first)
+        stream.flush()
+        cut = buffer.tell()
+        stream.write(rest)
+    return buffer.getvalue(), cut
+
+
+def test_a_truncated_file_keeps_the_rows_before_the_end(ingested: Ingested, line: Line) -> None:
+    content, cut = gzipped_up_to(line(1) + line(2) + line(3), line(4) + line(5))
+    damage = "the file is damaged from here on (Compressed file ended before the end-of-stream marker was reached)"
+    assert ingested(content[:cut], "rows.jsonl.gz") == [
+        *kept(3, "rows.jsonl.gz"),
+        ("rows.jsonl.gz", 4, Drop(DropReason.TRUNCATED_FILE, damage)),
+    ]
+
+
+def test_a_row_cut_in_two_counts_as_the_truncation_only(ingested: Ingested, line: Line) -> None:
+    content, cut = gzipped_up_to(line(1) + line(2)[:50], line(2)[50:])
+    [first, (_, number, drop)] = ingested(content[:cut], "rows.jsonl.gz")
+    assert ([first], number, drop.reason) == (kept(1, "rows.jsonl.gz"), 2, DropReason.TRUNCATED_FILE)
+
+
+def test_a_file_corrupt_in_the_middle_keeps_the_rows_before(ingested: Ingested, pair: Mapping[str, Any]) -> None:
+    row = {**pair, "path": "p" * 4096}
+    lines = [json.dumps({**row, "id": f"release:{number}"}).encode() + b"\n" for number in range(1, 201)]
+    content, cut = gzipped_up_to(b"".join(lines[:100]), b"".join(lines[100:]))
+    # a block of type 3 does not exist
+    [*rows, (_, number, drop)] = ingested(content[:cut] + b"\xff" * 30 + content[cut + 30 :], "rows.jsonl.gz")
+    # 100 rows of more than 4 KiB; what goes with the damage is at most the last buffer, of 128 KiB or less
+    assert 60 <= len(rows) <= 100
+    assert (rows, number, drop.reason) == (
+        kept(len(rows), "rows.jsonl.gz"),
+        len(rows) + 1,
+        DropReason.TRUNCATED_FILE,
+    )
+    assert "invalid block type" in drop.detail
+
+
+def test_a_wrong_checksum_at_the_end_is_told_after_the_rows(ingested: Ingested, line: Line) -> None:
+    content = bytearray(gzip.compress(line(1)))
+    content[-8] ^= 1  # the CRC, before the four bytes of the length
+    [*rows, (_, number, drop)] = ingested(bytes(content), "rows.jsonl.gz")
+    assert (rows, number, drop.reason) == (kept(1, "rows.jsonl.gz"), 2, DropReason.TRUNCATED_FILE)
+    assert "CRC check failed" in drop.detail
+
+
+def test_a_file_that_only_claims_to_be_gzip_is_one_drop(ingested: Ingested, line: Line) -> None:
+    [(file, number, drop)] = ingested(line(1), "rows.jsonl.gz")
+    assert (file, number, drop.reason) == ("rows.jsonl.gz", 1, DropReason.TRUNCATED_FILE)
+    assert "Not a gzipped file" in drop.detail
+
+
+def test_a_damaged_file_takes_no_other_with_it(ingested: Ingested, tmp_path: Path, line: Line) -> None:
+    (tmp_path / "a.jsonl.gz").write_bytes(b"no gzip")
+    [damaged, *rows] = ingested(line(1), "b.jsonl")
+    assert (damaged[2].reason, rows) == (DropReason.TRUNCATED_FILE, kept(1, "b.jsonl"))
+
+
+def test_several_gzip_streams_in_one_file_are_one_file(ingested: Ingested, line: Line) -> None:
+    content = gzip.compress(line(1)) + gzip.compress(line(2))
+    assert ingested(content, "rows.jsonl.gz") == kept(2, "rows.jsonl.gz")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("rows.jsonl", b""), ("rows.jsonl.gz", b""), ("rows.jsonl.gz", gzip.compress(b""))]
+)
+def test_an_empty_file_has_no_rows(ingested: Ingested, name: str, content: bytes) -> None:
+    assert ingested(content, name) == []
+
+
+def test_the_last_row_needs_no_line_feed(ingested: Ingested, line: Line) -> None:
+    assert ingested(line(1) + line(2).rstrip(b"\n")) == kept(2)
+
+
+def test_lines_may_end_with_carriage_return_and_line_feed(ingested: Ingested, line: Line) -> None:
+    assert ingested((line(1) + line(2)).replace(b"\n", b"\r\n")) == kept(2)
+
+
+def test_a_byte_order_mark_at_the_start_costs_no_row(ingested: Ingested, line: Line) -> None:
+    assert ingested(codecs.BOM_UTF8 + line(1) + line(2)) == kept(2)
+
+
+def test_a_byte_order_mark_inside_gzip_costs_no_row(ingested: Ingested, line: Line) -> None:
+    assert ingested(gzip.compress(codecs.BOM_UTF8 + line(1)), "rows.jsonl.gz") == kept(1, "rows.jsonl.gz")
+
+
+def test_a_file_of_a_byte_order_mark_alone_has_no_rows(ingested: Ingested) -> None:
+    assert ingested(codecs.BOM_UTF8) == []
+
+
+def test_a_byte_order_mark_elsewhere_is_malformed(ingested: Ingested, line: Line) -> None:
+    [first, (_, number, drop)] = ingested(line(1) + codecs.BOM_UTF8 + line(2))
+    assert ([first], number, drop.reason) == (kept(1), 2, DropReason.MALFORMED_JSON)
+
+
+def test_blank_lines_are_no_rows_but_count_as_lines(ingested: Ingested, line: Line) -> None:
+    assert ingested(b"\n" + line(1) + b"  \t\n\r\n" + line(2) + b"\n") == [
+        ("rows.jsonl", 2, "release_pairs:1"),
+        ("rows.jsonl", 5, "release_pairs:2"),
+    ]
+
+
+def test_files_are_read_in_the_order_of_their_names(ingested: Ingested, tmp_path: Path, line: Line) -> None:
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(line(2)))
+    (tmp_path / "_meta.json").write_text("{}", "utf-8")
+    assert ingested(line(1), "a.jsonl") == [("a.jsonl", 1, "release_pairs:1"), ("b.jsonl.gz", 1, "release_pairs:2")]
+
+
+def test_the_number_of_lines_counts_bad_rows_but_no_blank_ones(tmp_path: Path, line: Line) -> None:
+    whole, cut = gzipped_up_to(line(1) + line(2), line(3))
+    (tmp_path / "a.jsonl").write_bytes(codecs.BOM_UTF8 + line(1) + b"\n{broken\n" + b"x" * 5000 + b"\n" + line(2))
+    (tmp_path / "b.jsonl.gz").write_bytes(whole[:cut])
+    # a: two rows, one broken, one too long; b: two rows before the damage
+    assert number_of_lines(tmp_path, Cleaning(max_line_bytes=2000)) == 6

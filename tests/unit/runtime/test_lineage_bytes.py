@@ -1,0 +1,78 @@
+"""Equal rows give equal bytes, wherever, whenever and by however many processes they are made."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from graftline.record import RECORD_NAME
+
+Run = Callable[..., dict[str, str]]
+MIDNIGHT = datetime(2031, 1, 1, tzinfo=UTC)
+
+
+def content(data: Path) -> dict[str, bytes]:
+    return {path.relative_to(data).as_posix(): path.read_bytes() for path in data.rglob("*") if path.is_file()}
+
+
+def without_times(files: dict[str, bytes]) -> dict[str, Any]:
+    """Return the files, of the records what is not a time."""
+    return {
+        name: {key: value for key, value in json.loads(text).items() if key not in ("written_at", "downloaded_at")}
+        if name.endswith(RECORD_NAME)
+        else text
+        for name, text in files.items()
+    }
+
+
+def test_two_folders_hold_the_same_but_for_the_times(
+    new_checkout: Any, varied_pairs: list[dict[str, Any]], tmp_path: Path, run: Run
+) -> None:
+    here, there = new_checkout(tmp_path / "here"), new_checkout(tmp_path / "a longer name" / "of another depth")
+    here.write(varied_pairs)
+    there.write(varied_pairs)
+    run(here.root)
+    run(there.root, clock=lambda: MIDNIGHT)
+    found, other = content(here.root / "data"), content(there.root / "data")
+    assert without_times(found) == without_times(other)
+    # the sample; 3 files of the raw dataset's two artefacts; 7 files in each of 9 partitions; 47 records
+    assert (len(found), sum(name.endswith(RECORD_NAME) for name in found)) == (1 + 3 + 7 * 9 + 47, 47)
+    assert [name for name, text in found.items() if str(here.root).encode() in text] == []
+
+
+def test_two_processes_make_the_bytes_of_one(
+    new_checkout: Any,
+    varied_pairs: list[dict[str, Any]],
+    tmp_path: Path,
+    run: Run,
+    reconfigure: Callable[..., None],
+) -> None:
+    found = []
+    for workers in (1, 2):
+        checkout = new_checkout(tmp_path / str(workers))
+        checkout.configure(per_partition=4, workers=workers)
+        reconfigure(checkout.root, "datasets.yaml", {"languages": ["python"]})
+        checkout.write(varied_pairs)
+        run(checkout.root)
+        found.append(content(checkout.root / "data"))
+    assert found[0] == found[1]
+
+
+def test_the_order_of_the_rows_changes_no_split(
+    new_checkout: Any,
+    varied_pairs: list[dict[str, Any]],
+    tmp_path: Path,
+    run: Run,
+    reconfigure: Callable[..., None],
+) -> None:
+    found = []
+    for name, rows in (("forwards", varied_pairs), ("backwards", varied_pairs[::-1])):
+        checkout = new_checkout(tmp_path / name)
+        reconfigure(checkout.root, "datasets.yaml", {"languages": ["python"]})
+        checkout.write(rows)
+        run(checkout.root)
+        files = content(checkout.root / "data").items()
+        later = ("processed", "synthetic", "tasks", "trajectories")
+        found.append({name: text for name, text in files if name.startswith(later) and RECORD_NAME not in name})
+    assert (len(found[0]), found[0]) == (7 * 3, found[1])

@@ -1,0 +1,205 @@
+"""Which implementation stands behind each port, and that ports are closed at the end."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from graftline.actions.action import PatternAction
+from graftline.datasets.hub import LocalHub, LocalHubConfig, MemoryHub, MemoryHubConfig
+from graftline.errors import ConfigError, DataError
+from graftline.paths import Paths, portable
+from graftline.runtime import MANIFESTS, Manifest, build_ports, load_manifest
+from graftline.runtime.lineage import open_lineage
+from graftline.runtime.ports import describe
+from graftline.sandbox.base import Isolation
+from graftline.sandbox.limits import Limits
+from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.open import MemorySandboxConfig, ProcessSandboxConfig
+from graftline.teachers.induction import InductionTeacher
+from graftline.teachers.memory import MemoryTeacher
+from graftline.teachers.open import InductionTeacherConfig, MemoryTeacherConfig
+
+EMBEDDED = Manifest(
+    dataset_hub=LocalHubConfig(),
+    sandbox=ProcessSandboxConfig(limits=Limits(), required_level="compute"),
+    teacher=InductionTeacherConfig(),
+)
+
+
+def children() -> list[int]:
+    """Return the processes below this one, but for one that Python keeps as long as the tests run."""
+    found = psutil.Process().children(recursive=True)
+    return [child.pid for child in found if "resource_tracker" not in " ".join(child.cmdline())]
+
+
+@pytest.mark.parametrize(
+    ("name", "manifest"),
+    [
+        ("local", EMBEDDED),
+        ("prod", EMBEDDED),
+        (
+            "dev",
+            EMBEDDED.model_copy(update={"sandbox": ProcessSandboxConfig(limits=Limits(cpu_s=2, wall_s=10.0))}),
+        ),
+        (
+            "test",
+            Manifest(dataset_hub=MemoryHubConfig(), sandbox=MemorySandboxConfig(), teacher=MemoryTeacherConfig()),
+        ),
+    ],
+)
+def test_every_manifest_loads(checkout: Path, name: str, manifest: Manifest) -> None:
+    assert load_manifest(Paths(checkout), name) == manifest
+
+
+def test_every_manifest_is_tested(checkout: Path) -> None:
+    files = {path.stem for path in (checkout / "configs" / "manifests").iterdir()}
+    assert files == set(MANIFESTS) == {"local", "prod", "dev", "test"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "changes"),
+    [
+        pytest.param({}, {}, id="none"),
+        pytest.param({"sandbox": "memory"}, {"sandbox": MemorySandboxConfig()}, id="a port by its implementation"),
+        # what the file says of another implementation is not kept
+        pytest.param({"sandbox": "process"}, {"sandbox": ProcessSandboxConfig()}, id="a port by the same one"),
+        pytest.param(
+            {"sandbox": {"kind": "process", "required_level": "none"}},
+            {"sandbox": ProcessSandboxConfig(required_level="none")},
+            id="a port as a whole",
+        ),
+        pytest.param(
+            {"sandbox.limits.cpu_s": 1},
+            {"sandbox": ProcessSandboxConfig(limits=Limits(cpu_s=1))},
+            id="a key of a port",
+        ),
+        pytest.param(
+            {"dataset_hub": "memory", "dataset_hub.files": {"a.jsonl": ""}, "teacher": "memory"},
+            {"dataset_hub": MemoryHubConfig(files={"a.jsonl": ""}), "teacher": MemoryTeacherConfig()},
+            id="ports and keys together",
+        ),
+    ],
+)
+def test_ports_and_single_keys_can_be_replaced(
+    checkout: Path, overrides: Mapping[str, Any], changes: Mapping[str, Any]
+) -> None:
+    assert load_manifest(Paths(checkout), "local", overrides) == EMBEDDED.model_copy(update=dict(changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "message"),
+    [
+        ("staging", {}, "manifest 'staging' is unknown; known: local, dev, prod, test"),
+        ("../local", {}, "manifest '../local' is unknown; known: local, dev, prod, test"),
+        ("local", {"jail": "memory"}, "port 'jail' is unknown; known: dataset_hub, sandbox, teacher"),
+        ("local", {"jail.limits": 1}, "port 'jail' is unknown; known: dataset_hub, sandbox, teacher"),
+    ],
+)
+def test_an_unknown_manifest_or_port_lists_the_known_ones(
+    checkout: Path, name: str, overrides: Mapping[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_manifest(Paths(checkout), name, overrides)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({"sandbox": "docker"}, ["local.yaml: sandbox: ", "'docker'", "'process', 'memory'"]),
+        ({"teacher": "oracle"}, ["local.yaml: teacher: ", "'oracle'", "'induction', 'memory'"]),
+        ({"dataset_hub": "cloud"}, ["local.yaml: dataset_hub: ", "'cloud'", "'local', 'memory'"]),
+        (
+            {"sandbox.limits.cpu": 1},
+            ["sandbox.process.limits.cpu: unknown key; known here: cpu_s, memory_mb, output_mb, wall_s"],
+        ),
+        ({"sandbox.limits.cpu_s": 0}, ["sandbox.process.limits.cpu_s: input should be greater than or equal to 1"]),
+        ({"sandbox.limits.cpu_s": "2"}, ["sandbox.process.limits.cpu_s: input should be a valid integer (got '2')"]),
+        ({"teacher": 3}, ["local.yaml: teacher: input should be an object (got 3)"]),
+    ],
+)
+def test_what_does_not_fit_says_where_and_what_would(
+    checkout: Path, overrides: Mapping[str, Any], words: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_manifest(Paths(checkout), "local", overrides)
+    assert [word for word in words if word not in str(error.value)] == []
+
+
+def test_a_manifest_names_every_port(tmp_path: Path) -> None:
+    (tmp_path / "configs" / "manifests").mkdir(parents=True)
+    path = tmp_path / "configs" / "manifests" / "local.yaml"
+    path.write_text("sandbox: {kind: memory}\n", "utf-8")
+    with pytest.raises(ConfigError) as error:
+        load_manifest(Paths(tmp_path), "local")
+    assert str(error.value) == f"{path}: dataset_hub: field required\n{path}: teacher: field required"
+
+
+def test_ports_are_what_the_manifest_says(checkout: Path) -> None:
+    with build_ports(Paths(checkout), "local", {"sandbox": "memory"}) as ports:
+        found = [type(ports.dataset_hub), type(ports.sandbox), type(ports.teacher)]
+    assert found == [LocalHub, MemorySandbox, InductionTeacher]
+    with build_ports(Paths(checkout), "test") as ports:
+        found = [type(ports.dataset_hub), type(ports.sandbox), type(ports.teacher)]
+    assert found == [MemoryHub, MemorySandbox, MemoryTeacher]
+
+
+def test_the_jail_of_the_local_manifest_answers_and_is_gone_at_the_end(checkout: Path) -> None:
+    before = children()
+    with build_ports(Paths(checkout)) as ports:
+        [result] = ports.sandbox.apply_many("old(1)", "python", [PatternAction(pattern="old($A)", rewrite="new($A)")])
+        during = children()
+    assert (result.after, result.isolation.level, result.isolation != Isolation("none", "memory")) == (
+        "new(1)",
+        "compute",
+        True,
+    )
+    assert (len(during) > len(before), children()) == (True, before)
+
+
+def test_ports_are_closed_when_the_work_fails(checkout: Path) -> None:
+    before = children()
+    with pytest.raises(DataError), build_ports(Paths(checkout)):
+        portable("..")
+    assert children() == before
+
+
+def test_worker_processes_end_with_the_lineage(made: Path) -> None:
+    before = children()
+    paths = Paths(made)
+    (made / "configs" / "trajectories.yaml").write_text("workers: 2\n", "utf-8")
+    manifest = load_manifest(paths, "local", {"sandbox": "memory", "teacher": "memory"})
+    with open_lineage(paths, manifest, "workers") as lineage:
+        reason = lineage.teacher_trajectories("python", "train").reason
+        during = children()
+    assert (reason, len(during) > len(before), children()) == ("config teacher changed", True, before)
+
+
+def test_a_lineage_with_faulty_settings_opens_nothing(made: Path) -> None:
+    before = children()
+    paths = Paths(made)
+    (made / "configs" / "trajectories.yaml").write_text("worker: 2\n", "utf-8")
+    with (
+        pytest.raises(ConfigError, match="worker: unknown key; known here: collecting, least_verified_steps, workers"),
+        open_lineage(paths, load_manifest(paths, "local"), "faulty"),
+    ):
+        pass
+    assert children() == before
+
+
+def test_a_description_names_every_setting_and_opens_nothing(tmp_path: Path, checkout: Path) -> None:
+    before = children()
+    described = describe(load_manifest(Paths(checkout), "local", {"dataset_hub": "memory"}))
+    assert described == {
+        "dataset_hub": {"kind": "memory", "files": {}},
+        "sandbox": {
+            "kind": "process",
+            "limits": {"cpu_s": 5, "wall_s": 30.0, "memory_mb": 2048, "output_mb": 32},
+            "required_level": "compute",
+        },
+        "teacher": {"kind": "induction"},
+    }
+    assert (children(), list(tmp_path.iterdir())) == (before, [])
