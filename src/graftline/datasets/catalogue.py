@@ -15,7 +15,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 class DatasetFile(Config):
     """One file of a dataset, relative to its home."""
 
-    path: str
+    path: str = Field(pattern=r"^(.*/)?[^./][^/]*\.jsonl(\.gz)?$")
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     """Where it is known, anything else is refused; where it is not, damaged rows are counted drops."""
     size_bytes: int | None = Field(default=None, ge=0)

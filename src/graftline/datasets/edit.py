@@ -56,3 +56,6 @@ class Drop:
 
     reason: DropReason
     detail: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail}"

@@ -5,9 +5,11 @@ pinned, is an error: training on other bytes than were asked for is worse than n
 """
 
 import os
+import shutil
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Literal, Protocol, assert_never
+from typing import IO, Annotated, Literal, Protocol, assert_never
 
 from pydantic import Field
 
@@ -43,10 +45,18 @@ class LocalHub:
         self._root = root
 
     def revision(self, dataset: Dataset) -> str:
-        return digest([[file.path, sha256_file(self._existing(dataset, file))] for file in dataset.files])
+        try:
+            return digest([[file.path, sha256_file(self._existing(dataset, file))] for file in dataset.files])
+        except OSError as error:
+            raise DatasetError(f"{self._root / dataset.home}: cannot be read ({error.strerror})") from error
 
     def fetch(self, dataset: Dataset, file: DatasetFile, target: Path) -> None:
-        _write(self._existing(dataset, file).read_bytes(), file, self._name(dataset, file), target)
+        path = self._existing(dataset, file)
+        try:
+            with path.open("rb") as stream:
+                _write(stream, file, self._name(dataset, file), target)
+        except OSError as error:
+            raise DatasetError(f"{path}: cannot be copied to {target} ({error.strerror})") from error
 
     def _existing(self, dataset: Dataset, file: DatasetFile) -> Path:
         path = self._root / self._name(dataset, file)
@@ -68,7 +78,7 @@ class MemoryHub:
         return digest([[file.path, self._content(dataset, file).hex()] for file in dataset.files])
 
     def fetch(self, dataset: Dataset, file: DatasetFile, target: Path) -> None:
-        _write(self._content(dataset, file), file, f"{dataset.home}/{file.path}", target)
+        _write(BytesIO(self._content(dataset, file)), file, f"{dataset.home}/{file.path}", target)
 
     def _content(self, dataset: Dataset, file: DatasetFile) -> bytes:
         name = str(portable(dataset.home) / portable(file.path))
@@ -104,10 +114,10 @@ def open_hub(config: HubConfig, root: Path) -> DatasetHub:
             assert_never(config)
 
 
-def _write(content: bytes, file: DatasetFile, name: str, target: Path) -> None:
+def _write(content: IO[bytes], file: DatasetFile, name: str, target: Path) -> None:
     partial = target.with_name(f".{target.name}.partial")
     with partial.open("wb") as stream:
-        stream.write(content)
+        shutil.copyfileobj(content, stream)
         stream.flush()
         os.fsync(stream.fileno())
     size, sha256 = partial.stat().st_size, sha256_file(partial)

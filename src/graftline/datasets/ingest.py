@@ -84,7 +84,7 @@ def _outcome(line: bytes, reader: Reader, cleaning: Cleaning) -> Edit | Drop | N
     if not text.strip():
         return None
     try:
-        row: Any = json.loads(text)
+        row: Any = json.loads(text.rstrip("\r\n"))
     except (ValueError, RecursionError) as error:
         return Drop(DropReason.MALFORMED_JSON, str(error))
     if not isinstance(row, dict):

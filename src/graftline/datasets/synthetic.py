@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from graftline.actions.action import PatternAction
+from graftline.actions.action import PatternAction, rule_of
 from graftline.actions.astgrep import Language, Tree, find_all, parse
 from graftline.datasets.edit import Edit
 from graftline.hashing import digest
-from graftline.sandbox.base import Sandbox, Verdict
+from graftline.sandbox.base import Sandbox, Verdict, decided
 
 MAX_PLACES = 12
 _ATTEMPTS_PER_EDIT = 6
@@ -137,10 +137,13 @@ def _instance(snippet: Edit, family: Template, name: str, sandbox: Sandbox) -> E
     action = PatternAction(
         pattern=family.pattern.format(**names), rewrite=family.rewrite.format(**names), selector=family.selector
     )
-    [result] = sandbox.apply_many(snippet.pre, snippet.language, [action])
+    result = decided(sandbox.apply_many(snippet.pre, snippet.language, [action])[0])
     if result.verdict is not Verdict.OK or result.after is None or not 1 <= len(result.matches) <= MAX_PLACES:
         return None
     if result.after == snippet.pre or not parse(result.after, snippet.language).is_clean:
+        return None
+    # "every call" would be untrue where ast-grep rewrites the outer one of two and leaves the inner one as it is
+    if len(find_all(parse(snippet.pre, snippet.language).root, rule_of(action)["rule"])) != len(result.matches):
         return None
     return Edit(
         instruction=family.instruction.format(**names),

@@ -23,7 +23,7 @@ from graftline.rules.contexts import context_of
 from graftline.rules.diff import Site, differences, is_sequence
 from graftline.rules.diff import replaced as replaced_sites
 from graftline.rules.equality import without_blanks
-from graftline.sandbox.base import Match, Sandbox, SandboxResult, Verdict
+from graftline.sandbox.base import Match, Sandbox, SandboxResult, Verdict, decided
 
 MAX_REGION_CHARACTERS = 2_500
 _MAX_LEVELS = 6
@@ -105,7 +105,7 @@ def next_step(before: str, after: str, language: Language, sandbox: Sandbox) -> 
     failed: list[_Judged] = []
     for site in wanted[:_MAX_SITES_TRIED]:
         candidates = list(_candidates(change, site))
-        results = sandbox.apply_many(before, language, [candidate.action for candidate in candidates])
+        results = map(decided, sandbox.apply_many(before, language, [candidate.action for candidate in candidates]))
         judged = [found for pair in zip(candidates, results, strict=True) if (found := _judged(change, *pair))]
         failed += [found for found in judged if found.wrong]
         right = [found for found in judged if found.is_right]

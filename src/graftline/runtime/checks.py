@@ -6,10 +6,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from graftline.datasets.edit import Edit
+from graftline.datasets.tables import EDITS
 from graftline.jsonl import read_lines
 from graftline.parquet import read_parquet
 from graftline.record import verified
-from graftline.runtime.lineage import EDITS, Lineage
+from graftline.runtime.lineage import Lineage
 from graftline.trajectories.export import STEPS, TRAJECTORIES
 
 _MOST_FAULTS = 20

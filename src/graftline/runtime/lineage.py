@@ -4,7 +4,6 @@ The Dagster assets and `graftline run` call these methods; nothing here knows wh
 through their records, so that what it makes is tied to exactly those files.
 """
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,16 +19,17 @@ from pydantic import BaseModel
 from graftline.actions.astgrep import Language, tool_version
 from graftline.clock import Clock, utc_now
 from graftline.datasets.catalogue import Catalogue, Dataset
-from graftline.datasets.edit import Drop, Edit
-from graftline.datasets.ingest import number_of_lines, rows
+from graftline.datasets.edit import Edit
+from graftline.datasets.ingest import Row, number_of_lines, rows
 from graftline.datasets.sources import READERS
 from graftline.datasets.split import SPLITS, Division, Split, divide
 from graftline.datasets.synthetic import synthesize
-from graftline.datasets.tokens import TOKENIZER, token_estimate
+from graftline.datasets.tables import DROPS, EDITS, drop_rows, edit_rows
+from graftline.datasets.tokens import TOKENIZER
 from graftline.errors import ConfigError
 from graftline.hashing import digest, sha256_file
 from graftline.jsonl import read_lines, write_lines
-from graftline.parquet import Column, write_parquet
+from graftline.parquet import write_parquet
 from graftline.paths import Paths
 from graftline.record import Built, Contents, Record, Request, build, verified
 from graftline.runtime.manifests import Manifest
@@ -39,7 +39,7 @@ from graftline.runtime.settings import Settings, load_settings, stage_code
 from graftline.tasks.task import Task, sound_tasks
 from graftline.trajectories.collect import attempt, collect_many
 from graftline.trajectories.export import STEPS, TRAJECTORIES, step_rows, trajectory_rows
-from graftline.trajectories.step import Trajectory
+from graftline.trajectories.step import Trajectory, tally
 from graftline.trajectories.workers import Attempts, available_cores, worker_attempts
 
 logger = logging.getLogger(__name__)
@@ -50,29 +50,6 @@ Advance = Callable[[int, int], None]
 """Called with the number done and the number there are."""
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-
-EDITS: Mapping[str, Column] = {
-    "id": "text",
-    "dataset": "text",
-    "language": "text",
-    "split": "text",
-    "instruction": "text",
-    "pre": "text",
-    "post": "text",
-    "tags": "text",
-    "licence": "text",
-    "origin_group": "text",
-    "origin": "text",
-    "pre_tokens": "whole",
-    "post_tokens": "whole",
-}
-DROPS: Mapping[str, Column] = {
-    "dataset": "text",
-    "file": "text",
-    "line": "whole",
-    "reason": "text",
-    "detail": "text",
-}
 
 
 @dataclass
@@ -127,7 +104,7 @@ class Lineage:
         synthesis = self.catalogue.synthesis
         request = self._request(
             "synthetic_rules", f"{language}/{split}", {"splits": verified(source, "splits")},
-            {"synthesis": synthesis.model_dump(mode="json"), **_rewriter()},
+            {"synthesis": synthesis.model_dump(mode="json"), **self._rewriter},
         )  # fmt: skip
 
         def make(folder: Path) -> Contents:
@@ -147,7 +124,7 @@ class Lineage:
         """Keep the edits, real and synthetic, that make sound tasks."""
         folders = {stage: self.paths.partition(where, language, split) for stage, where in _TASK_SOURCES.items()}
         inputs = {stage: verified(folder, stage) for stage, folder in folders.items()}
-        request = self._request("tasks", f"{language}/{split}", inputs, _rewriter())
+        request = self._request("tasks", f"{language}/{split}", inputs, self._rewriter)
 
         def make(folder: Path) -> Contents:
             edits = [edit for source in folders.values() for edit in read_lines(source / "edits.jsonl", Edit)]
@@ -166,7 +143,7 @@ class Lineage:
             "collecting": self.settings.trajectories.collecting.model_dump(mode="json"),
             "teacher": teacher.name,
             "isolation": f"{self.ports.sandbox.isolation.level}/{self.ports.sandbox.isolation.implementation}",
-            **_rewriter(),
+            **self._rewriter,
         }
         request = self._request(
             "teacher_trajectories", f"{language}/{split}", {"tasks": verified(source, "tasks")}, config
@@ -179,7 +156,7 @@ class Lineage:
                 trajectories.append(trajectory)
                 self.advance(len(trajectories), len(tasks))
             write_lines(folder / "trajectories.jsonl", trajectories)
-            return Contents(_tally(trajectories))
+            return Contents(tally(trajectories))
 
         return self.build(self.paths.partition("trajectories/raw", language, split), request, make)
 
@@ -194,7 +171,7 @@ class Lineage:
             steps = step_rows(trajectories, split)
             write_parquet(folder / "steps.parquet", steps, STEPS)
             write_parquet(folder / "trajectories.parquet", trajectory_rows(trajectories, split), TRAJECTORIES)
-            return Contents({**_tally(trajectories), "steps": len(steps)})
+            return Contents({**tally(trajectories), "steps": len(steps)})
 
         return self.build(self.paths.partition("trajectories/parquet", language, split), request, make)
 
@@ -218,6 +195,11 @@ class Lineage:
             return lambda tasks: (attempt(task, teacher, sandbox, settings.collecting) for task in tasks)
         opened = worker_attempts(workers, self.manifest.sandbox, self.manifest.teacher, settings.collecting)
         return self.open_until_end.enter_context(opened)
+
+    @property
+    def _rewriter(self) -> dict[str, Any]:
+        """What the outcome of an action depends on beside the action."""
+        return {"ast_grep": tool_version(), "sandbox": self.manifest.sandbox.model_dump(mode="json")}
 
     def _dataset(self, name: str) -> Dataset:
         if name not in self.catalogue.datasets:
@@ -247,36 +229,21 @@ class Lineage:
     def _normalize(self, name: str, folder: Path) -> Contents:
         dataset = self.catalogue.datasets[name]
         edits: list[Edit] = []
-        drops: list[dict[str, Any]] = []
+        dropped: list[Row] = []
         for row in rows(self.paths.raw(name), READERS[dataset.reader], self.catalogue.cleaning):
-            if isinstance(row.outcome, Drop):
-                found = row.outcome
-                drops.append(
-                    {
-                        "dataset": name,
-                        "file": row.file,
-                        "line": row.line,
-                        "reason": str(found.reason),
-                        "detail": found.detail,
-                    }
-                )
-                if len(drops) <= _MAX_LOGGED_DROPS:
-                    logger.warning(
-                        "%s: line %d: %s: %s", self._source(name, row.file), row.line, found.reason, found.detail
-                    )
-            else:
+            if isinstance(row.outcome, Edit):
                 edits.append(row.outcome)
-            self.advance(len(edits) + len(drops), 0)
+            else:
+                dropped.append(row)
+                if len(dropped) <= _MAX_LOGGED_DROPS:
+                    logger.warning("%s: line %d: %s", self._source(name, row.file), row.line, row.outcome)
+            self.advance(len(edits) + len(dropped), 0)
         write_lines(folder / "edits.jsonl", edits)
-        write_parquet(folder / "dropped.parquet", drops, DROPS)
-        reasons = Counter(drop["reason"] for drop in drops)
-        return Contents(
-            {
-                "rows_in": len(edits) + len(drops),
-                "rows": len(edits),
-                **{f"dropped.{reason}": count for reason, count in sorted(reasons.items())},
-            }
-        )
+        found = drop_rows(name, dropped)
+        write_parquet(folder / "dropped.parquet", found, DROPS)
+        reasons = Counter(drop["reason"] for drop in found)
+        counts = {f"dropped.{reason}": count for reason, count in sorted(reasons.items())}
+        return Contents({"rows_in": len(edits) + len(dropped), "rows": len(edits), **counts})
 
     def _source(self, name: str, file: str) -> str:
         return self.paths.relative(self.paths.raw(name) / file)
@@ -285,7 +252,7 @@ class Lineage:
         division = self._divided(inputs)
         edits = division.splits.get((language, split), [])
         write_lines(folder / "edits.jsonl", edits)
-        write_parquet(folder / "edits.parquet", [_edit_row(edit, split) for edit in edits], EDITS)
+        write_parquet(folder / "edits.parquet", edit_rows(edits, split), EDITS)
         # duplicates are counted once for the whole division, with the first partition
         first = (language, split) == self.partitions()[0]
         return Contents({"rows": len(edits), **({"dropped.duplicate": division.duplicates} if first else {})})
@@ -317,30 +284,3 @@ def open_lineage(paths: Paths, manifest: Manifest, run: str, clock: Clock = utc_
 
 
 _TASK_SOURCES = {"splits": "processed", "synthetic_rules": "synthetic"}
-
-
-def _tally(trajectories: Sequence[Trajectory]) -> dict[str, int]:
-    levels = Counter(str(trajectory.level) for trajectory in trajectories)
-    verified_ones = [trajectory for trajectory in trajectories if trajectory.is_verified]
-    return {
-        "rows": len(trajectories),
-        "verified": len(verified_ones),
-        "verified_steps": sum(len(trajectory.steps) for trajectory in verified_ones),
-        "no_reward": sum(trajectory.reward.value is None for trajectory in trajectories),
-        **{f"level.{level}": count for level, count in sorted(levels.items())},
-    }
-
-
-def _edit_row(edit: Edit, split: Split) -> dict[str, Any]:
-    return {
-        **edit.model_dump(include={"id", "dataset", "language", "instruction", "pre", "post", "licence", "origin"}),
-        "split": split,
-        "tags": json.dumps(edit.tags),
-        "origin_group": edit.group,
-        "pre_tokens": token_estimate(edit.pre),
-        "post_tokens": token_estimate(edit.post),
-    }
-
-
-def _rewriter() -> dict[str, str]:
-    return {"ast_grep": tool_version()}

@@ -33,7 +33,8 @@ def load_manifest(paths: Paths, name: str, overrides: Mapping[str, Any] | None =
     if name not in MANIFESTS:
         raise ConfigError(f"manifest {name!r} is unknown; known: {', '.join(MANIFESTS)}")
     values: dict[str, Any] = {}
-    for key, value in (overrides or {}).items():
+    # a port before its settings, in whatever order they were given
+    for key, value in sorted((overrides or {}).items(), key=lambda item: item[0].count(".")):
         port, _, rest = key.partition(".")
         if port not in PORTS:
             raise ConfigError(f"port {port!r} is unknown; known: {', '.join(PORTS)}")

@@ -39,5 +39,6 @@ def last_run(paths: Paths) -> list[Outcome]:
 
 
 def _outcomes(path: Path) -> Iterator[Outcome]:
-    for line in path.read_text("utf-8").splitlines():
+    # a killed run leaves its last line half written, without an end
+    for line in path.read_text("utf-8").split("\n")[:-1]:
         yield Outcome(**json.loads(line))

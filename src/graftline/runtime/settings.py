@@ -47,12 +47,13 @@ def stage_code(stage: str) -> str:
 
 # the spawner is started by path, so no import leads to it
 _SANDBOX = ("graftline.sandbox.open", "graftline.sandbox.spawner")
+_FILES = ("graftline.jsonl", "graftline.parquet")
 _CODE: Mapping[str, tuple[str, ...]] = {
-    "raw": ("graftline.datasets.hub",),
-    "normalized": ("graftline.datasets.ingest", "graftline.datasets.sources"),
-    "splits": ("graftline.datasets.split", "graftline.parquet"),
-    "synthetic_rules": ("graftline.datasets.synthetic", *_SANDBOX),
-    "tasks": ("graftline.tasks.task", *_SANDBOX),
-    "teacher_trajectories": ("graftline.trajectories.collect", "graftline.teachers.open", *_SANDBOX),
-    "trajectories": ("graftline.trajectories.export", "graftline.parquet"),
+    "raw": ("graftline.datasets.hub", "graftline.datasets.ingest"),
+    "normalized": ("graftline.datasets.sources", "graftline.datasets.tables", *_FILES),
+    "splits": ("graftline.datasets.split", "graftline.datasets.tables", *_FILES),
+    "synthetic_rules": ("graftline.datasets.synthetic", *_SANDBOX, *_FILES),
+    "tasks": ("graftline.tasks.task", *_SANDBOX, *_FILES),
+    "teacher_trajectories": ("graftline.trajectories.collect", "graftline.teachers.open", *_SANDBOX, *_FILES),
+    "trajectories": ("graftline.trajectories.export", *_FILES),
 }

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 
 from graftline.actions.action import PatternAction, RuleAction
 from graftline.actions.astgrep import Language
+from graftline.errors import SandboxError
 
 IsolationLevel = Literal["none", "compute", "confined", "namespaces", "full"]
 """From weakest to strongest; see `sandbox.limits` for how they are ordered."""
@@ -59,6 +60,18 @@ class SandboxResult:
     matches: tuple[Match, ...] = ()
     """Those that were replaced, in the order of the text."""
     error: str = field(default="")
+
+
+def decided(result: SandboxResult) -> SandboxResult:
+    """Return `result` if it says something about the action.
+
+    Raises:
+        SandboxError: it ran into the wall clock, as every action does on a machine that is busy enough; to take that
+            for an answer would make what is stored depend on the machine.
+    """
+    if result.verdict is Verdict.WALL_TIMEOUT:
+        raise SandboxError("an action ran into the wall clock before its CPU limit; free the machine and start again")
+    return result
 
 
 class Sandbox(Protocol):

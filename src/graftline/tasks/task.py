@@ -15,7 +15,7 @@ from graftline.actions.astgrep import Language
 from graftline.datasets.edit import Edit
 from graftline.errors import DataError
 from graftline.rules.grade import grade
-from graftline.sandbox.base import Sandbox, Verdict
+from graftline.sandbox.base import Sandbox, Verdict, decided
 
 
 class Task(BaseModel):
@@ -83,7 +83,7 @@ def unsoundness(task: Task, sandbox: Sandbox) -> str:
     """Return why `task` is not sound; empty when it is."""
     gold = task.wanted
     if task.gold_action is not None:
-        [result] = sandbox.apply_many(task.before, task.language, [task.gold_action])
+        result = decided(sandbox.apply_many(task.before, task.language, [task.gold_action])[0])
         if result.verdict is not Verdict.OK or result.after is None:
             return f"gold_{result.verdict}"
         gold = result.after

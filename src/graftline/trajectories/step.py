@@ -1,5 +1,7 @@
 """What is stored of an attempt: the steps of the founding plan (section 7) and what they add up to."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -86,3 +88,16 @@ class Trajectory(_Stored):
     def is_verified(self) -> bool:
         """Whether the last text counts as the wanted one; then every step of it counts as verified."""
         return self.level.is_verified
+
+
+def tally(trajectories: Sequence[Trajectory]) -> dict[str, int]:
+    """Return how many of `trajectories` there are, how many are verified, and how many reached which level."""
+    levels = Counter(str(trajectory.level) for trajectory in trajectories)
+    verified_ones = [trajectory for trajectory in trajectories if trajectory.is_verified]
+    return {
+        "rows": len(trajectories),
+        "verified": len(verified_ones),
+        "verified_steps": sum(len(trajectory.steps) for trajectory in verified_ones),
+        "no_reward": sum(trajectory.reward.value is None for trajectory in trajectories),
+        **{f"level.{level}": count for level, count in sorted(levels.items())},
+    }

@@ -81,3 +81,9 @@ def test_a_dataset_is_pinned_only_where_it_says_so() -> None:
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("äöüß", 1)])
 def test_four_characters_are_estimated_as_one_token(text: str, tokens: int) -> None:
     assert token_estimate(text) == tokens
+
+
+@pytest.mark.parametrize("path", ["", "rows.csv", "rows.jsonl.zst", ".rows.jsonl", "a/.rows.jsonl", "..\\rows.jsonl"])
+def test_a_file_that_no_reader_would_look_at_is_refused(path: str) -> None:
+    found = faults({**CATALOGUE, "datasets": {"demo": {**DATASET, "files": [{"path": path}]}}})
+    assert "datasets.demo.files.0.path: string should match pattern" in found

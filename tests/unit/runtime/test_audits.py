@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from graftline.datasets.tables import EDITS
 from graftline.parquet import read_parquet, write_parquet
 from graftline.paths import Paths
 from graftline.record import Contents, Request
 from graftline.runtime import checks
 from graftline.runtime.audit import Audit, audit
-from graftline.runtime.lineage import EDITS, Lineage, open_lineage
+from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
 from graftline.trajectories.export import STEPS
 

@@ -111,15 +111,17 @@ def test_a_changed_setting_remakes_what_depends_on_it(
     assert set(run(made).values()) == {""}
 
 
-@pytest.mark.parametrize(
-    ("ports", "reason"),
-    [
-        ({"sandbox": "memory", "teacher": "memory"}, "config teacher changed"),
-        ({"sandbox": "process"}, "config isolation changed"),
-    ],
-)
-def test_another_teacher_or_jail_remakes_the_attempts(made: Path, run: Run, ports: dict[str, str], reason: str) -> None:
-    assert by_stage(run(made, ports)) == changed_at("teacher_trajectories", reason)
+def test_another_teacher_remakes_the_attempts(made: Path, run: Run) -> None:
+    reasons = by_stage(run(made, {"sandbox": "memory", "teacher": "memory"}))
+    assert reasons == changed_at("teacher_trajectories", "config teacher changed")
+
+
+def test_another_jail_remakes_everything_it_had_a_word_in(made: Path, run: Run) -> None:
+    assert by_stage(run(made, {"sandbox": "process"})) == {
+        **changed_at("teacher_trajectories", "input tasks, config isolation, config sandbox changed"),
+        "synthetic_rules": "config sandbox changed",
+        "tasks": "input synthetic_rules, config sandbox changed",
+    }
 
 
 def test_another_language_is_added_and_the_rest_stays(made: Path, run: Run, reconfigure: Callable[..., None]) -> None:
