@@ -24,7 +24,7 @@ from pydantic import BaseModel
 from graftline.cli import main
 from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.edit import DropReason
-from graftline.errors import RecordError
+from graftline.errors import RecordError, SandboxError
 from graftline.hashing import sha256_file
 from graftline.paths import Paths
 from graftline.progress import progress_bars
@@ -34,7 +34,7 @@ from graftline.runtime import load_manifest, load_settings, open_lineage
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.run import run_all
 from graftline.runtime.settings import TrajectorySettings
-from graftline.sandbox.base import Verdict
+from graftline.sandbox.base import Isolation, SandboxResult, Verdict, decided
 from graftline.sandbox.limits import LEVELS, Limits
 from graftline.trajectories import step as steps
 from graftline.trajectories.export import STEPS, TRAJECTORIES
@@ -395,6 +395,9 @@ def test_the_messages_about_bad_input_are_the_real_ones(root: Path, tmp_path: Pa
         with pytest.raises(RecordError) as raised:
             verified(tmp_path / TASKS, "tasks")
         real.append(str(raised.value).replace(f"{tmp_path}/", ""))
+    with pytest.raises(SandboxError) as busy:
+        decided(SandboxResult(Verdict.WALL_TIMEOUT, None, Isolation("none", "memory")))
+    real.append(str(busy.value))
     result = CliRunner().invoke(main, ["check"], env={"GRAFTLINE_ROOT": "nowhere"})
     real.append(result.stderr.removeprefix("error: "))
     shown = [fence.body for fence in fences() if fence.page == "docs/bad-input.md" and fence.language == "text"]

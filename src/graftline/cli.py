@@ -42,7 +42,9 @@ def _manifest_options(command: CommandT) -> CommandT:
     command = click.option(
         "--port", "ports", multiple=True, metavar="PORT[.KEY]=VALUE", help="Replace a port or one of its settings."
     )(command)
-    return click.option("--manifest", default="local", show_default=True, help="local, dev, prod or test.")(command)
+    return click.option(
+        "--manifest", envvar="GRAFTLINE_MANIFEST", default="local", show_default=True, help="local, dev, prod or test."
+    )(command)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

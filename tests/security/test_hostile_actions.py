@@ -36,8 +36,8 @@ def sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture(scope="module")
 def patient() -> Iterator[Sandbox]:
-    """A sandbox in which memory ends before time does."""
-    opened = ProcessSandbox(Limits(cpu_s=20, memory_mb=256))
+    """A sandbox in which memory and output end before time does."""
+    opened = ProcessSandbox(Limits(cpu_s=20, memory_mb=256, output_mb=1))
     yield opened
     opened.close()
 
@@ -96,9 +96,9 @@ def test_of_several_actions_only_the_one_that_crashes_is_blamed(sandbox: Sandbox
     ]
 
 
-def test_a_few_kilobytes_that_make_megabytes_of_matches_are_a_flood(sandbox: Sandbox) -> None:
+def test_a_few_kilobytes_that_make_megabytes_of_matches_are_a_flood(patient: Sandbox) -> None:
     source = "f(" * 2000 + "1" + ")" * 2000 + "\n"
-    assert applied(sandbox, source, RENAME).verdict is Verdict.OUTPUT_FLOOD
+    assert applied(patient, source, RENAME).verdict is Verdict.OUTPUT_FLOOD
 
 
 def test_ten_thousand_nested_calls_end_at_a_limit(sandbox: Sandbox) -> None:
@@ -110,9 +110,9 @@ def test_ten_thousand_nested_calls_end_at_a_limit(sandbox: Sandbox) -> None:
     )
 
 
-def test_a_rewrite_that_repeats_its_capture_without_measure_is_a_flood(sandbox: Sandbox) -> None:
+def test_a_rewrite_that_repeats_its_capture_without_measure_is_a_flood(patient: Sandbox) -> None:
     action = PatternAction(pattern="f($A)", rewrite="$A" * 1000)
-    assert applied(sandbox, "f(" + "a" * 10_000 + ")\n", action).verdict is Verdict.OUTPUT_FLOOD
+    assert applied(patient, "f(" + "a" * 10_000 + ")\n", action).verdict is Verdict.OUTPUT_FLOOD
 
 
 def test_a_search_without_end_runs_out_of_time(sandbox: Sandbox) -> None:
@@ -203,7 +203,8 @@ def test_the_environment_of_the_caller_changes_nothing(monkeypatch: pytest.Monke
 
 
 def spawners() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "spawner.py" in " ".join(child.cmdline())]
+    running = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in running if "spawner.py" in " ".join(child.cmdline())]
 
 
 @pytest.fixture
@@ -243,7 +244,7 @@ def test_a_closed_sandbox_leaves_no_spawner_behind(fresh: tuple[Sandbox, psutil.
 
 
 @pytest.mark.parametrize("ending", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(1)", "raise SystemExit"])
-def test_a_parent_that_ends_without_closing_leaves_no_spawner_behind(ending: str) -> None:
+def test_a_parent_that_ends_without_closing_leaves_no_spawner_behind(tmp_path: Path, ending: str) -> None:
     program = f"""
 import os, signal
 import psutil
@@ -252,7 +253,10 @@ sandbox = open_sandbox(ProcessSandboxConfig())
 print(psutil.Process().children()[0].pid, flush=True)
 {ending}
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    # the folder of the jail, which nobody removes after a kill, goes with that of the test
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    argv = [sys.executable, "-c", program]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=environment)
     wait_for_the_end_of(int(done.stdout))
 
 
@@ -289,6 +293,7 @@ TASK = Task(
     gold_action=RENAME,
     licence="MIT",
     group="g",
+    origin="o",
 )
 
 

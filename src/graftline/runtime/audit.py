@@ -31,9 +31,8 @@ def audit(paths: Paths, inputs_only: bool = False) -> Audit:
     checks: list[Callable[[], object]] = [partial(load_settings, paths)]
     checks += [partial(load_manifest, paths, name) for name in MANIFESTS]
     checks.append(partial(_check_samples, paths))
-    for path in () if inputs_only else sorted(paths.data.rglob(RECORD_NAME)):
-        if not any(part.startswith(".") for part in path.relative_to(paths.data).parts):
-            checks.append(partial(_check_artefact, path.parent))
+    if not inputs_only:
+        checks += [partial(_check_artefact, folder) for folder in _artefacts(paths)]
     for check in checks:
         report.checked += 1
         try:
@@ -51,6 +50,21 @@ def _check_samples(paths: Paths) -> None:
         for dataset in load_settings(paths).catalogue.datasets.values():
             for file in dataset.files:
                 hub.fetch(dataset, file, Path(nowhere) / "file")
+
+
+def _artefacts(paths: Paths) -> list[Path]:
+    """Return the folders that hold stored files: those with a record, and those that lack one."""
+    files = [
+        path
+        for top in (paths.data, paths.reports)
+        for path in top.rglob("*")
+        if path.is_file()
+        and not path.is_relative_to(paths.data / "samples")
+        and not any(part.startswith(".") for part in path.relative_to(top).parts)
+    ]
+    recorded = {path.parent for path in files if path.name == RECORD_NAME}
+    bare = {path.parent for path in files if not recorded & {path.parent, *path.parent.parents}}
+    return sorted(recorded | bare)
 
 
 def _check_artefact(folder: Path) -> None:

@@ -141,7 +141,7 @@ def verdict(summary: Summary) -> str:
         return "No run is on record; start one with `make run` or `graftline run`."
     if not made:
         return f"Nothing was recomputed: all {unchanged} artefacts have the inputs, configuration and code they had."
-    return f"{made} artefacts were made, {unchanged} were unchanged."
+    return f"Artefacts: {made} made, {unchanged} unchanged."
 
 
 def _is_loss(key: str) -> bool:

@@ -35,6 +35,8 @@ class Task(BaseModel):
     """The action that makes it, where it is known."""
     licence: str
     group: str
+    origin: str
+    """The row it comes from, as the edit names it."""
     tags: tuple[str, ...] = ()
 
 
@@ -75,6 +77,7 @@ def task_of(edit: Edit) -> Task:
         gold_action=edit.gold_action,
         licence=edit.licence,
         group=edit.group,
+        origin=edit.origin,
         tags=edit.tags,
     )
 

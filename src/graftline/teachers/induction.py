@@ -31,11 +31,11 @@ class InductionTeacher:
             return None
         if step is None:
             return None
-        number = len(state.history) + 1
         left = [f"{step.sites_left} place(s) still to change"] if step.sites_left else []
         update = StateUpdate(
             goals=[_shortened(task.instruction)] if not state.goals else None,
-            history=[f"step {number}: rewrote {step.matches} match(es)"],
+            # without a number: the state keeps the last entries only, so that they cannot be counted
+            history=[f"rewrote {step.matches} match(es) of {_quoted(step.action)}"],
             open_issues=left,
             next_focus="the places that are left" if left else "done",
         )

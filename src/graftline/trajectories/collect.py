@@ -101,6 +101,7 @@ def collect(task: Task, teacher: Teacher, sandbox: Sandbox, collecting: Collecti
         instruction=task.instruction,
         licence=task.licence,
         group=task.group,
+        origin=task.origin,
         tags=task.tags,
         teacher=teacher.name,
         steps=tuple(steps),

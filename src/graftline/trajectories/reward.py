@@ -31,7 +31,8 @@ class Reward(BaseModel):
 
     value: float | None = Field(ge=0, le=1)
     cause: str
-    """`verified`, `verified_literal`, `partial`, `no_progress`, or the verdict of the sandbox."""
+    """`verified`, `verified_literal`, `partial`, `no_progress`, the verdict of the sandbox, or how an attempt without
+    steps ended."""
 
 
 def reward(verdict: Verdict, level: Level, progress: float, is_all_general: bool, weights: RewardWeights) -> Reward:

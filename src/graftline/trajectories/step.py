@@ -75,6 +75,7 @@ class Trajectory(_Stored):
     instruction: str
     licence: str
     group: str
+    origin: str
     tags: tuple[str, ...]
     teacher: str
     steps: tuple[TrajectoryStep, ...]

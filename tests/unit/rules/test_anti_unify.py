@@ -49,7 +49,6 @@ def test_a_receiver_that_the_text_binds_is_free_under_every_policy_but_the_liter
     assert found == {
         "scoped long_runs": ("$A.old($B)", "$A.new($B)"),
         "scoped items": ("$A.old($B)", "$A.new($B)"),
-        # here a list of one is a run, and nothing is left that says what the parameter list is
         "scoped runs": ("$A.old($$$B)", "$A.new($$$B)"),
         "all long_runs": ("$A.old($B)", "$A.new($B)"),
         "all items": ("$A.old($B)", "$A.new($B)"),

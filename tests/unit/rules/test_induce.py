@@ -187,7 +187,7 @@ ODD: dict[str, tuple[str, str, Language]] = {
     "a comment before a carriage return": ("x = 1  # aé\r\n", "x = 1  # bé\r\n", "python"),
     "tabs to blanks": ("if a:\n\tb(c)\n", "if a:\n        d(c)\n", "python"),
     "tabs that stay": ("def f():\n\tif a:\n\t\tb(c)\n", "def f():\n\tif a:\n\t\td(c)\n\t\te()\n", "python"),
-    "letters that are several bytes": ("日本(語)\n𝒳 = 'é'\n", "日本(𝒳, 語)\n𝒳 = 'ü'\n", "python"),
+    "letters that are several bytes": ("日本(語)\n𠮷 = 'é'\n", "日本(𠮷, 語)\n𠮷 = 'ü'\n", "python"),
     "separators of lines": ("x = 'a\u2028b\u0085c'\ny = f(x)\n", "x = 'a\u2028c'\ny = g(x)\n", "python"),
     "a byte order mark": ("\ufefff(a)\n", "\ufeffg(a)\n", "python"),
     "zero bytes": ("f('\x00')\n", "g('\x00')\n", "python"),

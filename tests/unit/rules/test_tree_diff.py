@@ -1,6 +1,7 @@
 """Differences of trees: the sites of known changes, and that sites always make the text after."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_the_sites_of_real_changes_make_the_texts_after_in_order(sample_pairs: P
 
 def test_the_sites_between_unrelated_texts_make_the_text_after(sample_pairs: Pairs) -> None:
     pairs = sample_pairs(60, 2)
-    for (before, _, language), (_, after, other) in zip(pairs, pairs[1:], strict=False):
+    for (before, _, language), (_, after, other) in pairwise(pairs):
         # the second is often of another language, and then mostly error to the parser
         assert replaced(before, differences(parse(before, language), parse(after, language))) == after
         assert replaced(before, differences(parse(before, other), parse(after, other))) == after

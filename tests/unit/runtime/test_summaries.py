@@ -41,7 +41,7 @@ def test_a_summary_counts_what_is_stored_and_what_the_last_run_did(made: Path) -
     # one real edit, two synthetic ones, all solved exactly and in one step
     counts = {"edits": 1, "synthetic": 2, "tasks": 3, "tried": 3, "verified": 3, "exact": 3, "verified steps": 3}
     assert summary.partitions == {f"python/{split}": counts for split in ("dev", "test", "train")}
-    assert verdict(summary) == "17 artefacts were made, 0 were unchanged."
+    assert verdict(summary) == "Artefacts: 17 made, 0 unchanged."
 
 
 def test_a_second_run_shows_as_unchanged(made: Path, run: Run) -> None:
@@ -61,7 +61,7 @@ def test_a_run_of_a_part_shows_as_made_and_unchanged(made: Path, run: Run, recon
     reconfigure(made, "trajectories.yaml", {"collecting.max_steps": 2})
     run(made)
     # teacher_trajectories and trajectories, three of each
-    assert verdict(summarize(Paths(made))) == "6 artefacts were made, 11 were unchanged."
+    assert verdict(summarize(Paths(made))) == "Artefacts: 6 made, 11 unchanged."
 
 
 def test_tables_show_every_split_and_their_sum(made: Path) -> None:
@@ -123,6 +123,6 @@ def test_a_summary_is_plain_values(made: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(("made_count", "unchanged", "words"), [(1, 0, "1 artefacts were made"), (0, 2, "all 2 ")])
+@pytest.mark.parametrize(("made_count", "unchanged", "words"), [(1, 0, "Artefacts: 1 made"), (0, 2, "all 2 ")])
 def test_the_verdict_says_what_the_last_run_did(made_count: int, unchanged: int, words: str) -> None:
     assert words in verdict(Summary([StageSummary("raw", 1, {}, made_count, unchanged, "data")], {}))

@@ -1,8 +1,9 @@
-"""From matches to the text they make: which of overlapping ones are taken, and in which order."""
+"""From matches to the text they make: which of overlapping ones are taken, and which results say nothing."""
 
 import pytest
 
-from graftline.sandbox.base import Isolation, Match, SandboxResult, Verdict
+from graftline.errors import SandboxError
+from graftline.sandbox.base import Isolation, Match, SandboxResult, Verdict, decided
 from graftline.sandbox.result import applied
 
 HERE = Isolation("none", "test")
@@ -39,3 +40,17 @@ def test_outermost_matches_make_the_text(
 ) -> None:
     result = applied("abc", [Match(*match) for match in matches], HERE)
     assert result == SandboxResult(Verdict.OK, after, HERE, tuple(Match(*match) for match in taken))
+
+
+@pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict is not Verdict.WALL_TIMEOUT])
+def test_a_result_that_says_something_is_handed_on(verdict: Verdict) -> None:
+    result = SandboxResult(verdict, None, HERE)
+    assert decided(result) is result
+
+
+def test_a_result_of_a_busy_machine_is_an_error_of_the_machine() -> None:
+    with pytest.raises(SandboxError) as caught:
+        decided(SandboxResult(Verdict.WALL_TIMEOUT, None, HERE))
+    assert str(caught.value) == (
+        "an action ran into the wall clock before its CPU limit; free the machine and start again"
+    )

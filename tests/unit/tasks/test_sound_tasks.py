@@ -39,6 +39,7 @@ def test_an_edit_becomes_a_task_that_wants_the_text_after() -> None:
         gold_action=RENAME,
         licence="MIT",
         group="pypi:demo",
+        origin="demo.py",
         tags=("licence:MIT",),
     )
 

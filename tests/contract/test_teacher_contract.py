@@ -1,0 +1,112 @@
+"""What every teacher answers, whichever implementation it is."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from graftline.actions.action import PatternAction, RuleAction
+from graftline.actions.astgrep import Language
+from graftline.sandbox import MemorySandboxConfig, Sandbox, Verdict, open_sandbox
+from graftline.state.state import State, StateUpdate
+from graftline.tasks.task import Task
+from graftline.teachers.base import Proposal, Teacher
+from graftline.teachers.open import InductionTeacherConfig, MemoryTeacherConfig, open_teacher
+
+CONFIGS = {"induction": InductionTeacherConfig(), "memory": MemoryTeacherConfig()}
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    opened = open_sandbox(MemorySandboxConfig())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=sorted(CONFIGS))
+def teacher(request: pytest.FixtureRequest, sandbox: Sandbox) -> Teacher:
+    return open_teacher(CONFIGS[request.param], sandbox)
+
+
+def task(
+    before: str, wanted: str, gold: PatternAction | RuleAction | None = None, language: Language = "python"
+) -> Task:
+    return Task(
+        id="d:1",
+        dataset="d",
+        language=language,
+        instruction="Rename `old` to `new`.",
+        before=before,
+        wanted=wanted,
+        gold_action=gold,
+        licence="MIT",
+        group="g",
+        origin="o",
+    )
+
+
+RENAME = PatternAction(pattern="old($A)", rewrite="new($A)")
+SOLVABLE = task("x = old(1)\ny = old(2)\n", "x = new(1)\ny = new(2)\n", RENAME)
+
+
+def test_a_teacher_is_called_what_it_is_configured_as(sandbox: Sandbox) -> None:
+    assert {open_teacher(config, sandbox).name: kind for kind, config in CONFIGS.items()} == {
+        "induction": "induction",
+        "memory": "memory",
+    }
+
+
+def test_a_proposal_is_a_step_with_a_thought_an_action_and_an_update(teacher: Teacher) -> None:
+    proposal = teacher.propose(SOLVABLE, SOLVABLE.before, State())
+    assert isinstance(proposal, Proposal)
+    assert (proposal.action, proposal.attempts) == (RENAME, ())
+    assert proposal.think.strip()
+    assert isinstance(proposal.state_update, StateUpdate)
+
+
+def test_what_is_proposed_can_be_applied(teacher: Teacher, sandbox: Sandbox) -> None:
+    proposal = teacher.propose(SOLVABLE, SOLVABLE.before, State())
+    assert proposal is not None
+    [result] = sandbox.apply_many(SOLVABLE.before, SOLVABLE.language, [proposal.action])
+    assert (result.verdict, result.after) == (Verdict.OK, SOLVABLE.wanted)
+
+
+def test_the_update_leaves_a_state_that_can_be_stored(teacher: Teacher) -> None:
+    long = SOLVABLE.model_copy(update={"instruction": "Rename it. " * 500})
+    proposal = teacher.propose(long, long.before, State())
+    assert proposal is not None
+    state = State().merged(proposal.state_update)
+    assert State.model_validate_json(state.model_dump_json()) == state
+    assert (len(state.history), state.next_focus) == (1, "done")
+
+
+def test_the_same_question_has_the_same_answer(teacher: Teacher) -> None:
+    first, second = (teacher.propose(SOLVABLE, SOLVABLE.before, State()) for _ in range(2))
+    assert first == second
+
+
+def test_one_teacher_does_not_mix_up_its_tasks(teacher: Teacher) -> None:
+    other = task("y = 1\n", "y = 2\n", PatternAction(pattern="y = 1", rewrite="y = 2"))
+    alone = teacher.propose(SOLVABLE, SOLVABLE.before, State())
+    teacher.propose(other, other.before, State())
+    assert teacher.propose(SOLVABLE, SOLVABLE.before, State()) == alone
+
+
+def test_a_teacher_that_is_done_gives_up(teacher: Teacher) -> None:
+    proposal = teacher.propose(SOLVABLE, SOLVABLE.before, State())
+    assert proposal is not None
+    state = State().merged(proposal.state_update)
+    assert teacher.propose(SOLVABLE, SOLVABLE.wanted, state) is None
+
+
+UNSOLVABLE = {
+    "a source that cannot be read": task("-" * 500 + "a\n", "-" * 500 + "b\n"),
+    "no source at all": task("\ud800", "x\n"),
+    "names that read as variables": task("f($A);\n", "f($B);\n", language="javascript"),
+    "nothing but blanks": task("x=1\n", "x = 1\n"),
+    "nothing at all": task("x = 1\n", "x = 1\n"),
+}
+
+
+@pytest.mark.parametrize("name", UNSOLVABLE)
+def test_a_teacher_that_knows_nothing_gives_up(teacher: Teacher, name: str) -> None:
+    assert teacher.propose(UNSOLVABLE[name], UNSOLVABLE[name].before, State()) is None

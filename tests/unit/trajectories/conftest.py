@@ -1,0 +1,57 @@
+"""Small tasks, and the simplest teachers there can be."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from graftline.actions.action import PatternAction, RuleAction
+from graftline.actions.astgrep import Language
+from graftline.state.state import State, StateUpdate
+from graftline.tasks.task import Task
+from graftline.teachers.base import Proposal, Teacher
+
+Action = PatternAction | RuleAction
+
+
+class ReadingTeacher:
+    """Proposes the actions it was given, one after the other, and then gives up."""
+
+    name = "reading"
+
+    def __init__(self, actions: Sequence[Action]) -> None:
+        self._actions = list(actions)
+        self.asked: list[tuple[str, State]] = []
+
+    def propose(self, task: Task, text: str, state: State) -> Proposal | None:
+        self.asked.append((text, state))
+        if not self._actions:
+            return None
+        number = len(self.asked)
+        return Proposal(f"thought {number}", self._actions.pop(0), StateUpdate(history=[f"step {number}"]))
+
+
+@pytest.fixture
+def reading() -> Callable[[Sequence[Action]], Teacher]:
+    """A function of actions that returns a teacher which proposes them in order."""
+    return ReadingTeacher
+
+
+@pytest.fixture
+def task_of() -> Callable[..., Task]:
+    """A function of the texts before and wanted that returns a task."""
+
+    def made(before: str, wanted: str, id: str = "d:1", language: Language = "python") -> Task:
+        return Task(
+            id=id,
+            dataset="d",
+            language=language,
+            instruction="Change it.",
+            before=before,
+            wanted=wanted,
+            licence="MIT",
+            group="g",
+            origin="o",
+            tags=("a", "b"),
+        )
+
+    return made

@@ -1,0 +1,107 @@
+"""Many attempts with a journal: what a killed run left is kept, what it left half written is not."""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from graftline.errors import SandboxError
+from graftline.sandbox.memory import MemorySandbox
+from graftline.tasks.task import Task
+from graftline.teachers.induction import InductionTeacher
+from graftline.trajectories.collect import JOURNAL_NAME, Collecting, attempt, collect_many
+from graftline.trajectories.step import Trajectory
+
+
+class Attempts:
+    """Attempts by induction, that notes the tasks it was given and stops before one of them."""
+
+    def __init__(self, stop_at: str = "") -> None:
+        self.stop_at, self.made = stop_at, list[str]()
+
+    def __call__(self, tasks: Iterable[Task]) -> Iterator[Trajectory]:
+        sandbox = MemorySandbox()
+        for task in tasks:
+            if task.id == self.stop_at:
+                raise SandboxError("broken")
+            self.made.append(task.id)
+            yield attempt(task, InductionTeacher(sandbox), sandbox, Collecting())
+
+
+@pytest.fixture
+def tasks(task_of: Callable[..., Task]) -> list[Task]:
+    # one of them cannot be solved, and one holds what some read as line ends
+    texts = [("old(1)\n", "new(1)\n"), ("x=1\n", "x = 1\n"), ("old('\u2028\u0085é')\n", "new('\u2028\u0085é')\n")]
+    texts += [(f"a(b, {number})\n", f"c(b, {number})\n") for number in range(3)]
+    return [task_of(before, wanted, id=f"d:{number}") for number, (before, wanted) in enumerate(texts)]
+
+
+@pytest.fixture
+def whole(tasks: list[Task], tmp_path: Path) -> tuple[list[Trajectory], bytes]:
+    """The trajectories and the journal of an undisturbed run."""
+    folder = tmp_path / "undisturbed"
+    folder.mkdir()
+    trajectories = list(collect_many(tasks, Attempts(), folder))
+    return trajectories, (folder / JOURNAL_NAME).read_bytes()
+
+
+def test_trajectories_come_in_the_order_of_the_tasks_and_stand_so_in_the_journal(
+    tasks: list[Task], whole: tuple[list[Trajectory], bytes]
+) -> None:
+    trajectories, journal = whole
+    assert [trajectory.task_id for trajectory in trajectories] == [task.id for task in tasks]
+    assert [Trajectory.model_validate_json(line) for line in journal.split(b"\n")[:-1]] == trajectories
+
+
+@pytest.mark.parametrize("lines", range(7))
+@pytest.mark.parametrize("half", [0.0, 0.5, 0.999])
+def test_a_killed_run_goes_on_where_it_was(
+    tasks: list[Task], whole: tuple[list[Trajectory], bytes], tmp_path: Path, lines: int, half: float
+) -> None:
+    trajectories, journal = whole
+    parts = [line + b"\n" for line in journal.split(b"\n")[:-1]] + [b"{never finished}\n"]
+    left = b"".join(parts[:lines]) + parts[lines][: int(len(parts[lines]) * half)]
+    (tmp_path / JOURNAL_NAME).write_bytes(left)
+    attempts = Attempts()
+    assert list(collect_many(tasks, attempts, tmp_path)) == trajectories
+    assert attempts.made == [task.id for task in tasks[lines:]]
+    assert (tmp_path / JOURNAL_NAME).read_bytes() == journal
+
+
+def test_finished_attempts_are_not_made_again_even_with_other_results(
+    tasks: list[Task], whole: tuple[list[Trajectory], bytes], tmp_path: Path
+) -> None:
+    stored = whole[0][0].model_copy(update={"ending": "stored"})
+    (tmp_path / JOURNAL_NAME).write_text(stored.model_dump_json() + "\n", "utf-8")
+    assert list(collect_many(tasks, Attempts(), tmp_path)) == [stored, *whole[0][1:]]
+
+
+def test_a_journal_of_other_tasks_changes_nothing(
+    tasks: list[Task], whole: tuple[list[Trajectory], bytes], tmp_path: Path
+) -> None:
+    other = whole[0][0].model_copy(update={"task_id": "d:other"})
+    (tmp_path / JOURNAL_NAME).write_text(other.model_dump_json() + "\n", "utf-8")
+    assert list(collect_many(tasks, Attempts(), tmp_path)) == whole[0]
+
+
+def test_a_sandbox_that_stays_broken_stops_the_run_and_keeps_what_was_made(
+    tasks: list[Task], whole: tuple[list[Trajectory], bytes], tmp_path: Path
+) -> None:
+    with pytest.raises(SandboxError):
+        list(collect_many(tasks, Attempts(stop_at="d:3"), tmp_path))
+    assert (tmp_path / JOURNAL_NAME).read_bytes().count(b"\n") == 3
+    attempts = Attempts()
+    assert list(collect_many(tasks, attempts, tmp_path)) == whole[0]
+    assert attempts.made == ["d:3", "d:4", "d:5"]
+    assert (tmp_path / JOURNAL_NAME).read_bytes() == whole[1]
+
+
+def test_each_attempt_is_in_the_journal_before_the_next_begins(tasks: list[Task], tmp_path: Path) -> None:
+    journal = tmp_path / JOURNAL_NAME
+    lines = [journal.read_bytes().count(b"\n") for _ in collect_many(tasks, Attempts(), tmp_path)]
+    assert lines == [1, 2, 3, 4, 5, 6]
+
+
+def test_no_tasks_make_an_empty_journal(tmp_path: Path) -> None:
+    assert list(collect_many([], Attempts(), tmp_path)) == []
+    assert (tmp_path / JOURNAL_NAME).read_bytes() == b""

@@ -1,0 +1,119 @@
+"""Attempts in worker processes: the same results, and what the death of a worker or of the parent leaves."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from graftline.errors import SandboxError
+from graftline.sandbox import MemorySandboxConfig, ProcessSandboxConfig
+from graftline.sandbox.memory import MemorySandbox
+from graftline.tasks.task import Task
+from graftline.teachers.induction import InductionTeacher
+from graftline.teachers.open import InductionTeacherConfig
+from graftline.trajectories.collect import JOURNAL_NAME, Collecting, attempt, collect_many
+from graftline.trajectories.workers import available_cores, worker_attempts
+
+TEACHER = InductionTeacherConfig()
+
+
+@pytest.fixture
+def tasks(task_of: Callable[..., Task]) -> list[Task]:
+    texts = [(f"old({number}, a)\nx = {number}\n", f"new({number}, a)\nx = {number + 1}\n") for number in range(10)]
+    return [task_of(before, wanted, id=f"d:{number}") for number, (before, wanted) in enumerate(texts)]
+
+
+def test_one_worker_and_two_make_what_none_makes_in_the_order_of_the_tasks(tasks: list[Task]) -> None:
+    sandbox = MemorySandbox()
+    here = [attempt(task, InductionTeacher(sandbox), sandbox, Collecting()) for task in tasks]
+    assert [trajectory.task_id for trajectory in here] == [task.id for task in tasks]
+    for count in (1, 2):
+        with worker_attempts(count, MemorySandboxConfig(), TEACHER, Collecting()) as attempts:
+            assert list(attempts(tasks)) == here
+
+
+def workers() -> list[psutil.Process]:
+    running = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in running if "spawn_main" in " ".join(child.cmdline())]
+
+
+def test_a_worker_that_dies_stops_the_run_and_what_was_made_is_kept(tasks: list[Task], tmp_path: Path) -> None:
+    many = [task.model_copy(update={"id": f"{task.id}-{turn}"}) for turn in range(200) for task in tasks]
+    with worker_attempts(2, MemorySandboxConfig(), TEACHER, Collecting()) as attempts:
+        collected = collect_many(many, attempts, tmp_path)
+        first = next(collected)
+        for worker in workers():
+            worker.kill()
+        with pytest.raises(SandboxError) as caught:
+            list(collected)
+    assert str(caught.value) == "a worker process died; what was collected is kept, start again to go on"
+    lines = (tmp_path / JOURNAL_NAME).read_bytes().splitlines()
+    assert (lines[0], 1 <= len(lines) < len(many)) == (first.model_dump_json().encode(), True)
+
+
+def test_workers_that_cannot_open_their_sandbox_are_an_error(tasks: list[Task]) -> None:
+    config = ProcessSandboxConfig(required_level="full")
+    with (
+        worker_attempts(1, config, TEACHER, Collecting()) as attempts,
+        pytest.raises(SandboxError),
+    ):
+        list(attempts(tasks))
+
+
+def test_no_worker_outlives_its_pool(tasks: list[Task]) -> None:
+    with worker_attempts(1, MemorySandboxConfig(), TEACHER, Collecting()) as attempts:
+        next(iter(attempts(tasks)))
+        running = workers()
+    assert len(running) == 1
+    assert workers() == []
+
+
+def test_a_parent_that_is_killed_leaves_neither_workers_nor_their_spawners_behind(
+    tasks: list[Task], tmp_path: Path
+) -> None:
+    program = """
+import sys
+import psutil
+from graftline.sandbox import ProcessSandboxConfig
+from graftline.tasks.task import Task
+from graftline.teachers.open import InductionTeacherConfig
+from graftline.trajectories.collect import Collecting
+from graftline.trajectories.workers import worker_attempts
+task = Task.model_validate_json(sys.argv[1])
+with worker_attempts(1, ProcessSandboxConfig(), InductionTeacherConfig(), Collecting()) as attempts:
+    next(attempts([task] * 8))
+    print(*(child.pid for child in psutil.Process().children(recursive=True)), flush=True)
+    sys.stdin.read()
+"""
+    argv = [sys.executable, "-c", program, tasks[0].model_dump_json()]
+    # the folder of the jail, which nobody removes after a kill, goes with that of the test
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True, env=environment) as parent:
+        assert parent.stdout
+        below = [int(pid) for pid in parent.stdout.readline().split()]
+        os.kill(parent.pid, signal.SIGKILL)
+    # the worker, its spawner, the process in which Python counts what workers share, and perhaps ast-grep
+    assert len(below) in (3, 4)
+    deadline = time.monotonic() + 10
+    while any(is_running(pid) for pid in below) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert [pid for pid in below if is_running(pid)] == []
+
+
+def is_running(pid: int) -> bool:
+    try:
+        # a process that nobody has asked for its end is still listed
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_the_cores_are_those_this_process_may_use() -> None:
+    assert available_cores() == len(os.sched_getaffinity(0))
