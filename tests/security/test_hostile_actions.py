@@ -260,6 +260,33 @@ print(psutil.Process().children()[0].pid, flush=True)
     wait_for_the_end_of(int(done.stdout))
 
 
+def test_a_killed_parent_takes_a_working_child_and_the_folder_along(tmp_path: Path) -> None:
+    nested = "{'pattern': 'f($A)', 'has': {'stopBy': 'end', 'has': {'stopBy': 'end', 'pattern': 'f($B)'}, 'pattern': 'f($C)'}}"
+    program = f"""
+from graftline.actions.action import RuleAction
+from graftline.sandbox import ProcessSandboxConfig, open_sandbox
+sandbox = open_sandbox(ProcessSandboxConfig())
+print("ready", flush=True)
+rule = RuleAction(rule={nested}, fix="x")
+while True:
+    sandbox.apply_many("f(" * 200 + ")" * 200, "python", [rule] * 20)
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == b"ready\n"
+    [spawner] = psutil.Process(parent.pid).children()
+    deadline = time.monotonic() + 30
+    while not (children := spawner.children()) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    for process in (spawner, *children):
+        wait_for_the_end_of(process.pid)
+    assert list(tmp_path.iterdir()) == []
+
+
 def wait_for_the_end_of(pid: int) -> None:
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:

@@ -1,6 +1,7 @@
 """The two forms of an action: a pattern with its rewrite, or a whole rule with its fix."""
 
-from typing import Annotated, Any, Literal
+import json
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -11,6 +12,7 @@ from pydantic import (
     Tag,
     TypeAdapter,
     model_serializer,
+    model_validator,
 )
 
 MAX_TEXT = 16_384
@@ -46,6 +48,16 @@ class RuleAction(_Action):
     constraints: dict[str, Any] | None = None
     transform: dict[str, Any] | None = None
     utils: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _is_bounded(self) -> Self:
+        try:
+            size = len(json.dumps(self.model_dump(), ensure_ascii=False))
+        except RecursionError:
+            raise ValueError("rule is nested too deep") from None
+        if size > MAX_RULE:
+            raise ValueError(f"rule of {size} characters as JSON; at most {MAX_RULE} are accepted")
+        return self
 
 
 def _form(value: Any) -> str:

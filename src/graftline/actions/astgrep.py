@@ -23,6 +23,8 @@ Language = Literal["python", "javascript", "typescript", "tsx", "java"]
 LANGUAGES: tuple[Language, ...] = ("python", "javascript", "typescript", "tsx", "java")
 
 MAX_SOURCE_CHARACTERS = 512 * 1024
+MAX_LINE_CHARACTERS = 10_000
+"""The binding takes time in the square of a line's length; longer ones are minified or generated."""
 MAX_DEPTH = 300
 """Levels of nesting; beyond it recursive algorithms, the matcher's own included, may overflow their stack."""
 
@@ -79,6 +81,9 @@ def parse(text: str, language: Language) -> Tree:
     """
     if len(text) > MAX_SOURCE_CHARACTERS:
         raise DataError(f"source of {len(text)} characters; at most {MAX_SOURCE_CHARACTERS} are parsed")
+    longest = max(map(len, text.split("\n")))
+    if longest > MAX_LINE_CHARACTERS:
+        raise DataError(f"source with a line of {longest} characters; at most {MAX_LINE_CHARACTERS} are parsed")
     try:
         handle = SgRoot(text, language).root()
     except UnicodeEncodeError:

@@ -82,6 +82,11 @@ def template(change: Change, region: Node, policy: Policy, lists: Lists) -> Temp
     variables = set(VARIABLE.findall(pattern))
     if set(VARIABLE.findall(rewrite)) - variables:
         return None
+    if any(
+        name not in rewrite and _repeats(rewrite, change.before.text[start:end]) for start, end, name in holes.found
+    ):
+        # the pattern would match whatever stands there, and the rewrite put this example's text in its place
+        return None
     if not _WORD_OR_OPERATOR.search(VARIABLE.sub("", pattern)):
         return None
     return Template(pattern, rewrite, len(variables))
@@ -257,6 +262,10 @@ def _inside_new(node: Node, site: Site) -> Iterator[Node]:
     for child in node.children:
         if child.end > site.new_start and child.start < site.new_end:
             yield from _inside_new(child, site)
+
+
+def _repeats(rewrite: str, text: str) -> bool:
+    return bool(re.search(rf"(?<!\w){re.escape(text)}(?!\w)", rewrite))
 
 
 def _covers(site: Site, hole: tuple[int, int, str]) -> bool:

@@ -17,7 +17,7 @@ class Level(StrEnum):
     EXACT = "exact"
     """The same bytes."""
     BLANKS = "ws"
-    """The same but for blanks at line ends, empty lines and the two ends of the text."""
+    """The same but for blanks at line ends, empty lines and the two ends of the text; none of it inside a string."""
     TREE = "ast"
     """The same tree and tokens; white space and trailing separators aside, comments and strings included."""
     PARTIAL = "partial"
@@ -43,9 +43,19 @@ def equality(text: str, wanted: str, language: Language) -> Level:
     """
     if text == wanted:
         return Level.EXACT
-    if without_blanks(text) == without_blanks(wanted):
+    tree, wanted_tree = parse(text, language), parse(wanted, language)
+    if without_blanks(text) == without_blanks(wanted) and _strings(tree) == _strings(wanted_tree):
         return Level.BLANKS
-    return Level.TREE if _shape(parse(text, language)) == _shape(parse(wanted, language)) else Level.NONE
+    return Level.TREE if _shape(tree) == _shape(wanted_tree) else Level.NONE
+
+
+def _strings(tree: Tree) -> list[str]:
+    """Return the outermost string literals: a blank inside one is part of a value."""
+    return [
+        tree.of(node)
+        for node in tree.root.walk()
+        if "string" in node.kind and not (node.parent and "string" in node.parent.kind)
+    ]
 
 
 def _shape(tree: Tree) -> Any:

@@ -56,5 +56,6 @@ def is_general(action: PatternAction | RuleAction) -> bool:
     """Return whether `action` leaves something free, so that it can match more than the text it was made for."""
     if isinstance(action, PatternAction):
         return bool(VARIABLE.search(action.pattern))
-    # a rule that captures itself to keep what it stands beside frees nothing
-    return bool(set(VARIABLE.findall(str(action.rule))) - {"$A"})
+    free = set(VARIABLE.findall(str(action.rule)))
+    # a rule that captures itself whole, to keep what it stands beside, frees nothing by that
+    return bool(free - {action.rule.get("pattern")})

@@ -1,11 +1,11 @@
 """The `process` sandbox: ast-grep in a child process with limits, without sockets, in a folder of its own.
 
 Covered: no sockets of any family, no ptrace, namespaces, mounts, keys or io_uring (seccomp, a list of refusals); no
-gain of privileges; CPU, wall, memory, descriptor and output limits; no file can be written (size limit 0); the whole
-process group is killed after every call; the source travels over stdin; no project or user configuration of ast-grep
-is read; nothing of an action becomes a command line option; a killed parent takes its children along.
+gain of privileges; CPU, wall, memory, descriptor and output limits; nothing can be written into a file (size limit 0);
+the whole process group is killed after every call; the source travels over stdin; no project or user configuration of
+ast-grep is read; nothing of an action becomes a command line option; a killed parent takes its children along.
 
-Not covered: reading files (the child sees the file system as its user does), a user and a process namespace of its
+Not covered: reading, creating, renaming and removing files (the child has the file system of its user), a user and a process namespace of its
 own, total memory of many processes, CPU quota. ast-grep runs no foreign code, therefore this is enough to apply
 actions and not enough to run tests. The level it can reach is `compute`.
 """

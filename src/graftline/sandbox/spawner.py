@@ -60,6 +60,9 @@ _CLONE3 = 435
 _NEW_NAMESPACE = 0x7E020000  # every CLONE_NEW… flag that clone takes
 
 
+_running: list["subprocess.Popen[bytes]"] = []
+
+
 def main() -> None:
     settings = json.loads(sys.argv[1])
     features = _confine(settings)
@@ -71,7 +74,8 @@ def main() -> None:
 def _confine(settings: dict[str, Any]) -> list[str]:
     """Apply what this machine offers, and return the names of what took hold."""
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal.signal(signal.SIGTERM, _leave)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     megabyte = 1 << 20
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # pipes are no files: nothing needs to write one
@@ -134,12 +138,14 @@ def _run(request: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
         env=environment,
         start_new_session=True,
     )
+    _running.append(child)
     # set from here, not in the child: code between fork and exec would cost more than the limit is worth
     resource.prlimit(child.pid, resource.RLIMIT_CPU, (settings["cpu_s"], settings["cpu_s"] + 1))
     try:
         end, output = _converse(child, request["source"].encode(), settings)
     finally:
         _kill_group(child)
+        _running.remove(child)
     code = child.wait()
     if end == "exit" and code < 0:
         end, code = "signal", -code
@@ -190,6 +196,18 @@ def _converse(
         except subprocess.TimeoutExpired:
             end = "wall_timeout"
     return end, (bytes(output[stdout]), bytes(output[stderr]))
+
+
+def _leave(*_: object) -> None:
+    """Take the child along, and the folder that nobody else will remove."""
+    for child in _running:
+        _kill_group(child)
+    with contextlib.suppress(OSError):
+        folder = os.getcwd()  # noqa: PTH109 - pathlib takes as long to import as everything else here
+        for name in os.listdir(folder):  # noqa: PTH208
+            os.unlink(name)  # noqa: PTH108
+        os.rmdir(folder)  # noqa: PTH106
+    os._exit(0)
 
 
 def _kill_group(child: "subprocess.Popen[bytes]") -> None:

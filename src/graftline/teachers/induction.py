@@ -56,7 +56,7 @@ def _feedback(rejected: Rejected) -> str:
 
 
 def _matcher(action: PatternAction | RuleAction) -> str:
-    return action.pattern if isinstance(action, PatternAction) else json.dumps(action.rule)
+    return action.pattern if isinstance(action, PatternAction) else json.dumps(action.rule, ensure_ascii=False)
 
 
 def _quoted(action: PatternAction | RuleAction) -> str:

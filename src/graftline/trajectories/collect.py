@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import unified_diff
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from graftline.config import Config
-from graftline.errors import DataError, SandboxError
+from graftline.errors import DataError, RecordError, SandboxError
 from graftline.rules.equality import Level
 from graftline.rules.grade import Grade, grade, is_general
 from graftline.sandbox.base import Sandbox, SandboxResult, Verdict
@@ -179,5 +179,8 @@ def _journalled(journal: Path) -> Iterator[Trajectory]:
     if len(whole) < len(content):
         with journal.open("r+b") as stream:
             stream.truncate(len(whole))
-    for line in whole.splitlines():
-        yield Trajectory.model_validate_json(line)
+    for number, line in enumerate(whole.splitlines(), 1):
+        try:
+            yield Trajectory.model_validate_json(line)
+        except ValidationError as error:
+            raise RecordError(f"{journal}: line {number} is no trajectory; delete the file and start again") from error

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 
 from graftline.errors import SandboxError
 from graftline.sandbox.open import SandboxConfig, open_sandbox
@@ -26,7 +26,7 @@ _TASKS_AT_ONCE = 4
 
 Attempts = Callable[[Iterable[Task]], Iterator[Trajectory]]
 
-_attempt: Callable[[Task], Trajectory] | None = None  # in a worker process, which serves one pool only
+_settings: tuple[SandboxConfig, TeacherConfig, Collecting] | None = None  # of a worker, which serves one pool only
 
 
 def available_cores() -> int:
@@ -45,7 +45,7 @@ def worker_attempts(
     """
     # spawned, not forked: the parent has threads (Dagster's), and a fork would copy their locks as they are
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(count, context, _open, (sandbox, teacher, collecting, os.getpid()))
+    pool = ProcessPoolExecutor(count, context, _begin, (os.getpid(), (sandbox, teacher, collecting)))
     try:
         yield partial(_attempts, pool)
     finally:
@@ -59,18 +59,25 @@ def _attempts(pool: ProcessPoolExecutor, tasks: Iterable[Task]) -> Iterator[Traj
         raise SandboxError("a worker process died; what was collected is kept, start again to go on") from error
 
 
-def _open(sandbox: SandboxConfig, teacher: TeacherConfig, collecting: Collecting, parent: int) -> None:
-    global _attempt
+def _begin(parent: int, settings: tuple[SandboxConfig, TeacherConfig, Collecting]) -> None:
+    global _settings
     _die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
-    opened = open_sandbox(sandbox)
-    _attempt = partial(attempt, teacher=open_teacher(teacher, opened), sandbox=opened, collecting=collecting)
+    _settings = settings
 
 
 def _in_worker(task: Task) -> Trajectory:
-    if _attempt is None:
-        raise RuntimeError("a worker was called before it was opened")
-    return _attempt(task)
+    return _opened()(task)
+
+
+@cache
+def _opened() -> Callable[[Task], Trajectory]:
+    # with the first task, not when the worker begins: what fails there breaks the pool without a word of why
+    if _settings is None:
+        raise RuntimeError("a worker was called before it began")
+    sandbox, teacher, collecting = _settings
+    opened = open_sandbox(sandbox)
+    return partial(attempt, teacher=open_teacher(teacher, opened), sandbox=opened, collecting=collecting)
 
 
 def _die_with(parent: int) -> None:

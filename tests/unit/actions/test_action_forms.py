@@ -110,3 +110,24 @@ def test_texts_of_the_greatest_length_are_accepted() -> None:
 )
 def test_an_action_means_a_rule(action: PatternAction | RuleAction, rule: dict[str, Any]) -> None:
     assert rule_of(action) == rule
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"rule": {"kind": "call", "regex": "a" * 70_000}, "fix": ""},
+        {"rule": {"kind": "call"}, "fix": "a" * 70_000},
+        {"rule": {"kind": "call"}, "fix": "", "utils": {"u": {"regex": "a" * 70_000}}},
+    ],
+)
+def test_a_rule_that_is_too_long_is_refused_as_a_whole(given: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="at most 65536 are accepted"):
+        RuleAction(**given)
+
+
+def test_a_rule_that_is_nested_too_deep_is_refused() -> None:
+    rule: dict[str, Any] = {"kind": "call"}
+    for _ in range(2_000):
+        rule = {"not": rule}
+    with pytest.raises(ValidationError, match=r"nested too deep|recursion"):
+        RuleAction(rule=rule, fix="")

@@ -191,3 +191,10 @@ def test_nothing_of_an_action_becomes_an_option() -> None:
         "--stdin",
         "--json=stream",
     ]
+
+
+def test_a_line_that_is_too_long_is_not_parsed() -> None:
+    # 10,000 characters are: the parser's time grows with the square
+    assert parse("a" * 10_000 + "\n", "python").is_clean
+    with pytest.raises(DataError, match="a line of 10001 characters; at most 10000 are parsed"):
+        parse("x = 1\n" + "a" * 10_001, "python")

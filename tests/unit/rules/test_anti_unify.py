@@ -131,6 +131,12 @@ def test_no_template_is_written_that_would_say_something_else(
     assert set(templates(language, before, after, region).values()) == {None}
 
 
+def test_no_template_frees_what_its_rewrite_repeats_as_it_is() -> None:
+    # a name in short for a property is no expression, so that a variable cannot stand there
+    found = templates("javascript", "f(a, b);\n", "f({ a, b });\n", "f(a, b)")
+    assert {template[0] for template in found.values() if template} == {"f(a, b)"}
+
+
 def test_no_template_is_written_that_would_match_everything() -> None:
     assert templates("python", "(a)\n", "a\n", "(a)") == {
         **dict.fromkeys(NAMES, None),

@@ -81,6 +81,7 @@ def test_a_text_too_deep_to_be_read_is_an_error_of_the_data() -> None:
         (PatternAction(pattern="f(a)", rewrite="g(a)"), False),
         # a variable in the rewrite alone frees nothing, and $a is none
         (PatternAction(pattern="f($a)", rewrite="g($A)"), False),
+        (RuleAction(rule={"pattern": "f($A)"}, fix="g($A)"), True),
         (RuleAction(rule={"pattern": "f($B)"}, fix="g($B)"), True),
         (RuleAction(rule={"kind": "call", "has": {"pattern": "f($B)"}}, fix="g($B)"), True),
         (RuleAction(rule={"kind": "identifier", "regex": "^a$"}, fix="b"), False),

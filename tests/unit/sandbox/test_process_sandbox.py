@@ -25,10 +25,9 @@ def process() -> Iterator[ProcessSandbox]:
     [
         PatternAction(pattern="f($A)", rewrite="\N{GRINNING FACE}" * 16_384),
         PatternAction(pattern="f($A)", rewrite="g($A)", selector="k" * 200_000),
-        RuleAction(rule={"kind": "call", "regex": "a" * 200_000}, fix="x"),
-        RuleAction(rule={"kind": "call"}, fix="x" * 1_000_000),
+        RuleAction(rule={"kind": "call"}, fix="\N{GRINNING FACE}" * 20_000),
     ],
-    ids=["rewrite", "selector", "rule", "fix"],
+    ids=["rewrite", "selector", "fix"],
 )
 def test_an_action_too_large_for_a_command_line_is_a_result_and_harms_no_other(
     process: ProcessSandbox, action: PatternAction | RuleAction

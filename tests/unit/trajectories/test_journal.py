@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import SandboxError
+from graftline.errors import RecordError, SandboxError
 from graftline.sandbox.memory import MemorySandbox
 from graftline.tasks.task import Task
 from graftline.teachers.induction import InductionTeacher
@@ -94,6 +94,12 @@ def test_a_sandbox_that_stays_broken_stops_the_run_and_keeps_what_was_made(
     assert list(collect_many(tasks, attempts, tmp_path)) == whole[0]
     assert attempts.made == ["d:3", "d:4", "d:5"]
     assert (tmp_path / JOURNAL_NAME).read_bytes() == whole[1]
+
+
+def test_a_line_that_is_no_trajectory_is_named(tasks: list[Task], tmp_path: Path) -> None:
+    (tmp_path / JOURNAL_NAME).write_text('{"task_id": "d:0"}\n', "utf-8")
+    with pytest.raises(RecordError, match="line 1 is no trajectory; delete the file and start again"):
+        list(collect_many(tasks, Attempts(), tmp_path))
 
 
 def test_each_attempt_is_in_the_journal_before_the_next_begins(tasks: list[Task], tmp_path: Path) -> None:

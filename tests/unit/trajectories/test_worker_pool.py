@@ -61,7 +61,7 @@ def test_workers_that_cannot_open_their_sandbox_are_an_error(tasks: list[Task]) 
     config = ProcessSandboxConfig(required_level="full")
     with (
         worker_attempts(1, config, TEACHER, Collecting()) as attempts,
-        pytest.raises(SandboxError),
+        pytest.raises(SandboxError, match=r"reaches 'compute' with .* but 'full' is required"),
     ):
         list(attempts(tasks))
 
