@@ -1,0 +1,1 @@
+"""Reports: dbt models over the stored Parquet (`models/`), and pages of Markdown from them."""
