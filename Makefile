@@ -47,14 +47,14 @@ bench: install ## Measure the lineage; prints one line of JSON
 wheel: install ## Build the wheel of the library into dist/
 	$(BIN)/python -m build --wheel --outdir dist .
 
-install: $(INSTALLED) $(MANIFEST) $(DAGSTER_HOME)/dagster.yaml ## Build .venv
+install: $(INSTALLED) $(MANIFEST) .dagster/dagster.yaml ## Build .venv
 
-clean: ## Remove what runs and builds left; samples, .venv and .env stay
+clean: ## Remove what runs and builds left; .venv and .env stay
 	rm -rf .dagster logs reports dist assets/reports/target .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
-	find data -mindepth 1 -maxdepth 1 ! -name samples -exec rm -rf {} +
+	cd data && rm -rf raw processed synthetic tasks trajectories warehouse
 
 $(INSTALLED): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; say which: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { echo "Python 3.11, 3.12 or 3.13 is needed; say which: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
@@ -63,6 +63,6 @@ $(MANIFEST): $(INSTALLED) $(wildcard assets/reports/*.yml assets/reports/models/
 	$(BIN)/python -m resources.dbt
 	@touch $@
 
-$(DAGSTER_HOME)/dagster.yaml: dagster.yaml
-	@mkdir -p $(DAGSTER_HOME)
+.dagster/dagster.yaml: dagster.yaml
+	@mkdir -p .dagster
 	@cp $< $@

@@ -30,9 +30,10 @@ def dataset_versions(job_name: str, lineage: LineageResource) -> dg.SensorDefini
         changed = {name: revision for name, revision in found.items() if known.get(name) != revision}
         if not changed:
             return dg.SkipReason("; ".join(faults) or f"{len(found)} datasets are as they were")
-        # one run for all that changed: two would make the same artefacts side by side
+        # one run for all that changed: two would make the same artefacts side by side. What was known is part of
+        # the key, or a home that returns to a former state would be taken for a run that was already requested
         request = dg.RunRequest(
-            run_key=digest(changed),
+            run_key=digest([known, changed]),
             tags={
                 **range_tags(lineage.settings.catalogue),
                 **{f"graftline/revision.{name}": revision[:16] for name, revision in sorted(changed.items())},

@@ -5,7 +5,7 @@ readable. https://docs.dagster.io/integrations/libraries/dbt
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ from dagster_dbt import DagsterDbtTranslator, DagsterDbtTranslatorSettings, DbtP
 
 from assets.outcome import readable_failure
 from graftline.datasets.catalogue import Catalogue
+from graftline.errors import DataError
 from graftline.hashing import digest, sha256_file
-from graftline.record import Built, Contents, Request, verified
+from graftline.record import Built, Contents, Request
 from graftline.runtime.lineage import Lineage
 from resources.dbt import PROJECT, Dbt
+from resources.warehouse import Warehouse
 
 GROUP = "reports"
 
@@ -40,48 +42,82 @@ def report_models(catalogue: Catalogue) -> dg.AssetsDefinition:
         backfill_policy=dg.BackfillPolicy.single_run(),
         pool="duckdb",
     )
-    def models(context: dg.AssetExecutionContext, dbt: dg.ResourceParam[Dbt], lineage: dg.ResourceParam[Lineage]) -> Iterator[Any]:
-        events: list[Any] = []
+    def models(
+        context: dg.AssetExecutionContext,
+        dbt: dg.ResourceParam[Dbt],
+        lineage: dg.ResourceParam[Lineage],
+        warehouse: dg.ResourceParam[Warehouse],
+    ) -> Iterator[Any]:
+        failed: list[str] = []
 
         def make(folder: Path) -> Contents:
-            places = {"data": str(lineage.paths.data), "warehouse": str(folder / lineage.paths.warehouse.name)}
-            arguments = ["build", "--vars", json.dumps(places)]
-            events.extend(dbt.cli(arguments, context=context, target_path=PROJECT.project_dir / "target" / "run").stream())
-            return Contents({"rows": len(context.selected_asset_keys)})
+            for left in folder.glob(f"{lineage.paths.warehouse.name}*"):
+                left.unlink()
+            # a quote would end the SQL string that the path becomes part of
+            places = {"data": str(lineage.paths.data).replace("'", "''"), "warehouse": str(folder / "graftline.duckdb")}
+            # without the context: it would hand on what is selected, and a file with a part of the models would
+            # take the place of a whole one
+            build = dbt.cli(
+                ["build", "--vars", json.dumps(places)],
+                manifest=PROJECT.manifest_path,
+                target_path=folder / ".dbt",
+                raise_on_error=False,
+            ).wait()
+            failed.extend(failed_tests(folder / ".dbt" / "run_results.json"))
+            if not build.is_successful():
+                raise DataError(f"dbt build failed: {', '.join(failed) or 'see its messages above'}")
+            return Contents({"rows": len(context.assets_def.keys)})
 
-        with readable_failure():
-            built = warehouse(lineage, make)
+        try:
+            with readable_failure():
+                built = built_warehouse(lineage, make)
+        except dg.Failure:
+            yield from _checks(context, failed)
+            raise
         context.log.info(f"report models: {f'made: {built.reason}' if built.is_fresh else 'unchanged'}")
-        yield from events or _unchanged(context)
+        yield from _results(context, warehouse)
+        yield from _checks(context, [])
 
     return models
 
 
-def _unchanged(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
-    """Yield a result without news for every selected model, after those of the models it reads."""
+def _results(context: dg.AssetExecutionContext, warehouse: Warehouse) -> Iterator[dg.MaterializeResult[Any]]:
+    """Yield a result with its row count for every selected model, after those of the models it reads."""
     waiting = set(context.selected_asset_keys)
     upstream = context.assets_def.asset_deps
     while waiting:
         ready = sorted(key for key in waiting if not upstream[key] & waiting)
-        yield from (dg.MaterializeResult(asset_key=key) for key in ready)
+        for key in ready:
+            [found] = warehouse.rows(f"select count(*) as number from {key.path[-1]}")
+            yield dg.MaterializeResult(asset_key=key, metadata={"dagster/row_count": found["number"]})
         waiting -= set(ready)
-    # a warehouse in which a test failed was never put in place
-    passed = {"state": "unchanged since it passed"}
+
+
+def _checks(context: dg.AssetExecutionContext, failed: Sequence[str]) -> Iterator[dg.AssetCheckResult]:
+    """Yield a result for every selected dbt test; a warehouse in which one failed was never put in place."""
     for check in sorted(context.selected_asset_check_keys):
-        yield dg.AssetCheckResult(passed=True, asset_key=check.asset_key, check_name=check.name, metadata=passed)
+        yield dg.AssetCheckResult(passed=check.name not in failed, asset_key=check.asset_key, check_name=check.name)
 
 
-def warehouse(lineage: Lineage, make: Callable[[Path], Contents]) -> Built:
+def failed_tests(results: Path) -> list[str]:
+    """Return the names of the dbt nodes that failed, from the `run_results.json` of a build."""
+    if not results.exists():
+        return []
+    nodes = json.loads(results.read_text("utf-8"))["results"]
+    return sorted(node["unique_id"].split(".")[2] for node in nodes if node["status"] in ("fail", "error"))
+
+
+def built_warehouse(lineage: Lineage, make: Callable[[Path], Contents]) -> Built:
     """Return the warehouse, made by `make` unless inputs, models and tools are as they were."""
     stages = {"processed": "splits", "trajectories/parquet": "trajectories"}
     inputs = {
-        f"{kind}/{language}/{split}": verified(folder, kind).identity
+        f"{kind}/{language}/{split}": lineage.verified(folder, kind).identity
         for where, kind in stages.items()
         for language, split in lineage.partitions()
         if (folder := lineage.paths.partition(where, language, split)).exists()
     }
     for name in sorted(lineage.catalogue.datasets):
-        inputs[f"normalized/{name}"] = verified(lineage.paths.normalized(name), "normalized").identity
+        inputs[f"normalized/{name}"] = lineage.verified(lineage.paths.normalized(name), "normalized").identity
     tools = {tool: version(tool) for tool in ("dbt-core", "dbt-duckdb", "duckdb")}
     request = Request("report_models", "warehouse", _models_version(), inputs, tools)
     return lineage.build(lineage.paths.warehouse.parent, request, make)

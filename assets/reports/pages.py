@@ -40,10 +40,15 @@ def report_assets() -> list[dg.AssetsDefinition]:
         def write(folder: Path, marts: Marts) -> Contents:
             for name in names:
                 own = {mart: [row for row in rows if row["dataset"] == name] for mart, rows in marts.items()}
-                (folder / f"{name}.md").write_text(dataset_page(name, own, load_record(lineage.paths.raw(name))), "utf-8")
+                (folder / f"{name}.md").write_text(
+                    dataset_page(name, own, load_record(lineage.paths.raw(name))), "utf-8"
+                )
             return Contents({"rows": len(names)})
 
-        return _report(lineage, warehouse, "datasets", ["dataset_stats", "dataset_licences", "dataset_drops"], write)
+        raw = {f"raw/{name}": load_record(lineage.paths.raw(name)).identity for name in names}
+        return _report(
+            lineage, warehouse, "datasets", ["dataset_stats", "dataset_licences", "dataset_drops"], write, raw
+        )
 
     @dg.asset(
         key=["reports", "teacher"],
@@ -58,7 +63,9 @@ def report_assets() -> list[dg.AssetsDefinition]:
         """Precision of the teacher by language and dataset, and how its failures end."""
 
         def write(folder: Path, marts: Marts) -> Contents:
-            (folder / "precision.png").write_bytes(bars(marts["teacher_precision"], ["language", "dataset"], "precision"))
+            (folder / "precision.png").write_bytes(
+                bars(marts["teacher_precision"], ["language", "dataset"], "precision")
+            )
             (folder / "metrics.md").write_text(teacher_page(marts), "utf-8")
             return Contents({"rows": len(marts["teacher_precision"])})
 
@@ -68,11 +75,16 @@ def report_assets() -> list[dg.AssetsDefinition]:
 
 
 def _report(
-    lineage: Lineage, warehouse: Warehouse, name: str, marts: list[str], write: Callable[[Path, Marts], Contents]
+    lineage: Lineage,
+    warehouse: Warehouse,
+    name: str,
+    marts: list[str],
+    write: Callable[[Path, Marts], Contents],
+    inputs: Mapping[str, str] | None = None,
 ) -> dg.MaterializeResult[Any]:
     # the marts are small; their rows are the input, so that a rebuilt but equal warehouse changes no report
     rows = {mart: warehouse.rows(f"select * from {mart} order by all") for mart in marts}
-    request = Request("reports", name, _code(), {"marts": digest(rows)})
+    request = Request("reports", name, _code(), {"marts": digest(rows), **(inputs or {})})
     with readable_failure():
         built = lineage.build(lineage.paths.reports / name, request, lambda folder: write(folder, rows))
     page = next(path for path in sorted(built.folder.glob("*.md")))

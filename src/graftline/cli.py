@@ -31,7 +31,10 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except GraftlineError as error:
             click.echo(f"error: {error}", err=True)
-            ctx.exit(1)
+        except OSError as error:
+            # a full disk, a folder that may not be written to, a file where a folder should be
+            click.echo(f"error: {error.filename or 'the file system'}: {error.strerror or error}", err=True)
+        raise click.exceptions.Exit(1)
 
 
 def _json_option(command: CommandT) -> CommandT:
@@ -144,7 +147,7 @@ def check(root: Path | None, as_json: bool, inputs: bool) -> None:
     """Check the configuration, the samples, and every stored artefact against its record."""
     from graftline.runtime.audit import audit
 
-    report = audit(_paths(root), inputs_only=inputs)
+    report = audit(_paths(root), os.environ.get("GRAFTLINE_MANIFEST", "local"), inputs_only=inputs)
     if as_json:
         click.echo(json.dumps({"checked": report.checked, "faults": report.faults}))
     else:
@@ -174,7 +177,7 @@ def _overrides(ports: tuple[str, ...]) -> dict[str, Any]:
 def _plain(value: str) -> Any:
     try:
         return json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return value
 
 

@@ -74,7 +74,7 @@ class Record(BaseModel):
 
 
 class RawRecord(Record):
-    """The record of a raw dataset: also where it came from and on what terms (founding plan, section 3.1)."""
+    """The record of a raw dataset: also where it came from and on what terms."""
 
     kind: Literal["raw"]
     source: str = Field(min_length=1)
@@ -151,6 +151,9 @@ def build(folder: Path, request: Request, make: Callable[[Path], Contents], cloc
     `make` gets a partial folder, which holds what a killed build of the very same request had written to it, and
     leaves there exactly the files of the artefact; names that start with "." are working files and are dropped.
     The old artefact stays readable until the new one is complete.
+
+    Raises:
+        RecordError: `folder` holds files without a record, which nothing of ours leaves behind.
     """
     with _locked(folder.parent):
         partial = folder.with_name(f".{folder.name}.partial-{request.digest()[:12]}")
@@ -263,6 +266,10 @@ def _adopt(folder: Path, partial: Path, request: Request) -> None:
 def _why(folder: Path, request: Request) -> str:
     if not folder.exists():
         return "not there yet"
+    if not (folder / RECORD_NAME).exists() and _files(folder):
+        raise RecordError(
+            f"{folder}: holds files but no {RECORD_NAME}, so they may be anyone's; move or delete the folder"
+        )
     try:
         record = load_record(folder)
     except RecordError as error:
@@ -300,7 +307,7 @@ def _sync(path: Path) -> None:
 
 
 def _take_place(partial: Path, folder: Path) -> None:
-    old = folder.with_name(f".{folder.name}.old")
+    old = _old(folder)
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
         folder.rename(old)
@@ -309,8 +316,12 @@ def _take_place(partial: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def _old(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.old")
+
+
 def _remove_partials(folder: Path, keep: Path | None = None) -> None:
-    for path in folder.parent.glob(f".{folder.name}.partial-*"):
+    for path in (*folder.parent.glob(f".{folder.name}.partial-*"), _old(folder)):
         if path != keep:
             shutil.rmtree(path, ignore_errors=True)
 

@@ -10,6 +10,7 @@ import pytest
 
 from assets.partitions import whole_range
 from graftline.paths import Paths
+from graftline.record import Record
 from graftline.runtime.run_log import last_run
 from graftline.runtime.settings import load_settings
 from orchestration.build import build_definitions
@@ -123,3 +124,39 @@ def test_reports_show_precision_by_language_with_a_plot(root: Path, instance: dg
     assert (root / "reports" / "teacher" / "precision.png").read_bytes().startswith(b"\x89PNG")
     for language in ("java", "javascript", "python"):
         assert f"| induction | {language} | release_pairs |" in page
+
+
+def test_a_part_of_the_models_leaves_the_other_tables_where_they_were(root: Path, instance: dg.DagsterInstance) -> None:
+    assert materialize(root, instance).success
+    (Paths(root).warehouse.parent / "_meta.json").unlink()
+    (Paths(root).warehouse).unlink()
+    part = materialize(root, instance, dg.AssetSelection.assets("dataset_stats").upstream())
+    reports = materialize(root, instance, dg.AssetSelection.assets(dg.AssetKey(["reports", "teacher"])))
+    assert (part.success, reports.success) == (True, True)
+
+
+def test_a_failed_test_of_the_models_is_shown_and_keeps_the_old_warehouse(
+    root: Path, small_checkout: Any, varied_pairs: list[dict[str, Any]], instance: dg.DagsterInstance
+) -> None:
+    assert materialize(root, instance).success
+    before = Paths(root).warehouse.read_bytes()
+    # a stored file of another making, in which a package is in two splits
+    folder = Paths(root).partition("processed", "java", "dev")
+    other = next(
+        Paths(root).partition("processed", "java", split)
+        for split in ("train", "test")
+        if (Paths(root).partition("processed", "java", split) / "edits.jsonl").read_text("utf-8")
+    )
+    for name in ("edits.jsonl", "edits.parquet"):
+        (folder / name).write_bytes((other / name).read_bytes())
+    record = json.loads((folder / "_meta.json").read_text("utf-8"))
+    sums = json.loads((other / "_meta.json").read_text("utf-8"))["files"]
+    forged = Record.model_validate({**record, "files": sums}).identified()
+    (folder / "_meta.json").write_text(forged.model_dump_json(), "utf-8")
+    models = dg.AssetSelection.groups("reports") - dg.AssetSelection.assets(
+        dg.AssetKey(["reports", "datasets"]), dg.AssetKey(["reports", "teacher"])
+    )
+    result = materialize(root, instance, models)
+    failed = {found.check_name for found in result.get_asset_check_evaluations() if not found.passed}
+    assert (result.success, "group_in_one_split" in failed or "unique_stg_edits_id" in failed) == (False, True)
+    assert Paths(root).warehouse.read_bytes() == before

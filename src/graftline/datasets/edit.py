@@ -10,7 +10,7 @@ from graftline.actions.astgrep import Language
 
 
 class Edit(BaseModel):
-    """One change of one text: the five fields of the founding plan (section 3.2), and where they come from."""
+    """One change of one text, five fields that every dataset is brought to, and where they come from."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 

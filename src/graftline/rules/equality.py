@@ -6,7 +6,7 @@ from typing import Any
 
 from graftline.actions.astgrep import Language, Node, Tree, parse
 
-_TRAILING_BLANKS = re.compile(r"[ \t]+(?=\n|$)")
+_TRAILING_BLANKS = re.compile(r"(?<![\\ \t])[ \t]+(?=\n|$)")  # after a backslash they break the line that it joins
 _EMPTY_LINES = re.compile(r"\n\s*\n+")
 _OPENING, _CLOSING = {"(", "[", "{", "<"}, {")", "]", "}", ">"}
 
@@ -32,7 +32,8 @@ class Level(StrEnum):
 
 def without_blanks(text: str) -> str:
     """Return `text` without blanks at line ends, empty lines and outer white space."""
-    return _EMPTY_LINES.sub("\n", _TRAILING_BLANKS.sub("", text)).strip()
+    # the blanks that the first line starts with are its indentation
+    return _EMPTY_LINES.sub("\n", _TRAILING_BLANKS.sub("", text)).strip("\n")
 
 
 def equality(text: str, wanted: str, language: Language) -> Level:
@@ -44,6 +45,8 @@ def equality(text: str, wanted: str, language: Language) -> Level:
     if text == wanted:
         return Level.EXACT
     tree, wanted_tree = parse(text, language), parse(wanted, language)
+    if wanted_tree.is_clean != tree.is_clean:
+        return Level.NONE
     if without_blanks(text) == without_blanks(wanted) and _strings(tree) == _strings(wanted_tree):
         return Level.BLANKS
     return Level.TREE if _shape(tree) == _shape(wanted_tree) else Level.NONE
@@ -76,6 +79,8 @@ def _is_spare(node: Node) -> bool:
     if node.kind == ";":
         return node.parent.kind != "for_statement"
     # a hole of a JavaScript array counts, and one comma makes a tuple of a Python subscript
+    if node.parent.kind == "tuple_pattern" and len(node.parent.children) == 4:  # ( a , ) in Python
+        return False
     is_after_thing = _kind_beside(node, -1) not in {"", ",", *_OPENING} and node.parent.kind != "subscript"
     return is_after_thing and _kind_beside(node, 1) in _CLOSING
 

@@ -22,14 +22,14 @@ class Audit:
     faults: list[str] = field(default_factory=list)
 
 
-def audit(paths: Paths, inputs_only: bool = False) -> Audit:
+def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> Audit:
     """Return the faults of the configuration, of the homes of the datasets, and of every artefact below `paths`.
 
-    `inputs_only` leaves the artefacts out: what is wrong with them, a run repairs.
+    `manifest` is the one that is about to be used, for its name may be wrong. `inputs_only` leaves the artefacts out: what is wrong with them, a run repairs.
     """
     report = Audit()
     checks: list[Callable[[], object]] = [partial(load_settings, paths)]
-    checks += [partial(load_manifest, paths, name) for name in MANIFESTS]
+    checks += [partial(load_manifest, paths, name) for name in dict.fromkeys((*MANIFESTS, manifest))]
     checks.append(partial(_check_samples, paths))
     if not inputs_only:
         checks += [partial(_check_artefact, folder) for folder in _artefacts(paths)]

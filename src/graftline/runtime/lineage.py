@@ -26,12 +26,12 @@ from graftline.datasets.split import SPLITS, Division, Split, divide
 from graftline.datasets.synthetic import synthesize
 from graftline.datasets.tables import DROPS, EDITS, drop_rows, edit_rows
 from graftline.datasets.tokens import TOKENIZER
-from graftline.errors import ConfigError
+from graftline.errors import ConfigError, RecordError
 from graftline.hashing import digest, sha256_file
 from graftline.jsonl import read_lines, write_lines
 from graftline.parquet import write_parquet
 from graftline.paths import Paths
-from graftline.record import Built, Contents, Record, Request, build, verified
+from graftline.record import Built, Contents, Record, Request, build, load_record, verified
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.ports import Ports, open_ports
 from graftline.runtime.run_log import RunLog
@@ -40,7 +40,7 @@ from graftline.tasks.task import Task, sound_tasks
 from graftline.trajectories.collect import attempt, collect_many
 from graftline.trajectories.export import STEPS, TRAJECTORIES, step_rows, trajectory_rows
 from graftline.trajectories.step import Trajectory, tally
-from graftline.trajectories.workers import Attempts, available_cores, worker_attempts
+from graftline.trajectories.workers import Attempts, default_workers, worker_attempts
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +65,7 @@ class Lineage:
     clock: Clock = utc_now
     advance: Advance = lambda done, total: None
     _division: tuple[str, Division] | None = field(default=None, repr=False)
+    _read: dict[str, Path] = field(default_factory=dict, repr=False)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -85,15 +86,21 @@ class Lineage:
     def normalized(self, name: str) -> Built:
         """Turn the rows of the dataset called `name` into edits and counted drops."""
         dataset = self._dataset(name)
-        raw = verified(self.paths.raw(name), "raw")
+        raw = self.verified(self.paths.raw(name), "raw")
         config = {"reader": dataset.reader, "cleaning": self.catalogue.cleaning.model_dump(mode="json")}
         request = self._request("normalized", name, {"raw": raw}, config)
         return self.build(self.paths.normalized(name), request, lambda folder: self._normalize(name, folder))
 
     def splits(self, language: Language, split: Split) -> Built:
         """Write the edits of one language and split; the division is made over all datasets together."""
-        inputs = {name: verified(self.paths.normalized(name), "normalized") for name in sorted(self.catalogue.datasets)}
-        config = {"splitting": self.catalogue.splitting.model_dump(mode="json"), "tokenizer": TOKENIZER}
+        inputs = {
+            name: self.verified(self.paths.normalized(name), "normalized") for name in sorted(self.catalogue.datasets)
+        }
+        config = {
+            "splitting": self.catalogue.splitting.model_dump(mode="json"),
+            "tokenizer": TOKENIZER,
+            "counts_duplicates": (language, split) == self.partitions()[0],
+        }
         request = self._request("splits", f"{language}/{split}", inputs, config)
         folder = self.paths.partition("processed", language, split)
         return self.build(folder, request, lambda partial: self._split(inputs, language, split, partial))
@@ -103,7 +110,7 @@ class Lineage:
         source = self.paths.partition("processed", language, split)
         synthesis = self.catalogue.synthesis
         request = self._request(
-            "synthetic_rules", f"{language}/{split}", {"splits": verified(source, "splits")},
+            "synthetic_rules", f"{language}/{split}", {"splits": self.verified(source, "splits")},
             {"synthesis": synthesis.model_dump(mode="json"), **self._rewriter},
         )  # fmt: skip
 
@@ -123,7 +130,7 @@ class Lineage:
     def tasks(self, language: Language, split: Split) -> Built:
         """Keep the edits, real and synthetic, that make sound tasks."""
         folders = {stage: self.paths.partition(where, language, split) for stage, where in _TASK_SOURCES.items()}
-        inputs = {stage: verified(folder, stage) for stage, folder in folders.items()}
+        inputs = {stage: self.verified(folder, stage) for stage, folder in folders.items()}
         request = self._request("tasks", f"{language}/{split}", inputs, self._rewriter)
 
         def make(folder: Path) -> Contents:
@@ -146,7 +153,7 @@ class Lineage:
             **self._rewriter,
         }
         request = self._request(
-            "teacher_trajectories", f"{language}/{split}", {"tasks": verified(source, "tasks")}, config
+            "teacher_trajectories", f"{language}/{split}", {"tasks": self.verified(source, "tasks")}, config
         )
 
         def make(folder: Path) -> Contents:
@@ -163,7 +170,7 @@ class Lineage:
     def trajectories(self, language: Language, split: Split) -> Built:
         """Write the trajectories of one language and split as Parquet, with their rewards as columns."""
         source = self.paths.partition("trajectories/raw", language, split)
-        inputs = {"teacher_trajectories": verified(source, "teacher_trajectories")}
+        inputs = {"teacher_trajectories": self.verified(source, "teacher_trajectories")}
         request = self._request("trajectories", f"{language}/{split}", inputs, {})
 
         def make(folder: Path) -> Contents:
@@ -178,9 +185,27 @@ class Lineage:
     def build(self, folder: Path, request: Request, make: Callable[[Path], Contents]) -> Built:
         """Return the artefact of `request` in `folder` (see `record.build`), and log what became of it."""
         started = monotonic()
-        built = build(folder, request, make, self.clock)
+        built = build(folder, request, lambda partial: self._undisturbed(request, make(partial)), self.clock)
         self.run_log.append(request.kind, request.name, built.reason, monotonic() - started)
         return built
+
+    def _undisturbed(self, request: Request, contents: Contents) -> Contents:
+        """Return `contents` if what they were made from is still what the request names.
+
+        Raises:
+            RecordError: another run replaced an input in between.
+        """
+        for name, identity in request.inputs.items():
+            folder = self._read.get(identity)
+            if folder is not None and load_record(folder).identity != identity:
+                raise RecordError(f"{request.kind} {request.name}: {name} was replaced while it was read; run again")
+        return contents
+
+    def verified(self, folder: Path, kind: str) -> Record:
+        """Return the record of an input (see `record.verified`), and remember where it was read from."""
+        record = verified(folder, kind)
+        self._read[record.identity] = folder
+        return record
 
     def partitions(self) -> list[tuple[Language, Split]]:
         """Return every language and split, in order."""
@@ -189,7 +214,7 @@ class Lineage:
     @cached_property
     def _attempts(self) -> Attempts:
         settings = self.settings.trajectories
-        workers = settings.workers or available_cores()
+        workers = settings.workers or default_workers()
         if workers == 1:
             teacher, sandbox = self.ports.teacher, self.ports.sandbox
             return lambda tasks: (attempt(task, teacher, sandbox, settings.collecting) for task in tasks)

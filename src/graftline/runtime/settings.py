@@ -16,9 +16,9 @@ class TrajectorySettings(Config):
 
     collecting: Collecting = Collecting()
     workers: int = Field(default=0, ge=0, le=256)
-    """Processes that make attempts; 0 for one per core. What they make does not depend on it."""
+    """Processes that make attempts; 0 for one per core, 8 at most. What they make does not depend on it."""
     least_verified_steps: int = Field(default=200, ge=0)
-    """Fewer of them fail the asset check of `trajectories` (founding plan, section 8.3)."""
+    """Fewer of them fail the asset check of `trajectories`."""
 
 
 class Settings(Config):

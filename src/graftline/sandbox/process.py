@@ -76,7 +76,11 @@ class ProcessSandbox:
             error = f"rule of {len(rules)} bytes as JSON; at most {_MAX_RULES_BYTES} are applied"
             return [self._failed(Verdict.ACTION_ERROR, error)]
         answer = self._ask(source, rules)
-        verdict = _verdict(answer)
+        try:
+            verdict = _verdict(answer)
+        except SandboxError:
+            self.close()  # the next call starts afresh
+            raise
         if verdict is Verdict.OK:
             return self._results(source, answer["stdout"], len(actions))
         if len(actions) == 1:
@@ -180,24 +184,35 @@ def _batches(
 
 
 def _verdict(answer: dict[str, Any]) -> Verdict:
+    """Return what the end of ast-grep says about the action.
+
+    Raises:
+        SandboxError: it says something about the machine instead.
+    """
     match answer["end"], answer["code"]:
         case "exit", 0 | 1:  # 1 says that a rule of severity "error" matched
             return Verdict.OK
+        case "exit", 8 | 101:  # 101 is a panic, over a transformation of nothing for example
+            return Verdict.ACTION_ERROR
         case "exit", 134:
             return Verdict.CRASH
-        case "exit", _:
-            return Verdict.ACTION_ERROR
         case "wall_timeout", _:
             return Verdict.WALL_TIMEOUT
         case "output_flood", _:
             return Verdict.OUTPUT_FLOOD
-        case "signal", signal.SIGXCPU | signal.SIGKILL:  # SIGKILL comes at the hard limit
+        case "signal", signal.SIGXCPU:
             return Verdict.CPU_TIMEOUT
         # of ast-grep, and of the parser it holds
         case "signal", signal.SIGABRT if re.search("memory allocation|failed to allocate", answer["stderr"]):
             return Verdict.OUT_OF_MEMORY
-        case _:
+        case "signal", signal.SIGABRT | signal.SIGSEGV | signal.SIGBUS | signal.SIGILL | signal.SIGFPE | signal.SIGSYS:
             return Verdict.CRASH
+        case _:
+            # a project file that is gone, the machine out of memory, a stranger's kill: nothing about the action
+            stderr = _error_text(answer["stderr"])
+            raise SandboxError(
+                f"process sandbox: ast-grep ended by {answer['end']} {answer['code']} ({stderr}); see `graftline doctor`"
+            )
 
 
 def _error_text(stderr: str) -> str:

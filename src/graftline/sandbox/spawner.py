@@ -69,6 +69,7 @@ def main() -> None:
     _send({"features": features})
     while (request := _receive()) is not None:
         _send(_run(request, settings))
+    _leave()  # the other side has gone, whether or not a signal says so
 
 
 def _confine(settings: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What an agent carries from step to step, capped so that it fits into a prompt (founding plan, section 5)."""
+"""What an agent carries from step to step, capped so that it fits into a prompt."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What is stored of an attempt: the steps of the founding plan (section 7) and what they add up to."""
+"""What is stored of an attempt: its steps and what they add up to."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """Attempts in several processes: each has a sandbox and a teacher of its own, and results come in the order of tasks.
 
-A worker that is not needed any more is killed, and one whose parent was killed ends by itself; so nothing is left
-behind by a `kill -9`.
+Workers end with the pool, and one whose parent was killed ends by itself; so nothing is left behind by a `kill -9`.
 """
 
 import ctypes
@@ -29,9 +28,10 @@ Attempts = Callable[[Iterable[Task]], Iterator[Trajectory]]
 _settings: tuple[SandboxConfig, TeacherConfig, Collecting] | None = None  # of a worker, which serves one pool only
 
 
-def available_cores() -> int:
-    """Return the number of cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def default_workers() -> int:
+    """Return the number of cores this process may use, and 8 at most: a worker takes some 50 MB before its first task."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, 8)
 
 
 @contextmanager

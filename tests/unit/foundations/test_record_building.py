@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from graftline.errors import RecordError
 from graftline.record import RECORD_NAME, Contents, FileSum, Record, Request, build, load_record, verified
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -209,16 +210,19 @@ def test_a_record_that_was_edited_makes_the_artefact_again(folder: Path) -> None
     )
 
 
-def test_a_folder_without_a_record_is_made_again_and_keeps_nothing_of_what_was_in_it(folder: Path) -> None:
+def test_files_without_a_record_are_not_replaced(folder: Path) -> None:
     write(folder, {"stray.txt": b"x"})
     maker = Maker()
-    built = build(folder, REQUEST, maker)
+    with pytest.raises(RecordError, match=r"holds files but no _meta\.json, so they may be anyone's"):
+        build(folder, REQUEST, maker)
 
-    assert (built.reason, maker.found) == (
-        f"unreadable record: {folder}: has no _meta.json; materialise the asset that writes it",
-        {},
-    )
-    assert set(tree(folder)) == {*FILES, RECORD_NAME}
+    assert (maker.calls, tree(folder)) == (0, {"stray.txt": b"x"})
+
+
+def test_an_empty_folder_is_taken(folder: Path) -> None:
+    folder.mkdir(parents=True)
+
+    assert set(tree(build(folder, REQUEST, Maker()).folder)) == {*FILES, RECORD_NAME}
 
 
 def test_hidden_files_of_the_system_are_no_part_of_an_artefact(folder: Path) -> None:

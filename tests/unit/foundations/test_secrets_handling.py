@@ -34,7 +34,7 @@ def found(environment: dict[str, str], dotenv: str | None, folder: Path, name: s
         ({}, "TOKEN\n", None),
         ({}, "export TOKEN='a b'\n", "a b"),
         ({}, "# TOKEN=no\nTOKEN=yes # a comment\n", "yes"),
-        ({"HOME": "/root"}, "TOKEN=a$HOME-${HOME}\n", "a$HOME-${HOME}"),
+        ({"HOME": "/home/a"}, "TOKEN=a$HOME-${HOME}\n", "a$HOME-${HOME}"),
         ({}, "TOKEN=é\n", "é"),
         ({"token": "other case"}, None, None),
     ],

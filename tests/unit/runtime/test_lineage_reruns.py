@@ -167,10 +167,6 @@ def _alter(folder: Path) -> None:
         stream.write("\n")
 
 
-def _remove_record(folder: Path) -> None:
-    (folder / "_meta.json").unlink()
-
-
 def _remove_file(folder: Path) -> None:
     (folder / "edits.parquet").unlink()
 
@@ -196,10 +192,6 @@ def _forge(folder: Path) -> None:
         (_alter, "file 'edits.jsonl' was altered after it was written"),
         (_remove_file, "file 'edits.parquet' is missing"),
         (_add_file, "file 'notes.txt' is not in the record"),
-        (
-            _remove_record,
-            "unreadable record: {folder}: has no _meta.json; materialise the asset that writes it",
-        ),
         (
             _forge,
             "unreadable record: {folder}/_meta.json: identity is not that of its content; materialise its asset again",

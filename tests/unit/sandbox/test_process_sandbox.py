@@ -1,11 +1,17 @@
 """The process sandbox as its caller sees it: what is too large, what is split, and what an interruption leaves."""
 
+import shutil
 import signal
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
+import psutil
 import pytest
 
 from graftline.actions.action import PatternAction, RuleAction
+from graftline.errors import SandboxError
 from graftline.sandbox.base import Match, Verdict
 from graftline.sandbox.limits import Limits
 from graftline.sandbox.process import ProcessSandbox
@@ -110,3 +116,38 @@ def chain(levels: int) -> dict[str, object]:
 def test_a_closed_sandbox_opens_again_when_it_is_used(process: ProcessSandbox) -> None:
     process.close()
     assert process.apply_many("f(1)\n", "python", [RENAME])[0].after == "g(1)\n"
+
+
+def test_a_jail_whose_folder_is_gone_says_nothing_about_the_action(process: ProcessSandbox) -> None:
+    process.apply_many("f(1)\n", "python", [RENAME])
+    shutil.rmtree(folder_of(process))
+    with pytest.raises(SandboxError, match="ended by exit 6"):
+        process.apply_many("f(1)\n", "python", [RENAME])
+    assert process.apply_many("f(1)\n", "python", [RENAME])[0].after == "g(1)\n"
+
+
+def test_a_child_that_somebody_kills_says_nothing_about_the_action(process: ProcessSandbox) -> None:
+    process.apply_many("f(1)\n", "python", [RENAME])
+    [spawner] = [child for child in psutil.Process().children() if "spawner.py" in " ".join(child.cmdline())]
+    slow = RuleAction(rule={"kind": "call", "has": chain(3)}, fix="x")
+    finished = threading.Event()
+
+    def kill() -> None:
+        while not finished.wait(0.001):
+            with suppress(psutil.NoSuchProcess):
+                for child in spawner.children():
+                    child.kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with pytest.raises(SandboxError, match="ended by signal 9"):
+            process.apply_many("f(" * 300 + ")" * 300, "python", [slow])
+    finally:
+        finished.set()
+        killer.join()
+
+
+def folder_of(process: ProcessSandbox) -> Path:
+    [spawner] = [child for child in psutil.Process().children() if "spawner.py" in " ".join(child.cmdline())]
+    return Path(spawner.cwd())

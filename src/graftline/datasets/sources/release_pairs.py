@@ -39,6 +39,9 @@ def edit_of(row: Mapping[str, Any]) -> Edit | Drop:
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         return Drop(DropReason.BAD_FIELD, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}")
+    number = pair.id.rpartition(":")[2]
+    if not number:
+        return Drop(DropReason.BAD_FIELD, f"id: {pair.id!r} has nothing after its colon")
     language = next((known for known in LANGUAGES if known == pair.language), None)
     if language is None:
         return Drop(DropReason.UNKNOWN_LANGUAGE, f"language {pair.language!r}; known: {', '.join(LANGUAGES)}")
@@ -53,7 +56,7 @@ def edit_of(row: Mapping[str, Any]) -> Edit | Drop:
         post=pair.post,
         language=language,
         tags=("release_pairs", f"licence:{pair.licence}", "instruction:derived"),
-        id=f"release_pairs:{pair.id.rpartition(':')[2]}",
+        id=f"release_pairs:{number}",
         dataset="release_pairs",
         licence=pair.licence,
         group=package,
