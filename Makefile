@@ -8,8 +8,8 @@ MANIFEST := assets/reports/target/manifest.json
 
 export DAGSTER_HOME := $(CURDIR)/.dagster
 export DAGSTER_DISABLE_TELEMETRY := 1
-# `dagster` says at every start that `dg` may be used instead
-export PYTHONWARNINGS := ignore:Function:FutureWarning
+# `dagster` says at every start that `dg` may be used instead, and which of its parameters are in beta
+export PYTHONWARNINGS := ignore:Function:FutureWarning,ignore:Parameter:Warning
 # without compiled files every process compiles its imports again, which takes 3 to 5 times as long
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
