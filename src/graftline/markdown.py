@@ -18,14 +18,6 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = Non
     return "\n".join(lines) + "\n"
 
 
-def code(text: str, language: str = "") -> str:
-    """Return `text` as a fenced block, whatever fences it holds itself."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}\n"
-
-
 def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from graftline.markdown import code, table
+from graftline.markdown import table
 
 
 def test_a_table_takes_its_columns_from_the_first_row_and_sets_numbers_right() -> None:
@@ -46,19 +46,3 @@ def test_no_rows_are_said_to_be_none() -> None:
 )
 def test_a_cell_stays_in_its_cell(value: Any, cell: str) -> None:
     assert table([{"a": "text"}, {"a": value}]) == f"| a |\n|---|\n| text |\n| {cell} |\n"
-
-
-def test_code_is_fenced_and_ends_in_one_newline() -> None:
-    assert code("x = 1\n\n", "python") == "```python\nx = 1\n```\n"
-
-
-def test_code_keeps_its_indentation() -> None:
-    assert code("    x\n") == "```\n    x\n```\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "fence"),
-    [("a ``` b", "````"), ("````\n```", "`````"), ("`a``", "```"), ("", "```")],
-)
-def test_the_fence_is_longer_than_any_in_the_text(text: str, fence: str) -> None:
-    assert code(text) == f"{fence}\n{text}\n{fence}\n"
