@@ -87,7 +87,7 @@ def _report(
     request = Request("reports", name, _code(), {"marts": digest(rows), **(inputs or {})})
     with readable_failure():
         built = lineage.build(lineage.paths.reports / name, request, lambda folder: write(folder, rows))
-    page = next(path for path in sorted(built.folder.glob("*.md")))
+    page = sorted(built.folder.glob("*.md"))[0]
     plots = {path.stem: dg.MetadataValue.md(embedded(path)) for path in sorted(built.folder.glob("*.png"))}
     return dg.MaterializeResult(
         metadata={**metadata_of(built), "page": dg.MetadataValue.md(page.read_text("utf-8")), **plots},

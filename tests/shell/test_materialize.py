@@ -157,6 +157,15 @@ def test_a_failed_test_of_the_models_is_shown_and_keeps_the_old_warehouse(
         dg.AssetKey(["reports", "datasets"]), dg.AssetKey(["reports", "teacher"])
     )
     result = materialize(root, instance, models)
-    failed = {found.check_name for found in result.get_asset_check_evaluations() if not found.passed}
+    checks = result.get_asset_check_evaluations()
+    assert [found.check_name for found in checks if found.passed] == []
+    failed = {found.check_name for found in checks}
     assert (result.success, "group_in_one_split" in failed or "unique_stg_edits_id" in failed) == (False, True)
     assert Paths(root).warehouse.read_bytes() == before
+
+
+def test_models_without_their_inputs_fail_and_say_nothing_of_their_tests(
+    root: Path, instance: dg.DagsterInstance
+) -> None:
+    result = materialize(root, instance, dg.AssetSelection.assets("stg_edits"))
+    assert (result.success, result.get_asset_check_evaluations()) == (False, [])
