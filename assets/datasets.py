@@ -1,55 +1,94 @@
-"""`raw/<dataset>` and `normalized/<dataset>`: two assets and a check for each entry of `configs/datasets.yaml`.
+"""`raw/<dataset>` and `normalized/<dataset>` for each dataset in use, then `division` and `label_tasks` over all of them.
 
 Not here: reading rows (`graftline.datasets.sources`) and what is dropped (`graftline.datasets.ingest`).
 https://docs.dagster.io/guides/build/assets
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import dagster as dg
 
 from assets.outcome import materialized
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalogue import Catalogue, Dataset
+from graftline.record import Built
 from graftline.runtime.checks import invalid_edits
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
 
 
-def dataset_assets(name: str, dataset: Dataset) -> list[dg.AssetsDefinition]:
-    """Return the two assets of the dataset called `name`."""
+def dataset_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
+    """Return the assets of the datasets in use, and those over all of them together."""
+    evaluations = [_raw(name, dataset) for name, dataset in catalogue.used.items() if dataset.is_evaluation]
+    assets = list(evaluations)
+    for name, dataset in catalogue.sources.items():
+        raw = _raw(name, dataset)
+        assets += [raw, _normalized(name, dataset, [raw, *evaluations])]
+    normalized = [dg.AssetKey(["normalized", name]) for name in catalogue.sources]
+    return [
+        *assets,
+        _over_all(Lineage.division, normalized, "datasets", {"parquet"}),
+        _over_all(Lineage.label_tasks, normalized, "tasks", {"jsonl"}),
+    ]
+
+
+def _raw(name: str, dataset: Dataset) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=["raw", name],
         group_name="datasets",
-        code_version=stage_code("raw"),
-        kinds={"jsonl"},
+        code_version=stage_code("raw", dataset.reader),
+        kinds={"huggingface"} if (dataset.home or "").startswith("hf://") else set(),
         owners=["team:data"],
         tags={"licence": "per-row"},
         backfill_policy=dg.BackfillPolicy.single_run(),
-        metadata={"home": dataset.home, "version": dataset.version, "license": dataset.license},
+        metadata={"home": dataset.home or "unknown", "version": dataset.version, "license": dataset.license},
         description=f"The untouched files of {name}, with source, version, licence and checksum.",
     )
     def raw(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
         return materialized(context, lineage, lambda: lineage.raw(name))
 
+    return raw
+
+
+def _normalized(name: str, dataset: Dataset, deps: list[dg.AssetsDefinition]) -> dg.AssetsDefinition:
     @dg.asset(
         key=["normalized", name],
-        deps=[raw],
+        deps=deps,
         group_name="datasets",
-        code_version=stage_code("normalized"),
+        code_version=stage_code("normalized", dataset.reader),
         kinds={"jsonl", "parquet"},
         owners=["team:data"],
         backfill_policy=dg.BackfillPolicy.single_run(),
-        description=f"The rows of {name} as edits; those that are none are counted, with file and line.",
+        description=f"The rows of {name} as edits and labels; those that are neither are counted, with file and line.",
     )
     def normalized(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
         return materialized(context, lineage, lambda: lineage.normalized(name))
 
-    return [raw, normalized]
+    return normalized
+
+
+def _over_all(
+    make: Callable[[Lineage], Built], deps: list[dg.AssetKey], group: str, kinds: set[str]
+) -> dg.AssetsDefinition:
+    @dg.asset(
+        name=make.__name__,
+        deps=deps,
+        group_name=group,
+        code_version=stage_code(make.__name__),
+        kinds=kinds,
+        owners=["team:data"],
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        description=make.__doc__,
+    )
+    def over_all(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
+        return materialized(context, lineage, lambda: make(lineage))
+
+    return over_all
 
 
 def dataset_check(name: str) -> dg.AssetChecksDefinition:
-    """Return the check that every line of the normalised dataset is an edit."""
+    """Return the check that every line of the normalised dataset is an edit or a label."""
 
     @dg.asset_check(asset=dg.AssetKey(["normalized", name]), name="schema_valid", blocking=True)
     def schema_valid(lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:

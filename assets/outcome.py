@@ -12,7 +12,7 @@ import dagster as dg
 
 from assets.partitions import keys_of
 from graftline.actions.astgrep import Language
-from graftline.datasets.split import Split
+from graftline.datasets.division import Split
 from graftline.errors import BoundaryError, GraftlineError
 from graftline.hashing import digest
 from graftline.markdown import table

@@ -9,7 +9,7 @@ import dagster as dg
 
 from graftline.actions.astgrep import Language
 from graftline.datasets.catalogue import Catalogue
-from graftline.datasets.split import SPLITS, Split
+from graftline.datasets.division import SPLITS, Split
 
 
 def partitions_of(catalogue: Catalogue) -> dg.MultiPartitionsDefinition:

@@ -13,7 +13,7 @@ from assets.outcome import materialized_partitions
 from assets.partitions import partitions_of
 from graftline.actions.astgrep import Language
 from graftline.datasets.catalogue import Catalogue
-from graftline.datasets.split import Split
+from graftline.datasets.division import Split
 from graftline.record import Built
 from graftline.runtime import checks
 from graftline.runtime.lineage import Lineage
@@ -22,9 +22,9 @@ from graftline.runtime.settings import stage_code
 
 def stage_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
     """Return the partitioned stages over the datasets of `catalogue`."""
-    normalized = [dg.AssetKey(["normalized", name]) for name in sorted(catalogue.datasets)]
+    normalized = [dg.AssetKey(["normalized", name]) for name in catalogue.sources]
     return [
-        _stage(catalogue, Lineage.splits, normalized, "datasets", {"jsonl", "parquet"}),
+        _stage(catalogue, Lineage.splits, ["division", *normalized], "datasets", {"jsonl", "parquet"}),
         _stage(catalogue, Lineage.synthetic_rules, ["splits"], "tasks", {"jsonl", "astgrep"}),
         _stage(catalogue, Lineage.tasks, ["splits", "synthetic_rules"], "tasks", {"jsonl"}),
         _stage(catalogue, Lineage.teacher_trajectories, ["tasks"], "trajectories", {"jsonl", "astgrep"}),
@@ -67,7 +67,7 @@ def splits_schema_valid(lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResu
 
 @dg.asset_check(asset="splits", blocking=True)
 def no_row_in_two_splits(lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
-    """No edit and no repository or package is in two splits."""
+    """No edit, repository or package, commit, or cluster of near-duplicates is in two splits."""
     faults = checks.leaks(lineage)
     return dg.AssetCheckResult(passed=not faults, metadata={"leaks": faults})
 

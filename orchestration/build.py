@@ -1,4 +1,4 @@
-"""Puts assets, checks, resources, jobs and sensors together; tests and other programs may replace resources.
+"""Puts assets, checks, resources, jobs, schedules and sensors together; tests and other programs may replace resources.
 
 https://docs.dagster.io/guides/build/projects-and-components/definitions
 """
@@ -18,6 +18,7 @@ from assets.stages import STAGE_CHECKS, stage_assets
 from graftline.paths import find_root
 from graftline.runtime.settings import load_settings
 from orchestration.jobs import lineage_job
+from orchestration.schedules import daily_lineage
 from resources.dbt import open_dbt
 from resources.lineage import LineageResource
 from resources.warehouse import Warehouse
@@ -42,17 +43,17 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
     root = find_root(dict(os.environ), start=CHECKOUT)
     lineage = LineageResource(root=str(root), manifest=os.environ.get("GRAFTLINE_MANIFEST", "local"))
     catalogue = load_settings(lineage.paths).catalogue
-    names = sorted(catalogue.datasets)
     return dg.Definitions(
         assets=[
-            *(asset for name in names for asset in dataset_assets(name, catalogue.datasets[name])),
+            *dataset_assets(catalogue),
             *stage_assets(catalogue),
             report_models(catalogue),
             *report_assets(),
         ],
-        asset_checks=[*(dataset_check(name) for name in names), *STAGE_CHECKS],
+        asset_checks=[*(dataset_check(name) for name in catalogue.sources), *STAGE_CHECKS],
         jobs=[lineage_job],
-        sensors=[dataset_versions(lineage_job.name, lineage)],
+        schedules=[daily_lineage(lineage_job.name, catalogue)],
+        sensors=[dataset_versions(lineage_job.name, catalogue, lineage)],
         resources={
             "lineage": lineage,
             "dbt": open_dbt(),

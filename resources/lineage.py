@@ -11,10 +11,11 @@ from pathlib import Path
 import dagster as dg
 from pydantic import Field
 
-from graftline.datasets.hub import DatasetHub, open_hub
+from graftline.datasets.hub.base import DatasetHub
 from graftline.paths import Paths
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
+from graftline.runtime.ports import dataset_hub
 from graftline.runtime.settings import Settings, load_settings
 
 
@@ -36,7 +37,7 @@ class LineageResource(dg.ConfigurableResource[Lineage]):
 
     def hub(self) -> DatasetHub:
         """Return the homes of the datasets, without opening any other port."""
-        return open_hub(load_manifest(self.paths, self.manifest).dataset_hub, self.paths.root)
+        return dataset_hub(load_manifest(self.paths, self.manifest), self.paths)
 
     @contextmanager
     def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[Lineage]:

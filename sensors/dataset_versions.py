@@ -1,47 +1,84 @@
-"""Watches the homes of the datasets, and requests a run when what one holds has changed.
+"""Watches the homes of the datasets, and requests a run when what would be fetched has changed.
 
-One dataset whose home cannot be read is reported and never keeps the others from being looked at; its last revision
-is kept, for a failed look is not a change. Not here: how a home is read (`graftline.datasets.hub`).
-https://docs.dagster.io/guides/automate/sensors
+A dataset whose home cannot be read is reported, and never keeps the others from being looked at; what was known of it
+is kept, for a failed look is not a change. Not here: how a home is read (`graftline.datasets.hub`), how long it is left
+alone after a failure (`sensors.cursor`), how long a look may take (`sensors.looks`), and what counts as a change
+(`sensors.tick`). https://docs.dagster.io/guides/automate/sensors
 """
 
-import json
+import os
+from collections.abc import Iterable
 
 import dagster as dg
 
 from assets.partitions import whole_range
+from graftline.clock import Clock, utc_now
 from graftline.datasets.catalogue import Catalogue
-from graftline.datasets.hub import DatasetHub
-from graftline.errors import GraftlineError
+from graftline.datasets.hub.base import MIRROR_VARIABLE
 from graftline.hashing import digest
 from resources.lineage import LineageResource
+from sensors.cursor import Cursor
+from sensors.looks import Looks
+from sensors.tick import Tick, raw_key, stored_datasets
+
+INTERVAL_S = 300
+WITHIN_S = 30.0
+"""Dagster gives up a tick after 60."""
 
 
-def dataset_versions(job_name: str, lineage: LineageResource) -> dg.SensorDefinition:
-    """Return the sensor; the job called `job_name` brings everything up to date."""
+def dataset_versions(
+    job_name: str,
+    catalogue: Catalogue,
+    lineage: LineageResource,
+    clock: Clock = utc_now,
+    within_s: float = WITHIN_S,
+) -> dg.SensorDefinition:
+    """Return the sensor over the datasets in use; the job called `job_name` is everything there is."""
+    looks = Looks()
 
-    @dg.sensor(name="dataset_versions", job_name=job_name, minimum_interval_seconds=300)
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        """Request a run when a home holds something new."""
-        known: dict[str, str] = json.loads(context.cursor or "{}")
-        found, faults = revisions(lineage.settings.catalogue, lineage.hub())
-        for fault in faults:
+    @dg.sensor(name="dataset_versions", job_name=job_name, minimum_interval_seconds=INTERVAL_S)
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        """Request one run over what depends on the datasets whose homes hold something else to fetch."""
+        cursor = Cursor.read(context.cursor)
+        if cursor is None:
+            context.log.warning("the cursor cannot be read, and is begun anew")
+            cursor = Cursor()
+        used = catalogue.used
+        tick = Tick(clock().timestamp(), stored_datasets(lineage.paths, used), os.environ.get(MIRROR_VARIABLE, ""))
+        known = {name: cursor.known(name, dataset) for name, dataset in used.items()}
+        due = {name: (used[name], one) for name, one in known.items() if one.is_due(tick.moment)}
+        outcomes = looks.take(lineage.hub(), due, within_s)
+        for name, dataset in used.items():
+            tick.judge(name, dataset, known[name], outcomes.get(name))
+        for fault in tick.faults:
             context.log.warning(fault)
-        changed = {name: revision for name, revision in found.items() if known.get(name) != revision}
-        if not changed:
-            return dg.SkipReason("; ".join(faults) or f"{len(found)} datasets are as they were")
-        # one run for all that changed: two would make the same artefacts side by side. What was known is part of
-        # the key, or a home that returns to a former state would be taken for a run that was already requested
-        request = dg.RunRequest(
-            run_key=digest([known, changed]),
-            tags={
-                **range_tags(lineage.settings.catalogue),
-                **{f"graftline/revision.{name}": revision[:16] for name, revision in sorted(changed.items())},
-            },
+        return dg.SensorResult(
+            run_requests=[run_request(tick, catalogue, context.repository_def)] if tick.changed else [],
+            skip_reason=None if tick.changed else tick.summary(),
+            cursor=Cursor(datasets=tick.known).text(),
+            asset_events=tick.events,
         )
-        return dg.SensorResult(run_requests=[request], cursor=json.dumps({**known, **found}, sort_keys=True))
 
     return sensor
+
+
+def run_request(tick: Tick, catalogue: Catalogue, repository: dg.RepositoryDefinition | None) -> dg.RunRequest:
+    """Return the one run for all that changed: two would make the same artefacts side by side.
+
+    What needs a dataset that is neither stored nor fetched now is left out, for it would fail.
+    """
+    if repository is None:
+        raise ValueError("what depends on a dataset is not known without a repository; give the context one")
+    selected = _depending(repository, tick.changed) - _depending(repository, tick.missing())
+    return dg.RunRequest(
+        # a daemon that died before it stored the cursor asks again, and for the same
+        run_key=digest({name: tick.known[name].history for name in tick.changed}),
+        asset_selection=sorted(selected),
+        tags={
+            **range_tags(catalogue),
+            **{f"graftline/revision.{name}": tick.known[name].fetched[:16] for name in tick.changed},
+        },
+    )
 
 
 def range_tags(catalogue: Catalogue) -> dict[str, str]:
@@ -50,12 +87,7 @@ def range_tags(catalogue: Catalogue) -> dict[str, str]:
     return {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
 
 
-def revisions(catalogue: Catalogue, hub: DatasetHub) -> tuple[dict[str, str], list[str]]:
-    """Return the revision of every dataset whose home can be read, and why the others cannot."""
-    found, faults = {}, []
-    for name, dataset in sorted(catalogue.datasets.items()):
-        try:
-            found[name] = hub.revision(dataset)
-        except GraftlineError as error:
-            faults.append(f"{name}: {error}")
-    return found, faults
+def _depending(repository: dg.RepositoryDefinition, names: Iterable[str]) -> set[dg.AssetKey]:
+    """Return the raw assets of the datasets called `names`, and all that depends on them."""
+    keys = [raw_key(name) for name in names]
+    return set(dg.AssetSelection.assets(*keys).downstream().resolve(repository.asset_graph)) if keys else set()

@@ -1,14 +1,25 @@
 """What every test shares: no network but loopback, and a small checkout to run stages in."""
 
 import json
+import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+OF_THE_USER = ("GRAFTLINE_", "HF_")
+"""Variables by which whoever runs the tests chooses datasets and homes for runs of their own."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _without_settings_of_the_user() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(OF_THE_USER)]:
+            patch.delenv(name)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -58,8 +69,8 @@ class SmallCheckout:
         manifests = root / "configs" / "manifests"
         manifests.mkdir(parents=True)
         self.sample.parent.mkdir(parents=True)
-        for source in (CHECKOUT / "configs" / "manifests").glob("*.yaml"):
-            (manifests / source.name).write_text(source.read_text("utf-8"), "utf-8")
+        for source in (*(CHECKOUT / "configs" / "manifests").glob("*.yaml"), CHECKOUT / "configs" / "governance.yaml"):
+            (root / source.relative_to(CHECKOUT)).write_text(source.read_text("utf-8"), "utf-8")
         self.configure()
         self.write([])
 
@@ -67,6 +78,7 @@ class SmallCheckout:
         """Write datasets.yaml and trajectories.yaml."""
         datasets = {
             "languages": ["java", "javascript", "python"],
+            "use": ["release_pairs"],
             "datasets": {
                 "release_pairs": {
                     "reader": "release_pairs",

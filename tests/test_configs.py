@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from graftline.config import load_yaml
 from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.governance import Governance
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.settings import TrajectorySettings
 
@@ -21,6 +22,7 @@ CONFIGS = CHECKOUT / "configs"
 FILES = sorted(path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*") if path.is_file())
 MODELS: dict[str, type[BaseModel]] = {
     "datasets.yaml": Catalogue,
+    "governance.yaml": Governance,
     "trajectories.yaml": TrajectorySettings,
     "manifests/dev.yaml": Manifest,
     "manifests/local.yaml": Manifest,

@@ -4,16 +4,14 @@ import gzip
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import click
 import dagster as dg
@@ -23,90 +21,29 @@ from pydantic import BaseModel
 
 from graftline.cli import main
 from graftline.datasets.catalogue import Catalogue
-from graftline.datasets.edit import DropReason
-from graftline.errors import RecordError, SandboxError
+from graftline.datasets.governance import Governance
 from graftline.hashing import sha256_file
 from graftline.paths import Paths
-from graftline.progress import progress_bars
-from graftline.record import RawRecord, Record, verified
+from graftline.record import NormalizedRecord, RawRecord, Record
 from graftline.rules.equality import Level
-from graftline.runtime import load_manifest, load_settings, open_lineage
+from graftline.runtime import load_manifest, load_settings
 from graftline.runtime.manifests import Manifest
-from graftline.runtime.run import run_all
 from graftline.runtime.settings import TrajectorySettings
-from graftline.sandbox.base import Isolation, SandboxResult, Verdict, decided
+from graftline.sandbox.base import Verdict
 from graftline.sandbox.limits import LEVELS, Limits
 from graftline.trajectories import step as steps
 from graftline.trajectories.export import STEPS, TRAJECTORIES
 from graftline.trajectories.reward import Reward, RewardWeights, reward
-
-CHECKOUT = Path(__file__).resolve().parents[1]
-PAGES = {path.relative_to(CHECKOUT).as_posix(): path for path in [*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md")]}
-APACHE_2_0 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
-
-
-@dataclass(frozen=True)
-class Fence:
-    """A fenced block; `output` is the block of text that follows it with nothing between, for that is what it prints."""
-
-    page: str
-    line: int
-    language: str
-    body: str
-    output: str | None
-
-
-def fences() -> Iterator[Fence]:
-    fence = re.compile(r"^```(\w+)\n((?:(?!```).*\n)*)```\n(?:\n```text\n((?:(?!```).*\n)*)```)?", re.M)
-    for page, path in sorted(PAGES.items()):
-        text = path.read_text("utf-8")
-        for match in fence.finditer(text):
-            yield Fence(page, text.count("\n", 0, match.start()) + 1, match[1], match[2], match[3])
-
+from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, keys_of, models_in, section, table, written_root
 
 PYTHON = [fence for fence in fences() if fence.language == "python"]
 LINES = [line for fence in fences() if fence.language in ("console", "bash") for line in fence.body.splitlines()]
-
-
-def section(page: str, heading: str) -> str:
-    """Return what stands under `heading`, up to the next heading of its level or a higher one."""
-    level = len(heading) - len(heading.lstrip("#"))
-    _, _, rest = PAGES[page].read_text("utf-8").partition(f"{heading}\n")
-    return re.split(rf"^#{{1,{level}}} ", rest, maxsplit=1, flags=re.M)[0]
-
-
-def table(text: str) -> list[list[str]]:
-    """Return the cells of the first table in `text`, without its head."""
-    lines = text[text.index("\n|") :].lstrip().split("\n\n")[0].splitlines()
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
-
-
-def codes(text: str) -> list[str]:
-    return re.findall(r"`([^`]+)`", text)
+APACHE_2_0 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
 
 
 @pytest.fixture(scope="module")
 def root(new_checkout: Callable[[Path], Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A root folder with everything a run writes, and one row that was left out."""
-    small = new_checkout(tmp_path_factory.mktemp("docs") / "root")
-    call = {"python": "def f{n}(a):\n    return {name}(a, b{n})\n"}
-    call |= {"javascript": "function f{n}(a) {{\n  return {name}(a, b{n});\n}}\n"}
-    call |= {"java": "int f{n}(int a) {{\n    return {name}(a, b{n});\n}}\n"}
-    rows = [
-        pair_of(f"{language}{n}", language, text.format(n=n, name="old"), text.format(n=n, name="fresh"))
-        for language, text in call.items()
-        for n in range(3)
-    ]
-    small.write([*rows, pair_of("gone", "python", "f(1)\n", "")])
-    with progress_bars() as bars:
-        run_all(Paths(small.root), "local", {}, bars)
-    return small.root
-
-
-def pair_of(name: str, language: str, pre: str, post: str, **other: Any) -> dict[str, Any]:
-    row = {"id": f"release:{name}", "source": f"pypi:{name} 1->2", "licence": "MIT", "language": language}
-    row |= {"pre": pre, "post": post, "registry": "pypi", "pkg": name, "old": "1", "new": "2", "path": "a", "qual": "f"}
-    return {**row, **other}
+    return written_root(new_checkout(tmp_path_factory.mktemp("docs") / "root"))
 
 
 @pytest.mark.parametrize("fence", PYTHON, ids=lambda fence: f"{fence.page}:{fence.line}")
@@ -140,14 +77,31 @@ def test_the_installed_command_is_the_one_that_is_documented(root: Path) -> None
     assert json.loads(done.stdout).keys() == Manifest.model_fields.keys()
 
 
+def commands_of(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Yield the commands below `group`, those of groups in it included, by what is typed."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands_of(command, f"{prefix}{name} ")
+        elif command is not None:
+            yield f"{prefix}{name}", command
+
+
 def test_every_command_and_option_of_graftline_is_in_the_docs_and_no_other() -> None:
     def options(command: click.Command) -> set[str]:
         return {option for parameter in command.params for option in parameter.opts if option.startswith("-")}
 
     page = PAGES["docs/cli.md"].read_text("utf-8")
-    assert sorted(re.findall(r"^## `graftline (\w+)`$", page, re.M)) == sorted(main.commands)
-    for name, command in main.commands.items():
-        rows = table(section("docs/cli.md", f"## `graftline {name}`"))
+    headings = {
+        name: f"{marks} `graftline {name}`" for marks, name in re.findall(r"^(##+) `graftline ([\w -]+)`$", page, re.M)
+    }
+    commands = dict(commands_of(main))
+    groups = {name.rpartition(" ")[0] for name in commands} - {""}
+    assert sorted(headings.keys() - groups) == sorted(commands)
+    for name, command in commands.items():
+        own = section("docs/cli.md", headings[name])
+        rows = table(own) if options(command) else []
         assert {option for row in rows for option in codes(row[0])} == options(command), name
     general = {option.split()[0] for row in table(page) for option in codes(row[0])}
     assert general == {*options(main), "-h", "--help"}
@@ -204,32 +158,14 @@ def test_every_relative_link_leads_to_a_file_and_a_heading_that_exist() -> None:
     assert broken == []
 
 
-def keys_of(model: type[BaseModel], prefix: str = "") -> dict[str, str]:
-    """Return every dotted key of a configuration file with its default as JSON, or `needed`."""
-    found: dict[str, str] = {}
-    for name, field in model.model_fields.items():
-        inner = list(models_in(field.annotation))
-        shape = {dict: ".<name>", tuple: "[]"}.get(get_origin(field.annotation), "") if inner else ""
-        key = f"{prefix}{name}{shape}"
-        for member in inner:
-            found |= {**keys_of(member, f"{key}."), **found}
-        if not inner:
-            # `kind` has a default in its class, but tells the members of a union apart in a file
-            is_needed = field.is_required() or name == "kind"
-            found[key] = "needed" if is_needed else f"`{json.dumps(field.get_default(call_default_factory=True))}`"
-    return found
-
-
-def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for inner in get_args(annotation):
-        yield from models_in(inner)
-
-
 @pytest.mark.parametrize(
     ("file", "model"),
-    [("datasets.yaml", Catalogue), ("trajectories.yaml", TrajectorySettings), ("manifests/*.yaml", Manifest)],
+    [
+        ("datasets.yaml", Catalogue),
+        ("governance.yaml", Governance),
+        ("trajectories.yaml", TrajectorySettings),
+        ("manifests/*.yaml", Manifest),
+    ],
 )
 def test_every_configuration_key_is_documented_with_its_default_and_no_other(file: str, model: type[BaseModel]) -> None:
     rows = table(section("docs/configuration.md", f"## `configs/{file}`"))
@@ -250,9 +186,8 @@ def test_every_environment_variable_that_is_read_is_documented() -> None:
         for folder in ("src", "orchestration", "resources", "sensors", "assets")
         for path in (CHECKOUT / folder).rglob("*.py")
     ]
-    read = {
-        name for path in sources for name in re.findall(r'"((?:GRAFTLINE|VAULT)_[A-Z_]+)"', path.read_text("utf-8"))
-    }
+    name_of_one = re.compile(r'"((?:GRAFTLINE|VAULT)_[A-Z_]+|[A-Z_]+_(?:TOKEN|KEY))"')
+    read = {name for path in sources for name in name_of_one.findall(path.read_text("utf-8"))}
     assert {codes(row[0])[0] for row in table(section("docs/configuration.md", "## Environment"))} == read
 
 
@@ -302,119 +237,6 @@ def test_verdicts_levels_and_limits_of_the_sandbox_are_the_documented_ones() -> 
     assert {codes(row[0])[0]: row[1] for row in limits} == keys_of(Limits)
 
 
-def test_every_reason_for_leaving_a_row_out_is_documented_with_a_real_message(
-    new_checkout: Callable[[Path], Any], tmp_path: Path
-) -> None:
-    good = pair_of("a", "python", "f(1)\n", "g(1)\n")
-    lines = [
-        b"x" * ((2 << 20) + 1),
-        b'{"id": "\xff"}',
-        b"[1]",
-        json.dumps({key: value for key, value in good.items() if key != "qual"}).encode(),
-        *(json.dumps({**good, **change}).encode() for change in (
-            {"language": "ruby"}, {"pre": " "}, {"post": ""}, {"pre": "a\0"}, {"post": "f(1)\n\n"},
-            {"licence": "GPL-3.0-only"}, {"pre": "x = 1\n" * 2000}, {"post": "def ("},
-        )),
-    ]  # fmt: skip
-    cut = gzip.compress(json.dumps(good).encode() * 99)[:-9]
-    details = {}
-    for name, content in (("rows.jsonl", b"\n".join(lines)), ("rows.jsonl.gz", cut)):
-        small = new_checkout(tmp_path / name)
-        small.sample = small.sample.with_name(name)
-        small.configure()
-        small.sample.write_bytes(content)
-        details |= {row["reason"]: row["detail"] for row in dropped(small.root)}
-    rows = table(section("docs/bad-input.md", "## Rows that are left out"))
-    assert {codes(row[0])[0]: codes(row[2])[0] for row in rows} == details
-    assert details.keys() == set(DropReason)
-
-
-def dropped(root: Path) -> list[dict[str, Any]]:
-    from graftline.parquet import read_parquet
-
-    paths = Paths(root)
-    with open_lineage(paths, load_manifest(paths, "local"), "docs") as lineage:
-        lineage.raw("release_pairs")
-        return read_parquet(lineage.normalized("release_pairs").folder / "dropped.parquet")
-
-
-def changed(**changes: Any) -> Callable[[Path], None]:
-    """Return what changes keys of datasets.yaml; a dotted key is written with `__`."""
-
-    def apply(root: Path) -> None:
-        path = root / "configs" / "datasets.yaml"
-        tree = json.loads(path.read_text("utf-8"))
-        for key, value in changes.items():
-            *above, last = key.split("__")
-            inner = tree
-            for name in above:
-                inner = inner.setdefault(name, {}) if isinstance(inner, dict) else inner[int(name)]
-            inner[last] = value
-        path.write_text(json.dumps(tree), "utf-8")
-
-    return apply
-
-
-def replaced(name: str, content: str | None) -> Callable[[Path], None]:
-    def apply(root: Path) -> None:
-        (root / name).unlink(missing_ok=True)
-        if content is not None:
-            (root / name).write_text(content, "utf-8")
-
-    return apply
-
-
-FILE = "datasets__release_pairs__files__0__"
-TASKS = "data/tasks/java/dev"
-FAULTS: list[tuple[Callable[[Path], None], str]] = [
-    (changed(splitting__seeed=1, synthesis__per_partition="40"), "check"),
-    (changed(splitting={"train": 0.9, "dev": 0.1, "test": 0.1}), "check"),
-    (changed(datasets__release_pairs__reader="commitpack"), "check"),
-    (replaced("configs/datasets.yaml", "a: &x 1\nb: *x\n"), "check"),
-    (replaced("configs/datasets.yaml", ""), "check"),
-    (replaced("configs/datasets.yaml", None), "check"),
-    (changed(), "wiring --manifest staging"),
-    (changed(), "wiring --port sandboxx=memory"),
-    (changed(), "wiring --port sandbox.limits.cpu_s=0"),
-    (changed(), "run --port sandbox.required_level=full"),
-    (changed(**{FILE + "size_bytes": 375891}), "run"),
-    (changed(**{FILE + "sha256": "44db2c977d6f27a4f934c56a4c69553d30e2b0811fb612363787214f7ce4d33f"}), "run"),
-    (replaced("data/samples/release_pairs.jsonl", None), "run"),
-    (replaced(f"{TASKS}/tasks.jsonl", "{}\n"), "check"),
-    (replaced(f"{TASKS}/tasks.jsonl", None), "check"),
-    (replaced(f"{TASKS}/notes.txt", ""), "check"),
-]
-
-
-def test_the_messages_about_bad_input_are_the_real_ones(root: Path, tmp_path: Path) -> None:
-    real = [message_of(root, tmp_path / str(number), *case) for number, case in enumerate(FAULTS)]
-    shutil.copytree(root / TASKS, tmp_path / TASKS)
-    record = tmp_path / TASKS / "_meta.json"
-    for break_it in (lambda: record.write_text(record.read_text("utf-8").replace('"tasks"', '"other"')), record.unlink):
-        break_it()
-        with pytest.raises(RecordError) as raised:
-            verified(tmp_path / TASKS, "tasks")
-        real.append(str(raised.value).replace(f"{tmp_path}/", ""))
-    with pytest.raises(SandboxError) as busy:
-        decided(SandboxResult(Verdict.WALL_TIMEOUT, None, Isolation("none", "memory")))
-    real.append(str(busy.value))
-    result = CliRunner().invoke(main, ["check"], env={"GRAFTLINE_ROOT": "nowhere"})
-    real.append(result.stderr.removeprefix("error: "))
-    shown = [fence.body for fence in fences() if fence.page == "docs/bad-input.md" and fence.language == "text"]
-    assert set("".join(shown).splitlines()) == set("\n".join(real).splitlines())
-
-
-def message_of(root: Path, copy: Path, change: Callable[[Path], None], command: str) -> str:
-    """Return what `command` says in a copy of `root` after `change`, with paths as they read from the copy."""
-    shutil.copytree(root, copy)
-    if command == "run":  # its cases are about a sample whose size and checksum are known
-        (copy / "data" / "samples" / "release_pairs.jsonl").write_bytes(b"")
-    change(copy)
-    result = CliRunner().invoke(main, ["--root", str(copy), *shlex.split(command)])
-    assert result.exit_code == 1
-    return result.stderr.replace(f"{copy}/", "").removeprefix("error: ").rstrip("\n")
-
-
 def test_the_tree_of_the_readme_is_the_checkout() -> None:
     tree = section("README.md", "## What is where").split("```")[1].splitlines()[1:]
     named = [line.split()[0].rstrip("/") for line in tree]
@@ -430,14 +252,14 @@ def test_the_tree_of_the_readme_is_the_checkout() -> None:
 def test_the_tree_and_the_floors_of_the_architecture_are_the_real_ones() -> None:
     tree = section("ARCHITECTURE.md", "## The tree").split("```")[1].splitlines()[1:]
     named: dict[str, set[str]] = {}
+    folder = "src/graftline"
     for line in tree:
-        indent, words = line.startswith("  "), line.split()
-        folder = (
-            (f"src/graftline/{words[0]}" if indent else words[0]).rstrip("/")
-            if words[0].endswith("/")
-            else "src/graftline"
-        )
-        named[folder] = set(words[1:] if words[0].endswith("/") else words)
+        indent, words = len(line) - len(line.lstrip()), line.split()
+        if words[0].endswith("/"):
+            folder = (f"src/graftline/{words[0]}" if indent else words[0]).rstrip("/")
+            named[folder] = set(words[1:])
+        else:  # more of the folder above
+            named.setdefault(folder, set()).update(words)
     tops = ("src/graftline", "orchestration", "sensors", "assets", "resources")
     real: dict[str, set[str]] = {}
     for path in (path for top in tops for path in (CHECKOUT / top).rglob("*.py") if path.name != "__init__.py"):
@@ -461,8 +283,10 @@ def test_ports_and_records_of_the_architecture_are_the_real_ones() -> None:
     assert kinds == expected
     text = section("ARCHITECTURE.md", "## Records")
     assert {field for row in table(text) for field in codes(row[0])} == set(Record.model_fields)
-    [sentence] = re.findall(r"The record of a raw dataset also has (.*?)\.\n", text, re.S)
-    assert set(codes(sentence)) == set(RawRecord.model_fields) - set(Record.model_fields)
+    [of_raw] = re.findall(r"The record of a raw dataset also has (.*?)\.\s", text, re.S)
+    [more] = re.findall(r"record of a normalised one has these too, and (.*?)\.\s", text, re.S)
+    assert set(codes(of_raw)) == set(RawRecord.model_fields) - set(Record.model_fields)
+    assert set(codes(more)) == set(NormalizedRecord.model_fields) - set(RawRecord.model_fields)
 
 
 def test_every_extra_is_documented() -> None:

@@ -1,63 +1,72 @@
-"""How the reports read."""
+"""Texts of others as Markdown that shows them and does nothing else.
 
-from collections.abc import Mapping
+Not here: tables (`graftline.markdown`), and what the pages say (`dataset_page`, `index_page`, `teacher_page`).
+"""
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from difflib import unified_diff
 from typing import Any
 
-from graftline.markdown import table
-from graftline.record import RawRecord, Record
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
 
-Rows = list[dict[str, Any]]
-
-
-def dataset_page(name: str, marts: Mapping[str, Rows], raw: Record) -> str:
-    """Return the page of the dataset called `name`."""
-    contract = raw.model_dump(mode="json", include=set(RawRecord.model_fields) - set(Record.model_fields))
-    facts = [{"fact": key, "value": value} for key, value in contract.items() if key != "downloaded_at"]
-    return "\n".join(
-        [
-            f"# Dataset `{name}`",
-            "",
-            table(facts),
-            "## Edits by language and split",
-            "",
-            table([_without_dataset(row) for row in marts["dataset_stats"]]),
-            "## Edits by licence",
-            "",
-            table([_without_dataset(row) for row in marts["dataset_licences"]]),
-            "## Rows left out",
-            "",
-            "Every one of them, with file and line, is in `dropped.parquet` beside the normalised edits.",
-            "",
-            table([_without_dataset(row) for row in marts["dataset_drops"]]),
-        ]
-    )
+_MOST_DIFF_LINES = 160
+_MOST_LINE_CHARACTERS = 400
+_MARKUP = str.maketrans({character: f"&#{ord(character)};" for character in "&<>`*[]"})
 
 
-def teacher_page(marts: Mapping[str, Rows]) -> str:
-    """Return the page of the teachers."""
-    return "\n".join(
-        [
-            "# Teachers",
-            "",
-            "Precision is verified over valid attempts. An attempt is verified when the text it reaches is the wanted"
-            " one: in bytes (exact), but for blanks, or as a tree. An attempt without a reward says nothing about the"
-            " teacher (the machine was at fault) and is not valid. General are verified attempts in which every"
-            " action leaves something free.",
-            "",
-            table(marts["teacher_precision"]),
-            "![precision by language and dataset](precision.png)",
-            "",
-            "## What single actions look like",
-            "",
-            "By form of the action (`pattern` with its rewrite, or a whole `rule`) and verdict of the sandbox.",
-            "",
-            table(marts["teacher_steps"]),
-            "## How attempts end that are not verified",
-            "",
-            table(marts["teacher_failures"]),
-        ]
-    )
+def plain(text: str, most_characters: int = 160) -> str:
+    """Return `text` as one line in which nothing is markup, cut where it is too long for a table."""
+    line = " ".join(_visible(text).split())
+    cut = line if len(line) <= most_characters else line[: most_characters - 1] + "…"
+    return cut.translate(_MARKUP)
 
 
-def _without_dataset(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in row.items() if key != "dataset"}
+def fenced(text: str, language: str = "text") -> str:
+    """Return `text` as a block of code that no run of backticks in it can end."""
+    runs = [len(run) for run in re.findall("`+", text)]
+    fence = "`" * max([3, *(run + 1 for run in runs)])
+    lines = [_bounded(line) for line in _visible(text).rstrip("\n").split("\n")]
+    return "\n".join([f"{fence}{language}", *lines, fence, ""])
+
+
+def diff(pre: str, post: str) -> str:
+    """Return the unified diff of two texts, cut after so many lines."""
+    lines = list(unified_diff(pre.split("\n"), post.split("\n"), "before", "after", lineterm=""))
+    left = len(lines) - _MOST_DIFF_LINES
+    return "\n".join(lines if left <= 0 else [*lines[:_MOST_DIFF_LINES], f"… {left} more lines"])
+
+
+def picture(name: str, what: str) -> str:
+    """Return a plot that lies beside the page."""
+    return f"![{what}]({name})\n"
+
+
+def without_pictures(page: str) -> str:
+    """Return `page` for a place that does not have the files beside it."""
+    return re.sub(r"^!\[[^\]\n]*\]\([^)\n]*\)\n\n?", "", page, flags=re.M)
+
+
+def without_dataset(rows: Rows) -> list[dict[str, Any]]:
+    """Return the rows of one dataset without its name."""
+    return [{key: value for key, value in row.items() if key != "dataset"} for row in rows]
+
+
+def _bounded(line: str) -> str:
+    return line if len(line) <= _MOST_LINE_CHARACTERS else line[: _MOST_LINE_CHARACTERS - 1] + "…"
+
+
+def _visible(text: str) -> str:
+    """Return `text` with what cannot be seen, or turns the reading direction, in letters."""
+    return "".join(character if _is_shown(character) else _named(character) for character in text)
+
+
+def _is_shown(character: str) -> bool:
+    return character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def _named(character: str) -> str:
+    # the pictures of control characters
+    return chr(0x2400 + ord(character)) if character < " " else f"\\u{{{ord(character):x}}}"

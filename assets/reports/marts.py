@@ -5,6 +5,7 @@ readable. https://docs.dagster.io/integrations/libraries/dbt
 """
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -14,13 +15,15 @@ import dagster as dg
 from dagster_dbt import DagsterDbtTranslator, DagsterDbtTranslatorSettings, DbtProject, dbt_assets
 
 from assets.outcome import readable_failure
+from assets.reports.sources import Sources, open_sources
 from graftline.datasets.catalogue import Catalogue
 from graftline.errors import DataError
 from graftline.hashing import digest, sha256_file
 from graftline.record import Built, Contents, Request
 from graftline.runtime.lineage import Lineage
+from resources import warehouse as warehouse_module
 from resources.dbt import PROJECT, Dbt
-from resources.warehouse import Warehouse
+from resources.warehouse import Warehouse, create_sources, drop_sources
 
 GROUP = "reports"
 
@@ -51,17 +54,14 @@ def report_models(catalogue: Catalogue) -> dg.AssetsDefinition:
         failed: list[str] = []
 
         def make(folder: Path) -> Contents:
-            for left in folder.glob(f"{lineage.paths.warehouse.name}*"):
-                left.unlink()
-            # a quote would end the SQL string that the path becomes part of
-            places = {
-                "data": str(lineage.paths.data).replace("'", "''"),
-                "warehouse": str(folder / lineage.paths.warehouse.name),
-            }
+            for left in folder.iterdir():  # by a killed build: the file, what it spilled, what dbt wrote
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+            path = folder / lineage.paths.warehouse.name
+            create_sources(path, sources.queries)
             # without the context: it would hand on what is selected, and a file with a part of the models would
             # take the place of a whole one
             build = dbt.cli(
-                ["build", "--vars", json.dumps(places)],
+                ["build", "--vars", json.dumps({"warehouse": str(path)})],
                 manifest=PROJECT.manifest_path,
                 target_path=folder / ".dbt",
                 raise_on_error=False,
@@ -69,11 +69,13 @@ def report_models(catalogue: Catalogue) -> dg.AssetsDefinition:
             failed.extend(failed_tests(folder / ".dbt" / "run_results.json"))
             if not build.is_successful():
                 raise DataError(f"dbt build failed: {', '.join(failed) or 'see its messages above'}")
+            drop_sources(path)
             return Contents({"rows": len(context.assets_def.keys)})
 
         try:
             with readable_failure():
-                built = built_warehouse(lineage, make)
+                sources = open_sources(lineage)
+                built = built_warehouse(lineage, sources, make)
         except dg.Failure:
             # of the others nothing is known: dbt skips what stands behind a failure, or was never started
             yield from (check for check in _checks(context, failed) if not check.passed)
@@ -112,27 +114,19 @@ def failed_tests(results: Path) -> list[str]:
     return sorted(node["unique_id"].split(".")[2] for node in nodes if node["status"] in ("fail", "error"))
 
 
-def built_warehouse(lineage: Lineage, make: Callable[[Path], Contents]) -> Built:
+def built_warehouse(lineage: Lineage, sources: Sources, make: Callable[[Path], Contents]) -> Built:
     """Return the warehouse, made by `make` unless inputs, models and tools are as they were."""
-    stages = {"processed": "splits", "trajectories/parquet": "trajectories"}
-    inputs = {
-        f"{kind}/{language}/{split}": lineage.verified(folder, kind).identity
-        for where, kind in stages.items()
-        for language, split in lineage.partitions()
-        if (folder := lineage.paths.partition(where, language, split)).exists()
-    }
-    for name in sorted(lineage.catalogue.datasets):
-        inputs[f"normalized/{name}"] = lineage.verified(lineage.paths.normalized(name), "normalized").identity
     tools = {tool: version(tool) for tool in ("dbt-core", "dbt-duckdb", "duckdb")}
-    request = Request("report_models", "warehouse", _models_version(), inputs, tools)
+    request = Request("report_models", "warehouse", _models_version(), sources.inputs, {**sources.config, **tools})
     return lineage.build(lineage.paths.warehouse.parent, request, make)
 
 
 def _models_version() -> str:
     folder = PROJECT.project_dir
     files = [path for part in ("models", "tests") for path in sorted((folder / part).rglob("*")) if path.is_file()]
-    sums = {str(path.relative_to(folder)): sha256_file(path) for path in [*files, folder / "dbt_project.yml"]}
-    return digest(sums)[:16]
+    files += [folder / name for name in ("dbt_project.yml", "profiles.yml", "sources.py")]
+    files.append(Path(warehouse_module.__file__))
+    return digest([[path.parent.name, path.name, sha256_file(path)] for path in files])[:16]
 
 
 class _Translator(DagsterDbtTranslator):
@@ -141,7 +135,7 @@ class _Translator(DagsterDbtTranslator):
     def __init__(self, catalogue: Catalogue) -> None:
         # steps and trajectories are two files of one asset
         super().__init__(settings=DagsterDbtTranslatorSettings(enable_duplicate_source_asset_keys=True))
-        self._datasets = sorted(catalogue.datasets)
+        self._datasets = list(catalogue.sources)
 
     def get_asset_spec(self, manifest: Mapping[str, Any], unique_id: str, project: DbtProject | None) -> dg.AssetSpec:
         spec = super().get_asset_spec(manifest, unique_id, project)

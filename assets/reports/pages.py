@@ -1,24 +1,38 @@
 """`reports/datasets` and `reports/teacher`: pages of Markdown, with plots, from the report models.
 
-Not here: the numbers (`models/marts`) and how a page reads (`assets.reports.markdown`).
+Not here: the numbers (`models/marts`) and how a page reads (`dataset_page`, `index_page`, `teacher_page`).
 https://docs.dagster.io/guides/build/assets
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from assets.outcome import metadata_of, readable_failure
-from assets.reports.markdown import dataset_page, teacher_page
+from assets.reports.dataset_files import INDEX, write_datasets
+from assets.reports.markdown import Rows, without_pictures
 from assets.reports.plots import bars, embedded
-from graftline.hashing import digest
+from assets.reports.teacher_page import teacher_page
+from graftline.hashing import code_version, digest
 from graftline.record import Contents, Request, load_record
 from graftline.runtime.lineage import Lineage
 from resources.warehouse import Warehouse
 
-Marts = Mapping[str, list[dict[str, Any]]]
+DATASET_MARTS = (
+    "dataset_stats",
+    "dataset_funnel",
+    "dataset_tokens",
+    "dataset_token_bins",
+    "dataset_languages",
+    "dataset_licences",
+    "dataset_drops",
+    "dataset_overlaps",
+    "dataset_labels",
+    "dataset_examples",
+)
+TEACHER_MARTS = ("teacher_precision", "teacher_steps", "teacher_failures")
 
 
 def report_assets() -> list[dg.AssetsDefinition]:
@@ -26,7 +40,7 @@ def report_assets() -> list[dg.AssetsDefinition]:
 
     @dg.asset(
         key=["reports", "datasets"],
-        deps=["dataset_stats", "dataset_licences", "dataset_drops"],
+        deps=DATASET_MARTS,
         group_name="reports",
         kinds={"markdown"},
         owners=["team:data"],
@@ -34,25 +48,18 @@ def report_assets() -> list[dg.AssetsDefinition]:
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
     def dataset_reports(lineage: dg.ResourceParam[Lineage], warehouse: Warehouse) -> dg.MaterializeResult[Any]:
-        """One page per dataset: sizes, licences, what was dropped and why."""
-        names = sorted(lineage.catalogue.datasets)
-
-        def write(folder: Path, marts: Marts) -> Contents:
-            for name in names:
-                own = {mart: [row for row in rows if row["dataset"] == name] for mart, rows in marts.items()}
-                (folder / f"{name}.md").write_text(
-                    dataset_page(name, own, load_record(lineage.paths.raw(name))), "utf-8"
-                )
-            return Contents({"rows": len(names)})
-
-        raw = {f"raw/{name}": load_record(lineage.paths.raw(name)).identity for name in names}
+        """One page per dataset, and one over all: from rows to splits, lengths, licences, what was dropped and why."""
+        used = lineage.catalogue.used
+        inputs = {f"raw/{name}": lineage.paths.raw(name) for name in used}
+        inputs |= {f"normalized/{name}": lineage.paths.normalized(name) for name in lineage.catalogue.sources}
         return _report(
-            lineage, warehouse, "datasets", ["dataset_stats", "dataset_licences", "dataset_drops"], write, raw
-        )
+            lineage, warehouse, "datasets", DATASET_MARTS, inputs,
+            lambda folder, marts: write_datasets(folder, lineage, marts),
+        )  # fmt: skip
 
     @dg.asset(
         key=["reports", "teacher"],
-        deps=["teacher_precision", "teacher_steps", "teacher_failures"],
+        deps=TEACHER_MARTS,
         group_name="reports",
         kinds={"markdown"},
         owners=["team:data"],
@@ -62,14 +69,14 @@ def report_assets() -> list[dg.AssetsDefinition]:
     def teacher_report(lineage: dg.ResourceParam[Lineage], warehouse: Warehouse) -> dg.MaterializeResult[Any]:
         """Precision of the teacher by language and dataset, and how its failures end."""
 
-        def write(folder: Path, marts: Marts) -> Contents:
+        def write(folder: Path, marts: Mapping[str, Rows]) -> Contents:
             (folder / "precision.png").write_bytes(
                 bars(marts["teacher_precision"], ["language", "dataset"], "precision")
             )
             (folder / "metrics.md").write_text(teacher_page(marts), "utf-8")
             return Contents({"rows": len(marts["teacher_precision"])})
 
-        return _report(lineage, warehouse, "teacher", ["teacher_precision", "teacher_steps", "teacher_failures"], write)
+        return _report(lineage, warehouse, "teacher", TEACHER_MARTS, {}, write)
 
     return [dataset_reports, teacher_report]
 
@@ -78,23 +85,33 @@ def _report(
     lineage: Lineage,
     warehouse: Warehouse,
     name: str,
-    marts: list[str],
-    write: Callable[[Path, Marts], Contents],
-    inputs: Mapping[str, str] | None = None,
+    marts: Sequence[str],
+    records: Mapping[str, Path],
+    write: Callable[[Path, Mapping[str, Rows]], Contents],
 ) -> dg.MaterializeResult[Any]:
-    # the marts are small; their rows are the input, so that a rebuilt but equal warehouse changes no report
-    rows = {mart: warehouse.rows(f"select * from {mart} order by all") for mart in marts}
-    request = Request("reports", name, _code(), {"marts": digest(rows), **(inputs or {})})
     with readable_failure():
+        # the marts are small; their rows are the input, so that a rebuilt but equal warehouse changes no report
+        rows = {mart: warehouse.rows(f"select * from {mart} order by all") for mart in marts}
+        inputs = {"marts": digest(rows), **{key: load_record(folder).identity for key, folder in records.items()}}
+        request = Request("reports", name, _code(), inputs)
         built = lineage.build(lineage.paths.reports / name, request, lambda folder: write(folder, rows))
-    page = sorted(built.folder.glob("*.md"))[0]
-    plots = {path.stem: dg.MetadataValue.md(embedded(path)) for path in sorted(built.folder.glob("*.png"))}
     return dg.MaterializeResult(
-        metadata={**metadata_of(built), "page": dg.MetadataValue.md(page.read_text("utf-8")), **plots},
-        data_version=dg.DataVersion(built.record.identity),
+        metadata={**metadata_of(built), **_shown(built.folder)}, data_version=dg.DataVersion(built.record.identity)
     )
+
+
+def _shown(folder: Path) -> dict[str, dg.MetadataValue[Any]]:
+    """Return pages and plots by name; plots are not in the pages as well, for each is stored with every run."""
+    # the index first, if there is one
+    pages = sorted(folder.glob("*.md"), key=lambda path: (path.name != INDEX, path.name))
+    shown: dict[str, dg.MetadataValue[Any]] = {
+        f"page: {path.stem}": dg.MetadataValue.md(without_pictures(path.read_text("utf-8"))) for path in pages
+    }
+    plots = sorted(folder.glob("*.png"))
+    return {**shown, **{f"plot: {path.stem}": dg.MetadataValue.md(embedded(path)) for path in plots}}
 
 
 def _code() -> str:
     folder = Path(__file__).parent
-    return digest([path.read_text("utf-8") for path in sorted(folder.glob("*.py"))])[:16]
+    own = [path.read_text("utf-8") for path in sorted(folder.glob("*.py"))]
+    return digest([code_version("graftline.markdown"), own])[:16]

@@ -1,31 +1,108 @@
-"""Plots for the reports: the door to matplotlib."""
+"""Plots for the reports: the door to matplotlib. Equal rows give equal bytes, whatever style the user has set."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from assets.reports.markdown import Rows
+
+_MAIN, _LOSS, _SECOND = "#4f6d9a", "#c98a5b", "#8fae7f"
+_WIDTH_INCHES = 7
+_MOST_BARS = 40
+_COLOURS = 32
+
 
 def bars(rows: Sequence[Mapping[str, Any]], labels: Sequence[str], value: str) -> bytes:
-    """Return a PNG with one bar per row, from 0 to 1; the same rows give the same bytes."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 0.9 + 0.4 * len(rows)), layout="constrained")
-    axes = figure.subplots()
+    """Return a PNG with one bar per row, from 0 to 1."""
     names = [", ".join(str(row[label]) for label in labels) for row in rows]
-    heights = [float(row[value] or 0.0) for row in rows]
-    drawn = axes.barh(names[::-1], heights[::-1], color="#4f6d9a")
-    axes.bar_label(drawn, fmt="%.3f", padding=3)
-    axes.set_xlim(0, 1.12)
-    axes.set_xlabel(value)
-    axes.spines[["top", "right"]].set_visible(False)
-    stream = BytesIO()
-    FigureCanvasAgg(figure).print_png(stream, metadata={"Software": None})
-    return stream.getvalue()
+    with _png(0.9 + 0.4 * len(rows)) as plot:
+        drawn = plot.axes.barh(names[::-1], [float(row[value] or 0.0) for row in rows][::-1], color=_MAIN)
+        plot.axes.bar_label(drawn, fmt="%.3f", padding=3)
+        plot.axes.set_xlim(0, 1.12)
+        plot.axes.set_xlabel(value)
+    return plot.image
+
+
+def funnel(steps: Rows) -> bytes:
+    """Return a PNG with a bar for every step on the way from rows to splits, losses in another colour."""
+    shown = [step for step in steps if step["number"]][:_MOST_BARS]
+    colours = [_LOSS if step["is_loss"] else _MAIN for step in shown]
+    with _png(0.8 + 0.27 * len(shown)) as plot:
+        places = range(len(shown), 0, -1)
+        drawn = plot.axes.barh(places, [step["number"] for step in shown], color=colours)
+        plot.axes.set_yticks(list(places), [str(step["step"]) for step in shown], fontsize=8)
+        plot.axes.bar_label(drawn, [f"{step['number']:,}" for step in shown], padding=3, fontsize=8)
+        plot.axes.margins(x=0.12)
+        plot.axes.set_xlabel("rows and edits; what is lost in the second colour")
+    return plot.image
+
+
+def histogram(bins: Rows, tokenizer: str) -> bytes:
+    """Return a PNG with the number of edits by their tokens before and after, in bins of powers of two."""
+    edges = sorted({row["tokens_from"] for row in bins})
+    starts = [1 << power for power in range(edges[0].bit_length() - 1, edges[-1].bit_length())]
+    with _png(3.2) as plot:
+        for shift, (side, colour) in enumerate((("pre", _MAIN), ("post", _SECOND))):
+            counts = {row["tokens_from"]: row["edits"] for row in bins if row["side"] == side}
+            # half a bin wide on the scale of the axis
+            lefts = [start * 2 ** (0.08 + 0.42 * shift) for start in starts]
+            widths = [start * (2 ** (0.5 + 0.42 * shift) - 2 ** (0.08 + 0.42 * shift)) for start in starts]
+            heights = [counts.get(start, 0) for start in starts]
+            plot.axes.bar(lefts, heights, widths, align="edge", color=colour, label=side)
+        plot.axes.set_xscale("log", base=2)
+        plot.axes.set_xticks([*starts, starts[-1] * 2], [f"{tick:,}" for tick in [*starts, starts[-1] * 2]], fontsize=8)
+        plot.axes.minorticks_off()
+        plot.axes.set_xlabel(f"tokens by {tokenizer}")
+        plot.axes.set_ylabel("edits")
+        plot.axes.legend(frameon=False)
+    return plot.image
+
+
+def shares(rows: Rows, name: str, value: str) -> bytes:
+    """Return a PNG with a bar per row, from 0 to 100 percent."""
+    shown = sorted(rows, key=lambda row: (-row[value], row[name]))[:_MOST_BARS]
+    with _png(0.8 + 0.3 * len(shown)) as plot:
+        places = range(len(shown), 0, -1)
+        drawn = plot.axes.barh(places, [row[value] for row in shown], color=_MAIN)
+        plot.axes.set_yticks(list(places), [str(row[name]) for row in shown], fontsize=8)
+        plot.axes.bar_label(drawn, fmt="%.1f", padding=3, fontsize=8)
+        plot.axes.set_xlim(0, 112)
+        plot.axes.set_xlabel("% of kept edits")
+    return plot.image
 
 
 def embedded(path: Path) -> str:
     """Return the PNG at `path` as Markdown that needs no file."""
     return f"![{path.stem}](data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()})"
+
+
+@dataclass
+class _Plot:
+    axes: Any
+    image: bytes = b""
+
+
+@contextmanager
+def _png(height_inches: float) -> Iterator[_Plot]:
+    import matplotlib.style
+    import numpy as np
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from PIL import Image
+
+    with matplotlib.style.context("default"):
+        figure = Figure(figsize=(_WIDTH_INCHES, height_inches), layout="constrained", dpi=100)
+        plot = _Plot(figure.subplots())
+        yield plot
+        plot.axes.spines[["top", "right"]].set_visible(False)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+        stream = BytesIO()
+        # each is stored with every run: a few colours take a third of the bytes
+        picture.quantize(_COLOURS, dither=Image.Dither.NONE).save(stream, "png", optimize=True)
+        plot.image = stream.getvalue()

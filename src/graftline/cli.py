@@ -1,13 +1,15 @@
 """The `graftline` command. Parses, loads configuration, calls one function, prints a table or one line of JSON.
 
-Exit codes: 0 done, 1 an error with a message, 2 wrong usage.
+The commands below `graftline datasets` are in `graftline.datasets_cli`.
+
+Exit codes: 0 done, 1 an error with a message, 2 wrong usage, 130 interrupted.
 """
 
 import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
+_WIDE = 1000
+_INTERRUPTED = 130  # as a shell says it of a process that an interrupt ended
+
 
 class _Commands(click.Group):
     """Prints a `GraftlineError` as its message alone."""
@@ -31,17 +36,38 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except GraftlineError as error:
             click.echo(f"error: {error}", err=True)
+        except KeyboardInterrupt:
+            click.echo("interrupted; what is finished stays, and the same command goes on from there", err=True)
+            raise click.exceptions.Exit(_INTERRUPTED) from None
+        except BrokenPipeError:
+            raise  # who reads has enough, as `head`; click ends without a word
         except OSError as error:
             # a full disk, a folder that may not be written to, a file where a folder should be
             click.echo(f"error: {error.filename or 'the file system'}: {error.strerror or error}", err=True)
         raise click.exceptions.Exit(1)
 
 
-def _json_option(command: CommandT) -> CommandT:
+class _DatasetCommands(click.Group):
+    """Loads its commands when they are asked for: no other command waits for them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from graftline.datasets_cli import COMMANDS
+
+        return [str(command.name) for command in COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        from graftline.datasets_cli import COMMANDS
+
+        return next((command for command in COMMANDS if command.name == cmd_name), None)
+
+
+def json_option(command: CommandT) -> CommandT:
+    """Add `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")(command)
 
 
-def _manifest_options(command: CommandT) -> CommandT:
+def manifest_options(command: CommandT) -> CommandT:
+    """Add `--manifest` and `--port`."""
     command = click.option(
         "--port", "ports", multiple=True, metavar="PORT[.KEY]=VALUE", help="Replace a port or one of its settings."
     )(command)
@@ -65,7 +91,7 @@ def main(ctx: click.Context, root: Path | None, verbose: bool) -> None:
 
 
 @main.command()
-@_json_option
+@json_option
 def doctor(as_json: bool) -> None:
     """Say what this machine can do, and how to get what is missing. Fails if the embedded default cannot run."""
     from graftline.runtime.doctor import examine
@@ -78,21 +104,21 @@ def doctor(as_json: bool) -> None:
             (_mark(found.is_there, found.is_needed), found.name, found.detail, "" if found.is_there else found.remedy)
             for found in findings
         ]
-        _print_table("This machine", ["", "what", "found", "to get it"], rows)
+        print_table("This machine", ["", "what", "found", "to get it"], rows)
     if any(finding.is_needed and not finding.is_there for finding in findings):
         raise click.exceptions.Exit(1)
 
 
 @main.command()
-@_manifest_options
-@_json_option
+@manifest_options
+@json_option
 @click.pass_obj
 def wiring(root: Path | None, manifest: str, ports: tuple[str, ...], as_json: bool) -> None:
     """Print what a manifest would wire behind each port, without opening anything."""
     from graftline.runtime.manifests import load_manifest
     from graftline.runtime.ports import describe
 
-    described = describe(load_manifest(_paths(root), manifest, _overrides(ports)))
+    described = describe(load_manifest(paths_of(root), manifest, overrides_of(ports)))
     if as_json:
         click.echo(json.dumps(described))
         return
@@ -100,12 +126,12 @@ def wiring(root: Path | None, manifest: str, ports: tuple[str, ...], as_json: bo
         (port, str(settings.pop("kind")), json.dumps(settings) if settings else "")
         for port, settings in described.items()
     ]
-    _print_table(f"Manifest {manifest}", ["port", "implementation", "settings"], rows)
+    print_table(f"Manifest {manifest}", ["port", "implementation", "settings"], rows)
 
 
 @main.command()
-@_manifest_options
-@_json_option
+@manifest_options
+@json_option
 @click.option("--dry-run", is_flag=True, help="Print the ports that would be wired and stop.")
 @click.pass_context
 def run(ctx: click.Context, manifest: str, ports: tuple[str, ...], as_json: bool, dry_run: bool) -> None:
@@ -117,37 +143,37 @@ def run(ctx: click.Context, manifest: str, ports: tuple[str, ...], as_json: bool
     from graftline.runtime.run import run_all
 
     with progress_bars() as bars:
-        run_all(_paths(ctx.obj), manifest, _overrides(ports), bars)
+        run_all(paths_of(ctx.obj), manifest, overrides_of(ports), bars)
     ctx.invoke(summary, as_json=as_json)
 
 
 @main.command()
-@_json_option
+@json_option
 @click.pass_obj
 def summary(root: Path | None, as_json: bool) -> None:
     """Show what is stored, and what the last run made or found unchanged."""
     from graftline.runtime.summary import summarize, tables, verdict
 
-    paths = _paths(root)
+    paths = paths_of(root)
     found = summarize(paths)
     if as_json:
         click.echo(json.dumps(found.as_dict()))
         return
     for title, columns, rows in tables(found):
-        _print_table(title, columns, rows)
+        print_table(title, columns, rows)
     click.echo(verdict(found))
     click.echo(f"Files are in {paths.data}, reports in {paths.reports}. `make ui` opens the lineage in a browser.")
 
 
 @main.command()
-@_json_option
+@json_option
 @click.option("--inputs", is_flag=True, help="Only what a run starts from: configuration and samples.")
 @click.pass_obj
 def check(root: Path | None, as_json: bool, inputs: bool) -> None:
     """Check the configuration, the samples, and every stored artefact against its record."""
     from graftline.runtime.audit import audit
 
-    report = audit(_paths(root), os.environ.get("GRAFTLINE_MANIFEST", "local"), inputs_only=inputs)
+    report = audit(paths_of(root), os.environ.get("GRAFTLINE_MANIFEST", "local"), inputs_only=inputs)
     if as_json:
         click.echo(json.dumps({"checked": report.checked, "faults": report.faults}))
     else:
@@ -158,13 +184,20 @@ def check(root: Path | None, as_json: bool, inputs: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _paths(root: Path | None) -> "Paths":
+@main.group(cls=_DatasetCommands)
+def datasets() -> None:
+    """Fetch, clean, divide, look at and hand on the datasets."""
+
+
+def paths_of(root: Path | None) -> "Paths":
+    """Return the folders below `root`, or below the one that is found."""
     from graftline.paths import Paths, find_root
 
     return Paths(root.resolve() if root else find_root(os.environ))
 
 
-def _overrides(ports: tuple[str, ...]) -> dict[str, Any]:
+def overrides_of(ports: tuple[str, ...]) -> dict[str, Any]:
+    """Return what `--port` says by dotted key."""
     overrides = {}
     for given in ports:
         key, separator, value = given.partition("=")
@@ -194,7 +227,8 @@ def _mark(is_there: bool, is_needed: bool) -> str:
     return "yes" if is_there else "MISSING" if is_needed else "no"
 
 
-def _print_table(title: str, columns: list[str], rows: Sequence[tuple[str, ...]]) -> None:
+def print_table(title: str, columns: Sequence[str], rows: Iterable[tuple[str, ...]]) -> None:
+    """Print `rows` to standard output."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -206,4 +240,4 @@ def _print_table(title: str, columns: list[str], rows: Sequence[tuple[str, ...]]
     for row in rows:
         table.add_row(*map(Text, row))
     # without a terminal there is no width to keep to, and folded cells are hard to read and to search
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    Console(width=None if sys.stdout.isatty() else _WIDE).print(table)

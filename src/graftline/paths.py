@@ -47,6 +47,21 @@ class Paths:
         """The edits of a dataset."""
         return self.data / "raw" / dataset / "normalized"
 
+    @property
+    def division(self) -> Path:
+        """Which split every edit is in."""
+        return self.data / "division"
+
+    @property
+    def label_tasks(self) -> Path:
+        """Tasks without gold, made of labels."""
+        return self.data / "label_tasks"
+
+    @property
+    def evaluations(self) -> Path:
+        """Evaluation files that a user put there, to keep edits away from."""
+        return self.configs / "evals"
+
     def partition(self, stage: str, language: str, split: str) -> Path:
         """The artefact of `stage` for one language and split."""
         return self.data / stage / language / split

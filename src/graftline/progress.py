@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
+    from rich.progress import ProgressColumn, Task, TaskID
+    from rich.text import Text
+
+_IN_BYTES = frozenset({"raw"})
+"""Stages whose work is counted in bytes; that of the others is in rows, files or tasks."""
 
 
 class Progress(Protocol):
@@ -22,6 +26,9 @@ class Progress(Protocol):
     def finish(self, reason: str) -> None:
         """End it; `reason` says why it was made, empty that it was unchanged."""
 
+    def fail(self) -> None:
+        """End it without a result; why is said elsewhere."""
+
 
 @contextmanager
 def progress_bars() -> Iterator[Progress]:
@@ -32,12 +39,36 @@ def progress_bars() -> Iterator[Progress]:
     if not console.is_terminal:
         yield _Lines(console)
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
-    columns = (TextColumn("{task.description:<44}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description:<44}"), BarColumn(), _amount_column(), TimeElapsedColumn())
     with Bars(*columns, console=console, transient=True) as bars:
         yield _Bars(bars, console)
+
+
+def amount(done: float, total: float | None, per_s: float | None, in_bytes: bool) -> str:
+    """Return how much is done of how much and how fast, as far as that is known.
+
+    12.6 MB of 135.9 MB, 3.1 MB/s
+    8,192 of 702,062, 4,915/s
+    """
+    from rich.filesize import decimal
+
+    shown = decimal if in_bytes else "{:,}".format
+    parts = shown(int(done)) + (f" of {shown(int(total))}" if total else "")
+    return parts + (f", {shown(int(per_s))}/s" if per_s else "")
+
+
+def _amount_column() -> "ProgressColumn":
+    from rich.progress import ProgressColumn
+    from rich.text import Text
+
+    class Amount(ProgressColumn):
+        def render(self, task: "Task") -> "Text":
+            return Text(amount(task.completed, task.total, task.speed, task.fields["in_bytes"]))
+
+    return Amount()
 
 
 class _Lines:
@@ -54,6 +85,9 @@ class _Lines:
         # as it is: printing would break long lines and put pictures for words between colons
         self._console.out(f"{self._what}: {f'made ({reason})' if reason else 'unchanged'}", highlight=False)
 
+    def fail(self) -> None:
+        self._console.out(f"{self._what}: failed", highlight=False)
+
 
 class _Bars:
     def __init__(self, bars: "RichProgress", console: "Console") -> None:
@@ -62,13 +96,20 @@ class _Bars:
 
     def start(self, stage: str, name: str) -> None:
         self._lines.start(stage, name)
-        self._task = self._bars.add_task(f"{stage} {name}", total=None)
+        self._task = self._bars.add_task(f"{stage} {name}", total=None, in_bytes=stage in _IN_BYTES)
 
     def advance(self, done: int, total: int) -> None:
         if self._task is not None:
             self._bars.update(self._task, completed=done, total=total or None)
 
     def finish(self, reason: str) -> None:
+        self._end()
+        self._lines.finish(reason)
+
+    def fail(self) -> None:
+        self._end()
+        self._lines.fail()
+
+    def _end(self) -> None:
         if self._task is not None:
             self._bars.remove_task(self._task)
-        self._lines.finish(reason)

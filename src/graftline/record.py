@@ -11,7 +11,8 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,6 +28,7 @@ from graftline.hashing import canonical_json, digest, sha256_file
 logger = logging.getLogger(__name__)
 
 RECORD_NAME = "_meta.json"
+_HASHED_AT_ONCE = 4
 
 
 class FileSum(BaseModel):
@@ -73,10 +75,9 @@ class Record(BaseModel):
         return digest(self.model_dump(mode="json", exclude=left_out))
 
 
-class RawRecord(Record):
-    """The record of a raw dataset: also where it came from and on what terms."""
+class DatasetRecord(Record):
+    """The record of a dataset: also where it came from and on what terms."""
 
-    kind: Literal["raw"]
     source: str = Field(min_length=1)
     """Name of the dataset."""
     version: str = Field(min_length=1)
@@ -87,6 +88,29 @@ class RawRecord(Record):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """Of the archive; of the sorted file checksums where there are several files."""
     num_records: int = Field(ge=0)
+
+    def contract(self) -> dict[str, Any]:
+        """Return where the dataset came from and on what terms."""
+        return self.model_dump(mode="json", include=set(DatasetRecord.model_fields) - set(Record.model_fields))
+
+
+class RawRecord(DatasetRecord):
+    """The record of raw files."""
+
+    kind: Literal["raw"]
+
+
+class NormalizedRecord(DatasetRecord):
+    """The record of the edits of a dataset."""
+
+    kind: Literal["normalized"]
+    licences: dict[str, int]
+    """Edits and labels by the SPDX identifier of their rows."""
+    tokenizer: str = Field(min_length=1)
+    """By which lengths are counted."""
+
+
+_RECORDS: Mapping[str, type[Record]] = {"raw": RawRecord, "normalized": NormalizedRecord}
 
 
 @dataclass(frozen=True)
@@ -127,7 +151,7 @@ class Contents:
 
     counts: dict[str, int]
     contract: Mapping[str, Any] = field(default_factory=dict)
-    """The fields a `RawRecord` adds."""
+    """The fields that the record of this kind adds."""
 
 
 @dataclass(frozen=True)
@@ -170,11 +194,11 @@ def _made(folder: Path, partial: Path, request: Request, make: Callable[[Path], 
     partial.mkdir(parents=True, exist_ok=True)
     (partial / RECORD_NAME).unlink(missing_ok=True)
     contents = make(partial)
-    for path in sorted(partial.iterdir()):
-        if path.name.startswith(".") and path.is_dir():
+    for path in sorted(partial.rglob(".*")):
+        if path.is_dir():
             shutil.rmtree(path)
-        elif path.name.startswith("."):
-            path.unlink()
+        else:
+            path.unlink(missing_ok=True)  # what was in a folder went with it
     record = _parsed(
         {
             "kind": request.kind,
@@ -182,7 +206,7 @@ def _made(folder: Path, partial: Path, request: Request, make: Callable[[Path], 
             "inputs": dict(request.inputs),
             "config": json.loads(canonical_json(dict(request.config))),
             "code_version": request.code_version,
-            "files": {path.relative_to(partial).as_posix(): _sum(path) for path in _files(partial)},
+            "files": _sums(partial, [path.relative_to(partial).as_posix() for path in _files(partial)]),
             "counts": contents.counts,
             "written_at": clock().isoformat(),
             **contents.contract,
@@ -241,8 +265,8 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def _parsed(values: Any) -> Record:
-    is_raw = isinstance(values, dict) and values.get("kind") == "raw"
-    return (RawRecord if is_raw else Record).model_validate(values)
+    kind = values.get("kind") if isinstance(values, dict) else None
+    return _RECORDS.get(kind if isinstance(kind, str) else "", Record).model_validate(values)
 
 
 @contextmanager
@@ -283,10 +307,9 @@ def _fault(folder: Path, record: Record) -> str:
         return f"file {missing[0]!r} is missing"
     if extra := sorted(present - record.files.keys()):
         return f"file {extra[0]!r} is not in the record"
-    for name, expected in record.files.items():
-        if _sum(folder / name) != expected:
-            return f"file {name!r} was altered after it was written"
-    return ""
+    found = _sums(folder, record.files)
+    altered = [name for name, expected in record.files.items() if found[name] != expected]
+    return f"file {altered[0]!r} was altered after it was written" if altered else ""
 
 
 def _files(folder: Path) -> list[Path]:
@@ -294,8 +317,14 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in paths if not path.name.startswith("."))
 
 
-def _sum(path: Path) -> FileSum:
-    return FileSum(sha256=sha256_file(path), size_bytes=path.stat().st_size)
+def _sums(folder: Path, names: Iterable[str]) -> dict[str, FileSum]:
+    def sum_of(name: str) -> FileSum:
+        return FileSum(sha256=sha256_file(folder / name), size_bytes=(folder / name).stat().st_size)
+
+    ordered = list(names)
+    # the digest of a large file is made outside the interpreter's lock
+    with ThreadPoolExecutor(_HASHED_AT_ONCE) as threads:
+        return dict(zip(ordered, threads.map(sum_of, ordered), strict=True))
 
 
 def _sync(path: Path) -> None:

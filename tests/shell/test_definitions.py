@@ -24,6 +24,10 @@ HEAVY = (
     "polars",
     "pandas",
     "hvac",
+    "fsspec",
+    "huggingface_hub",
+    "scipy",
+    "wandb",
     "rich.progress",
 )
 
@@ -52,7 +56,9 @@ def test_every_stage_of_the_lineage_is_an_asset(definitions: dg.Definitions) -> 
     assert {
         "raw/release_pairs",
         "normalized/release_pairs",
+        "division",
         "splits",
+        "label_tasks",
         "synthetic_rules",
         "tasks",
         "teacher_trajectories",
@@ -79,10 +85,22 @@ def test_the_lineage_has_the_edges_it_should(definitions: dg.Definitions) -> Non
     graph = definitions.resolve_asset_graph()
     parents = {
         key: sorted(parent.to_user_string() for parent in graph.get(dg.AssetKey(key.split("/"))).parent_keys)
-        for key in ("splits", "synthetic_rules", "tasks", "trajectories", "stg_edits", "stg_drops", "reports/teacher")
+        for key in (
+            "division",
+            "splits",
+            "label_tasks",
+            "synthetic_rules",
+            "tasks",
+            "trajectories",
+            "stg_edits",
+            "stg_drops",
+            "reports/teacher",
+        )
     }
     assert parents == {
-        "splits": ["normalized/release_pairs"],
+        "division": ["normalized/release_pairs"],
+        "splits": ["division", "normalized/release_pairs"],
+        "label_tasks": ["normalized/release_pairs"],
         "synthetic_rules": ["splits"],
         "tasks": ["splits", "synthetic_rules"],
         "trajectories": ["teacher_trajectories"],
@@ -113,7 +131,7 @@ def test_the_range_that_is_printed_holds_every_partition(checkout: Path) -> None
     done = subprocess.run(
         [sys.executable, "-m", "assets.partitions"], cwd=checkout, capture_output=True, text=True, check=True
     )
-    assert done.stdout == "java|train...python|test\n"
+    assert done.stdout == "java|train...typescript|test\n"
 
 
 def test_the_workspace_file_finds_the_location_from_any_folder(checkout: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from graftline.runtime.run_log import last_run
 from graftline.runtime.settings import load_settings
 from orchestration.build import build_definitions
 
-DATASET_STAGES = ("raw/release_pairs", "normalized/release_pairs")
+DATASET_STAGES = ("raw/release_pairs", "normalized/release_pairs", "division")
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ def test_one_run_makes_everything_and_a_second_one_nothing(root: Path, instance:
     made = [bool(outcome.reason) for outcome in last_run(Paths(root))]
     second = materialize(root, instance)
     again = [outcome for outcome in last_run(Paths(root)) if outcome.reason]
-    # 2 of the dataset, 5 stages in 9 partitions each, the warehouse, 2 reports
-    assert (first.success, made, second.success, again) == (True, [True] * 50, True, [])
+    # 2 of the dataset, 2 over all datasets, 5 stages in 9 partitions each, the warehouse, 2 reports
+    assert (first.success, made, second.success, again) == (True, [True] * 52, True, [])
 
 
 def test_an_unchanged_rerun_keeps_every_data_version(root: Path, instance: dg.DagsterInstance) -> None:
@@ -97,6 +97,7 @@ def test_a_damaged_dataset_keeps_its_good_rows_and_names_the_bad_ones(
     assert record["counts"] == {
         "rows_in": 12,
         "rows": 9,
+        "labels": 0,
         "dropped.empty_pre": 1,
         "dropped.invalid_utf8": 1,
         "dropped.malformed_json": 1,

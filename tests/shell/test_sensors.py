@@ -1,52 +1,272 @@
-"""The sensor on dataset versions."""
+"""The sensor on dataset versions, over homes on a loopback server that change and fail."""
 
 import json
-from pathlib import Path
+from collections.abc import Iterator
+from time import sleep
 from typing import Any
 
-import dagster as dg
 import pytest
 
-from orchestration.build import build_definitions
+from tests.hub_server import Fault, HubServer
+from tests.shell.watched_homes import FOLLOWED, LOOKS, PINNED, PLAIN, Homes, reason, run_key, selected, told
+
+DOWNSTREAM = {"division", "label_tasks", "splits", "tasks", "trajectories", "reports/datasets", "stg_edits"}
 
 
 @pytest.fixture
-def sensor(
-    small_checkout: Any, varied_pairs: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> dg.SensorDefinition:
-    small_checkout.write(varied_pairs)
+def homes(small_checkout: Any, varied_pairs: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> Iterator[Homes]:
     monkeypatch.setenv("GRAFTLINE_ROOT", str(small_checkout.root))
-    return build_definitions().resolve_sensor_def("dataset_versions")
+    with HubServer() as server:
+        yield Homes(small_checkout, server, varied_pairs)
 
 
-def test_a_home_that_was_never_seen_requests_one_run_over_all_partitions(sensor: dg.SensorDefinition) -> None:
-    result = sensor(dg.build_sensor_context())
-    [request] = result.run_requests
-    assert request.tags["dagster/asset_partition_range_start"] == "java|train"
-    assert request.tags["dagster/asset_partition_range_end"] == "python|test"
-    assert list(json.loads(result.cursor)) == ["release_pairs"]
+def test_homes_that_were_never_fetched_request_one_run_over_everything(homes: Homes) -> None:
+    result = homes.tick()
+    [request] = result.run_requests or []
+    everything = homes.repository.asset_graph.executable_asset_keys
+    assert set(request.asset_selection or []) == everything
+    assert {key: value for key, value in request.tags.items() if key.startswith("dagster/")} == {
+        "dagster/asset_partition_range_start": "java|train",
+        "dagster/asset_partition_range_end": "python|test",
+    }
+    assert request.tags["graftline/revision.pinned"] == homes.first_pin[:16]
 
 
-def test_a_home_that_did_not_change_is_skipped(sensor: dg.SensorDefinition) -> None:
-    seen = sensor(dg.build_sensor_context())
-    again = sensor(dg.build_sensor_context(cursor=seen.cursor))
-    assert isinstance(again, dg.SkipReason)
-    assert again.skip_message == "1 datasets are as they were"
+def test_what_is_stored_already_requests_nothing(homes: Homes) -> None:
+    homes.fetch()
+    assert reason(homes.tick()) == "3 of 3 homes hold nothing new to fetch"
 
 
-def test_a_changed_home_requests_a_run_under_another_key(
-    sensor: dg.SensorDefinition, small_checkout: Any, varied_pairs: list[dict[str, Any]]
-) -> None:
-    seen = sensor(dg.build_sensor_context())
-    small_checkout.write(varied_pairs[:3])
-    changed = sensor(dg.build_sensor_context(cursor=seen.cursor))
-    assert changed.run_requests[0].run_key != seen.run_requests[0].run_key
+def test_a_new_revision_requests_what_depends_on_it_and_nothing_else(homes: Homes) -> None:
+    homes.fetch()
+    seen = homes.tick()
+    newest = homes.server.put(FOLLOWED, {"rows.jsonl": homes.content(0, 1)})
+    changed = homes.tick(seen.cursor, 300)
+    keys = set(selected(changed))
+    assert {key for key in keys if key.startswith(("raw/", "normalized/"))} == {"raw/followed", "normalized/followed"}
+    assert keys >= DOWNSTREAM
+    assert changed.run_requests[0].tags["graftline/revision.followed"] == newest[:16]
+    assert reason(homes.tick(changed.cursor, 300)) == "3 of 3 homes hold nothing new to fetch"
 
 
-def test_a_home_that_cannot_be_read_keeps_its_last_revision(sensor: dg.SensorDefinition, small_checkout: Any) -> None:
-    seen = sensor(dg.build_sensor_context())
-    Path(small_checkout.sample).unlink()
-    again = sensor(dg.build_sensor_context(cursor=seen.cursor))
-    assert isinstance(again, dg.SkipReason)
-    assert "release_pairs" in again.skip_message
-    assert "no such file" in again.skip_message
+def test_a_changed_file_of_a_web_server_requests_a_run(homes: Homes) -> None:
+    homes.fetch()
+    seen = homes.tick()
+    homes.server.files[PLAIN] = homes.content(1, 2)
+    assert "raw/plain" in selected(homes.tick(seen.cursor, 300))
+
+
+def test_all_that_changed_is_one_run(homes: Homes) -> None:
+    homes.fetch()
+    seen = homes.tick()
+    homes.server.put(FOLLOWED, {"rows.jsonl": b""})
+    homes.server.files[PLAIN] = b""
+    raw = {key for key in selected(homes.tick(seen.cursor, 300)) if key.startswith("raw/")}
+    assert raw == {"raw/followed", "raw/plain"}
+
+
+def test_a_home_that_did_not_change_is_asked_by_condition_and_answers_without_a_body(homes: Homes) -> None:
+    homes.fetch()
+    seen = homes.tick()
+    homes.server.seen.clear()
+    again = homes.tick(seen.cursor, 300)
+    asked = {path: condition != "" for _, path, condition in homes.server.asked("If-None-Match")}
+    assert asked == dict.fromkeys(LOOKS.values(), True)
+    assert (again.cursor, again.asset_events, reason(again)) == (
+        seen.cursor, [], "3 of 3 homes hold nothing new to fetch",
+    )  # fmt: skip
+
+
+def test_a_newer_revision_than_the_pinned_one_is_shown_and_not_fetched(homes: Homes) -> None:
+    homes.fetch()
+    seen = homes.tick()
+    newest = homes.server.put(PINNED, {"rows.jsonl": b""})
+    changed = homes.tick(seen.cursor, 300)
+    assert reason(changed) == "3 of 3 homes hold nothing new to fetch"
+    assert told(changed) == {
+        "raw/pinned": {
+            "newest revision": newest,
+            "pinned revision": homes.first_pin,
+            "newer than pinned": "yes",
+            "home": f"hf://datasets/{PINNED}",
+            "looked at": homes.moment,
+        }
+    }
+    assert told(homes.tick(changed.cursor, 300)) == {}
+
+
+def test_another_pin_requests_a_run(homes: Homes) -> None:
+    homes.fetch()
+    second = homes.server.put(PINNED, {"rows.jsonl": homes.content(1, 2)})
+    seen = homes.tick()
+    homes.configure(pinned={"version": second})
+    assert {key for key in selected(homes.tick(seen.cursor)) if key.startswith("raw/")} == {"raw/pinned"}
+
+
+def test_a_version_that_is_no_commit_is_reported_beside_the_newest_commit(homes: Homes) -> None:
+    homes.configure(used=("followed", "pinned"), pinned={"version": "main"})
+    homes.fetch = lambda: None  # type: ignore[method-assign]  # nothing of it can be fetched
+    result = homes.tick()
+    facts = told(result)["raw/pinned"]
+    assert selected(result) == ["normalized/followed", "raw/followed"]
+    assert (facts["newest revision"], facts["newer than pinned"]) == (homes.first_pin, "cannot be told")
+    assert facts["pinned revision"].startswith("none: dataset 'pinned': version 'main' is not a commit")
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (Fault(status=500), "answers 500 Internal Server Error"),
+        (Fault(status=503), "answers 503 Service Unavailable"),
+        (Fault(silent_s=5), "silent for 0.5 s"),
+        (Fault(torn_at=4), "the connection broke"),
+        (Fault(body=b"<html>"), "something else than JSON"),
+        (Fault(body=b'{"sha": "main"}'), "names no commit as its newest"),
+        (Fault(status=404), "no such file"),
+    ],
+)
+def test_a_home_that_fails_is_reported_and_asked_again_after_a_pause(homes: Homes, fault: Fault, says: str) -> None:
+    homes.fetch()
+    seen = homes.tick()
+    newest = homes.server.put(PINNED, {"rows.jsonl": b""})
+    homes.server.faults[LOOKS["pinned"]] = [fault]
+    failed = homes.tick(seen.cursor, 300)
+    before, after = homes.known(seen)["pinned"], homes.known(failed)["pinned"]
+    assert says in reason(failed).partition("pinned: ")[2]
+    assert after == {**before, "etag": "", "failures": 1, "not_before": after["not_before"]}
+    assert 300 <= after["not_before"] - homes.moment <= 600
+    waiting = homes.tick(failed.cursor, 60)
+    assert reason(waiting).startswith("2 of 3 homes hold nothing new to fetch; pinned: is asked again in ")
+    recovered = homes.tick(waiting.cursor, 540)
+    assert reason(recovered) == "3 of 3 homes hold nothing new to fetch"
+    assert (told(recovered)["raw/pinned"]["newest revision"], homes.known(recovered)["pinned"]["failures"]) == (
+        newest,
+        0,
+    )
+
+
+def test_a_home_that_fails_never_keeps_the_others_from_a_run(homes: Homes) -> None:
+    homes.fetch()
+    seen = homes.tick()
+    homes.server.faults[LOOKS["pinned"]] = [Fault(status=500)]
+    homes.server.put(FOLLOWED, {"rows.jsonl": b""})
+    assert {"raw/followed", *DOWNSTREAM} <= set(selected(homes.tick(seen.cursor, 300)))
+
+
+def test_a_home_that_wants_to_be_left_alone_is_left_alone_for_as_long(homes: Homes) -> None:
+    homes.fetch()
+    seen = homes.tick()
+    homes.server.faults[LOOKS["followed"]] = [Fault(status=429, retry_after="7200")]
+    busy = homes.tick(seen.cursor)
+    assert homes.known(busy)["followed"]["not_before"] == homes.moment + 7200
+    homes.server.seen.clear()
+    waiting = homes.tick(busy.cursor, 7199)
+    assert {path for _, path in homes.server.asked()} == {LOOKS["pinned"], LOOKS["plain"]}
+    homes.server.seen.clear()
+    homes.tick(waiting.cursor, 1)
+    assert LOOKS["followed"] in {path for _, path in homes.server.asked()}
+
+
+def test_a_home_that_fails_again_is_left_alone_for_longer(homes: Homes) -> None:
+    homes.fetch()
+    homes.server.faults[PLAIN] = [Fault(status=500)] * 3
+    cursor, pauses = homes.tick().cursor, []
+    for _ in range(2):
+        result = homes.tick(cursor, 20_000)
+        cursor = result.cursor
+        pauses.append(homes.known(result)["plain"]["not_before"] - homes.moment)
+    # the second and the third failure in a row: half to all of 20 and of 40 minutes
+    assert 600 <= pauses[0] <= 1200 <= pauses[1] <= 2400
+
+
+def test_a_slow_home_costs_a_tick_its_limit_and_is_learnt_of_later(homes: Homes) -> None:
+    homes.fetch()
+    seen = homes.tick()
+    homes.within_s = 1.0
+    homes.configure()
+    homes.server.put(FOLLOWED, {"rows.jsonl": b""})
+    homes.server.files[PLAIN] = b""
+    homes.server.faults[LOOKS["followed"]] = [Fault(drip_s=0.04)]
+    asked = len(homes.server.seen)
+    first = homes.tick(seen.cursor)
+    assert {key for key in selected(first) if key.startswith("raw/")} == {"raw/plain"}
+    assert homes.known(first)["followed"] == homes.known(seen)["followed"]
+    cursor, requested = first.cursor, []
+    for _ in range(200):
+        later = homes.tick(cursor, 300)
+        cursor = later.cursor
+        if later.run_requests:
+            requested.append({key for key in selected(later) if key.startswith("raw/")})
+            break
+        sleep(0.05)
+    assert requested == [{"raw/followed"}]
+    # one look, however many ticks there were meanwhile, and then which revision a run would fetch
+    assert [path for _, path in homes.server.asked()[asked:]].count(LOOKS["followed"]) == 2
+
+
+def test_what_needs_a_dataset_that_was_never_fetched_waits_for_it(homes: Homes) -> None:
+    homes.server.faults[LOOKS["followed"]] = [Fault(status=500)]
+    first = homes.tick()
+    assert selected(first) == ["normalized/pinned", "normalized/plain", "raw/pinned", "raw/plain"]
+    homes.configure(used=("pinned", "plain"))
+    homes.fetch()
+    homes.configure(used=("followed", "pinned", "plain"))
+    then = selected(homes.tick(first.cursor, 600))
+    assert {"raw/followed", *DOWNSTREAM} <= set(then)
+
+
+def test_a_tick_that_is_repeated_asks_for_the_same_run(homes: Homes) -> None:
+    homes.fetch()
+    seen = homes.tick()
+    homes.server.put(FOLLOWED, {"rows.jsonl": b""})
+    asked = homes.tick(seen.cursor, 300)
+    # the daemon died before it stored the cursor; meanwhile the run went on, and another home fails
+    homes.fetch()
+    homes.server.faults[PLAIN] = [Fault(status=500)]
+    homes.configure()
+    repeated = homes.tick(seen.cursor, 300)
+    assert run_key(repeated) == run_key(asked)
+
+
+def test_a_home_that_returns_to_a_former_revision_asks_for_another_run_each_time(homes: Homes) -> None:
+    homes.fetch()
+    repository = homes.server.repositories[FOLLOWED]
+    first = repository.newest
+    second = homes.server.put(FOLLOWED, {"rows.jsonl": b""})
+    cursor, keys = None, []
+    for newest in (first, second, first, second):
+        repository.newest = newest
+        result = homes.tick(cursor, 300)
+        cursor = result.cursor
+        keys.append(run_key(result) if result.run_requests else "")
+    assert keys[0] == ""  # it is what is stored
+    assert len(set(keys)) == 4
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "{",
+        "[]",
+        "null",
+        '{"release_pairs": "0123"}',  # that of an earlier version of the sensor
+        '{"version": 99, "datasets": {}}',
+        '{"version": 1, "datasets": {"plain": {"entry": "x", "failures": -1}}}',
+        '{"version": 1, "datasets": {"plain": {"entry": "x", "not_before": NaN}}}',
+        "\ud800",
+    ],
+)
+def test_a_cursor_that_cannot_be_read_is_begun_anew(homes: Homes, cursor: str) -> None:
+    homes.fetch()
+    fresh, result = homes.tick(), homes.tick(cursor)
+    assert (reason(result), result.cursor) == ("3 of 3 homes hold nothing new to fetch", fresh.cursor)
+
+
+def test_an_etag_that_no_server_could_have_sent_costs_one_look(homes: Homes) -> None:
+    homes.fetch()
+    tree = json.loads(homes.tick().cursor or "")
+    good = json.dumps(tree)
+    tree["datasets"]["followed"]["etag"] = "a\r\nHost: b\u2028"
+    failed = homes.tick(json.dumps(tree))
+    assert homes.known(failed)["followed"]["failures"] == 1
+    assert homes.known(homes.tick(failed.cursor, 600)) == json.loads(good)["datasets"]

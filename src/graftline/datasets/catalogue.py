@@ -1,44 +1,106 @@
 """Which datasets there are and how their rows become splits: the shape of `configs/datasets.yaml`."""
 
-from pathlib import PurePosixPath
-from typing import Annotated, Self
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from graftline.actions.astgrep import Language
 from graftline.config import Config
 from graftline.datasets.sources import ReaderName
+from graftline.datasets.tokens import TokenizerName
+from graftline.errors import ConfigError, DataError
+from graftline.paths import portable
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
+NO_LICENCE = "NOASSERTION"
+"""SPDX for a licence that nobody stated."""
+
 
 class DatasetFile(Config):
-    """One file of a dataset, relative to its home."""
+    """One file of a dataset, relative to its home, or all that fit a pattern."""
 
-    path: str = Field(pattern=r"^(.*/)?[^./][^/]*\.jsonl(\.gz)?$")
+    path: str = Field(min_length=1)
+    """`*` stands for any part of one name; a pattern cannot be pinned."""
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     """Where it is known, anything else is refused; where it is not, damaged rows are counted drops."""
     size_bytes: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _is_portable(self) -> Self:
+        try:
+            portable(self.path.replace("*", "x"))
+        except DataError as error:
+            raise ValueError(str(error)) from None
+        if self.is_pattern and (self.sha256 or self.size_bytes is not None):
+            raise ValueError(f"{self.path!r} may stand for several files, so it cannot have one sha256 or size_bytes")
+        return self
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether it may stand for several files."""
+        return "*" in self.path
+
+
+class PackageRelease(Config):
+    """Two releases of one package, for `package_releases`."""
+
+    registry: Literal["pypi", "npm"]
+    name: str = Field(pattern=r"^(@[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*$")
+    old: str = Field(pattern=r"^[0-9A-Za-z][\w.+!-]*$")
+    new: str = Field(pattern=r"^[0-9A-Za-z][\w.+!-]*$")
+    old_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    """Of the archive of the old release, as `_meta.json` of the raw dataset has it; where stated, anything else is
+    refused."""
+    new_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
 
 
 class Dataset(Config):
     """Where a dataset lives and on what terms."""
 
     reader: ReaderName
-    home: str
-    """Folder, relative to the root of the checkout."""
+    home: str | None = None
+    """A folder below the root of the checkout, or a URL: `hf://datasets/<owner>/<name>`, `https://…`, or another that
+    fsspec knows. Unset: nobody knows it, and it has to be stated before the dataset can be used."""
     version: str
+    """The revision that is fetched: a commit where the home has commits."""
     license: str
-    """SPDX expression; rows that carry their own are judged by that."""
-    files: tuple[DatasetFile, ...] = Field(min_length=1)
+    """SPDX expression of the whole. Rows that carry their own are judged by that, others by `licences`, then by this."""
+    licences: dict[str, str] = Field(default_factory=dict)
+    """SPDX identifier by repository (`owner/name`, or `owner/*`), where rows carry none."""
+    files: tuple[DatasetFile, ...] = ()
+    columns: tuple[str, ...] = ()
+    """What every row must have; a table without one of them is refused."""
+    terms: str | None = None
+    """Page on which the terms are accepted; the home then wants `HF_TOKEN`."""
+    follow: bool = False
+    """Whether the newest revision of the home is fetched instead of `version`; checksums then hold no longer."""
+    keep: Literal["all", "wanted"] = "all"
+    """Whether raw files are kept whole, or read as they come and only rows the reader can use are kept."""
+    packages: tuple[PackageRelease, ...] = ()
+    """What `package_releases` compares."""
 
     @model_validator(mode="after")
-    def _names_differ(self) -> Self:
-        # they are fetched into one folder, where the last of two would replace the first
-        names = [PurePosixPath(file.path).name for file in self.files]
-        if len(set(names)) < len(names):
-            raise ValueError(f"files must differ in their last part, not only in their folder: {', '.join(names)}")
+    def _has_files(self) -> Self:
+        if (self.reader == "package_releases") == (not self.packages):
+            raise ValueError("`packages` belong to the reader package_releases, and to it alone")
+        if not self.files and not self.packages:
+            raise ValueError("expected at least one entry in `files`")
         return self
+
+    @property
+    def is_evaluation(self) -> bool:
+        """Whether no row of it may be trained on: edits are kept away from it."""
+        return self.reader == "evaluation"
+
+    def licence_of(self, repository: str) -> str:
+        """Return the licence of a row of `repository` that carries none itself."""
+        for pattern, licence in self.licences.items():
+            if fnmatchcase(repository.lower(), pattern.lower()):
+                return licence
+        return self.license
 
 
 class Cleaning(Config):
@@ -48,6 +110,9 @@ class Cleaning(Config):
     """Allow-list of SPDX identifiers, judged row by row."""
     max_line_bytes: int = Field(default=2 << 20, ge=1024)
     max_pre_tokens: int = Field(default=2000, ge=1)
+    tokenizer: TokenizerName = "characters/4"
+    check_syntax: bool = True
+    """Whether both sides must parse; without it a language is what the row says it is."""
 
 
 class Splitting(Config):
@@ -57,12 +122,21 @@ class Splitting(Config):
     train: float = Field(default=0.8, gt=0, lt=1)
     dev: float = Field(default=0.1, gt=0, lt=1)
     test: float = Field(default=0.1, gt=0, lt=1)
+    near_duplicate: float = Field(default=0.7, gt=0, le=1)
+    """Least similarity (Jaccard, of 16-character shingles) of two texts before that must not straddle two splits."""
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
         if abs(self.train + self.dev + self.test - 1) > 1e-9:
             raise ValueError(f"train, dev and test must add up to 1, not {self.train + self.dev + self.test:g}")
         return self
+
+
+class Decontamination(Config):
+    """Which edits are too near to an evaluation; see `datasets.decontaminate`."""
+
+    shared: float = Field(default=0.5, gt=0, le=1)
+    """Share of the 32-character shingles of an evaluation text, or of the edit, that both hold."""
 
 
 class Synthesis(Config):
@@ -79,6 +153,44 @@ class Catalogue(Config):
     languages: tuple[Language, ...] = Field(min_length=1)
     """Of the splits; edits in another language are normalised and counted, but not split."""
     datasets: dict[Name, Dataset] = Field(min_length=1)
+    """In the order of precedence: of two equal edits, that of the earlier dataset is kept."""
+    use: tuple[Name, ...] = Field(min_length=1)
+    """The datasets that runs use, unless `GRAFTLINE_DATASETS` or a mirror says otherwise."""
     cleaning: Cleaning = Cleaning()
     splitting: Splitting = Splitting()
+    decontamination: Decontamination = Decontamination()
     synthesis: Synthesis = Synthesis()
+
+    @model_validator(mode="after")
+    def _uses_known(self) -> Self:
+        _known(self.use, self.datasets, "use")
+        return self
+
+    @property
+    def used(self) -> dict[str, Dataset]:
+        """The datasets that runs use, in the order of precedence."""
+        return {name: dataset for name, dataset in self.datasets.items() if name in self.use}
+
+    @property
+    def sources(self) -> dict[str, Dataset]:
+        """The datasets in use that hold edits."""
+        return {name: dataset for name, dataset in self.used.items() if not dataset.is_evaluation}
+
+    def using(self, names: tuple[str, ...], source: str) -> Self:
+        """Return the catalogue with other datasets in use; `source` says who names them.
+
+        Raises:
+            ConfigError: one of them is unknown.
+        """
+        try:
+            _known(names, self.datasets, source)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        return self.model_copy(update={"use": names})
+
+
+def _known(names: tuple[str, ...], datasets: Mapping[str, Dataset], source: str) -> None:
+    unknown = [name for name in names if name not in datasets]
+    if unknown or not names:
+        what = f"dataset {unknown[0]!r} is unknown" if unknown else "no dataset is named"
+        raise ValueError(f"{source}: {what}; known: {', '.join(sorted(datasets))}")

@@ -1,7 +1,8 @@
-"""The normalised edit, and why a row does not become one."""
+"""The normalised edit and the label, and why a row becomes neither."""
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,16 +21,50 @@ class Edit(BaseModel):
     language: Language
     tags: tuple[str, ...] = ()
     id: str = Field(min_length=1)
-    """`<dataset>:<digest>`."""
+    """`<dataset>:<digest>`, equal for equal rows."""
     dataset: str = Field(min_length=1)
     licence: str = Field(min_length=1)
     """SPDX identifier of the row."""
     group: str = Field(min_length=1)
     """What must not straddle two splits: the repository or package."""
+    aliases: tuple[str, ...] = ()
+    """Other names of the group: forks that hold the same commit. They must not straddle either."""
+    commit: str = ""
+    """The commit that made the edit, or that it was grown from; must not straddle two splits."""
+    path: str = ""
+    """The file in `commit` that was edited, where the edit is that commit's own: the same commit and path is the same
+    edit, whatever dataset holds it. Empty where it is only grown from the commit."""
     origin: str = Field(min_length=1)
     """Where in that repository or package, readable."""
     gold_action: PatternAction | None = None
     """The action that makes `post` from `pre`, for synthetic edits."""
+
+
+class Label(BaseModel):
+    """What people said of a text, without a text after that counts as right: for verifiers and for tasks without gold."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    kind: Literal["label"] = "label"
+    label: str = Field(min_length=1)
+    """What is said to be there: a code smell, or the type of a refactoring."""
+    holds: bool | None
+    """Whether people agree that it is there; None where they do not agree with one another."""
+    subject: str = ""
+    """What in the text it is said of, e.g. a method; empty for the whole."""
+    detail: str = ""
+    instruction: str = Field(min_length=1)
+    """What a task without gold asks for."""
+    pre: str = Field(min_length=1)
+    post: str | None = None
+    """The text after, where there is one, disputed as it is."""
+    language: Language
+    tags: tuple[str, ...] = ()
+    id: str = Field(min_length=1)
+    dataset: str = Field(min_length=1)
+    licence: str = Field(min_length=1)
+    group: str = Field(min_length=1)
+    origin: str = Field(min_length=1)
 
 
 class DropReason(StrEnum):
@@ -38,9 +73,11 @@ class DropReason(StrEnum):
     LINE_TOO_LONG = "line_too_long"
     INVALID_UTF8 = "invalid_utf8"
     MALFORMED_JSON = "malformed_json"
+    DUPLICATE_KEY = "duplicate_key"
     BAD_FIELD = "bad_field"
     TRUNCATED_FILE = "truncated_file"
     UNKNOWN_LANGUAGE = "unknown_language"
+    EMPTY_INSTRUCTION = "empty_instruction"
     EMPTY_PRE = "empty_pre"
     EMPTY_POST = "empty_post"
     NOT_TEXT = "not_text"
@@ -48,14 +85,20 @@ class DropReason(StrEnum):
     LICENCE = "licence"
     TOO_LONG = "too_long"
     UNPARSABLE = "unparsable"
+    SEVERAL_FILES = "several_files"
+    BAD_PATCH = "bad_patch"
+    CONTAMINATED = "contaminated"
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A row that is left out."""
+    """A row, or a part of one, that is left out."""
 
     reason: DropReason
     detail: str
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}"
+
+
+Outcome = Edit | Label | Drop

@@ -1,131 +1,151 @@
-"""From the raw files of a dataset to edits: every line becomes an edit or a counted drop.
+"""From raw rows to edits, labels and counted drops.
 
-Rows are read one at a time and in order; what a row's bad state is called is `datasets.edit.DropReason`.
+What a row is made of is its dataset's business (`datasets.sources`); here every edit of every dataset is judged alike:
+text, licence, length, language and syntax. Rows are judged one by one; what a row's bad state is called is
+`datasets.edit.DropReason`.
 """
 
-import codecs
-import gzip
 import json
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any
+from itertools import repeat
+from typing import Any
 
+import orjson
 from pydantic import ValidationError
 
-from graftline.datasets.catalogue import Cleaning
-from graftline.datasets.edit import Drop, DropReason, Edit
-from graftline.datasets.language import parsable
-from graftline.datasets.sources import Reader
-from graftline.datasets.tokens import token_estimate
+from graftline.datasets.catalogue import Cleaning, Dataset
+from graftline.datasets.edit import Drop, DropReason, Edit, Label, Outcome
+from graftline.datasets.fingerprints import squeezed
+from graftline.datasets.language import confirmed, wrapped
+from graftline.datasets.sources.base import Source, bad_field
+from graftline.datasets.tokens import token_counter
 from graftline.rules.equality import without_blanks
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One line of a raw file and what became of it."""
+class CleanEdit:
+    """An edit that is ready for use, and what was found out on the way."""
 
-    file: str
-    line: int
-    """From 1."""
-    outcome: Edit | Drop
-
-
-def rows(folder: Path, reader: Reader, cleaning: Cleaning) -> Iterator[Row]:
-    """Yield what becomes of every line of the JSONL files (plain or gzip) in `folder`, in the order of names."""
-    for path in _raw_files(folder):
-        for number, line in enumerate(_lines(path, cleaning.max_line_bytes), 1):
-            outcome = line if isinstance(line, Drop) else _outcome(line, reader, cleaning)
-            if outcome is not None:
-                yield Row(path.name, number, outcome)
+    edit: Edit
+    pre_squeezed: bytes
+    post_squeezed: bytes
+    pre_tokens: int
+    post_tokens: int
 
 
-def number_of_lines(folder: Path, cleaning: Cleaning) -> int:
-    """Return the number of lines in the JSONL files in `folder`, as far as they can be read."""
-    lines = (line for path in _raw_files(folder) for line in _lines(path, cleaning.max_line_bytes))
-    return sum(
-        line.strip() != b"" if isinstance(line, bytes) else line.reason is DropReason.LINE_TOO_LONG for line in lines
-    )
+class Ingest:
+    """Judges the rows of one dataset."""
 
+    def __init__(self, name: str, dataset: Dataset, source: Source, cleaning: Cleaning) -> None:
+        self._name, self._dataset, self._source, self._cleaning = name, dataset, source, cleaning
+        self._tokens = token_counter(cleaning.tokenizer)
+        self._licences = frozenset(cleaning.licences)
 
-def _raw_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.name.endswith((".jsonl", ".jsonl.gz")))
-
-
-def _lines(path: Path, max_bytes: int) -> Iterator[bytes | Drop]:
-    """Yield the lines of `path`; one that is too long, or the damaged rest of the file, is a drop."""
-    mark = codecs.BOM_UTF8  # some programs start a file with one; it is no part of the first row
-    opened: Callable[[Path], IO[bytes]] = gzip.open if path.suffix == ".gz" else _open  # type: ignore[assignment]
-    with opened(path) as stream:
+    def outcomes(self, content: bytes | Mapping[str, Any] | Drop) -> list[CleanEdit | Label | Drop]:
+        """Return what becomes of one raw row."""
+        row = parsed(content) if isinstance(content, bytes) else content
+        if isinstance(row, Drop):
+            return [row]
         try:
-            while line := stream.readline(max_bytes + 1):
-                if len(line) <= max_bytes:
-                    yield line.removeprefix(mark)
-                else:
-                    while line and not line.endswith(b"\n"):
-                        line = stream.readline(max_bytes)
-                    yield Drop(DropReason.LINE_TOO_LONG, f"more than {max_bytes} bytes")
-                mark = b""
-        except (EOFError, OSError, zlib.error) as error:
-            yield Drop(DropReason.TRUNCATED_FILE, f"the file is damaged from here on ({error})")
+            found = self._source.outcomes(row, self._name, self._dataset)
+        except ValidationError as error:  # an edit is stricter than a row: no half surrogate pairs, no empty licence
+            return [bad_field(error)]
+        return [self._cleaned(outcome) for outcome in found]
+
+    def _cleaned(self, outcome: Outcome) -> CleanEdit | Label | Drop:
+        match outcome:
+            case Drop():
+                return outcome
+            case Label():
+                return self._label_fault(outcome) or outcome
+            case Edit():
+                return self._clean_edit(outcome)
+
+    def _clean_edit(self, edit: Edit) -> CleanEdit | Drop:
+        if "\0" in edit.pre or "\0" in edit.post or "\0" in edit.instruction:
+            return Drop(DropReason.NOT_TEXT, "holds a NUL character")
+        if edit.licence not in self._licences:
+            return self._licence_drop(edit.licence)
+        pre, post = squeezed(edit.pre), squeezed(edit.post)
+        if pre == post and (edit.language != "python" or without_blanks(edit.pre) == without_blanks(edit.post)):
+            # in Python, blanks at the start of a line are syntax
+            return Drop(DropReason.UNCHANGED, "pre and post differ in nothing, or in blanks only")
+        tokens = self._tokens(edit.pre)
+        if tokens > self._cleaning.max_pre_tokens:
+            limit, tokenizer = self._cleaning.max_pre_tokens, self._cleaning.tokenizer
+            return Drop(DropReason.TOO_LONG, f"pre has {tokens} tokens by {tokenizer}, more than {limit}")
+        if self._cleaning.check_syntax:
+            found = self._in_its_language(edit)
+            if isinstance(found, Drop):
+                return found
+            if found is not edit:
+                edit, pre, post = found, squeezed(found.pre), squeezed(found.post)
+        return CleanEdit(edit, pre, post, tokens, self._tokens(edit.post))
+
+    def _in_its_language(self, edit: Edit) -> Edit | Drop:
+        language = confirmed(edit.pre, edit.post, edit.language)
+        if language == edit.language:
+            return edit
+        if language is not None:
+            return edit.model_copy(update={"language": language, "tags": (*edit.tags, f"parsed-as:{language}")})
+        if self._source.is_snippet and (found := wrapped(edit.pre, edit.post, edit.language)):
+            pre, post, wrapper = found
+            return edit.model_copy(update={"pre": pre, "post": post, "tags": (*edit.tags, f"wrapped:{wrapper}")})
+        how = ", alone or as a member" if self._source.is_snippet else ""
+        return Drop(DropReason.UNPARSABLE, f"one side is not valid {edit.language}{how}")
+
+    def _label_fault(self, label: Label) -> Drop | None:
+        if "\0" in label.pre + (label.post or "") + label.instruction:
+            return Drop(DropReason.NOT_TEXT, "holds a NUL character")
+        return None if label.licence in self._licences else self._licence_drop(label.licence)
+
+    def _licence_drop(self, licence: str) -> Drop:
+        return Drop(DropReason.LICENCE, f"{licence!r} is not allowed; allowed: {', '.join(self._cleaning.licences)}")
 
 
-def _open(path: Path) -> IO[bytes]:
-    return path.open("rb")
-
-
-def _outcome(line: bytes, reader: Reader, cleaning: Cleaning) -> Edit | Drop | None:
-    """Return what becomes of one line; None for an empty one."""
+def parsed(line: bytes) -> Mapping[str, Any] | Drop:
+    """Return the object on one line of JSON, or why there is none."""
     try:
-        text = line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return Drop(DropReason.INVALID_UTF8, f"byte {error.start + 1} of the line is not UTF-8")
-    if not text.strip():
-        return None
-    try:
-        row: Any = json.loads(text.rstrip("\r\n"))
-    except (ValueError, RecursionError) as error:
-        return Drop(DropReason.MALFORMED_JSON, str(error))
+        row: Any = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        return _not_json(line, error)
     if not isinstance(row, dict):
         return Drop(DropReason.MALFORMED_JSON, f"expected an object, found {type(row).__name__}")
+    repeated = _repeated_key(line, row)
+    return row if repeated is None else Drop(DropReason.DUPLICATE_KEY, f"{repeated!r} is there twice")
+
+
+def _not_json(line: bytes, error: orjson.JSONDecodeError) -> Drop:
     try:
-        edit = reader(row)
-    except ValidationError as error:  # an edit is stricter than a row: no half surrogate pairs, no empty licence
-        return _refused(error)
-    return edit if isinstance(edit, Drop) else clean(edit, cleaning)
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as fault:
+        return Drop(DropReason.INVALID_UTF8, f"byte {fault.start + 1} of the line is not UTF-8")
+    if "surrogate" in error.msg:
+        return Drop(DropReason.NOT_TEXT, "holds half a surrogate pair")
+    where = f"character {error.pos + 1}" if text.strip() else "an empty line"
+    return Drop(DropReason.MALFORMED_JSON, f"{error.msg.partition(': line')[0]} ({where})")
 
 
-def _refused(error: ValidationError) -> Drop:
-    fault = error.errors(include_url=False)[0]
-    field = ".".join(map(str, fault["loc"]))
-    if fault["type"] == "string_unicode":
-        return Drop(DropReason.NOT_TEXT, f"{field}: holds half a surrogate pair")
-    return Drop(DropReason.BAD_FIELD, f"{field}: {fault['msg']}")
+def _repeated_key(line: bytes, row: Mapping[str, Any]) -> str | None:
+    """Return a key that an object on `line` has twice; the parser keeps the last of them without a word."""
+    # in a flat row every key and every text has two quotes of its own; those inside texts stand after a backslash,
+    # which is not itself the second of two
+    texts, plain = sum(map(isinstance, row.values(), repeat(str))), line.replace(b"\\\\", b"")
+    if plain.count(b'"') - plain.count(b'\\"') == 2 * (len(row) + texts):
+        return None
+    repeated: list[str] = []
 
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        kept = dict(found)
+        if len(kept) < len(found):
+            names = [name for name, _ in found]
+            repeated.extend(name for name in kept if names.count(name) > 1)
+        return kept
 
-def clean(edit: Edit, cleaning: Cleaning) -> Edit | Drop:
-    """Return `edit` ready for use, wrapped where it is a bare member, or why it is left out."""
-    if not _is_text(edit.instruction + edit.pre + edit.post):
-        return Drop(DropReason.NOT_TEXT, "holds a NUL character or half a surrogate pair")
-    if edit.licence not in cleaning.licences:
-        return Drop(DropReason.LICENCE, f"{edit.licence!r} is not allowed; allowed: {', '.join(cleaning.licences)}")
-    if without_blanks(edit.pre) == without_blanks(edit.post):
-        return Drop(DropReason.UNCHANGED, "pre and post differ in nothing, or in blanks only")
-    tokens = token_estimate(edit.pre)
-    if tokens > cleaning.max_pre_tokens:
-        return Drop(DropReason.TOO_LONG, f"pre has about {tokens} tokens, more than {cleaning.max_pre_tokens}")
-    found = parsable(edit.pre, edit.post, edit.language)
-    if found is None:
-        return Drop(DropReason.UNPARSABLE, f"one side is not valid {edit.language}, alone or as a member")
-    pre, post, wrapper = found
-    tags = (*edit.tags, f"wrapped:{wrapper}") if wrapper else edit.tags
-    return edit.model_copy(update={"pre": pre, "post": post, "tags": tags})
-
-
-def _is_text(text: str) -> bool:
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in text
+        json.loads(line, object_pairs_hook=pairs)
+    except (ValueError, RecursionError):
+        # the two parsers differ in how deep they go and how long a number may be; the first one took it
+        return None
+    return repeated[0] if repeated else None

@@ -1,9 +1,12 @@
-"""Making a pair of snippets parse as what it is in its file."""
+"""Which language a pair of texts is in, confirmed by its parser, and what a snippet needs round it to parse."""
 
 from collections.abc import Mapping
 
-from graftline.actions.astgrep import Language, parse
-from graftline.errors import DataError
+from graftline.actions.astgrep import Language
+from graftline.datasets.syntax import is_clean
+
+# a file name does not say whether JavaScript carries types (Flow), nor whether TypeScript carries JSX
+_ALTERNATIVES: Mapping[Language, tuple[Language, ...]] = {"javascript": ("tsx",), "typescript": ("tsx",)}
 
 # what a bare member needs round it; a method of a JavaScript class read alone is a call and a block
 _WRAPPERS: Mapping[Language, Mapping[str, str]] = {
@@ -15,20 +18,18 @@ _WRAPPERS: Mapping[Language, Mapping[str, str]] = {
 }
 
 
-def parsable(pre: str, post: str, language: Language) -> tuple[str, str, str] | None:
-    """Return both sides so that they parse without error, and the name of the wrapper that took ("" for none).
-
-    None where no wrapper helps.
-    """
-    for name, wrapper in {"": "{}", **_WRAPPERS[language]}.items():
-        wrapped_pre, wrapped_post = wrapper.format(pre), wrapper.format(post)
-        if _is_clean(wrapped_pre, language) and _is_clean(wrapped_post, language):
-            return wrapped_pre, wrapped_post, name
+def confirmed(pre: str, post: str, language: Language) -> Language | None:
+    """Return the language, `language` or a near relation, in which both sides parse; None where there is none."""
+    for candidate in (language, *_ALTERNATIVES.get(language, ())):
+        if is_clean(pre, candidate) and is_clean(post, candidate):
+            return candidate
     return None
 
 
-def _is_clean(text: str, language: Language) -> bool:
-    try:
-        return parse(text, language).is_clean
-    except DataError:
-        return False
+def wrapped(pre: str, post: str, language: Language) -> tuple[str, str, str] | None:
+    """Return both sides wrapped so that they parse, and the name of the wrapper; None where no wrapper helps."""
+    for name, wrapper in _WRAPPERS[language].items():
+        inside = wrapper.format(pre), wrapper.format(post)
+        if all(is_clean(text, language) for text in inside):
+            return *inside, name
+    return None

@@ -1,89 +1,128 @@
-"""Dividing edits into train, dev and test so that nothing leaks.
+"""The files of the division and of the splits.
 
-What hangs together goes together: edits of one group (repository, package), and edits whose texts before are equal
-once blanks and letter case are folded. Equal edits are kept once. Clusters are dealt out in the order of a seeded
-digest, each to the split that is emptiest for its share in the cluster's language; so every split gets something
-even where a language has a handful of packages.
+The division is one Parquet file per language, with a row for every normalised edit in the order of the comparison. A
+split takes its edits from the normalised files by these rows: lines of JSON as they are, and columns.
 """
 
-import re
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from graftline.actions.astgrep import Language
 from graftline.datasets.catalogue import Splitting
-from graftline.datasets.edit import Edit
-from graftline.hashing import digest, sha256_text
+from graftline.datasets.comparison import Comparison, Part, load_comparison, shards
+from graftline.datasets.division import REASONS, SPLITS, Division, Split, divide
+from graftline.datasets.tables import DIVISION, EDITS
+from graftline.parquet import ParquetWriter, arrow_table, parquet_tables, read_table, where
 
-Split = Literal["train", "dev", "test"]
-SPLITS: tuple[Split, ...] = ("train", "dev", "test")
-
-
-@dataclass(frozen=True)
-class Division:
-    """Where every kept edit belongs, and how many were dropped as duplicates."""
-
-    splits: dict[tuple[str, Split], list[Edit]]
-    """By language and split; edits in the order of their ids."""
-    duplicates: int
+_FROM_NORMALIZED = tuple(name for name in EDITS if name not in ("language", "split", "cluster"))
 
 
-def divide(edits: Iterable[Edit], splitting: Splitting) -> Division:
-    """Return the division of `edits`; it does not depend on their order."""
-    kept, duplicates = unique(edits)
-    clusters: dict[str, list[Edit]] = defaultdict(list)
-    for edit, cluster in zip(kept, _clusters(kept), strict=True):
-        clusters[cluster].append(edit)
-    shares = {split: getattr(splitting, split) for split in SPLITS}
-    filled: dict[str, Counter[Split]] = defaultdict(Counter)
-    splits: dict[tuple[str, Split], list[Edit]] = defaultdict(list)
-    for name in sorted(clusters, key=lambda name: digest([splitting.seed, name])):
-        members = clusters[name]
-        languages = Counter(edit.language for edit in members)
-        main = min(languages, key=lambda language: (-languages[language], language))
-        split = min(SPLITS, key=lambda split: (filled[main][split] / shares[split], SPLITS.index(split)))
-        for edit in members:
-            filled[edit.language][split] += 1
-            splits[edit.language, split].append(edit)
-    return Division({key: sorted(found, key=lambda edit: edit.id) for key, found in splits.items()}, duplicates)
+def write_division(
+    datasets: Mapping[str, Path], languages: Sequence[Language], splitting: Splitting, folder: Path
+) -> dict[str, int]:
+    """Divide the normalised datasets, given in the order of precedence, and return what became of their edits."""
+    edits = load_comparison(datasets, languages)
+    division = divide(edits, splitting)
+    ids = _ids(edits)
+    for language in languages:
+        with ParquetWriter(folder / f"{language}.parquet", DIVISION) as writer:
+            for part in edits.parts:
+                if part.language == language:
+                    writer.extend(arrow_table(_rows(division, ids, part), DIVISION))
+    return division.counts()
 
 
-def unique(edits: Iterable[Edit]) -> tuple[list[Edit], int]:
-    """Return `edits` in the order of their ids, each change and each (instruction, pre) once, and how many fell out."""
-    seen: set[tuple[str, ...]] = set()
-    kept: list[Edit] = []
-    total = 0
-    # the whole edit breaks the tie of equal ids, or the order they came in would
-    for edit in sorted(edits, key=lambda edit: (edit.id, edit.model_dump_json())):
-        total += 1
-        keys = {("id", edit.id), ("asked", edit.instruction, edit.pre), ("done", folded(edit.pre), folded(edit.post))}
-        if not keys & seen:
-            kept.append(edit)
-            seen |= keys
-    return kept, total - len(kept)
+def _ids(edits: Comparison) -> list[str]:
+    return [id for part in edits.parts for id in read_table(part.table, ["id"])["id"].to_pylist()]
 
 
-def folded(text: str) -> str:
-    """Return a digest of `text` that does not see blanks and letter case."""
-    return sha256_text(re.sub(r"\s+", "", text).lower())
+def _rows(division: Division, ids: list[str], part: Part) -> dict[str, list[str | None]]:
+    here = slice(part.first, part.first + part.edits)
+    return {
+        "dataset": [part.dataset] * part.edits,
+        "id": list(ids[here]),
+        "split": [SPLITS[split] if split >= 0 else None for split in division.splits[here].tolist()],
+        "reason": [REASONS[reason] or None for reason in division.reasons[here].tolist()],
+        "kept_id": [
+            ids[kept] if kept != index else None for index, kept in enumerate(division.kept[here].tolist(), part.first)
+        ],
+        "cluster": [f"{name:016x}" for name in division.clusters[here].tolist()],
+    }
 
 
-def _clusters(edits: Sequence[Edit]) -> list[str]:
-    """Return for every edit the least group of those it hangs together with."""
-    parent: dict[Hashable, Hashable] = {}
+def write_split(
+    division: Path, datasets: Mapping[str, Path], language: Language, split: Split, folder: Path
+) -> dict[str, int]:
+    """Write the edits of one language and split, and return how many there are of each dataset.
 
-    def root(item: Hashable) -> Hashable:
-        parent.setdefault(item, item)
-        while parent[item] != item:
-            parent[item] = parent[parent[item]]
-            item = parent[item]
-        return item
+    `division` is the folder that `write_division` wrote for `datasets`.
+    """
+    table = read_table(division / f"{language}.parquet", ["split", "cluster"])
+    is_here = np.asarray(table["split"].to_numpy() == split)
+    counts: dict[str, int] = {}
+    chosen: list[_Chosen] = []
+    first = 0
+    for dataset, normalized in datasets.items():
+        for path in shards(normalized, language):
+            sizes = read_table(path, ["line_bytes"])["line_bytes"].to_numpy() + 1
+            mask = is_here[first : first + len(sizes)]
+            chosen.append(_Chosen(path, sizes, mask, table["cluster"].slice(first, len(sizes))))
+            if found := int(mask.sum()):
+                counts[f"rows.{dataset}"] = counts.get(f"rows.{dataset}", 0) + found
+            first += len(sizes)
+    # side by side: most of the time is spent below Python
+    with ThreadPoolExecutor(1) as beside:
+        lines = beside.submit(_copy_lines, chosen, folder / "edits.jsonl")
+        _copy_columns(chosen, language, split, folder / "edits.parquet")
+        lines.result()
+    return {"rows": sum(counts.values()), **counts}
 
-    for edit in edits:
-        parent[root(("text", folded(edit.pre)))] = root(("group", edit.group))
-    least: dict[Hashable, str] = {}
-    for edit in edits:
-        top = root(("group", edit.group))
-        least[top] = min(edit.group, least.get(top, edit.group))
-    return [least[root(("group", edit.group))] for edit in edits]
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The edits of one shard that are in a split."""
+
+    table: Path
+    line_sizes: Any
+    """Of all edits of the shard, ends of lines included."""
+    mask: Any
+    """Which of them are chosen."""
+    clusters: Any
+    """Of all edits of the shard."""
+
+
+def _copy_lines(chosen: Sequence[_Chosen], target: Path) -> None:
+    with target.open("wb") as stream:
+        for shard in chosen:
+            if not shard.mask.any():
+                continue
+            ends = np.cumsum(shard.line_sizes)
+            # neighbours are copied together
+            edges = np.flatnonzero(np.diff(np.concatenate(([0], shard.mask.astype(np.int8), [0]))))
+            path = shard.table.with_suffix(".jsonl")
+            with path.open("rb") as source, mmap(source.fileno(), 0, access=ACCESS_READ) as content:
+                for start, end in edges.reshape(-1, 2).tolist():
+                    stream.write(content[int(ends[start] - shard.line_sizes[start]) : int(ends[end - 1])])
+
+
+def _copy_columns(chosen: Sequence[_Chosen], language: str, split: str, target: Path) -> None:
+    with ParquetWriter(target, EDITS) as writer:
+        for shard in chosen:
+            first = 0
+            for table in parquet_tables(shard.table, _FROM_NORMALIZED) if shard.mask.any() else ():
+                here = shard.mask[first : first + table.num_rows]
+                if found := int(here.sum()):
+                    own = {
+                        "language": [language] * found,
+                        "split": [split] * found,
+                        "cluster": where(shard.clusters.slice(first, table.num_rows), here),
+                    }
+                    kept = where(table, here)
+                    writer.extend(arrow_table({**{name: kept[name] for name in _FROM_NORMALIZED}, **own}, EDITS))
+                first += table.num_rows

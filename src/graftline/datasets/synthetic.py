@@ -14,6 +14,7 @@ from typing import Literal
 from graftline.actions.action import PatternAction, rule_of
 from graftline.actions.astgrep import Language, Tree, find_all, parse
 from graftline.datasets.edit import Edit
+from graftline.errors import DataError
 from graftline.hashing import digest
 from graftline.sandbox.base import Sandbox, Verdict, decided
 
@@ -120,8 +121,10 @@ def synthesize(edits: Sequence[Edit], language: Language, count: int, seed: int,
 
 def _filled(snippet: Edit, families: Sequence[Template], rng: random.Random, sandbox: Sandbox) -> Iterator[Edit]:
     """Yield the synthetic edits of one snippet, in the order of `families`."""
-    tree = parse(snippet.pre, snippet.language)
-    calls = calls_in(tree)
+    try:
+        calls = calls_in(parse(snippet.pre, snippet.language))
+    except DataError:  # nested deeper than ast-grep may be asked to go
+        return
     for family in families:
         fitting = [call for call in calls if _fits(family, call)]
         if family.shape != "any" and not fitting:

@@ -1,65 +1,65 @@
-"""Edits and drops as rows of tables, for Parquet."""
+"""Edits and drops as columns of Parquet files."""
 
-import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-from graftline.datasets.edit import Drop, Edit
-from graftline.datasets.ingest import Row
-from graftline.datasets.split import Split
-from graftline.datasets.tokens import token_estimate
 from graftline.parquet import Column
 
 EDITS: Mapping[str, Column] = {
     "id": "text",
-    "dataset": "text",
-    "language": "text",
-    "split": "text",
+    "dataset": "word",
+    "language": "word",
+    "split": "word",
     "instruction": "text",
     "pre": "text",
     "post": "text",
     "tags": "text",
-    "licence": "text",
-    "origin_group": "text",
+    "licence": "word",
+    "origin_group": "word",
+    "cluster": "word",
     "origin": "text",
     "pre_tokens": "whole",
     "post_tokens": "whole",
 }
+"""Of the splits."""
+
+NORMALIZED: Mapping[str, Column] = {
+    "id": "text",
+    "dataset": "word",
+    "instruction": "text",
+    "pre": "text",
+    "post": "text",
+    "tags": "text",
+    "licence": "word",
+    "origin_group": "word",
+    "origin": "text",
+    "pre_tokens": "whole",
+    "post_tokens": "whole",
+    "line_bytes": "whole",
+    "id_key": "key",
+    "asked_key": "key",
+    "pre_key": "key",
+    "done_key": "key",
+    "change_key": "key",
+    "link_keys": "keys",
+    "signature": "bytes",
+}
+"""Of the normalised edits of one language: what the splits show, the length of the edit's line in the JSONL file beside
+it, and what edits are compared by (see `datasets.division`)."""
+
 DROPS: Mapping[str, Column] = {
-    "dataset": "text",
-    "file": "text",
+    "dataset": "word",
+    "file": "word",
     "line": "whole",
-    "reason": "text",
+    "reason": "word",
     "detail": "text",
 }
 
-
-def edit_rows(edits: Iterable[Edit], split: Split) -> list[dict[str, Any]]:
-    """Return one row of `EDITS` per edit."""
-    return [_edit_row(edit, split) for edit in edits]
-
-
-def drop_rows(dataset: str, rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """Return one row of `DROPS` per row of the dataset that became no edit."""
-    return [
-        {
-            "dataset": dataset,
-            "file": row.file,
-            "line": row.line,
-            "reason": str(row.outcome.reason),
-            "detail": row.outcome.detail,
-        }
-        for row in rows
-        if isinstance(row.outcome, Drop)
-    ]
-
-
-def _edit_row(edit: Edit, split: Split) -> dict[str, Any]:
-    return {
-        **edit.model_dump(include={"id", "dataset", "language", "instruction", "pre", "post", "licence", "origin"}),
-        "split": split,
-        "tags": json.dumps(edit.tags),
-        "origin_group": edit.group,
-        "pre_tokens": token_estimate(edit.pre),
-        "post_tokens": token_estimate(edit.post),
-    }
+DIVISION: Mapping[str, Column] = {
+    "dataset": "word",
+    "id": "text",
+    "split": "word?",
+    "reason": "word?",
+    "kept_id": "text?",
+    "cluster": "word",
+}
+"""Of every normalised edit of one language: its split, or why it has none and which edit is kept instead."""

@@ -6,8 +6,11 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from graftline.datasets.hub import LocalHub
+from graftline.datasets.governance import load_governance
+from graftline.datasets.hub.local import local_hub
+from graftline.datasets.hub.mirror import is_mirrored
 from graftline.errors import GraftlineError
+from graftline.hashing import digest
 from graftline.paths import Paths
 from graftline.record import RECORD_NAME, load_record, verified
 from graftline.runtime.manifests import MANIFESTS, load_manifest
@@ -28,7 +31,7 @@ def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> A
     `manifest` is the one that is about to be used, for its name may be wrong. `inputs_only` leaves the artefacts out: what is wrong with them, a run repairs.
     """
     report = Audit()
-    checks: list[Callable[[], object]] = [partial(load_settings, paths)]
+    checks: list[Callable[[], object]] = [partial(load_settings, paths), partial(load_governance, paths)]
     checks += [partial(load_manifest, paths, name) for name in dict.fromkeys((*MANIFESTS, manifest))]
     checks.append(partial(_check_samples, paths))
     if not inputs_only:
@@ -45,11 +48,11 @@ def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> A
 
 def _check_samples(paths: Paths) -> None:
     """Fetch what lies in this checkout, to nowhere: size and checksum must be the pinned ones."""
-    hub = LocalHub(paths.root)
+    hub = local_hub(paths.root)
     with TemporaryDirectory() as nowhere:
-        for dataset in load_settings(paths).catalogue.datasets.values():
-            for file in dataset.files:
-                hub.fetch(dataset, file, Path(nowhere) / "file")
+        for name, dataset in load_settings(paths).catalogue.used.items():
+            for file in hub.files(name, dataset) if dataset.home and not is_mirrored(dataset) else ():
+                hub.fetch(name, dataset, file, Path(nowhere) / digest([name, file.path]), lambda done, total: None)
 
 
 def _artefacts(paths: Paths) -> list[Path]:
@@ -59,6 +62,7 @@ def _artefacts(paths: Paths) -> list[Path]:
         for top in (paths.data, paths.reports)
         for path in top.rglob("*")
         if path.is_file()
+        and path.suffix != ".dvc"  # of an export; it is beside the artefact, and says of it what DVC wants to know
         and not path.is_relative_to(paths.data / "samples")
         and not any(part.startswith(".") for part in path.relative_to(top).parts)
     ]

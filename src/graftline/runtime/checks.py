@@ -3,9 +3,9 @@
 from collections import defaultdict
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from graftline.datasets.edit import Edit
+from graftline.datasets.edit import Edit, Label
 from graftline.datasets.tables import EDITS
 from graftline.jsonl import read_lines
 from graftline.parquet import read_parquet
@@ -17,25 +17,33 @@ _MOST_FAULTS = 20
 
 
 def invalid_edits(lineage: Lineage, dataset: str) -> list[str]:
-    """Return the lines of the normalised `dataset` that are no edits."""
-    return _invalid_lines(lineage.paths.normalized(dataset) / "edits.jsonl")
+    """Return the lines of the normalised `dataset` that are no edits, and no labels."""
+    folder = lineage.paths.normalized(dataset)
+    faults = [fault for path in sorted(folder.glob("*-*.jsonl")) for fault in _invalid_lines(path, Edit)]
+    labels = folder / "labels.jsonl"
+    return (faults + (_invalid_lines(labels, Label) if labels.exists() else []))[:_MOST_FAULTS]
 
 
 def invalid_splits(lineage: Lineage) -> list[str]:
     """Return the lines of the stored splits that are no edits, and Parquet files with other columns."""
     faults = []
     for folder in _stored(lineage, "processed", "splits"):
-        faults += _invalid_lines(folder / "edits.jsonl") + _other_columns(folder / "edits.parquet", set(EDITS))
+        faults += _invalid_lines(folder / "edits.jsonl", Edit) + _other_columns(folder / "edits.parquet", set(EDITS))
     return faults[:_MOST_FAULTS]
 
 
 def leaks(lineage: Lineage) -> list[str]:
-    """Return the edits and the groups that stand in more than one split."""
+    """Return the edits, groups, commits and clusters of near-duplicates that stand in more than one split."""
     where: dict[tuple[str, str], set[str]] = defaultdict(set)
     for folder in _stored(lineage, "processed", "splits"):
         for edit in read_lines(folder / "edits.jsonl", Edit):
             where["edit", edit.id].add(folder.name)
-            where["group", edit.group].add(folder.name)
+            where["commit", edit.commit].add(folder.name)
+            for group in (edit.group, *edit.aliases):
+                where["group", group.lower()].add(folder.name)
+        for row in read_parquet(folder / "edits.parquet", ["cluster"]):
+            where["cluster", row["cluster"]].add(folder.name)
+    where.pop(("commit", ""), None)
     found = sorted((what, name, splits) for (what, name), splits in where.items() if len(splits) > 1)
     return [f"{what} {name!r} is in {', '.join(sorted(splits))}" for what, name, splits in found][:_MOST_FAULTS]
 
@@ -66,12 +74,12 @@ def _stored(lineage: Lineage, where: str, kind: str) -> list[Path]:
     return present
 
 
-def _invalid_lines(path: Path) -> list[str]:
+def _invalid_lines(path: Path, model: type[BaseModel]) -> list[str]:
     faults = []
     with path.open("rb") as stream:
         for number, line in enumerate(stream, 1):
             try:
-                Edit.model_validate_json(line)
+                model.model_validate_json(line)
             except ValidationError as error:
                 fault = error.errors(include_url=False)[0]
                 faults.append(f"{path}: line {number}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}")

@@ -36,7 +36,7 @@ def examine(environment: Mapping[str, str]) -> list[Finding]:
         _tool("ast-grep", ["ast-grep", "--version"], "pip install ast-grep-cli", is_needed=True),
         _jail(),
         _package("dagster", "pip install -c constraints.txt -e '.[dagster]' in a checkout"),
-        _package("pyarrow", "pip install 'graftline[parquet]'"),
+        _package("pyarrow", "pip install 'graftline[datasets]'"),
         _tool("redis-server", ["redis-server", "--version"], "apt-get install redis-server"),
         _package("redis", "pip install 'graftline[redis]'"),
         _package("tinker", "pip install 'graftline[tinker]', and TINKER_API_KEY in .env"),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graftline.config import Config, load_yaml
-from graftline.datasets.hub import HubConfig
+from graftline.datasets.hub.open import HubConfig
 from graftline.errors import ConfigError
 from graftline.paths import Paths
 from graftline.sandbox.open import SandboxConfig

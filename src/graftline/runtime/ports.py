@@ -1,15 +1,18 @@
 """From a manifest to open ports, or to a description of what would be opened."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from graftline.datasets.hub import DatasetHub, open_hub
+from graftline.datasets.hub.base import MIRROR_VARIABLE, DatasetHub
+from graftline.datasets.hub.open import open_hub
 from graftline.paths import Paths
 from graftline.runtime.manifests import Manifest, load_manifest
 from graftline.sandbox.base import Sandbox
 from graftline.sandbox.open import open_sandbox
+from graftline.secrets import open_secrets
 from graftline.teachers.base import Teacher
 from graftline.teachers.open import open_teacher
 
@@ -23,6 +26,12 @@ class Ports:
     teacher: Teacher
 
 
+def dataset_hub(manifest: Manifest, paths: Paths, environment: Mapping[str, str] | None = None) -> DatasetHub:
+    """Return the hub of `manifest` alone; secrets and mirror are those of `environment` (of the process)."""
+    found = os.environ if environment is None else environment
+    return open_hub(manifest.dataset_hub, paths.root, open_secrets(found, paths.root), found.get(MIRROR_VARIABLE, ""))
+
+
 @contextmanager
 def open_ports(manifest: Manifest, paths: Paths) -> Iterator[Ports]:
     """Open every port of `manifest`, and close them at the end.
@@ -32,7 +41,7 @@ def open_ports(manifest: Manifest, paths: Paths) -> Iterator[Ports]:
     """
     sandbox = open_sandbox(manifest.sandbox)
     try:
-        yield Ports(open_hub(manifest.dataset_hub, paths.root), sandbox, open_teacher(manifest.teacher, sandbox))
+        yield Ports(dataset_hub(manifest, paths), sandbox, open_teacher(manifest.teacher, sandbox))
     finally:
         sandbox.close()
 

@@ -37,9 +37,10 @@ def run_all(
 
 
 def _steps(lineage: Lineage) -> list[tuple[str, str, Callable[[], Built]]]:
-    datasets = sorted(lineage.catalogue.datasets)
+    catalogue = lineage.catalogue
+    # what edits are kept away from has to be there before edits are made
+    names = sorted(catalogue.used, key=lambda name: not catalogue.used[name].is_evaluation)
     partitions = lineage.partitions()
-    whole = (lineage.raw, lineage.normalized)
     parts = (
         lineage.splits,
         lineage.synthetic_rules,
@@ -48,8 +49,9 @@ def _steps(lineage: Lineage) -> list[tuple[str, str, Callable[[], Built]]]:
         lineage.trajectories,
     )
     steps: list[tuple[str, str, Callable[[], Built]]] = []
-    for of_dataset in whole:
-        steps += [(of_dataset.__name__, name, partial(of_dataset, name)) for name in datasets]
+    steps += [("raw", name, partial(lineage.raw, name)) for name in names]
+    steps += [("normalized", name, partial(lineage.normalized, name)) for name in catalogue.sources]
+    steps += [("division", "all", lineage.division), ("label_tasks", "all", lineage.label_tasks)]
     for of_part in parts:
         steps += [
             (of_part.__name__, f"{language}/{split}", partial(of_part, language, split))

@@ -1,14 +1,20 @@
 """What the stages are to do, and which code does it."""
 
+import os
 from collections.abc import Mapping
 
 from pydantic import Field
 
 from graftline.config import Config, load_yaml
 from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.hub.base import MIRROR_VARIABLE
+from graftline.datasets.sources import ReaderName
 from graftline.hashing import code_version
 from graftline.paths import Paths
 from graftline.trajectories.collect import Collecting
+
+DATASETS_VARIABLE = "GRAFTLINE_DATASETS"
+"""Names the datasets in use, in the environment."""
 
 
 class TrajectorySettings(Config):
@@ -28,30 +34,58 @@ class Settings(Config):
     trajectories: TrajectorySettings
 
 
-def load_settings(paths: Paths) -> Settings:
-    """Return the settings of a checkout.
+def load_settings(paths: Paths, environment: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings of a checkout, with the datasets in use that `environment` (of the process) asks for.
 
     Raises:
-        ConfigError: a file does not fit.
+        ConfigError: a file does not fit, or a dataset is named that is unknown.
+        DatasetError: the mirror cannot be read.
     """
+    catalogue = load_yaml(paths.configs / "datasets.yaml", Catalogue)
     return Settings(
-        catalogue=load_yaml(paths.configs / "datasets.yaml", Catalogue),
+        catalogue=in_use(catalogue, os.environ if environment is None else environment),
         trajectories=load_yaml(paths.configs / "trajectories.yaml", TrajectorySettings),
     )
 
 
-def stage_code(stage: str) -> str:
-    """Return the digest of the code of `stage`: of the modules that do its work and all they import."""
-    return code_version(*_CODE[stage])
+def in_use(catalogue: Catalogue, environment: Mapping[str, str]) -> Catalogue:
+    """Return `catalogue` with the datasets in use that `environment` asks for.
+
+    `GRAFTLINE_DATASETS` names them, or says `all`. Without it, a mirror brings what it holds to the local ones in `use`.
+    """
+    named = environment.get(DATASETS_VARIABLE, "").strip()
+    if named == "all":
+        return catalogue.using(tuple(catalogue.datasets), DATASETS_VARIABLE)
+    if named:
+        return catalogue.using(tuple(name.strip() for name in named.split(",")), DATASETS_VARIABLE)
+    mirror = environment.get(MIRROR_VARIABLE)
+    if not mirror:
+        return catalogue
+    from graftline.datasets.hub.mirror import held_by_mirror, is_mirrored
+
+    elsewhere = {name for name, dataset in catalogue.datasets.items() if is_mirrored(dataset)}
+    held = held_by_mirror(mirror, elsewhere) | (set(catalogue.use) - elsewhere)
+    return catalogue.using(tuple(name for name in catalogue.datasets if name in held), MIRROR_VARIABLE)
+
+
+def stage_code(stage: str, reader: ReaderName | None = None) -> str:
+    """Return the digest of the code of `stage`: of the modules that do its work and all they import.
+
+    That of a stage that reads raw rows holds the code of the dataset's own reader, and of no other.
+    """
+    own = (f"graftline.datasets.sources.{reader}",) if reader is not None and reader != "evaluation" else ()
+    return code_version(*_CODE[stage], *own)
 
 
 # the spawner is started by path, so no import leads to it
 _SANDBOX = ("graftline.sandbox.open", "graftline.sandbox.spawner")
 _FILES = ("graftline.jsonl", "graftline.parquet")
 _CODE: Mapping[str, tuple[str, ...]] = {
-    "raw": ("graftline.datasets.hub", "graftline.datasets.ingest"),
-    "normalized": ("graftline.datasets.sources", "graftline.datasets.tables", *_FILES),
-    "splits": ("graftline.datasets.split", "graftline.datasets.tables", *_FILES),
+    "raw": ("graftline.datasets.hub.open", "graftline.datasets.raw_rows"),
+    "normalized": ("graftline.datasets.normalize",),
+    "division": ("graftline.datasets.split",),
+    "splits": ("graftline.datasets.split",),
+    "label_tasks": ("graftline.tasks.open_task", "graftline.jsonl"),
     "synthetic_rules": ("graftline.datasets.synthetic", *_SANDBOX, *_FILES),
     "tasks": ("graftline.tasks.task", *_SANDBOX, *_FILES),
     "teacher_trajectories": ("graftline.trajectories.collect", "graftline.teachers.open", *_SANDBOX, *_FILES),

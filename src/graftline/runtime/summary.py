@@ -15,7 +15,9 @@ from graftline.runtime.run_log import last_run
 STAGES = (
     "raw",
     "normalized",
+    "division",
     "splits",
+    "label_tasks",
     "synthetic_rules",
     "tasks",
     "teacher_trajectories",

@@ -14,7 +14,7 @@ from graftline.actions.action import Action
 from graftline.actions.astgrep import Language
 from graftline.datasets.edit import Edit
 from graftline.errors import DataError
-from graftline.rules.grade import grade
+from graftline.rules.equality import equality
 from graftline.sandbox.base import Sandbox, Verdict, decided
 
 
@@ -91,9 +91,9 @@ def unsoundness(task: Task, sandbox: Sandbox) -> str:
             return f"gold_{result.verdict}"
         gold = result.after
     try:
-        if not grade(task.before, gold, task.wanted, task.language).is_verified:
+        if not equality(gold, task.wanted, task.language).is_verified:
             return "gold_fails"
-        if grade(task.before, task.before, task.wanted, task.language).is_verified:
+        if equality(task.before, task.wanted, task.language).is_verified:
             return "unedited_passes"
     except DataError:
         return "ungradable"

@@ -1,12 +1,18 @@
-"""Help: every command and every option of it says what it does."""
+"""Help: every command and every option of it says what it does, and is in the docs."""
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from graftline.cli import main
+from graftline.datasets_cli import COMMANDS as OF_DATASETS
+from tests.pages import PAGES, codes, section, table
 
-COMMANDS = ["check", "doctor", "run", "summary", "wiring"]
+COMMANDS = ["check", "datasets", "doctor", "run", "summary", "wiring"]
+DATASET_COMMANDS = ["list", "fetch", "normalize", "split", "stats", "verify", "sample", "export-dvc", "publish"]
+LEAVES: dict[str, click.Command] = {name: command for name, command in main.commands.items() if name != "datasets"} | {
+    f"datasets {command.name}": command for command in OF_DATASETS
+}
 
 
 @pytest.fixture(autouse=True)
@@ -16,41 +22,66 @@ def _environment_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
-def test_the_help_lists_every_command(option: str) -> None:
-    result = CliRunner().invoke(main, [option], prog_name="graftline")
+@pytest.mark.parametrize(("group", "commands"), [([], COMMANDS), (["datasets"], DATASET_COMMANDS)])
+def test_the_help_lists_every_command(group: list[str], commands: list[str], option: str) -> None:
+    result = CliRunner().invoke(main, [*group, option], prog_name="graftline")
 
     listed = result.stdout.partition("Commands:\n")[2].splitlines()
-    assert (result.exit_code, result.stderr, [line.split()[0] for line in listed]) == (0, "", COMMANDS)
+    assert (result.exit_code, result.stderr, [line.split()[0] for line in listed]) == (0, "", commands)
     assert [line for line in listed if len(line.split()) < 2] == []
 
 
-def test_no_command_at_all_is_wrong_usage_answered_with_the_help() -> None:
-    result = CliRunner().invoke(main, [], prog_name="graftline")
+@pytest.mark.parametrize("group", [[], ["datasets"]])
+def test_no_command_at_all_is_wrong_usage_answered_with_the_help(group: list[str]) -> None:
+    result = CliRunner().invoke(main, group, prog_name="graftline")
 
     assert (result.exit_code, result.stdout, result.stderr.splitlines()[0]) == (
         2,
         "",
-        "Usage: graftline [OPTIONS] COMMAND [ARGS]...",
+        f"Usage: {' '.join(['graftline', *group])} [OPTIONS] COMMAND [ARGS]...",
     )
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*LEAVES, "datasets"])
 def test_every_command_has_help(name: str, option: str) -> None:
-    result = CliRunner().invoke(main, [name, option], prog_name="graftline")
+    result = CliRunner().invoke(main, [*name.split(), option], prog_name="graftline")
 
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.startswith(f"Usage: graftline {name} [OPTIONS]\n\n  ")
+    usage, _, rest = result.stdout.partition("\n\n")
+    assert (usage.startswith(f"Usage: graftline {name} [OPTIONS]"), rest[:2], rest[2:3].isupper()) == (True, "  ", True)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*LEAVES, "datasets"])
 def test_every_command_and_option_says_what_it_does(name: str) -> None:
-    command = main.commands[name]
+    command = LEAVES.get(name, main.commands["datasets"])
     silent = [option.name for option in command.params if isinstance(option, click.Option) and not option.help]
 
-    assert (silent, command.help is not None and command.help.endswith(".")) == ([], True)
+    assert (silent, command.help is not None and command.help.endswith((".", "?"))) == ([], True)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", LEAVES)
 def test_every_command_can_answer_in_json(name: str) -> None:
-    assert [option.name for option in main.commands[name].params if "--json" in option.opts] == ["as_json"]
+    assert [option.name for option in LEAVES[name].params if "--json" in option.opts] == ["as_json"]
+
+
+def test_every_command_of_datasets_and_its_options_are_in_the_docs_and_no_other() -> None:
+    page = PAGES["docs/cli.md"].read_text("utf-8")
+    headings = [line.split("`")[1] for line in page.splitlines() if line.startswith("### `graftline datasets ")]
+    assert headings == [f"graftline datasets {name}" for name in DATASET_COMMANDS]
+    for command in OF_DATASETS:
+        rows = table(section("docs/cli.md", f"### `graftline datasets {command.name}`"))
+        options = {one for option in command.params if isinstance(option, click.Option) for one in option.opts}
+        assert {option for row in rows for option in codes(row[0])} == options, command.name
+
+
+def test_the_splits_that_help_names_are_the_splits() -> None:
+    from graftline.datasets.division import SPLITS
+
+    named = {
+        command.name: tuple(option.type.choices)
+        for command in OF_DATASETS
+        for option in command.params
+        if isinstance(option.type, click.Choice)
+    }
+    assert named == {"split": SPLITS, "sample": SPLITS}

@@ -10,15 +10,22 @@ from click.testing import CliRunner, Result
 
 from graftline import __version__
 from graftline.cli import main
+from graftline.datasets.hub.retry import Patience
 from graftline.sandbox.limits import Limits
 
 DEFAULT_LIMITS = Limits().model_dump(mode="json")
 PROCESS = {"kind": "process", "limits": DEFAULT_LIMITS, "required_level": "compute"}
-LOCAL = {"dataset_hub": {"kind": "local"}, "sandbox": PROCESS, "teacher": {"kind": "induction"}}
+HOMES: dict[str, Any] = {
+    "kind": "homes",
+    "huggingface": None,
+    "mirror_must_match_pins": False,
+    "patience": Patience().model_dump(mode="json"),
+}
+LOCAL = {"dataset_hub": HOMES, "sandbox": PROCESS, "teacher": {"kind": "induction"}}
 MANIFESTS: dict[str, dict[str, Any]] = {
     "local": LOCAL,
     "dev": {**LOCAL, "sandbox": {**PROCESS, "limits": {**DEFAULT_LIMITS, "cpu_s": 2, "wall_s": 10.0}}},
-    "prod": LOCAL,
+    "prod": {**LOCAL, "dataset_hub": {**HOMES, "mirror_must_match_pins": True}},
     "test": {
         "dataset_hub": {"kind": "memory", "files": {}},
         "sandbox": {"kind": "memory"},
@@ -81,6 +88,11 @@ def test_wiring_is_a_table_for_people(small_checkout: Any, name: str) -> None:
     [
         (["sandbox=memory"], {"sandbox": {"kind": "memory"}}),
         (["teacher=memory"], {"teacher": {"kind": "memory"}}),
+        (["dataset_hub=local"], {"dataset_hub": {"kind": "local", "mirror_must_match_pins": False}}),
+        (
+            ["dataset_hub.patience.read_s=3"],
+            {"dataset_hub": {**HOMES, "patience": {**HOMES["patience"], "read_s": 3.0}}},
+        ),
         (["dataset_hub=memory"], {"dataset_hub": {"kind": "memory", "files": {}}}),
         (["sandbox.required_level=none"], {"sandbox": {**PROCESS, "required_level": "none"}}),
         (["sandbox.limits.wall_s=3"], {"sandbox": {**PROCESS, "limits": {**DEFAULT_LIMITS, "wall_s": 3.0}}}),
@@ -185,7 +197,9 @@ def test_a_run_makes_every_stage_and_prints_what_is_stored(small_checkout: Any, 
         {
             "raw": 1,
             "normalized": 1,
+            "division": 1,
             "splits": 9,
+            "label_tasks": 1,
             "synthetic_rules": 9,
             "tasks": 9,
             "teacher_trajectories": 9,
@@ -205,8 +219,7 @@ def test_a_run_without_its_dataset_is_one_message(small_checkout: Any) -> None:
     assert shown(graftline(small_checkout.root, "run", "--json", *IN_PROCESS)) == (
         1,
         "",
-        f"error: {small_checkout.sample}: no such file;"
-        " restore it or mend `home` and `files` in configs/datasets.yaml\n",
+        f"error: {small_checkout.sample}: no such file; mend `files` of the dataset; found: nothing\n",
     )
 
 
@@ -226,8 +239,8 @@ def test_the_summary_is_tables_for_people(small_checkout: Any) -> None:
 
 
 def test_a_checkout_that_is_right_has_no_faults(small_checkout: Any) -> None:
-    # the settings, four manifests and the samples
-    assert shown(graftline(small_checkout.root, "check")) == (0, "6 checked, 0 faulty\n", "")
+    # the settings, what may leave, four manifests and the samples
+    assert shown(graftline(small_checkout.root, "check")) == (0, "7 checked, 0 faulty\n", "")
 
 
 def test_the_checkout_itself_is_configured_right(checkout: Path, tmp_path: Path) -> None:
@@ -236,7 +249,7 @@ def test_the_checkout_itself_is_configured_right(checkout: Path, tmp_path: Path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "samples").symlink_to(checkout / "data" / "samples")
 
-    assert shown(graftline(tmp_path, "check")) == (0, "6 checked, 0 faulty\n", "")
+    assert shown(graftline(tmp_path, "check")) == (0, "7 checked, 0 faulty\n", "")
 
 
 def test_faults_of_the_configuration_are_printed_without_a_traceback(small_checkout: Any) -> None:
@@ -246,7 +259,7 @@ def test_faults_of_the_configuration_are_printed_without_a_traceback(small_check
 
     assert shown(graftline(small_checkout.root, "check")) == (
         1,
-        "6 checked, 2 faulty\n",
+        "7 checked, 2 faulty\n",
         f"{configs}/trajectories.yaml: least_verified_steps: input should be greater than or equal to 0 (got -1)\n"
         f"{configs}/trajectories.yaml: wrokers: unknown key;"
         " known here: collecting, least_verified_steps, workers\n"
@@ -261,29 +274,29 @@ def test_faults_can_be_had_as_json(small_checkout: Any) -> None:
     result = graftline(small_checkout.root, "check", "--json")
 
     fault = f"{path}: cannot be read (No such file or directory); expected a YAML file"
-    assert (result.exit_code, the_json(result), result.stderr) == (1, {"checked": 6, "faults": [fault]}, "")
+    assert (result.exit_code, the_json(result), result.stderr) == (1, {"checked": 7, "faults": [fault]}, "")
 
 
 def test_a_root_without_configuration_is_faulty_throughout(tmp_path: Path) -> None:
     result = graftline(tmp_path, "check", "--json")
 
-    # the settings and four manifests; no samples are asked for without settings
-    assert (result.exit_code, len(the_json(result)["faults"])) == (1, 5)
+    # the settings, what may leave and four manifests; no samples are asked for without settings
+    assert (result.exit_code, len(the_json(result)["faults"])) == (1, 6)
 
 
 def test_a_stored_artefact_that_was_altered_is_a_fault(small_checkout: Any, pair: dict[str, Any]) -> None:
     small_checkout.write([pair])
     graftline(small_checkout.root, "run", "--json", *IN_PROCESS)
     folder = small_checkout.root / "data" / "raw" / "release_pairs" / "normalized"
-    (folder / "edits.jsonl").write_text("{}\n", "utf-8")
+    (folder / "python-00000.jsonl").write_text("{}\n", "utf-8")
 
-    # 6 of configuration and samples, and 47 artefacts: 1 + 1 + 5 stages of 9
+    # 7 of configuration and samples, and 49 artefacts: 4 over all partitions, and 5 stages of 9
     assert shown(graftline(small_checkout.root, "check")) == (
         1,
-        "53 checked, 1 faulty\n",
-        f"{folder}: file 'edits.jsonl' was altered after it was written; materialise its asset again\n",
+        "56 checked, 1 faulty\n",
+        f"{folder}: file 'python-00000.jsonl' was altered after it was written; materialise its asset again\n",
     )
-    assert shown(graftline(small_checkout.root, "check", "--inputs")) == (0, "6 checked, 0 faulty\n", "")
+    assert shown(graftline(small_checkout.root, "check", "--inputs")) == (0, "7 checked, 0 faulty\n", "")
 
 
 def test_a_sample_that_is_missing_is_a_fault(small_checkout: Any) -> None:
@@ -291,8 +304,8 @@ def test_a_sample_that_is_missing_is_a_fault(small_checkout: Any) -> None:
 
     assert shown(graftline(small_checkout.root, "check")) == (
         1,
-        "6 checked, 1 faulty\n",
-        f"{small_checkout.sample}: no such file; restore it or mend `home` and `files` in configs/datasets.yaml\n",
+        "7 checked, 1 faulty\n",
+        f"{small_checkout.sample}: no such file; mend `files` of the dataset; found: nothing\n",
     )
 
 
@@ -324,7 +337,7 @@ def test_half_a_configuration_of_vault_stops_no_command_that_needs_no_secret(
 ) -> None:
     monkeypatch.setenv("VAULT_ADDR", "http://127.0.0.1:1")
 
-    assert shown(graftline(small_checkout.root, "check")) == (0, "6 checked, 0 faulty\n", "")
+    assert shown(graftline(small_checkout.root, "check")) == (0, "7 checked, 0 faulty\n", "")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import pytest
 
 from graftline.datasets.catalogue import Cleaning
 from graftline.datasets.edit import Drop, Edit
-from graftline.datasets.ingest import rows
-from graftline.datasets.sources import READERS
+from graftline.datasets.ingest import CleanEdit, Ingest
+from graftline.datasets.sources import source_of
+from tests.unit.datasets.fixtures import dataset
 
 Outcomes = list[tuple[str, int, str | Drop]]
 
@@ -41,7 +42,12 @@ def ingested(tmp_path: Path) -> Callable[..., Outcomes]:
 
     def read(content: bytes, name: str = "rows.jsonl", cleaning: Cleaning | None = None) -> Outcomes:
         (tmp_path / name).write_bytes(content)
-        found = rows(tmp_path, READERS["release_pairs"], cleaning or Cleaning())
-        return [(row.file, row.line, row.outcome if isinstance(row.outcome, Drop) else row.outcome.id) for row in found]
+        entry, source, rules = dataset("release_pairs"), source_of("release_pairs"), cleaning or Cleaning()
+        ingest = Ingest("release_pairs", entry, source, rules)
+        found: Outcomes = []
+        for row in source.rows(tmp_path, entry, rules.max_line_bytes):
+            for outcome in ingest.outcomes(row.content):
+                found.append((row.file, row.line, outcome.edit.id if isinstance(outcome, CleanEdit) else outcome))
+        return found
 
     return read

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from graftline.config import validated
-from graftline.datasets.catalogue import Catalogue, Cleaning, Dataset, Splitting, Synthesis
-from graftline.datasets.tokens import token_estimate
+from graftline.datasets.catalogue import Catalogue, Cleaning, Dataset, Decontamination, Splitting, Synthesis
 from graftline.errors import ConfigError
 
 DATASET = {"reader": "release_pairs", "home": "data", "version": "1", "license": "MIT", "files": [{"path": "a.jsonl"}]}
-CATALOGUE = {"languages": ["python"], "datasets": {"demo": DATASET}}
+PACKAGES = [{"registry": "pypi", "name": "demo", "old": "1.0", "new": "2.0"}]
+CATALOGUE = {"languages": ["python"], "datasets": {"demo": DATASET}, "use": ["demo"]}
 
 
 def faults(tree: Any) -> str:
@@ -20,15 +20,22 @@ def faults(tree: Any) -> str:
     return str(error.value)
 
 
+def with_dataset(**changes: Any) -> dict[str, Any]:
+    return {**CATALOGUE, "datasets": {"demo": {**DATASET, **changes}}}
+
+
 def test_what_is_not_stated_is_the_vetted_default() -> None:
     catalogue = validated(CATALOGUE, Catalogue, "datasets.yaml")
-    assert (catalogue.cleaning, catalogue.splitting, catalogue.synthesis) == (
+    assert (catalogue.cleaning, catalogue.splitting, catalogue.decontamination, catalogue.synthesis) == (
         Cleaning(
             licences=("MIT", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0", "ISC"),
             max_line_bytes=2_097_152,
             max_pre_tokens=2000,
+            tokenizer="characters/4",
+            check_syntax=True,
         ),
-        Splitting(seed=0, train=0.8, dev=0.1, test=0.1),
+        Splitting(seed=0, train=0.8, dev=0.1, test=0.1, near_duplicate=0.7),
+        Decontamination(shared=0.5),
         Synthesis(seed=0, per_partition=40),
     )
 
@@ -45,21 +52,35 @@ def test_a_split_cannot_be_left_empty_by_its_share(share: float) -> None:
     assert "splitting.dev: input should be" in faults({**CATALOGUE, "splitting": {"dev": share}})
 
 
-def test_files_that_would_replace_each_other_are_refused() -> None:
-    files = [{"path": "a/rows.jsonl"}, {"path": "b/rows.jsonl"}]
-    assert "must differ in their last part, not only in their folder: rows.jsonl, rows.jsonl" in faults(
-        {**CATALOGUE, "datasets": {"demo": {**DATASET, "files": files}}}
-    )
-
-
 def test_an_unknown_reader_lists_the_known_ones() -> None:
-    found = faults({**CATALOGUE, "datasets": {"demo": {**DATASET, "reader": "commits"}}})
-    assert found == "datasets.yaml: datasets.demo.reader: input should be 'release_pairs' (got 'commits')"
+    known = (
+        "'agentpack', 'commitpackft', 'editpackft', 'evaluation', 'marv', 'oce_dataft', 'package_releases',"
+        " 'release_pairs' or 'smellycode'"
+    )
+    found = faults(with_dataset(reader="commits"))
+    assert found == f"datasets.yaml: datasets.demo.reader: input should be {known} (got 'commits')"
 
 
 def test_a_dataset_has_at_least_one_file() -> None:
-    found = faults({**CATALOGUE, "datasets": {"demo": {**DATASET, "files": []}}})
-    assert re.match(r"datasets.yaml: datasets.demo.files: tuple should have at least 1 item", found)
+    assert "datasets.demo: value error, expected at least one entry in `files`" in faults(with_dataset(files=[]))
+
+
+@pytest.mark.parametrize("changes", [{"reader": "package_releases"}, {"packages": PACKAGES}])
+def test_packages_belong_to_the_reader_that_compares_them(changes: dict[str, Any]) -> None:
+    assert "`packages` belong to the reader package_releases, and to it alone" in faults(with_dataset(**changes))
+
+
+def test_packages_need_no_files() -> None:
+    catalogue = validated(with_dataset(reader="package_releases", packages=PACKAGES, files=[]), Catalogue, "d.yaml")
+    assert [package.name for package in catalogue.datasets["demo"].packages] == ["demo"]
+
+
+@pytest.mark.parametrize("name", ["../demo", "a b", "", "-demo", "@scope/", "https://x"])
+def test_the_name_of_a_package_is_one_of_its_registry(name: str) -> None:
+    packages = [{**PACKAGES[0], "name": name}]
+    assert "string should match pattern" in faults(
+        with_dataset(reader="package_releases", packages=packages, files=[])
+    )
 
 
 @pytest.mark.parametrize("name", ["Demo", "a/b", "..", "", "1st"])
@@ -78,12 +99,63 @@ def test_a_dataset_is_pinned_only_where_it_says_so() -> None:
     assert [(file.size_bytes, file.sha256) for file in dataset.files] == [(None, None)]
 
 
-@pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("äöüß", 1)])
-def test_four_characters_are_estimated_as_one_token(text: str, tokens: int) -> None:
-    assert token_estimate(text) == tokens
+@pytest.mark.parametrize("path", ["", "/rows.jsonl", "../rows.jsonl", "a/../../b", "..\\rows.jsonl", "con.jsonl", "a\n"])
+def test_a_file_that_would_be_written_elsewhere_is_refused(path: str) -> None:
+    assert "datasets.yaml: datasets.demo.files.0" in faults(with_dataset(files=[{"path": path}]))
 
 
-@pytest.mark.parametrize("path", ["", "rows.csv", "rows.jsonl.zst", ".rows.jsonl", "a/.rows.jsonl", "..\\rows.jsonl"])
-def test_a_file_that_no_reader_would_look_at_is_refused(path: str) -> None:
-    found = faults({**CATALOGUE, "datasets": {"demo": {**DATASET, "files": [{"path": path}]}}})
-    assert "datasets.demo.files.0.path: string should match pattern" in found
+@pytest.mark.parametrize("pin", [{"sha256": "a" * 64}, {"size_bytes": 0}])
+def test_a_pattern_cannot_be_pinned(pin: dict[str, Any]) -> None:
+    assert "'data/*.jsonl' may stand for several files, so it cannot have one sha256 or size_bytes" in faults(
+        with_dataset(files=[{"path": "data/*.jsonl", **pin}])
+    )
+
+
+def test_files_of_one_name_in_two_folders_are_two_files() -> None:
+    files = [{"path": "a/rows.jsonl"}, {"path": "b/rows.jsonl"}]
+    catalogue = validated(with_dataset(files=files), Catalogue, "datasets.yaml")
+    assert [file.path for file in catalogue.datasets["demo"].files] == ["a/rows.jsonl", "b/rows.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("repository", "licence"),
+    [
+        ("apache/kafka", "Apache-2.0"),
+        ("Apache/Kafka", "Apache-2.0"),
+        ("demo/queue", "ISC"),
+        ("demo/other", "MIT"),
+        ("apachefans/x", "MIT"),
+    ],
+)
+def test_the_licence_of_a_repository_is_that_of_its_entry(repository: str, licence: str) -> None:
+    dataset = validated({**DATASET, "licences": {"apache/*": "Apache-2.0", "demo/queue": "ISC"}}, Dataset, "d.yaml")
+    assert dataset.licence_of(repository) == licence
+
+
+TWO = {**CATALOGUE, "datasets": {"one": DATASET, "exam": {**DATASET, "reader": "evaluation"}, "two": DATASET}}
+
+
+def test_the_datasets_in_use_keep_the_order_of_precedence() -> None:
+    catalogue = validated({**TWO, "use": ["two", "exam", "one"]}, Catalogue, "datasets.yaml")
+    assert (list(catalogue.used), list(catalogue.sources)) == (["one", "exam", "two"], ["one", "two"])
+
+
+def test_other_datasets_can_be_put_in_use() -> None:
+    catalogue = validated({**TWO, "use": ["one"]}, Catalogue, "datasets.yaml")
+    assert list(catalogue.using(("two",), "GRAFTLINE_DATASETS").used) == ["two"]
+    assert list(catalogue.used) == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("names", "fault"),
+    [(["one", "nowhere"], "dataset 'nowhere' is unknown"), ([], "no dataset is named")],
+)
+def test_using_an_unknown_dataset_lists_the_known_ones(names: list[str], fault: str) -> None:
+    catalogue = validated({**TWO, "use": ["one"]}, Catalogue, "datasets.yaml")
+    with pytest.raises(ConfigError) as error:
+        catalogue.using(tuple(names), "GRAFTLINE_DATASETS")
+    assert str(error.value) == f"GRAFTLINE_DATASETS: {fault}; known: exam, one, two"
+
+
+def test_the_catalogue_uses_what_it_has() -> None:
+    assert "use: dataset 'nowhere' is unknown; known: demo" in faults({**CATALOGUE, "use": ["nowhere"]})

@@ -1,12 +1,16 @@
-"""A function, a method or a member alone is parsed as what it is in its file."""
+"""A function, a method or a member alone is parsed as what it is in its file, in the language it is really in."""
+
+from collections.abc import Callable
 
 import pytest
 
 from graftline.actions.astgrep import Language
 from graftline.datasets.catalogue import Cleaning
-from graftline.datasets.edit import Edit
-from graftline.datasets.ingest import clean
-from graftline.datasets.language import parsable
+from graftline.datasets.edit import Drop, DropReason, Edit, Label
+from graftline.datasets.ingest import CleanEdit, Ingest
+from graftline.datasets.language import confirmed, wrapped
+from graftline.datasets.sources.base import Source
+from tests.unit.datasets.fixtures import dataset
 
 WRAPPED = {"": "{}", "class": "class Enclosing {{\n{}\n}}", "object": "({{\n{}\n}})"}
 
@@ -39,7 +43,8 @@ WRAPPED = {"": "{}", "class": "class Enclosing {{\n{}\n}}", "object": "({{\n{}\n
 )
 def test_a_text_gets_the_wrapper_it_needs_and_no_other(language: Language, text: str, wrapper: str) -> None:
     whole = WRAPPED[wrapper].format(text)
-    assert parsable(text, text, language) == (whole, whole, wrapper)
+    found = (text, text, "") if confirmed(text, text, language) else wrapped(text, text, language)
+    assert found == (whole, whole, wrapper)
 
 
 @pytest.mark.parametrize(
@@ -55,13 +60,36 @@ def test_a_text_gets_the_wrapper_it_needs_and_no_other(language: Language, text:
     ],
 )
 def test_a_text_that_no_wrapper_helps_is_none(language: Language, text: str) -> None:
-    assert parsable(text, text, language) is None
+    assert (confirmed(text, text, language), wrapped(text, text, language)) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("named", "text", "found"),
+    [
+        pytest.param("javascript", "const x: number = 1;", "tsx", id="types in a .js file are Flow's"),
+        pytest.param("javascript", "const x = <p>hi</p>;", "javascript", id="JSX is JavaScript"),
+        pytest.param("typescript", "const x = <p>hi</p>;", "tsx", id="JSX in a .ts file is TSX"),
+        pytest.param("typescript", "const x = <T>y;", "typescript", id="a cast in angle brackets"),
+        pytest.param("tsx", "const x = <T>y;", None, id="TSX is not tried as TypeScript"),
+        pytest.param("python", "print 'Python 2'\n", "python", id="Python 2, as far as the grammar goes"),
+        pytest.param("java", "f = (x) => x;", None, id="no other language is tried"),
+    ],
+)
+def test_a_language_is_what_both_sides_parse_as(named: Language, text: str, found: Language | None) -> None:
+    assert confirmed(text, text, named) == found
+
+
+def test_both_sides_are_in_one_language() -> None:
+    flow, plain = "const x: number = 1;", "const x = 1;"
+    assert [confirmed(*sides, "javascript") for sides in ((flow, plain), (plain, flow))] == ["tsx", "tsx"]
+    # a cast in angle brackets is no TSX, and JSX no TypeScript
+    assert confirmed("const x = <T>y;", "const x = <p>hi</p>;", "typescript") is None
 
 
 def test_both_sides_get_the_same_wrapper() -> None:
     # the function alone would need none
     method, function = "f(a) {\n  return a;\n}", "g() {\n  return 2;\n}"
-    assert parsable(method, function, "javascript") == (
+    assert wrapped(method, function, "javascript") == (
         WRAPPED["class"].format(method),
         WRAPPED["class"].format(function),
         "class",
@@ -70,45 +98,52 @@ def test_both_sides_get_the_same_wrapper() -> None:
 
 def test_sides_that_need_different_wrappers_are_none() -> None:
     # a class has no comma between its members, and an object needs one
-    assert parsable("f() {\n  a();\n}\ng() {\n  b();\n}", "f: 1,", "javascript") is None
+    assert wrapped("f() {\n  a();\n}\ng() {\n  b();\n}", "f: 1,", "javascript") is None
 
 
 def test_braces_in_a_text_are_left_alone() -> None:
     text = 'f() {\n  return "{}{0}{x}";\n}'
-    assert parsable(text, text, "javascript") == (f"class Enclosing {{\n{text}\n}}",) * 2 + ("class",)
+    assert wrapped(text, text, "javascript") == (f"class Enclosing {{\n{text}\n}}",) * 2 + ("class",)
 
 
-def test_a_wrapped_edit_is_tagged_with_its_wrapper() -> None:
-    edit = Edit(
-        instruction="Call fresh.",
-        pre="f() { old(); }",
-        post="f() { fresh(); }",
-        language="javascript",
-        tags=("release_pairs",),
-        id="a",
-        dataset="demo",
-        licence="MIT",
-        group="npm:a",
-        origin="a.js",
+def cleaned(edit: Edit, is_snippet: bool = True, cleaning: Cleaning | None = None) -> Edit | Drop:
+    """Return what ingestion makes of a row that becomes `edit`."""
+    source = Source(rows=lambda *_: iter(()), outcomes=lambda *_: [edit], is_snippet=is_snippet)
+    [found] = Ingest("demo", dataset("release_pairs"), source, cleaning or Cleaning()).outcomes({})
+    assert not isinstance(found, Label)
+    return found.edit if isinstance(found, CleanEdit) else found
+
+
+METHOD = {"pre": "f() { old(); }", "post": "f() { fresh(); }", "language": "javascript", "tags": ("demo",)}
+
+
+def test_a_wrapped_edit_is_tagged_with_its_wrapper(edit: Callable[..., Edit]) -> None:
+    method = edit("a", **METHOD)
+    assert cleaned(method) == method.model_copy(
+        update={
+            "pre": "class Enclosing {\nf() { old(); }\n}",
+            "post": "class Enclosing {\nf() { fresh(); }\n}",
+            "tags": ("demo", "wrapped:class"),
+        }
     )
-    wrapped = {
-        "pre": "class Enclosing {\nf() { old(); }\n}",
-        "post": "class Enclosing {\nf() { fresh(); }\n}",
-        "tags": ("release_pairs", "wrapped:class"),
-    }
-    assert clean(edit, Cleaning()) == edit.model_copy(update=wrapped)
 
 
-def test_an_edit_that_parses_alone_is_not_touched() -> None:
-    edit = Edit(
-        instruction="Call new.",
-        pre="old()\n",
-        post="new()\n",
-        language="python",
-        id="a",
-        dataset="demo",
-        licence="MIT",
-        group="pypi:a",
-        origin="a.py",
+def test_an_edit_of_whole_files_is_not_wrapped(edit: Callable[..., Edit]) -> None:
+    assert cleaned(edit("a", **METHOD), is_snippet=False) == Drop(
+        DropReason.UNPARSABLE, "one side is not valid javascript"
     )
-    assert clean(edit, Cleaning()) == edit
+
+
+def test_an_edit_in_a_related_language_is_tagged_with_it(edit: Callable[..., Edit]) -> None:
+    flow = edit("a", pre="const x: A = 1;", post="const x: B = 1;", language="javascript")
+    assert cleaned(flow) == flow.model_copy(update={"language": "tsx", "tags": ("parsed-as:tsx",)})
+
+
+@pytest.mark.parametrize("is_snippet", [True, False])
+def test_an_edit_that_parses_alone_is_not_touched(edit: Callable[..., Edit], is_snippet: bool) -> None:
+    assert cleaned(edit("a"), is_snippet) == edit("a")
+
+
+def test_without_the_check_an_edit_is_what_its_row_says(edit: Callable[..., Edit]) -> None:
+    broken = edit("a", pre="f() {", post="const x: A = 1;", language="javascript")
+    assert cleaned(broken, cleaning=Cleaning(check_syntax=False)) == broken

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from graftline.datasets.edit import Edit
-from graftline.datasets.sources.release_pairs import edit_of
+from graftline.datasets.sources import source_of
+from tests.unit.datasets.fixtures import drop, outcome
 
 
 def test_a_row_becomes_an_edit_with_a_derived_instruction(pair: Mapping[str, Any]) -> None:
-    assert edit_of(pair) == Edit(
+    assert outcome("release_pairs", pair) == Edit(
         instruction="Change `first` as demo did from 1.0 to 2.0.",
         pre="def first(x):\n    return old(x)\n",
         post="def first(x):\n    return new(x)\n",
@@ -23,20 +24,38 @@ def test_a_row_becomes_an_edit_with_a_derived_instruction(pair: Mapping[str, Any
     )
 
 
+def test_an_edit_carries_the_name_of_its_dataset(pair: Mapping[str, Any]) -> None:
+    edit = outcome("release_pairs", pair, name="my_pairs")
+    assert isinstance(edit, Edit)
+    assert (edit.dataset, edit.id, edit.tags[0]) == ("my_pairs", "my_pairs:1", "my_pairs")
+
+
 def test_rows_of_one_package_are_one_group_and_of_another_registry_another(pair: Mapping[str, Any]) -> None:
     rows = [pair, {**pair, "old": "2.0", "new": "3.0", "path": "b.py"}, {**pair, "registry": "npm"}]
-    assert [edit.group for edit in map(edit_of, rows) if isinstance(edit, Edit)] == [
-        "pypi:demo",
-        "pypi:demo",
-        "npm:demo",
-    ]
+    edits = [outcome("release_pairs", row) for row in rows]
+    assert [edit.group for edit in edits if isinstance(edit, Edit)] == ["pypi:demo", "pypi:demo", "npm:demo"]
 
 
 def test_the_dots_before_a_name_are_not_in_the_instruction(pair: Mapping[str, Any]) -> None:
-    [edit] = [edit_of({**pair, "qual": "..Outer.first"})]
+    edit = outcome("release_pairs", {**pair, "qual": "..Outer.first"})
     assert isinstance(edit, Edit)
     assert edit.instruction == "Change `Outer.first` as demo did from 1.0 to 2.0."
 
 
 def test_a_field_that_is_not_known_is_no_fault(pair: Mapping[str, Any]) -> None:
-    assert edit_of({**pair, "stars": 5}) == edit_of(pair)
+    assert outcome("release_pairs", {**pair, "stars": 5}) == outcome("release_pairs", pair)
+
+
+def test_a_row_that_cannot_become_an_edit_is_dropped_with_its_reason(pair: Mapping[str, Any]) -> None:
+    cases = [
+        ({"id": "release:"}, "bad_field: id: 'release:' has nothing after its colon"),
+        ({"pkg": 5}, "bad_field: pkg: Input should be a valid string"),
+        ({"language": "go"}, "unknown_language: language 'go'; known: python, javascript, typescript, tsx, java"),
+        ({"pre": " \n"}, "empty_pre: pre is empty: nothing can be rewritten"),
+        ({"post": ""}, "empty_post: post is empty: the function was removed, not rewritten"),
+    ]
+    assert [drop("release_pairs", {**pair, **change}) for change, _ in cases] == [reason for _, reason in cases]
+
+
+def test_functions_are_snippets() -> None:
+    assert source_of("release_pairs").is_snippet

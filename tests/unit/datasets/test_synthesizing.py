@@ -1,9 +1,9 @@
 """Synthetic edits on the shipped sample: their gold action makes them, and they belong where their snippet does."""
 
 import gzip
-import json
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,12 @@ from graftline.actions.action import PatternAction
 from graftline.actions.astgrep import Language, parse
 from graftline.datasets.catalogue import Cleaning
 from graftline.datasets.edit import Edit
-from graftline.datasets.ingest import clean
-from graftline.datasets.sources.release_pairs import edit_of
+from graftline.datasets.ingest import CleanEdit, Ingest
+from graftline.datasets.sources import source_of
 from graftline.datasets.synthetic import MAX_PLACES, Call, calls_in, synthesize, templates
 from graftline.sandbox.base import Verdict
 from graftline.sandbox.memory import MemorySandbox
+from tests.unit.datasets.fixtures import dataset
 
 SAMPLE = Path(__file__).resolve().parents[3] / "data" / "samples" / "release_pairs.jsonl.gz"
 LANGUAGES: tuple[Language, ...] = ("java", "javascript", "python")
@@ -40,12 +41,11 @@ SNIPPET = Edit(
 def snippets() -> Mapping[Language, list[Edit]]:
     """The first fifty usable edits of each language in the sample."""
     found: dict[Language, list[Edit]] = defaultdict(list)
+    ingest = Ingest("release_pairs", dataset("release_pairs"), source_of("release_pairs"), Cleaning())
     with gzip.open(SAMPLE) as stream:
-        for line in stream:
-            edit = edit_of(json.loads(line))
-            if isinstance(edit, Edit) and len(found[edit.language]) < SNIPPETS:
-                cleaned = clean(edit, Cleaning())
-                found[edit.language] += [cleaned] if isinstance(cleaned, Edit) else []
+        for outcome in chain.from_iterable(map(ingest.outcomes, stream)):
+            if isinstance(outcome, CleanEdit) and len(found[outcome.edit.language]) < SNIPPETS:
+                found[outcome.edit.language].append(outcome.edit)
     return found
 
 

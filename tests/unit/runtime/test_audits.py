@@ -25,17 +25,17 @@ def lineage(made: Path) -> Iterator[Lineage]:
 
 
 def test_a_sound_root_has_no_fault(made: Path) -> None:
-    # settings, four manifests, the samples, 17 artefacts
-    assert audit(Paths(made)) == Audit(23, [])
+    # settings, governance, four manifests, the samples, 19 artefacts
+    assert audit(Paths(made)) == Audit(26, [])
 
 
 def test_the_inputs_alone_are_checked_without_artefacts(made: Path) -> None:
     (Paths(made).raw("release_pairs") / "release_pairs.jsonl").unlink()
-    assert audit(Paths(made), inputs_only=True) == Audit(6, [])
+    assert audit(Paths(made), inputs_only=True) == Audit(7, [])
 
 
 def test_a_root_without_artefacts_is_sound(small_checkout: Any) -> None:
-    assert audit(Paths(small_checkout.root)) == Audit(6, [])
+    assert audit(Paths(small_checkout.root)) == Audit(7, [])
 
 
 def test_every_faulty_artefact_is_told(made: Path) -> None:
@@ -45,7 +45,7 @@ def test_every_faulty_artefact_is_told(made: Path) -> None:
     (raw / "release_pairs.jsonl").unlink()
     (paths.partition("processed", "python", "dev") / "_meta.json").write_text("{", "utf-8")
     report = audit(paths)
-    assert (report.checked, len(report.faults)) == (23, 3)
+    assert (report.checked, len(report.faults)) == (26, 3)
     # in the order of the folders
     assert "is not a record" in report.faults[0]
     assert report.faults[1:] == [
@@ -69,7 +69,7 @@ def test_a_sample_that_is_not_the_pinned_one_is_told(made: Path, reconfigure: Ca
     files = [{"path": "release_pairs.jsonl", "size_bytes": 1}]
     reconfigure(made, "datasets.yaml", {"datasets.release_pairs.files": files})
     [fault] = audit(Paths(made)).faults
-    assert fault.startswith("data/samples/release_pairs.jsonl: size_bytes is ")
+    assert fault.startswith(f"{made}/data/samples/release_pairs.jsonl: size_bytes is ")
 
 
 def test_a_sound_lineage_answers_every_question_with_nothing(lineage: Lineage) -> None:
@@ -83,7 +83,7 @@ def test_a_sound_lineage_answers_every_question_with_nothing(lineage: Lineage) -
 
 
 def test_a_line_that_is_no_edit_is_told_with_its_number(lineage: Lineage) -> None:
-    path = lineage.paths.normalized("release_pairs") / "edits.jsonl"
+    path = lineage.paths.normalized("release_pairs") / "python-00000.jsonl"
     lines = path.read_text("utf-8").splitlines()
     path.write_text("\n".join([lines[0], lines[1].replace('"language":"python"', '"language":"cobol"')]), "utf-8")
     [fault] = checks.invalid_edits(lineage, "release_pairs")
@@ -96,7 +96,7 @@ def put(lineage: Lineage, where: str, stage: str, split: str, make: Callable[[Pa
     lineage.build(folder, Request(stage, f"python/{split}", "other code"), make)
 
 
-def test_an_edit_in_two_splits_is_a_leak_and_so_is_its_group(lineage: Lineage) -> None:
+def test_an_edit_in_two_splits_is_a_leak_and_so_are_its_group_and_its_cluster(lineage: Lineage) -> None:
     train = lineage.paths.partition("processed", "python", "train")
     text, rows = (train / "edits.jsonl").read_text("utf-8"), read_parquet(train / "edits.parquet")
 
@@ -108,6 +108,7 @@ def test_an_edit_in_two_splits_is_a_leak_and_so_is_its_group(lineage: Lineage) -
     put(lineage, "processed", "splits", "test", copy)
     [row] = rows
     assert checks.leaks(lineage) == [
+        f"cluster {row['cluster']!r} is in test, train",
         f"edit {row['id']!r} is in test, train",
         f"group {row['origin_group']!r} is in test, train",
     ]

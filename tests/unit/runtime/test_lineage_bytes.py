@@ -36,8 +36,9 @@ def test_two_folders_hold_the_same_but_for_the_times(
     run(there.root, clock=lambda: MIDNIGHT)
     found, other = content(here.root / "data"), content(there.root / "data")
     assert without_times(found) == without_times(other)
-    # the sample; 3 files of the raw dataset's two artefacts; 7 files in each of 9 partitions; 47 records
-    assert (len(found), sum(name.endswith(RECORD_NAME) for name in found)) == (1 + 3 + 7 * 9 + 47, 47)
+    # the sample, and what was fetched of it; edits of 3 languages in 2 files each, and drops; the division of each
+    # language; 7 files in each of 9 partitions; records, of which label_tasks has nothing else
+    assert (len(found), sum(name.endswith(RECORD_NAME) for name in found)) == (1 + 1 + 7 + 3 + 7 * 9 + 49, 49)
     assert [name for name, text in found.items() if str(here.root).encode() in text] == []
 
 

@@ -44,8 +44,8 @@ def test_all_stages_lead_from_rows_to_verified_steps(
 ) -> None:
     small_checkout.write(varied_pairs)
     reasons = run(small_checkout.root)
-    # 2 of the dataset, and 5 stages of 3 languages in 3 splits
-    assert (len(reasons), set(reasons.values())) == (47, {"not there yet"})
+    # 2 of the dataset, 2 over all datasets, and 5 stages of 3 languages in 3 splits
+    assert (len(reasons), set(reasons.values())) == (49, {"not there yet"})
     paths = Paths(small_checkout.root)
     for language in ("java", "javascript", "python"):
         for split in ("train", "dev", "test"):
@@ -89,7 +89,9 @@ def test_everything_may_be_in_memory(
 def test_the_memory_hub_of_the_test_manifest_holds_nothing_by_itself(small_checkout: Any, run: Run) -> None:
     with pytest.raises(DatasetError) as error:
         run(small_checkout.root, {}, manifest="test")
-    assert str(error.value) == "data/samples/release_pairs.jsonl: no such file in memory; known: none"
+    assert str(error.value) == (
+        "data/samples/release_pairs.jsonl: no such file; mend `files` of the dataset; found: nothing"
+    )
 
 
 def test_raw_keeps_the_bytes_and_says_where_they_come_from(
@@ -134,7 +136,7 @@ def test_raw_of_several_files_fetches_them_all(
         built = lineage.raw("release_pairs")
         edits = lineage.normalized("release_pairs").record.counts["rows"]
     assert (sorted(built.record.files), built.record.counts, edits) == (
-        ["a.jsonl", "b.jsonl"],
+        ["a/a.jsonl", "b/b.jsonl"],
         {"rows": 2, "files": 2},
         2,
     )
@@ -145,7 +147,7 @@ def test_a_file_that_is_not_the_pinned_one_stops_the_run_and_nothing_is_stored(
 ) -> None:
     files = [{"path": "release_pairs.jsonl", "size_bytes": 1}]
     reconfigure(small_checkout.root, "datasets.yaml", {"datasets.release_pairs.files": files})
-    with opened() as lineage, pytest.raises(DatasetError, match=r"size_bytes is 0, but configs/datasets\.yaml pins 1"):
+    with opened() as lineage, pytest.raises(DatasetError, match=r"size_bytes is 0, but 1 is expected"):
         lineage.raw("release_pairs")
     assert Paths(small_checkout.root).raw("release_pairs").exists() is False
 
@@ -170,6 +172,7 @@ def test_normalized_counts_every_row_it_leaves_out(
     assert built.record.counts == {
         "rows_in": 7,
         "rows": 2,
+        "labels": 0,
         "dropped.licence": 1,
         "dropped.malformed_json": 2,
         "dropped.unchanged": 1,
@@ -186,7 +189,7 @@ def test_normalized_counts_every_row_it_leaves_out(
         ("release_pairs", "release_pairs.jsonl", 6, "malformed_json"),
         ("release_pairs", "release_pairs.jsonl", 7, "unchanged"),
     ]
-    assert [edit.id for edit in read_lines(built.folder / "edits.jsonl", Edit)] == [
+    assert [edit.id for edit in read_lines(built.folder / "python-00000.jsonl", Edit)] == [
         "release_pairs:python0",
         "release_pairs:python1",
     ]
@@ -215,22 +218,32 @@ def test_a_dataset_without_a_good_row_makes_empty_splits(
     reasons = run(small_checkout.root)
     folder = Paths(small_checkout.root).partition("trajectories/parquet", "python", "train")
     counts = {"rows": 0, "verified": 0, "verified_steps": 0, "no_reward": 0, "steps": 0}
-    assert (len(reasons), load_record(folder).counts) == (17, counts)
+    assert (len(reasons), load_record(folder).counts) == (19, counts)
 
 
-def test_duplicates_are_counted_once_for_all_splits(
+def test_duplicates_are_counted_in_the_division_and_are_in_no_split(
     opened: Opened, small_checkout: Any, varied_pairs: list[dict[str, Any]]
 ) -> None:
     small_checkout.write([*varied_pairs, {**varied_pairs[0], "id": "release:again"}])
     with opened() as lineage:
         lineage.raw("release_pairs")
         lineage.normalized("release_pairs")
+        division = lineage.division()
         counts = [lineage.splits(language, split).record.counts for language, split in lineage.partitions()]
-    assert (sum(count["rows"] for count in counts), counts[0], counts[1]) == (
-        9,
-        {"rows": 1, "dropped.duplicate": 1},
-        {"rows": 1},
-    )
+    assert division.record.counts == {"rows_in": 10, "rows": 9, "clusters": 9, "dropped.duplicate_row": 1}
+    # three packages of each language, one in each split
+    assert counts == [{"rows": 1, "rows.release_pairs": 1}] * 9
+    fallen = [row for row in read_parquet(division.folder / "python.parquet") if row["reason"]]
+    assert fallen == [
+        {
+            "dataset": "release_pairs",
+            "id": "release_pairs:again",
+            "split": None,
+            "reason": "duplicate_row",
+            "kept_id": "release_pairs:python0",
+            "cluster": fallen[0]["cluster"],
+        }
+    ]
 
 
 def test_the_rows_of_a_split_are_there_as_parquet_too(made: Path) -> None:
@@ -244,9 +257,10 @@ def test_the_rows_of_a_split_are_there_as_parquet_too(made: Path) -> None:
         "instruction": edit.instruction,
         "pre": edit.pre,
         "post": edit.post,
-        "tags": json.dumps(edit.tags),
+        "tags": json.dumps(edit.tags, separators=(",", ":")),
         "licence": "MIT",
         "origin_group": edit.group,
+        "cluster": row["cluster"],
         "origin": edit.origin,
         # 14 and 22 characters, of which 4 make a token
         "pre_tokens": 9,
@@ -277,6 +291,7 @@ def test_an_unsound_edit_is_counted_and_no_task(
     with opened() as lineage:
         lineage.raw("release_pairs")
         lineage.normalized("release_pairs")
+        lineage.division()
         for split in ("train", "dev", "test"):
             lineage.splits("javascript", split)
             lineage.synthetic_rules("javascript", split)
@@ -291,7 +306,9 @@ def test_an_unsound_edit_is_counted_and_no_task(
     ("stage", "missing"),
     [
         ("normalized", "data/raw/release_pairs/source"),
-        ("splits", "data/raw/release_pairs/normalized"),
+        ("division", "data/raw/release_pairs/normalized"),
+        ("label_tasks", "data/raw/release_pairs/normalized"),
+        ("splits", "data/division"),
         ("synthetic_rules", "data/processed/python/dev"),
         ("tasks", "data/processed/python/dev"),
         ("teacher_trajectories", "data/tasks/python/dev"),
@@ -301,7 +318,7 @@ def test_an_unsound_edit_is_counted_and_no_task(
 def test_a_stage_without_its_input_says_what_is_missing_and_what_to_do(
     opened: Opened, small_checkout: Any, stage: str, missing: str
 ) -> None:
-    arguments = ("release_pairs",) if stage == "normalized" else ("python", "dev")
+    arguments = {"normalized": ("release_pairs",), "division": (), "label_tasks": ()}.get(stage, ("python", "dev"))
     with opened() as lineage, pytest.raises(RecordError) as error:
         getattr(lineage, stage)(*arguments)
     assert str(error.value) == (
@@ -337,12 +354,13 @@ def test_a_run_that_stopped_goes_on_where_it_was(
     with opened() as lineage:
         lineage.raw("release_pairs")
         lineage.normalized("release_pairs")
+        lineage.division()
         lineage.splits("python", "train")
     reasons = run(small_checkout.root)
     unchanged = [name for name, reason in reasons.items() if not reason]
     assert (len(reasons), unchanged) == (
-        17,
-        ["raw release_pairs", "normalized release_pairs", "splits python/train"],
+        19,
+        ["raw release_pairs", "normalized release_pairs", "division all", "splits python/train"],
     )
 
 
@@ -364,21 +382,29 @@ def test_progress_is_told_of_every_artefact_in_order(
     small_checkout.write(varied_pairs[:2])
     reconfigure(small_checkout.root, "datasets.yaml", {"languages": ["python"], "synthesis.per_partition": 0})
     run_all(Paths(small_checkout.root), "local", {"sandbox": "memory"}, Told())
+    size = small_checkout.sample.stat().st_size
     started = [what[1:] for what in told if what[0] == "start"]
     splits = ("train", "dev", "test")
     parts = ("splits", "synthetic_rules", "tasks", "teacher_trajectories", "trajectories")
     assert started == [
         ("raw", "release_pairs"),
         ("normalized", "release_pairs"),
+        ("division", "all"),
+        ("label_tasks", "all"),
         *((stage, f"python/{split}") for stage in parts for split in splits),
     ]
-    assert told[2:7] == [
+    assert told[:9] == [
+        ("start", "raw", "release_pairs"),
+        # bytes, of which the home says how many there are
+        ("advance", size, size),
+        ("finish", "not there yet"),
         ("start", "normalized", "release_pairs"),
         # how many rows there will be is not known
-        ("advance", 1, 0),
         ("advance", 2, 0),
         ("finish", "not there yet"),
-        ("start", "splits", "python/train"),
+        ("start", "division", "all"),
+        ("finish", "not there yet"),
+        ("start", "label_tasks", "all"),
     ]
     assert [what for what in told if what[0] == "advance"][2:] == [
         # the two tasks, one in train and one in dev, and an attempt at each

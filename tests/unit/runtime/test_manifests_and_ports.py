@@ -8,12 +8,15 @@ import psutil
 import pytest
 
 from graftline.actions.action import PatternAction
-from graftline.datasets.hub import LocalHub, LocalHubConfig, MemoryHub, MemoryHubConfig
+from graftline.datasets.hub.folder import FolderHub
+from graftline.datasets.hub.homes import HomesHub
+from graftline.datasets.hub.mirror import MirrorHub
+from graftline.datasets.hub.open import HomesHubConfig, LocalHubConfig, MemoryHubConfig
 from graftline.errors import ConfigError, DataError
 from graftline.paths import Paths, portable
 from graftline.runtime import MANIFESTS, Manifest, build_ports, load_manifest
 from graftline.runtime.lineage import open_lineage
-from graftline.runtime.ports import describe
+from graftline.runtime.ports import dataset_hub, describe
 from graftline.sandbox.base import Isolation
 from graftline.sandbox.limits import Limits
 from graftline.sandbox.memory import MemorySandbox
@@ -23,7 +26,7 @@ from graftline.teachers.memory import MemoryTeacher
 from graftline.teachers.open import InductionTeacherConfig, MemoryTeacherConfig
 
 EMBEDDED = Manifest(
-    dataset_hub=LocalHubConfig(),
+    dataset_hub=HomesHubConfig(),
     sandbox=ProcessSandboxConfig(limits=Limits(), required_level="compute"),
     teacher=InductionTeacherConfig(),
 )
@@ -39,7 +42,7 @@ def children() -> list[int]:
     ("name", "manifest"),
     [
         ("local", EMBEDDED),
-        ("prod", EMBEDDED),
+        ("prod", EMBEDDED.model_copy(update={"dataset_hub": HomesHubConfig(mirror_must_match_pins=True)})),
         (
             "dev",
             EMBEDDED.model_copy(update={"sandbox": ProcessSandboxConfig(limits=Limits(cpu_s=2, wall_s=10.0))}),
@@ -77,6 +80,14 @@ def test_every_manifest_is_tested(checkout: Path) -> None:
             id="a key of a port",
         ),
         pytest.param(
+            {"dataset_hub.huggingface": "http://127.0.0.1:1"},
+            {"dataset_hub": HomesHubConfig(huggingface="http://127.0.0.1:1")},
+            id="a key of the hub",
+        ),
+        pytest.param(
+            {"dataset_hub": "local"}, {"dataset_hub": LocalHubConfig()}, id="another implementation of the hub"
+        ),
+        pytest.param(
             {"dataset_hub": "memory", "dataset_hub.files": {"a.jsonl": ""}, "teacher": "memory"},
             {"dataset_hub": MemoryHubConfig(files={"a.jsonl": ""}), "teacher": MemoryTeacherConfig()},
             id="ports and keys together",
@@ -111,7 +122,7 @@ def test_an_unknown_manifest_or_port_lists_the_known_ones(
     [
         ({"sandbox": "docker"}, ["local.yaml: sandbox: ", "'docker'", "'process', 'memory'"]),
         ({"teacher": "oracle"}, ["local.yaml: teacher: ", "'oracle'", "'induction', 'memory'"]),
-        ({"dataset_hub": "cloud"}, ["local.yaml: dataset_hub: ", "'cloud'", "'local', 'memory'"]),
+        ({"dataset_hub": "cloud"}, ["local.yaml: dataset_hub: ", "'cloud'", "'homes', 'local', 'memory'"]),
         (
             {"sandbox.limits.cpu": 1},
             ["sandbox.process.limits.cpu: unknown key; known here: cpu_s, memory_mb, output_mb, wall_s"],
@@ -141,10 +152,21 @@ def test_a_manifest_names_every_port(tmp_path: Path) -> None:
 def test_ports_are_what_the_manifest_says(checkout: Path) -> None:
     with build_ports(Paths(checkout), "local", {"sandbox": "memory"}) as ports:
         found = [type(ports.dataset_hub), type(ports.sandbox), type(ports.teacher)]
-    assert found == [LocalHub, MemorySandbox, InductionTeacher]
+    assert found == [HomesHub, MemorySandbox, InductionTeacher]
+    with build_ports(Paths(checkout), "local", {"sandbox": "memory", "dataset_hub": "local"}) as ports:
+        assert type(ports.dataset_hub) is FolderHub
     with build_ports(Paths(checkout), "test") as ports:
         found = [type(ports.dataset_hub), type(ports.sandbox), type(ports.teacher)]
-    assert found == [MemoryHub, MemorySandbox, MemoryTeacher]
+    assert found == [FolderHub, MemorySandbox, MemoryTeacher]
+
+
+def test_a_mirror_stands_before_the_hub_of_the_manifest_but_not_before_files_in_memory(
+    checkout: Path, tmp_path: Path
+) -> None:
+    mirrored = {"GRAFTLINE_DATASET_MIRROR": str(tmp_path)}
+    manifests = [load_manifest(Paths(checkout), name) for name in ("local", "test")]
+    found = [type(dataset_hub(manifest, Paths(checkout), mirrored)) for manifest in manifests]
+    assert found == [MirrorHub, FolderHub]
 
 
 def test_the_jail_of_the_local_manifest_answers_and_is_gone_at_the_end(checkout: Path) -> None:

@@ -28,7 +28,7 @@ def test_a_summary_counts_what_is_stored_and_what_the_last_run_did(made: Path) -
     found = stages(summary)
     assert found["raw"] == StageSummary("raw", 1, {"rows": 3, "files": 1}, 1, 0, "data/raw/release_pairs/source")
     assert found["splits"] == StageSummary(
-        "splits", 3, {"rows": 3, "dropped.duplicate": 0}, 3, 0, "data/processed/python"
+        "splits", 3, {"rows": 3, "rows.release_pairs": 3}, 3, 0, "data/processed/python"
     )
     assert found["trajectories"] == StageSummary(
         "trajectories",
@@ -41,19 +41,22 @@ def test_a_summary_counts_what_is_stored_and_what_the_last_run_did(made: Path) -
     # one real edit, two synthetic ones, all solved exactly and in one step
     counts = {"edits": 1, "synthetic": 2, "tasks": 3, "tried": 3, "verified": 3, "exact": 3, "verified steps": 3}
     assert summary.partitions == {f"python/{split}": counts for split in ("dev", "test", "train")}
-    assert verdict(summary) == "Artefacts: 17 made, 0 unchanged."
+    assert verdict(summary) == "Artefacts: 19 made, 0 unchanged."
 
 
 def test_a_second_run_shows_as_unchanged(made: Path, run: Run) -> None:
     run(made)
     summary = summarize(Paths(made))
     assert [(stage.made, stage.unchanged) for stage in summary.stages if stage.artefacts] == [
+        # raw, normalized, division
+        *[(0, 1)] * 3,
+        (0, 3),
+        # label_tasks
         (0, 1),
-        (0, 1),
-        *[(0, 3)] * 5,
+        *[(0, 3)] * 4,
     ]
     assert verdict(summary) == (
-        "Nothing was recomputed: all 17 artefacts have the inputs, configuration and code they had."
+        "Nothing was recomputed: all 19 artefacts have the inputs, configuration and code they had."
     )
 
 
@@ -61,16 +64,18 @@ def test_a_run_of_a_part_shows_as_made_and_unchanged(made: Path, run: Run, recon
     reconfigure(made, "trajectories.yaml", {"collecting.max_steps": 2})
     run(made)
     # teacher_trajectories and trajectories, three of each
-    assert verdict(summarize(Paths(made))) == "Artefacts: 6 made, 11 unchanged."
+    assert verdict(summarize(Paths(made))) == "Artefacts: 6 made, 13 unchanged."
 
 
 def test_tables_show_every_split_and_their_sum(made: Path) -> None:
     [(_, columns, lineage), (_, split_columns, splits)] = tables(summarize(Paths(made)))
     assert columns == ["stage", "rows", "left out", "made", "unchanged", "files"]
-    assert list(lineage[:3]) == [
+    assert list(lineage[:5]) == [
         ("raw", "3", "", "1", "0", "data/raw/release_pairs/source"),
         ("normalized", "3", "", "1", "0", "data/raw/release_pairs/normalized"),
-        ("splits", "3", "duplicate 0", "3", "0", "data/processed/python"),
+        ("division", "3", "", "1", "0", "data/division"),
+        ("splits", "3", "", "3", "0", "data/processed/python"),
+        ("label_tasks", "0", "", "1", "0", "data/label_tasks"),
     ]
     assert split_columns[0] == "language/split"
     assert list(splits) == [

@@ -18,7 +18,7 @@ from graftline.tasks.task import Task
 from graftline.teachers.induction import InductionTeacher
 from graftline.teachers.open import InductionTeacherConfig
 from graftline.trajectories.collect import JOURNAL_NAME, Collecting, attempt, collect_many
-from graftline.trajectories.workers import default_workers, worker_attempts
+from graftline.trajectories.workers import worker_attempts
 
 TEACHER = InductionTeacherConfig()
 
@@ -113,7 +113,3 @@ def is_running(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def test_the_cores_are_those_this_process_may_use() -> None:
-    assert default_workers() == len(os.sched_getaffinity(0))

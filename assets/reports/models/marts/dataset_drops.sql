@@ -2,7 +2,7 @@ select
     dataset,
     reason,
     count(*) as dropped,
-    min(file || ':' || line || ': ' || detail) as example
+    first(file || ':' || line || ': ' || detail order by file, line, detail) as example
 from {{ ref('stg_drops') }}
 group by all
 order by all

@@ -4,6 +4,7 @@ select
     split,
     count(*) as edits,
     count(distinct origin_group) as origin_groups,
+    count(distinct cluster) as clusters,
     round(avg(pre_tokens), 1) as mean_pre_tokens,
     quantile_disc(pre_tokens, 0.5) as median_pre_tokens,
     quantile_disc(pre_tokens, 0.95) as p95_pre_tokens,

@@ -1,12 +1,27 @@
-"""The readers of the datasets, one module each; a reader turns one row of its dataset into an edit."""
+"""The datasets as they are: one module each, which knows the files of its dataset and makes edits of their rows."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal
 
-from graftline.datasets.edit import Drop, Edit
-from graftline.datasets.sources import release_pairs
+if TYPE_CHECKING:
+    from graftline.datasets.sources.base import Source
 
-ReaderName = Literal["release_pairs"]
-Reader = Callable[[Mapping[str, Any]], Edit | Drop]
+ReaderName = Literal[
+    "agentpack",
+    "commitpackft",
+    "editpackft",
+    "evaluation",
+    "marv",
+    "oce_dataft",
+    "package_releases",
+    "release_pairs",
+    "smellycode",
+]
 
-READERS: Mapping[ReaderName, Reader] = {"release_pairs": release_pairs.edit_of}
+
+def source_of(reader: ReaderName) -> "Source":
+    """Return how the datasets of `reader` are read; not for `evaluation`, whose rows are looked at by nothing but
+    `datasets.decontaminate`."""
+    # by name, so that the code version of one dataset does not hang on the readers of the others
+    source: Source = import_module(f"{__name__}.{reader}").SOURCE
+    return source

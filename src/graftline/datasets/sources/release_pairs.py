@@ -4,13 +4,17 @@ Rows carry licence, package and both versions. There is no instruction; one is w
 the edit is tagged `instruction:derived`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graftline.actions.astgrep import LANGUAGES
-from graftline.datasets.edit import Drop, DropReason, Edit
+from graftline.datasets.catalogue import Dataset
+from graftline.datasets.edit import Drop, DropReason, Edit, Outcome
+from graftline.datasets.formats import json_lines
+from graftline.datasets.sources.base import RawRow, Source, bad_field
 
 
 class ReleasePair(BaseModel):
@@ -32,13 +36,19 @@ class ReleasePair(BaseModel):
     qual: str
 
 
-def edit_of(row: Mapping[str, Any]) -> Edit | Drop:
-    """Return the edit of one row, or why there is none."""
+def _rows(folder: Path, dataset: Dataset, max_line_bytes: int) -> Iterator[RawRow]:
+    return json_lines(folder, max_line_bytes)
+
+
+def _outcomes(row: Mapping[str, Any], name: str, dataset: Dataset) -> Sequence[Outcome]:
     try:
         pair = ReleasePair.model_validate(row)
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        return Drop(DropReason.BAD_FIELD, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}")
+        return [bad_field(error)]
+    return [_edit(pair, name)]
+
+
+def _edit(pair: ReleasePair, name: str) -> Edit | Drop:
     number = pair.id.rpartition(":")[2]
     if not number:
         return Drop(DropReason.BAD_FIELD, f"id: {pair.id!r} has nothing after its colon")
@@ -55,10 +65,13 @@ def edit_of(row: Mapping[str, Any]) -> Edit | Drop:
         pre=pair.pre,
         post=pair.post,
         language=language,
-        tags=("release_pairs", f"licence:{pair.licence}", "instruction:derived"),
-        id=f"release_pairs:{number}",
-        dataset="release_pairs",
+        tags=(name, f"licence:{pair.licence}", "instruction:derived"),
+        id=f"{name}:{number}",
+        dataset=name,
         licence=pair.licence,
         group=package,
         origin=f"{package} {pair.old}->{pair.new} {pair.path}",
     )
+
+
+SOURCE = Source(rows=_rows, outcomes=_outcomes, is_snippet=True)

@@ -1,0 +1,108 @@
+"""The page over all datasets."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from assets.reports.evaluations import stated
+from assets.reports.funnel import number_of
+from assets.reports.markdown import Rows
+from graftline.datasets.division import SPLITS
+from graftline.markdown import table
+
+
+def index_page(
+    names: Sequence[str], versions: Mapping[str, str], marts: Mapping[str, Rows], evaluations: list[dict[str, Any]]
+) -> str:
+    """Return the page over the datasets called `names`, in the order of precedence, from all rows of every mart."""
+    funnel = marts["dataset_funnel"]
+    return "\n".join(
+        [
+            "# Datasets",
+            "",
+            "In the order of precedence: of two equal edits, that of the earlier dataset is kept.",
+            "",
+            table(_shares(names, versions, funnel)),
+            "## Duplicates between datasets",
+            "",
+            "How many edits of a row's dataset fell out because an edit of a column's dataset says the same.",
+            "",
+            table(_overlaps(names, marts["dataset_overlaps"])),
+            "## Evaluations they were kept away from",
+            "",
+            stated(evaluations, number_of(funnel, "contaminated")),
+            "## Languages",
+            "",
+            table(_languages(marts["dataset_stats"])),
+            "## Licences",
+            "",
+            table(_licences(marts["dataset_licences"])),
+        ]
+    )
+
+
+def _shares(names: Sequence[str], versions: Mapping[str, str], funnel: Rows) -> list[dict[str, Any]]:
+    whole = number_of(funnel, "kept")
+    rows = []
+    for name in (*names, None):
+        own = [row for row in funnel if name is None or row["dataset"] == name]
+        kept = number_of(own, "kept")
+        in_splits: Counter[str] = Counter()
+        for row in own:
+            in_splits[row["reason"]] += row["number"] if row["step"] == "split" else 0
+        rows.append(
+            {
+                "dataset": f"[{name}]({name}.md)" if name else "all",
+                "version": versions[name] if name else "",
+                "rows": number_of(own, "at_home"),
+                "edits": number_of(own, "edits"),
+                "duplicates": number_of(own, "duplicates"),
+                "kept": kept,
+                "% of all kept": _percent(kept, whole),
+                **_in_order(in_splits),
+                "labels": number_of(own, "labels"),
+            }
+        )
+    return rows
+
+
+def _overlaps(names: Sequence[str], overlaps: Rows) -> list[dict[str, Any]]:
+    found: Counter[tuple[str, str]] = Counter()
+    for row in overlaps:
+        found[row["dataset"], row["kept_in"]] += row["edits"]
+    return [{"edits of": name, **{kept_in: found[name, kept_in] for kept_in in names}} for name in names]
+
+
+def _languages(stats: Rows) -> list[dict[str, Any]]:
+    found: Counter[tuple[str, str]] = Counter()
+    for row in stats:
+        found[row["language"], row["split"]] += row["edits"]
+    whole = found.total()
+    rows = []
+    for language in sorted({language for language, _ in found}):
+        in_splits = Counter[str]({split: found[language, split] for split in SPLITS})
+        kept = in_splits.total()
+        rows.append(
+            {"language": language, "kept": kept, "% of all kept": _percent(kept, whole), **_in_order(in_splits)}
+        )
+    return rows
+
+
+def _licences(licences: Rows) -> list[dict[str, Any]]:
+    found: Counter[str] = Counter()
+    for row in licences:
+        found[row["licence"]] += row["kept"]
+    whole = found.total()
+    return [
+        {"licence": licence, "kept": kept, "% of all kept": _percent(kept, whole)}
+        for licence, kept in sorted(found.items())
+        if kept
+    ]
+
+
+def _in_order(in_splits: Mapping[str, int]) -> dict[str, int]:
+    return {str(split): in_splits[split] for split in SPLITS}
+
+
+def _percent(part: int, whole: int) -> float | None:
+    return round(100 * part / whole, 2) if whole else None

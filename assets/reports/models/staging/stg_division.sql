@@ -1,0 +1,1 @@
+select dataset, language, id, split, reason, kept_id, cluster from {{ source('lineage', 'division') }}

@@ -1,0 +1,1 @@
+select id, dataset, language, label, holds, licence, instruction, origin from {{ source('lineage', 'labels') }}

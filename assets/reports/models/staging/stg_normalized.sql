@@ -1,0 +1,1 @@
+select dataset, language, id, licence, link_keys from {{ source('lineage', 'normalized') }}

@@ -1,0 +1,124 @@
+"""Runs the stages from raw files to splits over one root folder, and says how long each took: one line of JSON.
+
+A process of its own, so that its memory and processor time, workers included, can be told from those of the benchmark.
+
+    python -m benchmarks.dataset_stages ROOT [--only raw]
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from graftline.actions.astgrep import LANGUAGES
+from graftline.datasets.division import SPLITS
+from graftline.paths import Paths
+from graftline.record import Built
+from graftline.runtime.lineage import Lineage, open_lineage
+from graftline.runtime.manifests import load_manifest
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+def main() -> None:
+    """Run the stages, and print one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", type=Path)
+    parser.add_argument("--only", choices=("raw",), help="fetch alone")
+    arguments = parser.parse_args()
+    print(json.dumps(run(arguments.root, only_raw=arguments.only == "raw")))
+
+
+def prepare(root: Path, homes: Mapping[str, str], check_syntax: bool = True) -> Paths:
+    """Return the paths of a root whose datasets are the files of CommitPackFT's shape in `homes`, by name."""
+    manifests = root / "configs" / "manifests"
+    manifests.mkdir(parents=True, exist_ok=True)
+    for source in (CHECKOUT / "configs" / "manifests").glob("*.yaml"):
+        (manifests / source.name).write_text(source.read_text("utf-8"), "utf-8")
+    datasets = {
+        name: {
+            "reader": "commitpackft",
+            "home": home,
+            "version": "1",
+            "license": "MIT",
+            "files": [{"path": "data/python/*.jsonl"}],
+        }
+        for name, home in homes.items()
+    }
+    catalogue = {
+        "languages": list(LANGUAGES),
+        "use": list(datasets),
+        "datasets": datasets,
+        "cleaning": {"check_syntax": check_syntax},
+    }
+    # JSON is YAML
+    (root / "configs" / "datasets.yaml").write_text(json.dumps(catalogue), "utf-8")
+    (root / "configs" / "trajectories.yaml").write_text("{}", "utf-8")
+    return Paths(root)
+
+
+def run(root: Path, only_raw: bool = False) -> dict[str, Any]:
+    """Return seconds, processor seconds and counts of the stages; files of `raw` that are there are not timed."""
+    paths = Paths(root)
+    with open_lineage(paths, load_manifest(paths, "local", {"sandbox": "memory"}), "benchmark") as lineage:
+        names = list(lineage.catalogue.sources)
+        fetch_s, fetched = timed(lambda: [lineage.raw(name) for name in names])
+        if only_raw:
+            return {"seconds": fetch_s, "counts": {"raw": fetched[-1].record.counts}}
+        stages: dict[str, Callable[[], list[Built]]] = {
+            "normalized": lambda: [lineage.normalized(name) for name in names],
+            "division": lambda: [lineage.division()],
+            "splits": lambda: [lineage.splits(language, split) for language, split in lineage.partitions()],
+        }
+        before, seconds, counts = processor_s(), dict[str, float](), dict[str, dict[str, int]]()
+        for stage, make in stages.items():
+            seconds[stage], built = timed(make)
+            counts[stage] = totals(built)
+        return {
+            "seconds": round(sum(seconds.values()), 3),
+            "processor_seconds": round(processor_s() - before, 3),
+            "stages": seconds,
+            "counts": counts,
+        }
+
+
+def artefacts(lineage: Lineage) -> dict[str, Built]:
+    """Return every artefact up to the splits, brought up to date, by name."""
+    built = {}
+    for name in lineage.catalogue.sources:
+        built[f"raw/{name}"] = lineage.raw(name)
+        built[f"normalized/{name}"] = lineage.normalized(name)
+    built["division"] = lineage.division()
+    for language in lineage.catalogue.languages:
+        for split in SPLITS:
+            built[f"splits/{language}/{split}"] = lineage.splits(language, split)
+    return built
+
+
+def timed(make: Callable[[], list[Built]]) -> tuple[float, list[Built]]:
+    """Return the seconds that `make` takes, and what it returns."""
+    started = time.perf_counter()
+    made = make()
+    return round(time.perf_counter() - started, 3), made
+
+
+def totals(built: list[Built]) -> dict[str, int]:
+    """Return the sums of the counts."""
+    sums: dict[str, int] = {}
+    for one in built:
+        for name, count in one.record.counts.items():
+            sums[name] = sums.get(name, 0) + count
+    return sums
+
+
+def processor_s() -> float:
+    """Return the processor seconds of this process and of those it has waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+if __name__ == "__main__":
+    main()

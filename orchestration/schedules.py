@@ -1,0 +1,27 @@
+"""The schedule that brings everything up to date once a day, for homes that the sensor cannot watch.
+
+Off until it is switched on. Not here: what happens when a home changes (`sensors.dataset_versions`).
+https://docs.dagster.io/guides/automate/schedules
+"""
+
+import dagster as dg
+
+from graftline.datasets.catalogue import Catalogue
+from sensors.dataset_versions import range_tags
+
+
+def daily_lineage(job_name: str, catalogue: Catalogue) -> dg.ScheduleDefinition:
+    """Return the schedule; the job called `job_name` is everything there is."""
+
+    @dg.schedule(
+        name="daily_lineage",
+        job_name=job_name,
+        cron_schedule="0 3 * * *",
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+    )
+    def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+        """Request one run over every asset and partition; what is unchanged is not made again."""
+        return dg.RunRequest(run_key=context.scheduled_execution_time.isoformat(), tags=range_tags(catalogue))
+
+    return schedule

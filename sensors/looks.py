@@ -1,0 +1,92 @@
+"""Looks at the homes of datasets, all at once, for a limited time.
+
+A look that takes longer goes on by itself, and a later tick picks up what it found: a home that answers slowly is
+learnt of later, one that never does costs a thread, and neither keeps the others waiting.
+Not here: how a home is asked (`graftline.datasets.hub`), and when (`sensors.cursor`).
+"""
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from threading import Thread
+
+from graftline.datasets.catalogue import Dataset
+from graftline.datasets.hub.base import DatasetHub, HomeBusyError, Observation
+from graftline.errors import ConfigError, GraftlineError
+from sensors.cursor import Known
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a look found."""
+
+    observation: Observation
+    fetched: str
+    """The revision that a run would fetch; empty where the entry of the dataset does not say which."""
+    fault: str = ""
+    """Why it is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Why a look found nothing."""
+
+    reason: str
+    retry_after_s: float = 0.0
+
+
+Outcome = Found | Failed
+
+
+class Looks:
+    """The looks that are under way, at most one per entry of the catalogue."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[tuple[str, str], Future[Outcome]] = {}
+
+    def take(self, hub: DatasetHub, due: Mapping[str, tuple[Dataset, Known]], within_s: float) -> Mapping[str, Outcome]:
+        """Look at the homes that are `due`; those that have not answered within `within_s` are left out."""
+        begun, looks = [], {}
+        for name, (dataset, known) in due.items():
+            under_way = self._under_way.get((name, known.entry))
+            looks[name, known.entry] = under_way or begin(hub, name, dataset, known)
+            if under_way is None:
+                begun.append(looks[name, known.entry])
+        self._under_way |= looks
+        # for those of earlier ticks nobody waits again
+        wait(begun, within_s)
+        ended = {key: future.result() for key, future in looks.items() if future.done()}
+        for key in ended:
+            self._under_way.pop(key, None)
+        return {name: outcome for (name, _), outcome in ended.items()}
+
+
+def begin(hub: DatasetHub, name: str, dataset: Dataset, known: Known) -> Future[Outcome]:
+    """Begin a look in a thread of its own, which the process does not wait for at its end."""
+    future: Future[Outcome] = Future()
+    Thread(
+        target=lambda: future.set_result(look(hub, name, dataset, known)), name=f"look at {name}", daemon=True
+    ).start()
+    return future
+
+
+def look(hub: DatasetHub, name: str, dataset: Dataset, known: Known) -> Outcome:
+    """Look at one home; what a run would fetch is asked for only when the home is not as it was."""
+    try:
+        observation = hub.observe(name, dataset, known.observation)
+        if known.fetched and observation.revision == known.newest:
+            return Found(observation, known.fetched)
+        try:
+            return Found(observation, hub.revision(name, dataset))
+        except ConfigError as error:
+            return Found(observation, "", str(error))
+    except HomeBusyError as error:
+        return Failed(str(error), error.retry_after_s)
+    except GraftlineError as error:
+        return Failed(str(error))
+    except Exception as error:  # of one home; the others go on
+        logger.exception("%s: a look at its home failed", name)
+        return Failed(f"{type(error).__name__}: {error}")

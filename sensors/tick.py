@@ -1,0 +1,113 @@
+"""What comes of one round of looks: what is known now, which datasets a run has to fetch, and what the UI is told.
+
+Not here: looking (`sensors.looks`), and the request for a run (`sensors.dataset_versions`).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from graftline.datasets.catalogue import Dataset
+from graftline.datasets.hub.mirror import is_mirrored
+from graftline.datasets.hub.web import shown
+from graftline.errors import RecordError
+from graftline.hashing import digest
+from graftline.paths import Paths
+from graftline.record import load_record
+from sensors.cursor import Known
+from sensors.looks import Failed, Found, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The raw dataset that is there."""
+
+    revision: str
+    written_at: str
+
+
+@dataclass
+class Tick:
+    """One round of looks, at `moment`."""
+
+    moment: float
+    stored: Mapping[str, Stored]
+    mirror: str = ""
+    """Where the mirror is, if there is one."""
+    known: dict[str, Known] = field(default_factory=dict)
+    changed: list[str] = field(default_factory=list)
+    """The datasets of which a run would fetch something else than before."""
+    faults: list[str] = field(default_factory=list)
+    events: list[dg.AssetObservation] = field(default_factory=list)
+
+    def judge(self, name: str, dataset: Dataset, known: Known, outcome: Outcome | None) -> None:
+        """Take in what a look at one home found; None where there was no look, or it has not ended."""
+        match outcome:
+            case Found():
+                self.known[name] = self._seen(name, dataset, known, outcome)
+                if outcome.fault:
+                    self.faults.append(f"{name}: {outcome.fault}")
+            case Failed():
+                self.known[name] = known.failed(name, self.moment, outcome.retry_after_s)
+                self.faults.append(f"{name}: {outcome.reason}")
+            case None:
+                self.known[name] = known
+                waits_min = (known.not_before - self.moment) / 60
+                state = (
+                    "has not answered yet" if known.is_due(self.moment) else f"is asked again in {waits_min:.0f} min"
+                )
+                self.faults.append(f"{name}: {state}")
+
+    def _seen(self, name: str, dataset: Dataset, known: Known, found: Found) -> Known:
+        stored = self.stored.get(name, Stored("", ""))
+        # what is stored says what a home held that was never seen before
+        if found.fetched and found.fetched != (known.fetched or stored.revision):
+            self.changed.append(name)
+        facts = facts_of(dataset, found, self.mirror)
+        told = digest(facts)
+        if told != known.shown:
+            looked_at = {"looked at": dg.MetadataValue.timestamp(self.moment)}
+            self.events.append(dg.AssetObservation(raw_key(name), metadata={**facts, **looked_at}))
+        return known.seen(found.observation, found.fetched, stored.written_at).model_copy(update={"shown": told})
+
+    def missing(self) -> list[str]:
+        """Return the datasets that are not stored, and are not to be fetched now."""
+        return [name for name in self.known if name not in self.stored and name not in self.changed]
+
+    def summary(self) -> str:
+        """Return what there is to say when nothing is to be fetched."""
+        quiet = len(self.known) - len(self.faults)
+        return "; ".join([f"{quiet} of {len(self.known)} homes hold nothing new to fetch", *self.faults])
+
+
+def facts_of(dataset: Dataset, found: Found, mirror: str) -> dict[str, str]:
+    """Return what the UI shows of a home."""
+    newest = found.observation.revision
+    if not found.fetched:
+        pinned, newer = f"none: {found.fault}", "cannot be told"
+    elif found.fetched == dataset.version:
+        pinned, newer = dataset.version, "no" if newest == dataset.version else "yes"
+    elif found.fetched == newest:
+        pinned, newer = "none: runs fetch the newest", "no"
+    else:
+        pinned, newer = "by the checksums of its files", "cannot be told"
+    home = mirror if mirror and is_mirrored(dataset) else dataset.home or "package registries"
+    return {"newest revision": newest, "pinned revision": pinned, "newer than pinned": newer, "home": shown(home)}
+
+
+def stored_datasets(paths: Paths, names: Iterable[str]) -> dict[str, Stored]:
+    """Return those of the datasets called `names` that are stored."""
+    stored = {}
+    for name in names:
+        try:
+            record = load_record(paths.raw(name))
+        except RecordError:
+            continue
+        stored[name] = Stored(record.inputs.get("home", ""), record.written_at)
+    return stored
+
+
+def raw_key(name: str) -> dg.AssetKey:
+    """Return the asset that is the untouched files of a dataset."""
+    return dg.AssetKey(["raw", name])

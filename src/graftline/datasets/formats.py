@@ -1,0 +1,182 @@
+"""Files into raw rows: JSON lines, plain or gzip, one JSON document, Parquet, CSV.
+
+Of a damaged file everything before the damage is read, and the rest is one counted drop.
+"""
+
+import codecs
+import csv
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from graftline.datasets.edit import Drop, DropReason
+from graftline.datasets.sources.base import RawRow
+from graftline.errors import DataError
+from graftline.parquet import ParquetFault, parquet_rows
+from graftline.record import RECORD_NAME
+
+MAX_DOCUMENT_BYTES = 512 << 20
+_COMPRESSED_BYTES = 1 << 16
+_PLAIN_BYTES = 1 << 20
+
+
+def json_lines(folder: Path, max_line_bytes: int) -> Iterator[RawRow]:
+    """Yield the lines of the `.jsonl` and `.jsonl.gz` files below `folder`, in the order of names; blank ones are none.
+
+    Raises:
+        DataError: there is no such file.
+    """
+    for path in files_in(folder, ".jsonl", ".jsonl.gz"):
+        name = path.relative_to(folder).as_posix()
+        with path.open("rb") as stream:
+            yield from lines_of(stream, name, max_line_bytes)
+
+
+def files_in(folder: Path, *endings: str) -> list[Path]:
+    """Return the files below `folder` whose names end so, in the order of names.
+
+    Raises:
+        DataError: there is none.
+    """
+    found = sorted(path for path in folder.rglob("*") if path.name.endswith(endings) and path.is_file())
+    found = [path for path in found if not path.name.startswith(".") and path.name != RECORD_NAME]
+    if not found:
+        raise DataError(f"{folder}: holds no file that ends in {' or '.join(endings)}; mend `files` of the dataset")
+    return found
+
+
+def lines_of(stream: IO[bytes], name: str, max_line_bytes: int) -> Iterator[RawRow]:
+    """Yield the lines of one file of JSON lines; one that is too long, or the damaged rest, is a drop."""
+    pieces = gunzipped(stream) if name.endswith(".gz") else iter(lambda: stream.read(_PLAIN_BYTES), b"")
+    number, rest, skipped = 0, b"", 0
+    fault = ""
+    while True:
+        try:
+            piece = next(pieces, b"")
+        except (EOFError, OSError, zlib.error) as error:
+            piece, fault = b"", str(error)
+        if not piece:
+            break
+        if number == 0 and not rest and not skipped:
+            piece = piece.removeprefix(codecs.BOM_UTF8)  # some programs start a file with one
+        *whole, last = piece.split(b"\n")
+        for line in whole:
+            number += 1
+            line, rest, skipped = rest + line, b"", (skipped + len(rest) + len(line) if skipped else 0)
+            if skipped or len(line) > max_line_bytes:
+                yield RawRow(name, number, Drop(DropReason.LINE_TOO_LONG, f"more than {max_line_bytes} bytes"))
+                skipped = 0
+            elif not _is_blank(line):
+                yield RawRow(name, number, line)
+        rest += last
+        if len(rest) > max_line_bytes:  # it is not held: one line may be all of a large file
+            skipped, rest = skipped + len(rest), b""
+    if fault:
+        detail = f"the file is damaged from here on ({fault})"
+        yield RawRow(name, number + 1, Drop(DropReason.TRUNCATED_FILE, detail))
+    elif skipped:
+        yield RawRow(name, number + 1, Drop(DropReason.LINE_TOO_LONG, f"more than {max_line_bytes} bytes"))
+    elif not _is_blank(rest):
+        yield RawRow(name, number + 1, rest)
+
+
+def _is_blank(line: bytes) -> bool:
+    return len(line) < 64 and not line.strip()
+
+
+def gunzipped(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield the content of a gzip file, up to the very byte at which it is damaged.
+
+    Raises:
+        zlib.error, EOFError: there it is damaged, or ends too early.
+    """
+    member = zlib.decompressobj(wbits=31)
+    has_begun = False
+    while packed := stream.read(_COMPRESSED_BYTES):
+        while packed:
+            if member.eof:
+                packed = packed.lstrip(b"\0")  # gzip pads with zeros what it writes to tapes
+                if not packed:
+                    break
+                member = zlib.decompressobj(wbits=31)
+            has_begun = True
+            before = member.copy()
+            try:
+                content, packed = _inflated(member, packed)
+            except zlib.error:
+                # the decoder gives nothing of a piece in which it fails, so the piece is given to it by the byte
+                if content := b"".join(_up_to_fault(before, packed)):
+                    yield content
+                raise
+            if content:
+                yield content
+    if has_begun and not member.eof:
+        if content := member.flush():  # what it held back, having given as much as it was asked for
+            yield content
+        raise EOFError("the compressed file ends before its end-of-stream marker")
+
+
+def _inflated(member: Any, packed: bytes) -> tuple[bytes, bytes]:
+    # bounded: a few compressed kilobytes may hold gigabytes of zeros
+    content = member.decompress(packed, _PLAIN_BYTES)
+    return content, member.unconsumed_tail or member.unused_data
+
+
+def _up_to_fault(member: Any, packed: bytes) -> Iterator[bytes]:
+    try:
+        for at in range(len(packed)):
+            if content := member.decompress(packed[at : at + 1]):
+                yield content
+    except zlib.error:
+        return
+
+
+def json_document(path: Path) -> Any:
+    """Return the value of a file that is one JSON document.
+
+    Raises:
+        DataError: it is too large, or not JSON.
+    """
+    import orjson
+
+    size = path.stat().st_size
+    if size > MAX_DOCUMENT_BYTES:
+        raise DataError(f"{path}: {size} bytes; at most {MAX_DOCUMENT_BYTES} are read as one JSON document")
+    try:
+        return orjson.loads(path.read_bytes().removeprefix(codecs.BOM_UTF8))
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"{path}: is not JSON ({error}); fetch it again") from None
+
+
+def table_rows(folder: Path, columns: Sequence[str]) -> Iterator[RawRow]:
+    """Yield the rows of the Parquet files below `folder`, in the order of names.
+
+    Raises:
+        DataError: there is no such file, one is damaged, or lacks one of `columns`.
+    """
+    for path in files_in(folder, ".parquet"):
+        name = path.relative_to(folder).as_posix()
+        try:
+            for number, row in enumerate(parquet_rows(path, columns), 1):
+                yield RawRow(name, number, row)
+        except ParquetFault as error:
+            raise DataError(f"{path}: {error}; fetch it again, or mend `columns` of the dataset") from None
+
+
+def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Mapping[str, str]]]:
+    """Yield the rows of a CSV file with the line each ends in.
+
+    Raises:
+        DataError: it is not UTF-8, not CSV, or lacks one of `columns`.
+    """
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        reader = csv.DictReader(stream, strict=True)
+        try:
+            missing = [column for column in columns if column not in (reader.fieldnames or ())]
+            if missing:
+                raise DataError(f"{path}: has no column {missing[0]!r}; found: {', '.join(reader.fieldnames or ())}")
+            for row in reader:
+                yield reader.line_num, {key: value or "" for key, value in row.items() if isinstance(key, str)}
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise DataError(f"{path}: is not a CSV file in UTF-8 ({error}); fetch it again") from None

@@ -1,0 +1,95 @@
+"""What may leave a checkout, and the shape of `configs/governance.yaml`: both ways out are off until it names them.
+
+`datasets.dvc` takes folders to a DVC remote, `datasets.publishing` takes figures and checksums to W&B. Both take only
+artefacts that are what their records say.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from graftline.config import Config, load_yaml
+from graftline.errors import RecordError
+from graftline.paths import Paths
+from graftline.record import Record, verified
+
+_PLACES = (
+    ("raw/*/source", "raw"),
+    ("raw/*/normalized", "normalized"),
+    ("division", "division"),
+    ("processed/*/*", "splits"),
+)
+
+
+class Dvc(Config):
+    """Where `graftline datasets export-dvc` copies artefacts to."""
+
+    remote: str | None = Field(default=None, min_length=1)
+    """A folder, relative to the root, or a URL that both fsspec and DVC know, e.g. `s3://bucket/graftline`."""
+
+
+class Wandb(Config):
+    """What `graftline datasets publish` tells W&B."""
+
+    mode: Literal["disabled", "offline", "online"] = "disabled"
+    """`offline` writes below `logs/wandb`, to be sent with `wandb sync`; `online` needs `WANDB_API_KEY`."""
+    project: str = Field(default="graftline", pattern=r"^[A-Za-z0-9._-]{1,128}$")
+    entity: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]{1,128}$")
+    """User or team; unset, the one that the key belongs to."""
+    samples: int = Field(default=100, ge=0, le=100_000)
+    """Edits of each language and split, from the first on, whose checksums are told."""
+
+
+class Governance(Config):
+    """`configs/governance.yaml`."""
+
+    dvc: Dvc = Dvc()
+    wandb: Wandb = Wandb()
+
+
+def load_governance(paths: Paths) -> Governance:
+    """Return what may leave this checkout.
+
+    Raises:
+        ConfigError: the file is missing or does not fit.
+    """
+    return load_yaml(paths.configs / "governance.yaml", Governance)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An artefact that is what its record says."""
+
+    folder: Path
+    record: Record
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """The artefacts of the data stages below one root."""
+
+    artefacts: tuple[Stored, ...]
+    refused: tuple[str, ...]
+    """A sentence for each folder that is not what its record says, or has none."""
+
+
+def holdings(paths: Paths) -> Holdings:
+    """Return the raw, normalised, divided and split artefacts, in the order of stages and names.
+
+    Raises:
+        RecordError: there is none.
+    """
+    artefacts, refused = [], []
+    for pattern, kind in _PLACES:
+        for folder in sorted(path for path in paths.data.glob(pattern) if path.is_dir()):
+            if any(part.startswith(".") for part in folder.relative_to(paths.data).parts):
+                continue  # of a build that has not ended
+            try:
+                artefacts.append(Stored(folder, verified(folder, kind)))
+            except RecordError as error:
+                refused.append(str(error))
+    if not artefacts and not refused:
+        raise RecordError(f"{paths.data}: holds no artefact of a dataset; make some first, with 'graftline run'")
+    return Holdings(tuple(artefacts), tuple(refused))

@@ -1,0 +1,94 @@
+"""Homes that are folders of some kind, as one `DatasetHub`: what is left to them is to list and to open.
+
+Not here: the kinds, in `local`, `memory` and `filesystem`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import IO, Protocol
+
+from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.hub.base import Advance, Fetched, Observation
+from graftline.datasets.hub.download import Source, download
+from graftline.datasets.hub.listing import MAX_LISTED, Facts, entries, resolved
+from graftline.datasets.hub.retry import Patience
+from graftline.datasets.hub.stream import streamed
+from graftline.errors import DatasetError
+from graftline.hashing import digest
+
+
+class Folder(Protocol):
+    """A folder with files. Everything raises DatasetError where it cannot be read."""
+
+    @property
+    def label(self) -> str:
+        """What messages call it; without secrets."""
+
+    def paths(self) -> Iterable[str]:
+        """Yield the paths of all files below it, relative to it."""
+
+    def has(self, path: str) -> bool:
+        """Return whether there is a file called `path`."""
+
+    def fingerprint(self, path: str) -> str:
+        """Return what changes when the content of `path` changes."""
+
+    def source(self, path: str) -> Source:
+        """Return `path` as something to download."""
+
+
+def listed_paths(folder: Folder) -> list[str]:
+    """Return the paths of `folder`, sorted.
+
+    Raises:
+        DatasetError: there are too many.
+    """
+    paths: list[str] = []
+    for path in folder.paths():
+        paths.append(path)
+        if len(paths) > MAX_LISTED:
+            raise DatasetError(f"{folder.label}: holds more than {MAX_LISTED} files; name the folder of the dataset")
+    return sorted(paths)
+
+
+def files_of(folder: Folder, dataset: Dataset) -> list[DatasetFile]:
+    """Return the files of `dataset` in `folder`.
+
+    Raises:
+        DatasetError: there is none for an entry.
+    """
+    wanted = entries(dataset)
+    if any(entry.is_pattern for entry in wanted):
+        paths = listed_paths(folder)
+    else:
+        paths = [entry.path for entry in wanted if folder.has(entry.path)]
+    return resolved(folder.label, dataset, {path: Facts() for path in paths})
+
+
+def revision_of(folder: Folder, files: Sequence[DatasetFile]) -> str:
+    """Return the digest of the names and contents of `files`."""
+    return digest([[file.path, folder.fingerprint(file.path)] for file in files])
+
+
+class FolderHub:
+    """Homes that are folders."""
+
+    def __init__(self, open_folder: Callable[[str, Dataset], Folder], patience: Patience) -> None:
+        self._open, self._patience = open_folder, patience
+
+    def revision(self, name: str, dataset: Dataset) -> str:
+        folder = self._open(name, dataset)
+        return revision_of(folder, files_of(folder, dataset))
+
+    def observe(self, name: str, dataset: Dataset, known: Observation | None) -> Observation:
+        return Observation(self.revision(name, dataset))
+
+    def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
+        return files_of(self._open(name, dataset), dataset)
+
+    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Fetched:
+        return download(self._open(name, dataset).source(file.path), file, target, advance, self._patience)
+
+    def stream(self, name: str, dataset: Dataset, file: DatasetFile) -> AbstractContextManager[IO[bytes]]:
+        return streamed(self._open(name, dataset).source(file.path), file, self._patience)

@@ -1,0 +1,158 @@
+"""Figures and checksums of the datasets as a W&B artifact: counts, licences, identities, and SHA-256 of sample edits.
+
+Never a text of an edit, and no file of a dataset. wandb runs in a process of its own (`datasets.wandb_run`): it starts
+a service, listens to a great many variables of the environment and may wait for long, none of which is ours to suffer.
+"""
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from graftline.datasets.governance import Stored, Wandb, holdings
+from graftline.errors import BoundaryError, ConfigError, RecordError
+from graftline.hashing import canonical_json, digest
+from graftline.paths import Paths
+from graftline.record import DatasetRecord, NormalizedRecord, write_atomically
+from graftline.secrets import Secrets
+
+logger = logging.getLogger(__name__)
+
+ARTIFACT = "graftline-datasets"
+_KEY = "WANDB_API_KEY"
+_SERVER = "WANDB_BASE_URL"
+_PATIENCE_S = 600
+
+
+@dataclass(frozen=True)
+class Published:
+    """What `publish` handed to W&B."""
+
+    mode: str
+    artifact: str
+    """Name of the artifact in its project."""
+    digest: str
+    """What W&B knows the content by: equal figures are one version."""
+    run: str
+    """Folder of the run below the root, to be given to `wandb sync`, or its address where it was sent."""
+    files: tuple[str, ...]
+    """What is in the artifact, relative to the root."""
+    identities: Mapping[str, str]
+    """Identity of every artefact that is told of; the run is tagged with them."""
+
+
+def publish(paths: Paths, settings: Wandb, secrets: Secrets, environment: Mapping[str, str]) -> Published:
+    """Log one artifact of type `dataset` that tells of every artefact of the data stages.
+
+    Raises:
+        ConfigError: it is switched off, wandb is missing, or there is no key for it.
+        RecordError: an artefact is not what its record says, or there is none.
+        BoundaryError: wandb or its server fails.
+    """
+    if settings.mode == "disabled":
+        raise ConfigError("configs/governance.yaml: wandb.mode is disabled; set it to offline or online to publish")
+    if find_spec("wandb") is None:
+        raise ConfigError("wandb is missing, but wandb.mode asks for it; pip install 'graftline[wandb]'")
+    key = secrets.require(_KEY, "wandb.mode online").get_secret_value() if settings.mode == "online" else None
+    held = holdings(paths)
+    if held.refused:
+        raise RecordError(held.refused[0])
+    contents = {"samples.json": samples(paths, held.artefacts, settings.samples), "stats.json": stats(held.artefacts)}
+    folder = paths.logs / "wandb" / "datasets" / digest(contents)[:16]
+    for name, content in contents.items():
+        write_atomically(folder / name, json.dumps(content, indent=1, sort_keys=True) + "\n")
+    identities = {_name(stored): stored.record.identity for stored in held.artefacts}
+    request = {
+        "mode": settings.mode,
+        "project": settings.project,
+        "entity": settings.entity,
+        "folder": str(paths.logs),
+        "artifact": ARTIFACT,
+        "files": {name: str(folder / name) for name in contents},
+        "identities": identities,
+    }
+    answer = _asked(request, _environment(paths, environment, key), secrets)
+    logger.info("wandb %s: %s, digest %s", settings.mode, answer["run"], answer["digest"])
+    run = answer["run"] if settings.mode == "online" else paths.relative(Path(answer["run"]))
+    files = tuple(paths.relative(folder / name) for name in contents)
+    return Published(settings.mode, ARTIFACT, answer["digest"], run, files, identities)
+
+
+def stats(artefacts: tuple[Stored, ...]) -> dict[str, Any]:
+    """Return by stage and name what the records count, the licences of rows, and where datasets came from."""
+    told: dict[str, dict[str, Any]] = {}
+    for stored in artefacts:
+        record = stored.record
+        entry: dict[str, Any] = {"identity": record.identity, "counts": record.counts}
+        if isinstance(record, DatasetRecord):
+            entry |= {"version": record.version, "license": record.license, "sha256": record.sha256}
+        if isinstance(record, NormalizedRecord):
+            entry |= {"licences": record.licences, "tokenizer": record.tokenizer}
+        told.setdefault(record.kind, {})[record.name] = entry
+    return {"schema_version": 1, **told}
+
+
+def samples(paths: Paths, artefacts: tuple[Stored, ...], number: int) -> dict[str, list[dict[str, str]]]:
+    """Return, by language and split, SHA-256 of the ids of the first edits, and of their lines in `edits.jsonl`."""
+    found = {}
+    for stored in artefacts:
+        if stored.record.kind == "splits":
+            with (stored.folder / "edits.jsonl").open("rb") as stream:
+                lines = [line.rstrip(b"\n") for line in islice(stream, number)]
+            found[stored.record.name] = [
+                {"id": sha256(json.loads(line)["id"].encode()).hexdigest(), "edit": sha256(line).hexdigest()}
+                for line in lines
+            ]
+    return found
+
+
+def _name(stored: Stored) -> str:
+    return f"{stored.record.kind}/{stored.record.name}"
+
+
+def _environment(paths: Paths, environment: Mapping[str, str], key: str | None) -> dict[str, str]:
+    """Return the environment of the run: nothing is written to the home folder, and no setting comes from elsewhere."""
+    own = paths.logs / "wandb"
+    kept = {name: value for name, value in environment.items() if not name.startswith("WANDB_") or name == _SERVER}
+    kept |= {"WANDB_CACHE_DIR": str(own / "cache"), "WANDB_DATA_DIR": str(own / "data")}
+    kept |= {"WANDB_CONFIG_DIR": str(own / "config"), "WANDB_ERROR_REPORTING": "false"}
+    return kept | ({_KEY: key} if key else {})
+
+
+def _asked(request: Mapping[str, Any], environment: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
+    # -P: the current folder may hold one called wandb
+    command = [sys.executable, "-P", "-m", "graftline.datasets.wandb_run"]
+    with TemporaryDirectory(prefix="graftline-") as scratch:
+        try:
+            done = subprocess.run(
+                command,
+                input=canonical_json(request),
+                env={**environment, "TMPDIR": scratch},
+                capture_output=True,
+                text=True,
+                timeout=_PATIENCE_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise BoundaryError(
+                f"wandb: has not ended after {_PATIENCE_S} s; check its server, then publish again"
+            ) from None
+    *_, last = ("", *done.stdout.splitlines())
+    try:
+        answer: dict[str, str] = json.loads(last)
+    except ValueError:
+        *_, last = ("nothing", *done.stderr.splitlines())
+        answer = {"error": f"its process ended with {done.returncode} and said {last!r}"}
+    if "error" in answer:
+        raise BoundaryError(
+            f"wandb {request['mode']}: {secrets.redact(answer['error'])};"
+            f" check {_KEY}, {_SERVER}, wandb.project and wandb.entity, then publish again"
+        )
+    return answer

@@ -1,0 +1,89 @@
+"""Raw files as rows, before anything is made of them: how many there are, and which are worth keeping."""
+
+import gzip
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.decontaminate import evaluation_files, texts_in
+from graftline.datasets.edit import Drop
+from graftline.datasets.formats import lines_of
+from graftline.datasets.hub.base import DatasetHub, Fetched
+from graftline.datasets.ingest import parsed
+from graftline.datasets.sources import source_of
+from graftline.errors import DataError
+from graftline.hashing import sha256_file
+from graftline.record import write_atomically
+
+_DRAINED_BYTES = 1 << 20
+
+
+def number_of_rows(folder: Path, dataset: Dataset, max_line_bytes: int) -> int:
+    """Return how many rows the raw files in `folder` have, as far as they can be read.
+
+    Raises:
+        DataError: they are not what the dataset holds.
+    """
+    if dataset.is_evaluation:
+        rows = {place for path in evaluation_files(folder) for place, _ in texts_in(path)}
+        if not rows:
+            raise DataError(f"{folder}: holds no row of a .jsonl, .jsonl.gz or .parquet file; mend `files`")
+        return len(rows)
+    source = source_of(dataset.reader)
+    if source.records is not None:
+        return source.records(folder, dataset, max_line_bytes)
+    return sum(1 for _ in source.rows(folder, dataset, max_line_bytes))
+
+
+def keep_wanted(
+    hub: DatasetHub, name: str, dataset: Dataset, file: DatasetFile, target: Path, max_line_bytes: int
+) -> tuple[Fetched, dict[str, int]]:
+    """Read `file` from its home as it comes, keep the rows its reader can use in `target`, and return their counts.
+
+    The rows are kept as they are, byte for byte; what is left out is counted by reason. A file that was read to its end
+    by a killed call is not read again.
+
+    Raises:
+        DataError: the file is no JSON lines.
+        ConfigError, DatasetError: as `DatasetHub.stream`.
+    """
+    if not file.path.endswith((".jsonl", ".jsonl.gz")):
+        raise DataError(f"{name}: {file.path}: only files of JSON lines can be read with `keep: wanted`")
+    done = target.with_name(f".{target.name}.counts")
+    if done.exists() and target.exists():
+        stored = json.loads(done.read_text("utf-8"))
+        if stored["kept_sha256"] == sha256_file(target):
+            return Fetched(**stored["fetched"]), stored["counts"]
+    unwanted = source_of(dataset.reader).unwanted
+    counts: Counter[str] = Counter(rows_in=0, rows=0)
+    partial = target.with_name(f".{target.name}.partial")
+    packed = target.name.endswith(".gz")
+    with partial.open("wb") as raw, hub.stream(name, dataset, file) as stream:
+        # without a name and a time, so that equal rows give equal bytes
+        kept = gzip.GzipFile("", "wb", 6, raw, mtime=0) if packed else raw
+        for row in lines_of(stream, file.path, max_line_bytes):
+            counts["rows_in"] += 1
+            content = parsed(row.content) if isinstance(row.content, bytes) else row.content
+            reason = content if isinstance(content, Drop) else unwanted(content)
+            if reason is None and isinstance(row.content, bytes):
+                counts["rows"] += 1
+                kept.write(row.content + b"\n")
+            elif reason is not None:
+                counts[f"not_kept.{reason.reason}"] += 1
+        while stream.read(_DRAINED_BYTES):
+            pass  # of a damaged file the rest was not read; its sums are those of the whole
+        if packed:
+            kept.close()
+        raw.flush()
+        os.fsync(raw.fileno())
+    partial.replace(target)
+    fetched = Fetched(sha256=file.sha256 or sha256_file(target), size_bytes=file.size_bytes or 0, is_upstream=True)
+    stored = {
+        "kept_sha256": sha256_file(target),
+        "counts": dict(counts),
+        "fetched": {"sha256": fetched.sha256, "size_bytes": fetched.size_bytes, "is_upstream": fetched.is_upstream},
+    }
+    write_atomically(done, json.dumps(stored))
+    return fetched, dict(counts)

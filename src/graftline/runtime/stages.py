@@ -1,0 +1,136 @@
+"""What every stage stands on: settings, open ports, and artefacts that are made only when something changed.
+
+A stage reads its inputs through their records, so that what it makes is tied to exactly those files.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from time import monotonic
+from typing import TypeVar
+
+from graftline.actions.astgrep import Language
+from graftline.clock import Clock, utc_now
+from graftline.datasets.catalogue import Catalogue, Dataset
+from graftline.datasets.division import SPLITS, Split
+from graftline.errors import ConfigError, RecordError
+from graftline.hashing import digest
+from graftline.paths import Paths
+from graftline.record import Built, Contents, Record, Request, build, load_record, verified
+from graftline.runtime.manifests import Manifest
+from graftline.runtime.ports import Ports
+from graftline.runtime.run_log import RunLog
+from graftline.runtime.settings import Settings
+
+Advance = Callable[[int, int], None]
+"""Called with the number done and the number there are."""
+
+ItemT = TypeVar("ItemT")
+
+
+@dataclass
+class Stages:
+    """One root folder, and what is needed to make artefacts in it."""
+
+    paths: Paths
+    settings: Settings
+    manifest: Manifest
+    ports: Ports
+    run_log: RunLog
+    open_until_end: ExitStack
+    clock: Clock = utc_now
+    advance: Advance = lambda done, total: None
+    _seen: dict[Path, tuple[str, tuple[tuple[str, int, int, int], ...]]] = field(default_factory=dict, repr=False)
+    _read: dict[str, tuple[Path, tuple[str, ...]]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        return self.settings.catalogue
+
+    def partitions(self) -> list[tuple[Language, Split]]:
+        """Return every language and split, in order."""
+        return [(language, split) for language in self.catalogue.languages for split in SPLITS]
+
+    def build(self, folder: Path, request: Request, make: Callable[[Path], Contents]) -> Built:
+        """Return the artefact of `request` in `folder` (see `record.build`), and log what became of it."""
+        started = monotonic()
+        built = build(folder, request, lambda partial: self._undisturbed(request, make(partial)), self.clock)
+        # made or found right, its files have just been read
+        self._seen[folder] = built.record.identity, _stamps(folder, built.record)
+        self.run_log.append(request.kind, request.name, built.reason, monotonic() - started)
+        return built
+
+    def verified(self, folder: Path, kind: str) -> Record:
+        """Return the record of an input (see `record.verified`), and remember where it was read from.
+
+        Files that were checked before in this run are not read again while size, time and inode are what they were.
+        """
+        record = load_record(folder)
+        seen = record.identity, _stamps(folder, record)
+        if self._seen.get(folder) != seen or record.kind != kind:
+            record = verified(folder, kind)
+            self._seen[folder] = record.identity, _stamps(folder, record)
+        self._read[record.identity] = folder, ()
+        return record
+
+    def part_of(self, folder: Path, record: Record, *names: str) -> str:
+        """Return what stands for some files of an artefact among the inputs of another; those that are not there count.
+
+        A stage that reads a part of an artefact is not made again when the rest of it changes.
+        """
+        identity = _part(record, names)
+        self._read[identity] = folder, names
+        return identity
+
+    def _undisturbed(self, request: Request, contents: Contents) -> Contents:
+        """Return `contents` if what they were made from is still what the request names.
+
+        Raises:
+            RecordError: another run replaced an input in between.
+        """
+        for name, identity in request.inputs.items():
+            if identity not in self._read:
+                continue
+            folder, names = self._read[identity]
+            record = load_record(folder)
+            if identity != (_part(record, names) if names else record.identity):
+                raise RecordError(f"{request.kind} {request.name}: {name} was replaced while it was read; run again")
+        return contents
+
+    def dataset(self, name: str) -> Dataset:
+        """Return the entry of a dataset in the catalogue.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if name not in self.catalogue.datasets:
+            raise ConfigError(f"dataset {name!r} is unknown; known: {', '.join(sorted(self.catalogue.datasets))}")
+        return self.catalogue.datasets[name]
+
+    def counted(self, items: Sequence[ItemT]) -> Iterator[ItemT]:
+        """Yield `items`, and report how many are done."""
+        for number, item in enumerate(items, 1):
+            yield item
+            self.advance(number, len(items))
+
+
+def identities(records: Mapping[str, Record]) -> dict[str, str]:
+    """Return the identities of inputs, by name."""
+    return {name: record.identity for name, record in records.items()}
+
+
+def _part(record: Record, names: Sequence[str]) -> str:
+    return digest({name: record.files[name].sha256 for name in names if name in record.files})
+
+
+def _stamps(folder: Path, record: Record) -> tuple[tuple[str, int, int, int], ...]:
+    stamps = []
+    for name in sorted(record.files):
+        try:
+            found = (folder / name).stat()
+        except OSError:
+            return ()
+        stamps.append((name, found.st_size, found.st_mtime_ns, found.st_ino))
+    return tuple(stamps)

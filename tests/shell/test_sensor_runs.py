@@ -1,0 +1,104 @@
+"""The sensor and the schedule with a real instance: what they request is launched once, and works."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from graftline.paths import Paths
+from graftline.progress import progress_bars
+from graftline.record import load_record
+from graftline.runtime.run import run_all
+from graftline.runtime.run_log import last_run
+from tests.hub_server import HubServer
+from tests.shell.watched_homes import FOLLOWED, Homes
+
+
+@pytest.fixture
+def homes(small_checkout: Any, varied_pairs: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> Iterator[Homes]:
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(small_checkout.root))
+    with HubServer() as server:
+        yield Homes(small_checkout, server, varied_pairs)
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    (tmp_path / "dagster").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as instance:
+        yield instance
+
+
+def evaluate(homes: Homes, instance: dg.DagsterInstance, cursor: str | None) -> Any:
+    """Evaluate the sensor of the definitions, as the code location does for the daemon."""
+    sensor = homes.repository.get_sensor_def("dataset_versions")
+    with dg.build_sensor_context(
+        instance=instance, cursor=cursor, repository_def=homes.repository, sensor_name=sensor.name
+    ) as context:
+        return sensor.evaluate_tick(context)
+
+
+def execute(homes: Homes, instance: dg.DagsterInstance, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
+    job = homes.definitions.resolve_job_def("lineage")
+    return job.execute_in_process(
+        instance=instance, asset_selection=request.asset_selection, tags=dict(request.tags), raise_on_error=False
+    )
+
+
+def made(homes: Homes) -> set[str]:
+    """Return the artefacts that the last run made anew."""
+    return {f"{outcome.stage}/{outcome.name}" for outcome in last_run(Paths(homes.root)) if outcome.reason}
+
+
+def test_the_requested_run_brings_what_depends_on_a_new_revision_up_to_date(
+    homes: Homes, instance: dg.DagsterInstance
+) -> None:
+    with progress_bars() as bars:
+        run_all(Paths(homes.root), "local", {}, bars)
+    first = evaluate(homes, instance, None)
+    newest = homes.server.put(FOLLOWED, {"rows.jsonl": homes.content(0, 1)})
+    second = evaluate(homes, instance, first.cursor)
+    [request] = second.run_requests
+    part = execute(homes, instance, request)
+    assert (first.run_requests, part.success) == ([], True)
+    assert load_record(Paths(homes.root).raw("followed")).inputs == {"home": newest}
+    assert {"raw/followed", "normalized/followed", "division/all"} <= made(homes)
+    assert not {name for name in made(homes) if name.endswith(("/pinned", "/plain"))}
+    assert evaluate(homes, instance, second.cursor).run_requests == []
+    # the checks of what was made again have run, and those of the others have not
+    checks = {found.asset_key.to_user_string() for found in part.get_asset_check_evaluations()}
+    assert {"normalized/followed", "splits"} <= checks
+    assert "normalized/pinned" not in checks
+
+
+def test_what_was_observed_is_in_the_catalogue_of_assets(homes: Homes, instance: dg.DagsterInstance) -> None:
+    for event in evaluate(homes, instance, None).asset_events:
+        instance.report_runless_asset_event(event)
+    found = instance.fetch_observations(dg.AssetKey(["raw", "pinned"]), limit=5).records
+    [observation] = [record.asset_observation for record in found]
+    assert observation is not None
+    assert {key: observation.metadata[key].value for key in ("newest revision", "newer than pinned")} == {
+        "newest revision": homes.first_pin,
+        "newer than pinned": "no",
+    }
+
+
+def test_the_schedule_is_off_and_requests_one_run_a_day_over_all_partitions(
+    homes: Homes, instance: dg.DagsterInstance
+) -> None:
+    schedule = homes.repository.get_schedule_def("daily_lineage")
+    days = [datetime(2030, 1, day, 3, tzinfo=UTC) for day in (1, 1, 2)]
+    requests = []
+    for day in days:
+        context = dg.build_schedule_context(instance, scheduled_execution_time=day, repository_def=homes.repository)
+        [request] = schedule.evaluate_tick(context).run_requests or []
+        requests.append(request)
+    assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
+    assert [request.run_key for request in requests] == [
+        "2030-01-01T03:00:00+00:00", "2030-01-01T03:00:00+00:00", "2030-01-02T03:00:00+00:00",
+    ]  # fmt: skip
+    ends = [requests[0].tags[f"dagster/asset_partition_range_{end}"] for end in ("start", "end")]
+    assert ends == ["java|train", "python|test"]
+    assert requests[0].asset_selection is None

@@ -1,0 +1,91 @@
+"""What the pages say of datasets, against the catalogue, the readers and the constants of the code."""
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from graftline.config import load_yaml
+from graftline.datasets import decontaminate, fingerprints, similarity
+from graftline.datasets.catalogue import Catalogue, Decontamination, Splitting
+from graftline.datasets.division import LARGE_SHARE, REASONS
+from graftline.datasets.sources import ReaderName, agentpack, package_releases
+from graftline.runtime.summary import STAGES
+from graftline.tasks.open_task import OpenTask
+from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, section, table
+
+PAGE = PAGES["docs/datasets.md"].read_text("utf-8")
+WORDS = " ".join(PAGE.split())
+ENTRIES = [fence for fence in fences() if fence.language == "yaml"]
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return load_yaml(CHECKOUT / "configs" / "datasets.yaml", Catalogue)
+
+
+def test_the_table_of_datasets_is_the_catalogue(catalogue: Catalogue) -> None:
+    rows = {codes(row[0])[0]: row for row in table(PAGE)}
+    assert rows.keys() == catalogue.datasets.keys()
+    listed = {name: catalogue.datasets[name].home for name, row in rows.items() if row[2].startswith("`")}
+    assert {name: codes(rows[name][2])[0] for name in listed} == listed
+    assert [name for name, row in rows.items() if row[2].startswith("unknown")] == [
+        name for name, dataset in catalogue.datasets.items() if dataset.home is None
+    ]
+
+
+def test_every_dataset_that_makes_edits_or_labels_has_its_row_of_how(catalogue: Catalogue) -> None:
+    rows = table(section("docs/datasets.md", "## From rows to edits and labels"))
+    assert [codes(row[0])[0] for row in rows] == [
+        name for name, dataset in catalogue.datasets.items() if not dataset.is_evaluation
+    ]
+
+
+@pytest.mark.parametrize("fence", ENTRIES, ids=lambda fence: f"{fence.page}:{fence.line}")
+def test_an_example_of_an_entry_is_an_entry(fence: Fence, tmp_path: Path) -> None:
+    path = tmp_path / "datasets.yaml"
+    indented = "".join(f"  {line}\n" for line in fence.body.splitlines())
+    name = fence.body.partition(":")[0]
+    path.write_text(f"languages: [python]\nuse: [{name}]\ndatasets:\n{indented}", "utf-8")
+    assert list(load_yaml(path, Catalogue).used) == [name]
+
+
+def test_the_reasons_of_the_division_are_the_documented_ones() -> None:
+    rows = table(section("docs/datasets.md", "## Duplicates"))
+    assert [codes(row[0])[0] for row in rows] == list(REASONS[1:])
+    bad_input = PAGES["docs/bad-input.md"].read_text("utf-8")
+    assert [reason for reason in REASONS[1:] if f"`{reason}`" not in bad_input] == []
+
+
+def test_the_fields_of_a_label_task_are_the_documented_ones() -> None:
+    rows = table(section("docs/datasets.md", "## Label tasks"))
+    assert {field for row in rows for field in codes(row[0])} == set(OpenTask.model_fields)
+
+
+def test_the_readers_are_the_documented_ones() -> None:
+    rows = table(section("docs/configuration.md", "## `configs/datasets.yaml`"))
+    [meaning] = [row[2] for row in rows if codes(row[0]) == ["datasets.<name>.reader"]]
+    assert sorted(codes(meaning)) == sorted(get_args(ReaderName))
+
+
+def test_every_stage_is_in_the_architecture() -> None:
+    rows = table(section("ARCHITECTURE.md", "## The stages"))
+    assert {stage for row in rows for stage in codes(row[0])} == set(STAGES) - {"report_models", "reports"}
+
+
+def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
+    splitting, rows = Splitting(), similarity._BAND_ROWS
+    said = [
+        f"no longer than {agentpack.MAX_PATCH_CHARACTERS:,} characters",
+        f"no more than {package_releases.MAX_CHANGED_LINES} lines",
+        f"and {package_releases.MAX_FUNCTION_CHARACTERS:,} characters",
+        f"`splitting.near_duplicate` ({splitting.near_duplicate}) of the shingles of {fingerprints.SHINGLE_BYTES} char",
+        f"MinHash, {fingerprints.PERMUTATIONS} numbers for a text",
+        f"one of {fingerprints.PERMUTATIONS // rows} bands of {rows} numbers",
+        f"shingles of {decontaminate.WIDTH} characters",
+        f"less than {decontaminate.LEAST_SHINGLES} characters",
+        f"{splitting.train} of the range is train, {splitting.dev} dev, {splitting.test} test",
+    ]
+    assert [sentence for sentence in said if sentence not in WORDS] == []
+    assert (LARGE_SHARE, "more than a fiftieth" in WORDS) == (1 / 50, True)
+    assert (Decontamination().shared, "shares half (`decontamination.shared`)" in WORDS) == (1 / 2, True)

@@ -1,0 +1,30 @@
+"""A root with several datasets, as it is and with everything made."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.shop import Shop
+
+
+@pytest.fixture
+def shop(small_checkout: Any) -> Shop:
+    """A root of its own, with nothing made."""
+    return Shop(small_checkout.root)
+
+
+@pytest.fixture(scope="session")
+def _made(new_checkout: Callable[[Path], Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = Shop(new_checkout(tmp_path_factory.mktemp("shop") / "checkout").root)
+    made.make()
+    return made.root
+
+
+@pytest.fixture
+def made(_made: Path, shop: Shop) -> Shop:
+    """A root of its own, where `pairs` and `twins` are fetched, normalised and split."""
+    shutil.copytree(_made / "data", shop.root / "data", dirs_exist_ok=True)
+    return shop

@@ -1,0 +1,325 @@
+"""`graftline datasets stats|verify|sample|export-dvc|publish`: what is said of what is stored."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graftline.hashing import sha256_file
+from tests.unit.cli.shop import PAIRS, Shop, row
+
+
+@pytest.fixture(autouse=True)
+def _environment_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("VAULT_ADDR", "VAULT_TOKEN", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def tokens(mean: float, median: int, p95: int, greatest: int) -> dict[str, float]:
+    return {"mean": mean, "median": median, "p95": p95, "max": greatest}
+
+
+def cell(language: str, split: str, edits: int, *lengths: float) -> dict[str, Any]:
+    """Return a cell whose texts before and after are equally long."""
+    of_side = tokens(lengths[0], *map(int, lengths[1:]))
+    return {"language": language, "split": split, "edits": edits, "pre": of_side, "post": of_side}
+
+
+def test_stats_count_what_is_normalised_before_anything_is_divided(shop: Shop) -> None:
+    shop.run("fetch")
+    shop.run("normalize")
+
+    # a quarter of the characters, rounded up: 7 of a, 24 of b, 33 of c; the p95 of two is the greater one
+    assert shop.json("stats", "pairs") == {
+        "datasets": [
+            {
+                "name": "pairs",
+                "version": "1",
+                "tokenizer": "characters/4",
+                "rows_in": 5,
+                "edits": 3,
+                "labels": 0,
+                "licences": {"MIT": 2, "Apache-2.0": 1},
+                "dropped": {"licence": 1, "unparsable": 1},
+                "duplicates": {},
+                "cells": [
+                    cell("java", "", 1, 9.0, 9, 9, 9),
+                    cell("python", "", 2, 4.0, 2, 6, 6),
+                    cell("all", "all", 3, 5.7, 6, 9, 9),
+                ],
+            }
+        ]
+    }
+
+
+def test_stats_count_splits_once_there_are_any(made: Shop) -> None:
+    pairs, twins = made.json("stats")["datasets"]
+
+    by_split = {(one["language"], one["split"]): one["edits"] for one in pairs["cells"]}
+    assert (sum(by_split.values()), by_split["all", "all"]) == (6, 3)
+    assert {split for _, split in by_split} <= {"train", "dev", "test", "all"}
+    # what g says, a says already
+    assert (twins["edits"], twins["duplicates"], [one["edits"] for one in twins["cells"]]) == (
+        *(2, {"duplicate_code": 1}, [1]),
+    )
+
+
+def test_stats_are_tables_for_people(made: Shop) -> None:
+    code, out, err = made.shown("stats")
+
+    words = [line.split() for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert ["pairs", "1", "5", "3", "0", "2", "0", "characters/4"] in words
+    assert ["pairs", "all", "all", "3", *("5.7", "6", "9", "9") * 2] in words
+    assert ["pairs", "Apache-2.0", "1", "33.3%"] in words
+    assert ["twins", "duplicate_code", "1", "100.0%"] in words
+
+
+def test_stats_of_a_damaged_file_are_one_message(made: Shop) -> None:
+    folder = made.raw / "pairs" / "normalized"
+    (folder / "python-00000.parquet").write_bytes(b"PAR1")
+
+    assert made.shown("stats") == (
+        1,
+        "",
+        f"error: {folder}: file 'python-00000.parquet' was altered after it was written; materialise its asset again\n",
+    )
+
+
+def test_everything_that_was_made_is_sound(made: Shop) -> None:
+    found = made.json("verify")
+
+    sound = [f"{one['stage']} {one['name']}" for one in found["findings"] if one["state"] == "sound"]
+    parts = [f"splits {language}/{split}" for language in ("java", "python") for split in ("train", "dev", "test")]
+    stored = ["raw pairs", "raw twins", "normalized pairs", "normalized twins", "division all"]
+    assert (sound, found["faults"]) == ([*stored, *parts], [])
+    # pairs has no pin, twins has one
+    details = [one["detail"] for one in found["findings"][:2]]
+    assert details == ["0 of 1 files as pinned", "1 of 1 files as pinned"]
+    assert made.shown("verify")[::2] == (0, "")
+
+
+def _altered(shop: Shop) -> None:
+    path = shop.root / "data" / "division" / "java.parquet"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def _pinned_otherwise(shop: Shop) -> None:
+    shop.twins["sha256"] = "0" * 64
+    shop.configure()
+
+
+def _fetched_anew(shop: Shop) -> None:
+    shop.write("pairs", PAIRS[:2])
+    shop.run("fetch", "pairs")
+
+
+FAULTS: list[tuple[str, Callable[[Shop], object], list[str], list[str]]] = [
+    (
+        "a file was altered",
+        _altered,
+        [],
+        ["{data}/division: file 'java.parquet' was altered after it was written; materialise its asset again"],
+    ),
+    (
+        "a file is missing",
+        lambda shop: (shop.raw / "pairs" / "source" / "rows.jsonl").unlink(),
+        [],
+        ["{data}/raw/pairs/source: file 'rows.jsonl' is missing; materialise its asset again"],
+    ),
+    (
+        "a file was added",
+        lambda shop: (shop.raw / "pairs" / "normalized" / "more.jsonl").touch(),
+        ["pairs"],
+        ["{data}/raw/pairs/normalized: file 'more.jsonl' is not in the record; materialise its asset again"],
+    ),
+    (
+        "a raw file is not the pinned one",
+        _pinned_otherwise,
+        [],
+        [
+            "{data}/raw/twins/source/rows.jsonl: sha256 is {twins}, but " + "0" * 64 + " is expected; restore the file"
+            " in its home, or pin the new version in configs/datasets.yaml if you mean to change it"
+        ],
+    ),
+    (
+        "edits were made of other raw files",
+        _fetched_anew,
+        [],
+        ["{data}/raw/pairs/normalized: was not made of the raw that is stored now; make it again"],
+    ),
+    (
+        "a dataset that is named is not stored",
+        lambda shop: None,
+        ["far"],
+        [
+            "raw far: is not stored; run 'graftline datasets fetch far'",
+            "normalized far: is not stored; run 'graftline datasets normalize far'",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "names", "faults"), [case[1:] for case in FAULTS], ids=[case[0] for case in FAULTS]
+)
+def test_what_is_not_as_recorded_or_pinned_is_a_fault(
+    made: Shop, break_it: Callable[[Shop], object], names: list[str], faults: list[str]
+) -> None:
+    twins = sha256_file(made.raw / "twins" / "source" / "rows.jsonl")
+    break_it(made)
+    code, out, err = made.shown("verify", *names, "--json")
+
+    expected = [fault.format(data=made.root / "data", twins=twins) for fault in faults]
+    assert (code, json.loads(out)["faults"], err.splitlines()) == (
+        1,
+        expected,
+        [f"error: {fault}" for fault in expected],
+    )
+
+
+def test_files_of_a_mirror_are_said_not_to_be_the_pinned_ones(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.configure(files=[{"path": "rows.jsonl", "sha256": "0" * 64}])
+    shop.write("far", PAIRS, top="mirror")
+    monkeypatch.setenv("GRAFTLINE_DATASET_MIRROR", str(shop.root / "mirror"))
+    shop.run("fetch", "far")
+
+    raw = next(one for one in shop.json("verify")["findings"] if one["name"] == "far")
+    assert (raw["state"], raw["detail"]) == ("sound", "of a mirror, and not the pinned files")
+
+
+def test_equal_seeds_choose_equal_samples(made: Shop) -> None:
+    first = made.json("sample", "-n", "2", "--seed", "1")
+
+    assert first == made.json("sample", "-n", "2", "--seed", "1")
+    assert len({json.dumps(made.json("sample", "-n", "2", "--seed", str(seed))) for seed in range(9)}) > 1
+    assert len(made.json("sample", "-n", "99")["edits"]) == 5
+
+
+def test_a_sample_is_of_the_dataset_language_and_split_that_are_named(made: Shop) -> None:
+    def origins(*options: str) -> set[str]:
+        return {one["pre"].partition("(")[0] for one in made.json("sample", "-n", "99", *options)["edits"]}
+
+    assert origins("twins") == {"send", "old"}
+    assert origins("pairs", "--language", "java") == {"int f"}
+    # what g says is in no split
+    divided = [origins("twins", "--split", split) for split in ("train", "dev", "test")]
+    assert sorted(divided, key=len) == [set(), set(), {"send"}]
+
+
+def test_a_sample_is_a_diff_that_can_be_applied(made: Shop) -> None:
+    code, out, err = made.shown("sample", "pairs", "--language", "java")
+
+    edit = made.json("sample", "pairs", "--language", "java")["edits"][0]
+    assert (code, err) == (0, "")
+    assert out == (
+        f"{edit['id']}  java  MIT  {edit['origin']}\n{edit['instruction']}\n"
+        "--- before\n+++ after\n@@ -1,3 +1,3 @@\n int f(int a) {\n-  return a + b;\n+  return a - b;\n }\n\n"
+    )
+
+
+def test_a_diff_has_colours_on_a_terminal(made: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    out = made.run("sample", "pairs", "--language", "java").stdout
+
+    assert "\x1b[31m-  return a + b;\x1b[0m\n\x1b[32m+  return a - b;\x1b[0m\n" in out
+
+
+def test_no_text_of_a_dataset_steers_the_terminal(shop: Shop) -> None:
+    # clears the screen, and turns the order of letters around
+    shop.write("pairs", [row("a", "x = '\x1b[2J\u202e'\r\n", "y = '\x1b[2J\u202e'")])
+    shop.run("fetch")
+    shop.run("normalize")
+    out = shop.run("sample", "pairs").stdout
+
+    assert out.splitlines()[5:] == [
+        *("-x = '\\x1b[2J\\u202e'\\r", "+y = '\\x1b[2J\\u202e'", "\\ No newline at end of file", ""),
+    ]
+    assert shop.json("sample", "pairs")["edits"][0]["pre"] == "x = '\x1b[2J\u202e'\r\n"
+
+
+DROPS = [
+    ("licence", [("data/raw/pairs/source/rows.jsonl:4", "licence")]),
+    ("unparsable", [("data/raw/pairs/source/rows.jsonl:5", "unparsable")]),
+    ("too_long", []),
+    ("duplicate_code", [("twins:", "duplicate_code")]),
+    ("all", [
+        ("data/raw/pairs/source/rows.jsonl:4", "licence"), ("data/raw/pairs/source/rows.jsonl:5", "unparsable"),
+        ("twins:", "duplicate_code"),
+    ]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("reason", "expected"), DROPS)
+def test_drops_are_shown_with_file_and_line(made: Shop, reason: str, expected: list[tuple[str, str]]) -> None:
+    drops = made.json("sample", "--drops", reason)["drops"]
+
+    assert [(one["where"].partition("twins:")[1] or one["where"], one["reason"]) for one in drops] == expected
+    kept = [one["detail"] for one in drops if one["reason"] == "duplicate_code"]
+    assert [detail.partition(":")[0] for detail in kept] == ["pairs"] * len(kept)
+
+
+def test_drops_are_a_table_for_people_and_none_is_a_sentence(made: Shop) -> None:
+    code, out, err = made.shown("sample", "--drops", "licence")
+    assert (code, err) == (0, "")
+    assert "data/raw/pairs/source/rows.jsonl:4" in out.split()
+    assert made.shown("sample", "--drops", "too_long") == (0, "There are no such drops.\n", "")
+
+
+def test_an_unknown_reason_is_answered_with_those_that_there_are(made: Shop) -> None:
+    code, out, err = made.shown("sample", "--drops", "license")
+
+    assert (code, out, err.partition("; known: ")[0]) == (1, "", "error: reason 'license' is unknown")
+    assert err.rstrip().partition("; known: ")[2].split(", ")[:2] == ["all", "line_too_long"]
+    assert err.rstrip().endswith("duplicate_code, near_duplicate")
+
+
+def test_an_export_copies_once_and_says_what_it_copied(made: Shop) -> None:
+    first, again = (made.json("export-dvc", "--remote", "storage") for _ in range(2))
+
+    assert [one["folder"] for one in first["artefacts"]][:3] == [
+        *("data/raw/pairs/source", "data/raw/twins/source", "data/raw/pairs/normalized"),
+    ]
+    assert (len(again["artefacts"]), {one["copied"] for one in again["artefacts"]}) == (len(first["artefacts"]), {0})
+    assert (made.root / "data" / "division.dvc").is_file()
+
+
+def test_an_export_goes_where_the_configuration_says_and_names_what_it_leaves_out(made: Shop) -> None:
+    (made.root / "configs" / "governance.yaml").write_text("dvc: {remote: storage}\n", "utf-8")
+    (made.raw / "pairs" / "source" / "rows.jsonl").write_text("", "utf-8")
+    code, out, err = made.shown("export-dvc")
+
+    fault = f"error: {made.raw}/pairs/source: file 'rows.jsonl' was altered after it was written"
+    assert (code, out.splitlines()[0].strip(), err.splitlines()[-1].partition(";")[0]) == (1, "In storage", fault)
+    assert not Path(f"{made.raw}/pairs/source.dvc").exists()
+
+
+def test_figures_are_published_offline(made: Shop) -> None:
+    pytest.importorskip("wandb", reason="needs the extra `wandb`")
+    (made.root / "configs" / "governance.yaml").write_text("wandb: {mode: offline}\n", "utf-8")
+    code, out, err = made.shown("publish")
+
+    first, second = out.splitlines()
+    assert (code, err, first.partition(", digest ")[0]) == (0, "", "offline: graftline-datasets")
+    command, _, folder = second.rpartition(" ")
+    assert (command, (made.root / folder).is_dir()) == ("send it with: wandb sync", True)
+
+
+def test_a_mirror_in_the_environment_is_read_by_every_stage(
+    checkout: Path, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = checkout.parent / "shared" / "data" / "mirror"
+    if not mirror.is_dir():
+        pytest.skip("needs the mirror of the datasets beside the checkout, in ../shared/data/mirror")
+    shutil.copy(checkout / "configs" / "datasets.yaml", shop.root / "configs")
+    monkeypatch.setenv("GRAFTLINE_DATASET_MIRROR", str(mirror))
+    monkeypatch.setenv("GRAFTLINE_DATASETS", "marv,smellycode")
+    shop.make()
+
+    found = {one["name"]: (one["rows_in"], one["labels"]) for one in shop.json("stats")["datasets"]}
+    # counted without the readers: pairs of marv, rows of smellycode, and those of it that are not in C++
+    assert (found["marv"][0], found["smellycode"], shop.json("verify")["faults"]) == (443, (478, 375), [])

@@ -1,0 +1,130 @@
+"""Normalising in several processes: the same bytes with any number of them, and nothing in place when one dies."""
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from graftline.datasets.catalogue import Cleaning
+from graftline.datasets.decontaminate import evaluations
+from graftline.datasets.normalize import UNIT_BYTES, UNIT_ROWS
+from graftline.datasets.sources.base import RawRow
+from graftline.errors import BoundaryError, DataError
+from graftline.record import Contents, Request, build, load_record
+from tests.unit.datasets.fixtures import dataset
+from tests.unit.datasets.shards import change, written
+
+EXTENSIONS = ("py", "js", "java")
+CONTRACT = {
+    "source": "demo",
+    "version": "1",
+    "license": "MIT",
+    "downloaded_at": "2026-01-02T03:04:05+00:00",
+    "sha256": "a" * 64,
+    "num_records": 2,
+    "licences": {},
+    "tokenizer": "characters/4",
+}
+
+
+FILLER = b" " * UNIT_BYTES  # a unit of its own, and one drop
+EXAM = "\n".join(f"assert solve({number}) == {number * 17}" for number in range(20))
+
+
+def rows() -> Iterator[dict[str, Any] | bytes]:
+    """Yield four units of rows in three languages, some broken, some near the exam, and units of one row between."""
+    for unit in range(4):
+        for number in range(60):
+            name = f"f{unit}_{number}"
+            file = f"{name}.{EXTENSIONS[number % 3]}"
+            sides = {"old_contents": f"{name}(1);", "new_contents": f"{name}(2);"}
+            match number % 10:
+                case 3:
+                    yield b'{"commit": '
+                case 6:
+                    yield change(name, old_contents=EXAM)
+                case _:
+                    yield change(name, old_file=file, new_file=file, **sides)
+        yield FILLER
+
+
+def test_any_number_of_workers_writes_the_same_bytes_and_says_the_same(tmp_path: Path) -> None:
+    found = []
+    for workers in (0, 1, 2, 3):
+        folder = tmp_path / str(workers) / "demo"
+        against = evaluations([("exam.jsonl:1", EXAM)])
+        done = written(folder, rows(), workers, Cleaning(), against=against)
+        found.append((done, {path.name: path.read_bytes() for path in sorted(folder.iterdir())}))
+    assert [names for _, names in found[1:]] == [found[0][1]] * 3
+    assert [done for done, _ in found[1:]] == [found[0][0]] * 3
+    done, names = found[0]
+    # of 60 rows 6 are broken and 6 near the exam, and the two of Java's that are left
+    assert done.counts == {
+        "rows_in": 4 * 61,
+        "rows": 4 * 48,
+        "labels": 0,
+        "dropped.contaminated": 4 * 6,
+        "dropped.malformed_json": 4 * 7,
+    }
+    units = {name.partition(".")[0] for name in names if name != "dropped.parquet"}
+    assert units == {f"{language}-0000{unit}" for language in ("python", "javascript", "java") for unit in range(4)}
+
+
+def test_labels_stand_in_the_order_of_the_rows_with_any_number_of_workers(tmp_path: Path) -> None:
+    pair = {
+        "type": "Rename Method",
+        "commit_sha": "c0ffee",
+        "commit_link": "https://github.com/demo/demo/commit/c0ffee",
+        "file_path": "A.java",
+        "description": "Rename Method private f() : int renamed to private g() : int in class demo.A",
+        "code_before": "int f() { return 1; }",
+        "code_after": "int g() { return 1; }",
+        "evaluations": [{"vote": 0}, {"vote": 1}],
+    }
+    labels = []
+    for workers in (0, 2):
+        pairs = (RawRow("MaRV.json", n, {**pair, "refactoring_id": n}) for n in range(UNIT_ROWS + 1))
+        written(tmp_path / str(workers), pairs, workers, entry=dataset("marv"))
+        lines = (tmp_path / str(workers) / "labels.jsonl").read_bytes().splitlines()
+        labels.append([json.loads(line)["origin"].rpartition("#")[2] for line in lines])
+    assert labels[0] == labels[1] == [str(number) for number in range(UNIT_ROWS + 1)]
+
+
+def dying() -> Iterator[dict[str, Any] | bytes]:
+    """Yield rows, and end the workers when they have some."""
+    for number, row in enumerate(rows()):
+        if number == 150:
+            for child in psutil.Process().children():
+                if "spawn_main" in " ".join(child.cmdline()):
+                    child.kill()
+        yield row
+
+
+def test_a_worker_that_dies_is_an_error_and_nothing_is_put_in_place(tmp_path: Path) -> None:
+    request, target = Request("normalized", "demo", "c0de"), tmp_path / "normalized"
+
+    def made(given: Iterable[dict[str, Any] | bytes], workers: int, folder: Path) -> Contents:
+        for left in folder.iterdir():
+            left.unlink()
+        return Contents(written(folder, given, workers).counts, CONTRACT)
+
+    with pytest.raises(BoundaryError, match="a worker process ended; start again, with fewer workers"):
+        build(target, request, partial(made, dying(), 1))
+    assert not target.exists()
+    built = build(target, request, partial(made, rows(), 0))
+    assert (load_record(target).counts["rows_in"], built.reason) == (4 * 61, "not there yet")
+    assert [path.name for path in tmp_path.iterdir()] == ["normalized"]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_raw_file_of_another_shape_ends_the_work_with_what_is_wrong(tmp_path: Path, workers: int) -> None:
+    def broken() -> Iterator[dict[str, Any]]:
+        yield change("a")
+        raise DataError("a.parquet: has no column 'commit'; found: sha")
+
+    with pytest.raises(DataError, match="has no column 'commit'"):
+        written(tmp_path / "demo", broken(), workers)

@@ -1,0 +1,207 @@
+"""Publishing to W&B with the real wandb: what the run on disk holds, and what is refused before one is begun."""
+
+import json
+import os
+import struct
+from collections.abc import Iterator
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from graftline.datasets.governance import Wandb
+from graftline.datasets.publishing import Published, publish
+from graftline.errors import BoundaryError, ConfigError, RecordError
+from graftline.paths import Paths
+from graftline.record import Contents, Request, build
+from graftline.secrets import EnvironmentSecrets, Secrets
+
+needs_wandb = pytest.mark.skipif(find_spec("wandb") is None, reason="wandb is missing; pip install 'graftline[wandb]'")
+
+LINES = [json.dumps({"id": f"small:{n}", "pre": f"secret text {n}"}) for n in range(3)]
+CONTRACT = {
+    "source": "small", "version": "v1", "license": "MIT", "downloaded_at": "2024-01-01T00:00:00+00:00",
+    "sha256": "0" * 64, "num_records": 4,
+}  # fmt: skip
+KEY = "0123456789" * 4
+NORMALIZED = {**CONTRACT, "licences": {"ISC": 1, "MIT": 2}, "tokenizer": "characters/4"}
+
+
+def store(folder: Path, kind: str, name: str, counts: dict[str, int], contract: dict[str, Any], text: str = "") -> None:
+    def make(partial: Path) -> Contents:
+        (partial / "edits.jsonl").write_text(text, "utf-8")
+        return Contents(counts, contract)
+
+    build(folder, Request(kind, name, "code"), make)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    """A root with an artefact of each stage."""
+    paths = Paths(tmp_path / "root")
+    store(paths.raw("small"), "raw", "small", {"rows": 4}, CONTRACT)
+    store(paths.normalized("small"), "normalized", "small", {"rows": 3, "dropped.licence": 1}, NORMALIZED)
+    store(paths.division, "division", "all", {"rows": 3}, {})
+    text = "".join(f"{line}\n" for line in LINES)
+    store(paths.partition("processed", "python", "dev"), "splits", "python/dev", {"rows": 3, "rows.small": 3}, {}, text)
+    return paths
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """That of a user with an empty home folder, and with settings of wandb that must not count."""
+    (tmp_path / "home").mkdir()
+    astray = {name: str(tmp_path / "astray") for name in ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR")}
+    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), **astray, "WANDB_MODE": "online"}
+
+
+def published(paths: Paths, environment: dict[str, str], **settings: Any) -> Published:
+    wandb = Wandb.model_validate({"mode": "offline", "samples": 2, **settings})
+    return publish(paths, wandb, Secrets([EnvironmentSecrets(environment)]), environment)
+
+
+def records_of(folder: Path) -> list[Any]:
+    """Return what an offline run holds, as `wandb sync` would send it."""
+    from wandb.proto import wandb_internal_pb2
+
+    # a log in the format of LevelDB after a head of 7 bytes: blocks of 32 KiB, pieces with checksum, length and type
+    [file] = folder.glob("*.wandb")
+    content, at, rest, records = file.read_bytes(), 7, b"", []
+    while at < len(content):
+        left = 32768 - at % 32768
+        if left < 7:
+            at += left
+            continue
+        _, length, kind = struct.unpack_from("<IHB", content, at)
+        rest += content[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # the whole of a record, or its end
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(rest)
+            records.append(record)
+            rest = b""
+    return records
+
+
+@needs_wandb
+def test_an_offline_run_holds_one_artifact_with_figures_and_checksums_and_no_text(
+    paths: Paths, environment: dict[str, str]
+) -> None:
+    done = published(paths, environment)
+    records = records_of(paths.root / done.run)
+    [run] = [record.run for record in records if record.WhichOneof("record_type") == "run"]
+    [artifact] = [record.artifact for record in records if record.WhichOneof("record_type") == "artifact"]
+    assert (artifact.type, artifact.name, artifact.digest) == ("dataset", "graftline-datasets", done.digest)
+    assert sorted(run.tags) == sorted(done.identities.values())
+    assert json.loads(artifact.metadata) == {"identities": done.identities}
+    assert (run.project, run.host, run.job_type) == ("graftline", "graftline", "datasets")
+
+    contents = {entry.path: Path(entry.local_path) for entry in artifact.manifest.contents}
+    assert contents == {Path(name).name: paths.root / name for name in done.files}
+    stats, samples = (json.loads(contents[name].read_text("utf-8")) for name in ("stats.json", "samples.json"))
+    from_home = {"version": "v1", "license": "MIT", "sha256": "0" * 64}
+    identity = done.identities
+    assert stats == {
+        "schema_version": 1,
+        "raw": {"small": {"identity": identity["raw/small"], "counts": {"rows": 4}, **from_home}},
+        "normalized": {
+            "small": {
+                "identity": identity["normalized/small"],
+                "counts": {"rows": 3, "dropped.licence": 1},
+                **from_home,
+                "licences": {"ISC": 1, "MIT": 2},
+                "tokenizer": "characters/4",
+            }
+        },
+        "division": {"all": {"identity": identity["division/all"], "counts": {"rows": 3}}},
+        "splits": {"python/dev": {"identity": identity["splits/python/dev"], "counts": {"rows": 3, "rows.small": 3}}},
+    }
+    assert samples == {
+        "python/dev": [
+            {"id": sha256(f"small:{n}".encode()).hexdigest(), "edit": sha256(LINES[n].encode()).hexdigest()}
+            for n in range(2)
+        ]
+    }
+    written = [path.read_bytes() for path in paths.logs.rglob("*") if path.is_file()]
+    assert [content for content in written if b"secret text" in content or b"small:" in content] == []
+
+
+@needs_wandb
+def test_equal_artefacts_have_one_digest_and_nothing_is_written_but_below_logs(
+    paths: Paths, environment: dict[str, str], tmp_path: Path
+) -> None:
+    first, second = published(paths, environment), published(paths, environment, samples=2)
+    assert (second.digest, second.files) == (first.digest, first.files)
+    assert published(paths, environment, samples=3).digest != first.digest
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "root"]
+    assert list((tmp_path / "home").iterdir()) == []
+    assert sorted(path.name for path in paths.root.iterdir()) == ["data", "logs"]
+
+
+@pytest.fixture
+def refusing_server() -> Iterator[str]:
+    """A server in the place of W&B that knows no key."""
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            body = f'{{"errors": [{{"message": "the key {KEY} is unknown"}}]}}'.encode()
+            self.send_response(401)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Standard error belongs to the tests."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@needs_wandb
+def test_a_key_that_the_server_refuses_is_told_and_kept_secret(
+    paths: Paths, environment: dict[str, str], refusing_server: str
+) -> None:
+    key = {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": refusing_server}
+    with pytest.raises(BoundaryError) as caught:
+        published(paths, environment | key, mode="online")
+    assert str(caught.value) == (
+        "wandb online: CommError: the key [secret] is unknown; check WANDB_API_KEY, WANDB_BASE_URL,"
+        " wandb.project and wandb.entity, then publish again"
+    )
+
+
+@needs_wandb
+def test_without_a_key_nothing_is_sent_anywhere(paths: Paths, environment: dict[str, str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        published(paths, environment, mode="online")
+    assert str(caught.value) == ("WANDB_API_KEY: is not set, but wandb.mode online needs it; put it into .env or Vault")
+    assert not paths.logs.exists()
+
+
+def test_publishing_is_off_until_it_is_switched_on(paths: Paths, environment: dict[str, str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        publish(paths, Wandb(), Secrets([]), environment)
+    assert str(caught.value) == (
+        "configs/governance.yaml: wandb.mode is disabled; set it to offline or online to publish"
+    )
+    assert not paths.logs.exists()
+
+
+@needs_wandb
+def test_an_altered_artefact_stops_publishing(paths: Paths, environment: dict[str, str]) -> None:
+    (paths.division / "edits.jsonl").write_text("{}\n", "utf-8")
+    with pytest.raises(RecordError) as caught:
+        published(paths, environment)
+    assert str(caught.value) == (
+        f"{paths.division}: file 'edits.jsonl' was altered after it was written; materialise its asset again"
+    )
+    assert not paths.logs.exists()

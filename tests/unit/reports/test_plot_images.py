@@ -1,0 +1,64 @@
+"""The plots of the reports."""
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pytest
+
+from assets.reports.plots import bars, embedded, funnel, histogram, shares
+
+STEPS = [{"step": f"dropped: reason {number}", "number": number * 1000, "is_loss": number % 2} for number in range(60)]
+BINS = [
+    {"side": side, "tokens_from": 1 << power, "edits": power * 7} for power in range(11) for side in ("pre", "post")
+]
+SHARES = [{"licence": f"Licence-{number}", "percent_of_kept": 100 / 60} for number in range(60)]
+PRECISION = [{"language": "python", "dataset": f"set{number}", "precision": 0.5} for number in range(30)]
+DRAWN: dict[str, Callable[[], bytes]] = {
+    "bars": lambda: bars(PRECISION, ["language", "dataset"], "precision"),
+    "funnel": lambda: funnel(STEPS),
+    "histogram": lambda: histogram(BINS, "characters/4"),
+    "shares": lambda: shares(SHARES, "licence", "percent_of_kept"),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWN.values(), ids=DRAWN)
+def test_a_plot_of_many_rows_is_a_small_png_and_the_same_each_time(draw: Callable[[], bytes]) -> None:
+    first = draw()
+    assert (first[:8], draw() == first, len(first) < 60_000) == (b"\x89PNG\r\n\x1a\n", True, True)
+
+
+def test_a_style_of_the_user_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = DRAWN["funnel"]()
+    monkeypatch.setitem(mpl.rcParams, "axes.facecolor", "black")
+    monkeypatch.setitem(mpl.rcParams, "font.size", 30)
+    assert DRAWN["funnel"]() == plain
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: funnel([]),  # nothing is in it
+        lambda: funnel([{"step": "rows", "number": 0, "is_loss": False}]),
+        lambda: bars([], ["language"], "precision"),  # no attempt was made
+        lambda: bars([{"language": "java", "precision": None}], ["language"], "precision"),  # none was valid
+        lambda: histogram([{"side": "pre", "tokens_from": 4, "edits": 1}], "o200k_base"),  # one bin, one side
+        lambda: shares([{"licence": "MIT", "percent_of_kept": 100.0}], "licence", "percent_of_kept"),
+    ],
+)
+def test_a_plot_of_next_to_nothing_is_drawn(draw: Callable[[], bytes]) -> None:
+    assert draw().startswith(b"\x89PNG")
+
+
+def test_shares_of_the_same_rows_in_another_order_are_the_same_plot() -> None:
+    rows: list[dict[str, Any]] = [{"licence": name, "percent_of_kept": 25.0} for name in "badc"]
+    assert shares(rows, "licence", "percent_of_kept") == shares(rows[::-1], "licence", "percent_of_kept")
+
+
+def test_an_embedded_plot_needs_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "marv.funnel.png"
+    path.write_bytes(b"\x89PNG")
+    content = base64.b64encode(path.read_bytes()).decode()
+    assert embedded(path) == f"![marv.funnel](data:image/png;base64,{content})"

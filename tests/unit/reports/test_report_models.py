@@ -1,0 +1,219 @@
+"""What the dbt models count, and what the dbt tests object to."""
+
+import hashlib
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from tests.unit.reports.report_models import TESTS, Models, Planted
+
+
+def edit(name: str, split: str, tokens: int = 10, **changes: Any) -> dict[str, Any]:
+    return {
+        "id": f"one:{name}", "dataset": "one", "language": "python", "split": split, "instruction": f"Do {name}",
+        "pre": f"pre {name}", "post": f"post {name}", "tags": "[]", "licence": "MIT", "origin_group": f"owner/{name}",
+        "cluster": f"cluster-{name}", "origin": name, "pre_tokens": tokens, "post_tokens": 2 * tokens, **changes,
+    }  # fmt: skip
+
+
+def world() -> Planted:
+    """Two datasets: of `one` three edits are kept and one is a duplicate; of `two` there is a label and a duplicate."""
+    edits = [edit("a", "train", 10), edit("b", "train", 100), edit("c", "test", 31)]
+    fallen = [
+        {**edit("d", ""), "reason": "duplicate_row", "kept_id": "one:a"},
+        {**edit("e", "", id="two:e", dataset="two"), "reason": "near_duplicate", "kept_id": "one:b"},
+    ]
+    keys = {"a": [1, 11], "b": [2, 12], "c": [3, 13], "d": [4], "e": [5]}
+    counts = [
+        ("one", "raw", "num_records", 9), ("one", "raw", "rows", 7), ("one", "raw", "not_kept.too_long", 2),
+        ("one", "normalized", "rows_in", 7), ("one", "normalized", "rows", 4), ("one", "normalized", "labels", 0),
+        ("one", "normalized", "dropped.licence", 3), ("one", "normalized", "dropped.contaminated", 1),
+        ("two", "raw", "num_records", 2), ("two", "normalized", "rows_in", 2), ("two", "normalized", "rows", 1),
+        ("two", "normalized", "labels", 1),
+    ]  # fmt: skip
+    drops = [("licence", 10), ("licence", 9), ("licence", 100), ("contaminated", 1)]
+    label = {"label": "Long Method", "holds": True, "instruction": "Shorten it.", "origin": "o", "licence": "MIT"}
+    return {
+        "datasets": [{"dataset": "one"}, {"dataset": "two"}],
+        "counts": [dict(zip(("dataset", "stage", "name", "number"), row, strict=True)) for row in counts],
+        "allowed_licences": [{"licence": "MIT"}, {"licence": "ISC"}],
+        "limits": [{"max_pre_tokens": 2000}],
+        "normalized": [{**row, "link_keys": keys[row["id"][-1]]} for row in (*edits, *fallen)],
+        "drops": [
+            {"dataset": "one", "file": "f", "line": line, "reason": reason, "detail": "x"} for reason, line in drops
+        ],
+        "labels": [{**label, "id": "two:l", "dataset": "two", "language": "java"}],
+        "division": [*edits, *({**row, "split": None} for row in fallen)],
+        "edits": edits,
+        "stored_splits": [{"language": "python", "split": split} for split in ("train", "dev", "test")],
+    }
+
+
+@pytest.fixture(scope="module")
+def models() -> Models:
+    return Models(world())
+
+
+def test_the_funnel_leads_from_the_home_to_the_splits(models: Models) -> None:
+    assert models.rows("dataset_funnel") == [
+        ("one", 1, "at_home", "", 9, False),
+        ("one", 2, "not_stored", "too_long", 2, True),
+        ("one", 3, "read", "", 7, False),
+        ("one", 4, "outcomes", "", 8, False),  # 4 edits and 4 drops: a row may hold several
+        ("one", 5, "dropped", "licence", 3, True),
+        ("one", 6, "contaminated", "", 1, True),
+        ("one", 8, "edits", "", 4, False),
+        ("one", 10, "duplicates", "duplicate_row", 1, True),
+        ("one", 11, "kept", "", 3, False),
+        ("one", 12, "split", "train", 2, False),
+        ("one", 14, "split", "test", 1, False),
+        ("two", 1, "at_home", "", 2, False),
+        ("two", 3, "read", "", 2, False),
+        ("two", 4, "outcomes", "", 2, False),
+        ("two", 6, "contaminated", "", 0, True),
+        ("two", 7, "labels", "", 1, True),
+        ("two", 8, "edits", "", 1, False),
+        ("two", 10, "duplicates", "near_duplicate", 1, True),
+        ("two", 11, "kept", "", 0, False),
+    ]
+
+
+def test_an_edit_in_a_language_that_is_not_split_is_counted() -> None:
+    planted = world()
+    planted["normalized"].append({**edit("j", ""), "language": "java", "link_keys": []})
+    planted["counts"].append({"dataset": "one", "stage": "normalized", "name": "rows", "number": 1})
+    models = Models(planted)
+    assert ("one", 9, "not_split", "", 1, True) in models.rows("dataset_funnel")
+    assert models.failures("funnel_adds_up") == []
+
+
+def test_lengths_are_percentiles_that_occur(models: Models) -> None:
+    # of 10, 31 and 100: sum 141, mean 47
+    assert [row for row in models.rows("dataset_tokens") if row[1] == "pre"] == [
+        ("one", "pre", "python", 3, 141, 47.0, 10, 10, 31, 100, 100, 100),
+        ("one", "pre", None, 3, 141, 47.0, 10, 10, 31, 100, 100, 100),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "tokens_from"), [(0, 1), (1, 1), (2, 2), (3, 2), (4, 4), (1023, 512), (1024, 1024), (1 << 40, 1 << 40)]
+)
+def test_a_bin_goes_from_a_power_of_two_up_to_the_next(tokens: int, tokens_from: int) -> None:
+    planted = world()
+    planted["edits"] = [edit("a", "train", pre_tokens=tokens, post_tokens=1)]
+    assert ("one", "pre", tokens_from, 1) in Models(planted).rows("dataset_token_bins")
+
+
+def test_shares_are_of_the_kept_edits_and_of_the_rows_at_the_home(models: Models) -> None:
+    # 3 of 3 kept, 3 of 9 rows
+    assert models.rows("dataset_languages") == [
+        ("one", "python", 4, 3, 100.0, 33.33),
+        ("two", "python", 1, 0, None, 0.0),
+    ]
+    assert models.rows("dataset_licences") == [
+        ("one", "MIT", 4, 0, 3, 100.0, 33.33),
+        ("two", "MIT", 1, 1, 0, None, 0.0),
+    ]
+
+
+def test_the_example_of_a_drop_is_the_first_line_by_number(models: Models) -> None:
+    assert models.rows("dataset_drops") == [("one", "contaminated", 1, "f:1: x"), ("one", "licence", 3, "f:9: x")]
+
+
+def test_overlaps_name_the_dataset_whose_edit_is_kept(models: Models) -> None:
+    assert models.rows("dataset_overlaps") == [
+        ("one", "one", "duplicate_row", 1),
+        ("two", "one", "near_duplicate", 1),
+    ]
+
+
+def test_labels_are_counted_by_what_people_agree_on() -> None:
+    planted = world()
+    [label] = planted["labels"]
+    planted["labels"] += [
+        {**label, "id": "two:a", "holds": None, "language": "python", "instruction": "First."},
+        {**label, "id": "two:m", "holds": False},
+    ]
+    assert Models(planted).rows("dataset_labels") == [("two", "Long Method", 3, 1, 1, 1, "java, python", "First. (o)")]
+
+
+@pytest.mark.parametrize(
+    ("edits", "shown"),
+    [
+        ([("a", "train", 10), ("b", "train", 100), ("c", "train", 80)], "c"),  # the smallest that shows something
+        ([("a", "test", 70), ("b", "train", 100)], "b"),  # one to train on
+        ([("a", "dev", 10), ("b", "train", 2000)], "b"),  # no size fits: the smallest to train on
+        ([("b", "train", 70), ("a", "train", 70)], "a"),  # of equals the first by id
+        ([], None),
+    ],
+)
+def test_the_example_is_a_small_edit_and_always_the_same(edits: list[tuple[str, str, int]], shown: str | None) -> None:
+    planted = world()
+    planted["edits"] = [edit(*values) for values in edits]
+    found = [row[1] for row in Models(planted).rows("dataset_examples")]
+    assert found == ([f"one:{shown}"] if shown else [])
+
+
+def test_no_test_objects_to_what_is_right(models: Models) -> None:
+    assert {test: models.failures(test) for test in TESTS} == {test: [] for test in TESTS}
+
+
+def md5(text: str) -> str:
+    return hashlib.md5(text.encode()).hexdigest()
+
+
+def into(split: str, table: str, index: int, **changes: Any) -> Callable[[Planted], None]:
+    """Return what puts one row of a table, and the edit of it in the division, into another split, or changes it."""
+
+    def change(planted: Planted) -> None:
+        planted[table][index] = {**planted[table][index], **({"split": split} if split else {}), **changes}
+
+    return change
+
+
+FAULTS: list[tuple[str, Callable[[Planted], None], list[tuple[Any, ...]]]] = [
+    ("cluster_in_one_split", into("", "edits", 2, cluster="cluster-a"), [("cluster-a",)]),
+    ("group_in_one_split", into("", "edits", 2, origin_group="OWNER/A"), [("owner/a",)]),  # letters are one
+    ("commit_in_one_split", into("", "normalized", 2, link_keys=[3, 12]), [(12,)]),
+    ("instruction_and_pre_once", into("", "edits", 1, instruction="Do a", pre="pre a"), [(md5("Do a"), md5("pre a"))]),
+    ("text_before_in_one_split", into("", "edits", 2, pre="pre a"), [(md5("pre a"),)]),
+    ("token_bounds", into("", "edits", 0, pre_tokens=2001), [("one:a",)]),
+    ("token_bounds", into("", "edits", 0, pre_tokens=0), [("one:a",)]),
+    ("token_bounds", into("", "edits", 0, post_tokens=0), [("one:a",)]),
+    ("division_and_edits_agree", into("dev", "edits", 0), [("one:a",), ("one:a",)]),  # one is missing, one too many
+    ("division_and_edits_agree", lambda planted: planted["edits"].pop(), [("one:c",)]),
+    ("division_and_edits_agree", lambda planted: planted["edits"].append(edit("z", "dev")), [("one:z",)]),
+    ("division_and_edits_agree", into("", "edits", 0, cluster="other"), [("one:a",), ("one:a",)]),
+    ("split_or_reason", into("", "division", 3, reason=None), [("one:d",)]),
+    ("split_or_reason", into("train", "division", 3), [("one:d",)]),
+    ("split_or_reason", into("", "division", 3, kept_id=None), [("one:d",)]),
+    ("kept_edit_is_kept", into("", "division", 3, kept_id="two:e"), [("one:d",)]),  # it fell out itself
+    ("funnel_adds_up", lambda planted: planted["drops"].pop(), [("one",)]),
+    ("funnel_adds_up", lambda planted: planted["normalized"].pop(), [("two",)]),
+    ("funnel_adds_up", lambda planted: planted["counts"].pop(0), [("one",)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("test", "spoil", "objected"), FAULTS)
+def test_a_fault_is_objected_to(test: str, spoil: Callable[[Planted], None], objected: list[tuple[Any, ...]]) -> None:
+    planted = deepcopy(world())
+    spoil(planted)
+    assert sorted(Models(planted).failures(test)) == objected
+
+
+def test_every_test_of_the_project_has_a_fault_that_it_finds() -> None:
+    assert {test for test, _, _ in FAULTS} == set(TESTS)
+
+
+def test_a_split_that_is_not_stored_is_no_fault() -> None:
+    planted = world()
+    planted["edits"] = [row for row in planted["edits"] if row["split"] == "train"]
+    planted["stored_splits"] = [{"language": "python", "split": "train"}]
+    assert Models(planted).failures("division_and_edits_agree") == []
+
+
+def test_models_over_nothing_are_empty() -> None:
+    models = Models({})
+    assert [models.rows(name) for name in ("dataset_funnel", "dataset_examples", "teacher_precision")] == [[], [], []]
