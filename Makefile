@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+PEERS := .venv-peers
 MANIFEST := assets/reports/target/manifest.json
 
 export DAGSTER_HOME := $(CURDIR)/.dagster
@@ -14,10 +15,10 @@ export PYTHONWARNINGS := ignore:Function:FutureWarning,ignore:Parameter:Warning
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
-.PHONY: help run ui test check format bench wheel install clean
+.PHONY: help run ui test check format bench bench-lineage bench-datasets peers wheel install clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 
 run: install ## Bring the whole lineage up to date, then show what there is
 	@$(BIN)/graftline check --inputs
@@ -41,8 +42,15 @@ format: install ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: install ## Measure the lineage; prints one line of JSON
+bench: bench-lineage bench-datasets ## Measure all claims; prints one line of JSON each
+
+bench-lineage: install ## Measure the whole lineage and what it costs to start
 	$(BIN)/python -m benchmarks.lineage
+
+bench-datasets: install peers ## Measure raw rows to splits, peers beside them: half an hour, 10 GB of disk
+	$(BIN)/python -m benchmarks.datasets
+
+peers: $(PEERS)/.installed ## Build .venv-peers, the libraries that benchmarks compare with
 
 wheel: install ## Build the wheel of the library into dist/
 	$(BIN)/python -m build --wheel --outdir dist .
@@ -51,12 +59,18 @@ install: $(INSTALLED) $(MANIFEST) .dagster/dagster.yaml ## Build .venv
 
 clean: ## Remove what runs and builds left; .venv and .env stay
 	rm -rf .dagster logs reports dist assets/reports/target .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
-	cd data && rm -rf raw processed synthetic tasks trajectories warehouse
+	cd data && rm -rf raw division processed label_tasks synthetic tasks trajectories warehouse
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { echo "Python 3.11, 3.12 or 3.13 is needed; say which: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(PEERS)/.installed: benchmarks/peers/constraints.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -c $< datasets datatrove datasketch orjson regex rensa \
+		scipy tokenizers tree-sitter tree-sitter-python xxhash
 	@touch $@
 
 $(MANIFEST): $(INSTALLED) $(wildcard assets/reports/*.yml assets/reports/models/*/* assets/reports/tests/*) resources/dbt.py

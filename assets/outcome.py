@@ -55,11 +55,18 @@ def materialized_partitions(
 
 @contextmanager
 def readable_failure() -> Iterator[None]:
-    """Turn an error that was raised on purpose into a failure that says what to do, without the way it came."""
+    """Turn an error that was raised on purpose, or by the file system, into a failure that says what to do.
+
+    The way an error of the file system came is kept, for it may be our own fault.
+    """
     try:
         yield
     except GraftlineError as error:
         raise dg.Failure(str(error), allow_retries=isinstance(error, BoundaryError)) from None
+    except OSError as error:
+        # a full disk, a folder that may not be written to, a file where a folder should be
+        where, what = error.filename or "the file system", error.strerror or str(error)
+        raise dg.Failure(f"{where}: {what}; mend it and run again, what was made before is untouched") from error
 
 
 def metadata_of(built: Built) -> Mapping[str, Any]:

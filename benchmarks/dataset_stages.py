@@ -1,4 +1,4 @@
-"""Runs the stages from raw files to splits over one root folder, and says how long each took: one line of JSON.
+"""Runs the stages from raw files in place to splits over one root folder, and says how long each took: one line of JSON.
 
 A process of its own, so that its memory and processor time, workers included, can be told from those of the benchmark.
 
@@ -27,7 +27,7 @@ def main() -> None:
     """Run the stages, and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path)
-    parser.add_argument("--only", choices=("raw",), help="fetch alone")
+    parser.add_argument("--only", choices=("raw",), help="fetch the raw files, and no more")
     arguments = parser.parse_args()
     print(json.dumps(run(arguments.root, only_raw=arguments.only == "raw")))
 
@@ -61,13 +61,13 @@ def prepare(root: Path, homes: Mapping[str, str], check_syntax: bool = True) -> 
 
 
 def run(root: Path, only_raw: bool = False) -> dict[str, Any]:
-    """Return seconds, processor seconds and counts of the stages; files of `raw` that are there are not timed."""
+    """Return seconds, processor seconds and counts of the stages after `raw`, or of `raw` alone."""
     paths = Paths(root)
     with open_lineage(paths, load_manifest(paths, "local", {"sandbox": "memory"}), "benchmark") as lineage:
         names = list(lineage.catalogue.sources)
-        fetch_s, fetched = timed(lambda: [lineage.raw(name) for name in names])
         if only_raw:
-            return {"seconds": fetch_s, "counts": {"raw": fetched[-1].record.counts}}
+            seconds_of_raw, fetched = timed(lambda: [lineage.raw(name) for name in names])
+            return {"seconds": seconds_of_raw, "counts": {"raw": totals(fetched)}}
         stages: dict[str, Callable[[], list[Built]]] = {
             "normalized": lambda: [lineage.normalized(name) for name in names],
             "division": lambda: [lineage.division()],

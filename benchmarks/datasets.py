@@ -19,6 +19,7 @@ The whole takes half an hour on 2 cores, and 10 GB of disk; `--quick` two minute
 
 import argparse
 import json
+import logging
 import shutil
 import statistics
 import subprocess
@@ -46,6 +47,7 @@ from graftline.runtime.manifests import load_manifest
 CHECKOUT = Path(__file__).resolve().parents[1]
 PEERS = Path(__file__).resolve().parent / "peers"
 PEERS_PYTHON = CHECKOUT / ".venv-peers" / "bin" / "python"
+STAGES = (sys.executable, "-m", "benchmarks.dataset_stages")
 PARTS = ("stages", "fetch", "minhash", "curve", "rerun")
 _SAMPLED_EVERY_S = 0.2
 _BATCH_TEXTS = 128  # as many as the stage takes at once
@@ -78,6 +80,7 @@ def main() -> None:
         "--folder", type=Path, help="where there is room; the system's folder for such files without it"
     )
     arguments = parser.parse_args()
+    logging.getLogger("graftline").setLevel(logging.ERROR)  # of rows that are made to fall out
     with tempfile.TemporaryDirectory(prefix="graftline-bench-", dir=arguments.folder) as folder:
         figures, peers = measure(Path(folder), QUICK if arguments.quick else FULL, arguments.part or PARTS)
     print(json.dumps({"name": "datasets", "figures": figures, "peers": peers, "machine": machine()}))
@@ -107,15 +110,12 @@ def stages(folder: Path, sizes: Sizes) -> tuple[dict[str, Any], dict[str, Any]]:
     size_bytes = written(source, sizes.rows)
     few = folder / "few"
     written(few, 500)
-    runs: dict[str, list[str]] = {
-        "graftline": [sys.executable, "-m", "benchmarks.dataset_stages"],
-        **{name: [str(PEERS_PYTHON), str(PEERS / script)] for name, script in SCRIPTS.items() if PEERS_PYTHON.exists()},
-    }
+    runs = {"graftline": list(STAGES), **(peers_of_stages() if PEERS_PYTHON.exists() else {})}
     found: dict[str, dict[str, list[dict[str, Any]]]] = {name: {"parsed": [], "unparsed": []} for name in runs}
-    for repetition in range(-1, sizes.repetitions):
+    # the first round warms up: compiled modules, and pages of libraries in memory
+    for repetition in range(-1 if sizes.repetitions > 1 else 0, sizes.repetitions):
         for how, check_syntax in (("parsed", True), ("unparsed", False)):
             for name, command in runs.items():
-                # the first round warms up: compiled modules, and pages of libraries in memory
                 one = once(name, command, few if repetition < 0 else source, folder / "work", check_syntax)
                 if repetition >= 0:
                     found[name][how].append(one)
@@ -126,7 +126,10 @@ def stages(folder: Path, sizes: Sizes) -> tuple[dict[str, Any], dict[str, Any]]:
     }
 
 
-SCRIPTS = {"datasets": "hf_datasets.py", "datatrove": "datatrove_stages.py"}
+def peers_of_stages() -> dict[str, list[str]]:
+    """Return how each peer is started."""
+    scripts = {"datasets": "hf_datasets.py", "datatrove": "datatrove_stages.py"}
+    return {name: [str(PEERS_PYTHON), str(PEERS / script)] for name, script in scripts.items()}
 
 
 def once(name: str, command: Sequence[str], source: Path, work: Path, check_syntax: bool) -> dict[str, Any]:
@@ -225,7 +228,6 @@ def curve(folder: Path, sizes: Sizes) -> tuple[dict[str, Any], dict[str, Any]]:
         prepare(root, {"commitpackft": "home"})
         said([*STAGES, str(root), "--only", "raw"])
         shutil.rmtree(root / "home")  # room for what is made of it
-        (root / "home").mkdir()
         one, peak_mb = watched([*STAGES, str(root)])
         disk_mb = sum(path.stat().st_size for path in (root / "data").rglob("*") if path.is_file()) / 1e6
         points.append(
@@ -293,9 +295,6 @@ def fetched(root: Path, source: Path, check_syntax: bool) -> None:
     prepare(root, {"commitpackft": "home"}, check_syntax)
     (root / "home").symlink_to(source)
     said([*STAGES, str(root), "--only", "raw"])
-
-
-STAGES = (sys.executable, "-m", "benchmarks.dataset_stages")
 
 
 def said(command: Sequence[str]) -> dict[str, Any]:

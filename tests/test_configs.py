@@ -19,7 +19,7 @@ from graftline.runtime.settings import TrajectorySettings
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 CONFIGS = CHECKOUT / "configs"
-FILES = sorted(path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*") if path.is_file())
+FILES = sorted(path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*.yaml"))
 MODELS: dict[str, type[BaseModel]] = {
     "datasets.yaml": Catalogue,
     "governance.yaml": Governance,

@@ -108,9 +108,9 @@ def test_every_command_and_option_of_graftline_is_in_the_docs_and_no_other() -> 
 
 
 def test_every_make_target_that_is_named_exists_and_every_target_is_documented() -> None:
-    targets = set(re.findall(r"^([a-z]+):.*##", (CHECKOUT / "Makefile").read_text("utf-8"), re.M))
+    targets = set(re.findall(r"^([a-z-]+):.*##", (CHECKOUT / "Makefile").read_text("utf-8"), re.M))
     spans = [span for path in PAGES.values() for span in codes(path.read_text("utf-8"))] + LINES
-    calls = [re.fullmatch(r"(?:\w+=\S+ )*make ((?:\w+=\S+ )*)([a-z ]+?) *(?:#.*)?", span) for span in spans]
+    calls = [re.fullmatch(r"(?:\w+=\S+ )*make ((?:\w+=\S+ )*)([a-z -]+?) *(?:#.*)?", span) for span in spans]
     named = {target for call in calls if call for target in call[2].split()}
     documented = {
         codes(row[0])[0].removeprefix("make ") for row in table(section("docs/running.md", "## Make targets"))

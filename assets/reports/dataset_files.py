@@ -33,7 +33,7 @@ def write_datasets(folder: Path, lineage: Lineage, marts: Mapping[str, Rows]) ->
     for name in names:
         raw, normalized = raw_record(lineage.paths.raw(name)), _normalized(lineage.paths.normalized(name))
         own = {mart: [row for row in rows if row["dataset"] == name] for mart, rows in marts.items()}
-        evaluations = evaluations_of(normalized, lineage)
+        evaluations = evaluations_of(normalized, lineage.paths)
         plots = _write_plots(folder, name, own, normalized)
         (folder / f"{name}.md").write_text(dataset_page(raw, normalized, own, evaluations, plots), "utf-8")
         versions[name] = raw.version

@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from graftline.markdown import table
+from graftline.paths import Paths
 from graftline.record import DatasetRecord, Record, load_record
-from graftline.runtime.lineage import Lineage
 
 PREFIX = "evaluation/"
 
 
-def evaluations_of(normalized: Record, lineage: Lineage) -> list[dict[str, Any]]:
+def evaluations_of(normalized: Record, paths: Paths) -> list[dict[str, Any]]:
     """Return the evaluations that the edits of one dataset were compared with, as rows."""
     rows: list[dict[str, Any]] = []
     for key, identity in sorted(normalized.inputs.items()):
         if key.startswith(PREFIX):
             name = key.removeprefix(PREFIX)
-            rows.append({"evaluation": f"dataset `{name}`", **_contract(lineage, name, identity)})
+            rows.append({"evaluation": f"dataset `{name}`", **_contract(paths, name, identity)})
     files: Mapping[str, str] = normalized.config.get("evaluation_files", {})
     rows += [
         {"evaluation": f"file `configs/evals/{name}`", "version": None, "rows": None, "sha256": sha256}
@@ -37,8 +37,8 @@ def stated(evaluations: list[dict[str, Any]], fallen: int) -> str:
     )
 
 
-def _contract(lineage: Lineage, name: str, identity: str) -> dict[str, Any]:
-    record = load_record(lineage.paths.raw(name))
+def _contract(paths: Paths, name: str, identity: str) -> dict[str, Any]:
+    record = load_record(paths.raw(name))
     if record.identity != identity or not isinstance(record, DatasetRecord):
         # fetched anew since: what the edits were compared with is known by its identity alone
         return {"version": f"another one ({identity[:12]})", "rows": None, "sha256": None}

@@ -10,7 +10,6 @@ every key, so keys are compared in one step of numpy here.
 
 import argparse
 import json
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ import datasets
 import numpy as np
 from clock import Clock
 from datasets import Features, List, Value, load_dataset
-from edit_rules import BANDS, BAND_ROWS, FIELDS, divided, near_pairs, refined, signature
+from edit_rules import BAND_ROWS, BANDS, FIELDS, divided, near_pairs, refined, signature
 
 PROCESSES = 2
 BATCH_ROWS = 1000

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
+_EXTRA = "pip install 'graftline[datasets]'"
 _WIDE = 1000
 _INTERRUPTED = 130  # as a shell says it of a process that an interrupt ended
 
@@ -36,6 +37,10 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except GraftlineError as error:
             click.echo(f"error: {error}", err=True)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] == "graftline":
+                raise
+            click.echo(f"error: {error.name} is missing, but {ctx.invoked_subcommand} needs it; {_EXTRA}", err=True)
         except KeyboardInterrupt:
             click.echo("interrupted; what is finished stays, and the same command goes on from there", err=True)
             raise click.exceptions.Exit(_INTERRUPTED) from None

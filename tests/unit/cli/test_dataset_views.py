@@ -1,15 +1,13 @@
-"""`graftline datasets stats|verify|sample|export-dvc|publish`: what is said of what is stored."""
+"""`graftline datasets stats|sample|export-dvc|publish`: what is said of what is stored."""
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graftline.hashing import sha256_file
-from tests.unit.cli.shop import PAIRS, Shop, row
+from tests.unit.cli.shop import Shop, row
 
 
 @pytest.fixture(autouse=True)
@@ -87,108 +85,6 @@ def test_stats_of_a_damaged_file_are_one_message(made: Shop) -> None:
         "",
         f"error: {folder}: file 'python-00000.parquet' was altered after it was written; materialise its asset again\n",
     )
-
-
-def test_everything_that_was_made_is_sound(made: Shop) -> None:
-    found = made.json("verify")
-
-    sound = [f"{one['stage']} {one['name']}" for one in found["findings"] if one["state"] == "sound"]
-    parts = [f"splits {language}/{split}" for language in ("java", "python") for split in ("train", "dev", "test")]
-    stored = ["raw pairs", "raw twins", "normalized pairs", "normalized twins", "division all"]
-    assert (sound, found["faults"]) == ([*stored, *parts], [])
-    # pairs has no pin, twins has one
-    details = [one["detail"] for one in found["findings"][:2]]
-    assert details == ["0 of 1 files as pinned", "1 of 1 files as pinned"]
-    assert made.shown("verify")[::2] == (0, "")
-
-
-def _altered(shop: Shop) -> None:
-    path = shop.root / "data" / "division" / "java.parquet"
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def _pinned_otherwise(shop: Shop) -> None:
-    shop.twins["sha256"] = "0" * 64
-    shop.configure()
-
-
-def _fetched_anew(shop: Shop) -> None:
-    shop.write("pairs", PAIRS[:2])
-    shop.run("fetch", "pairs")
-
-
-FAULTS: list[tuple[str, Callable[[Shop], object], list[str], list[str]]] = [
-    (
-        "a file was altered",
-        _altered,
-        [],
-        ["{data}/division: file 'java.parquet' was altered after it was written; materialise its asset again"],
-    ),
-    (
-        "a file is missing",
-        lambda shop: (shop.raw / "pairs" / "source" / "rows.jsonl").unlink(),
-        [],
-        ["{data}/raw/pairs/source: file 'rows.jsonl' is missing; materialise its asset again"],
-    ),
-    (
-        "a file was added",
-        lambda shop: (shop.raw / "pairs" / "normalized" / "more.jsonl").touch(),
-        ["pairs"],
-        ["{data}/raw/pairs/normalized: file 'more.jsonl' is not in the record; materialise its asset again"],
-    ),
-    (
-        "a raw file is not the pinned one",
-        _pinned_otherwise,
-        [],
-        [
-            "{data}/raw/twins/source/rows.jsonl: sha256 is {twins}, but " + "0" * 64 + " is expected; restore the file"
-            " in its home, or pin the new version in configs/datasets.yaml if you mean to change it"
-        ],
-    ),
-    (
-        "edits were made of other raw files",
-        _fetched_anew,
-        [],
-        ["{data}/raw/pairs/normalized: was not made of the raw that is stored now; make it again"],
-    ),
-    (
-        "a dataset that is named is not stored",
-        lambda shop: None,
-        ["far"],
-        [
-            "raw far: is not stored; run 'graftline datasets fetch far'",
-            "normalized far: is not stored; run 'graftline datasets normalize far'",
-        ],
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("break_it", "names", "faults"), [case[1:] for case in FAULTS], ids=[case[0] for case in FAULTS]
-)
-def test_what_is_not_as_recorded_or_pinned_is_a_fault(
-    made: Shop, break_it: Callable[[Shop], object], names: list[str], faults: list[str]
-) -> None:
-    twins = sha256_file(made.raw / "twins" / "source" / "rows.jsonl")
-    break_it(made)
-    code, out, err = made.shown("verify", *names, "--json")
-
-    expected = [fault.format(data=made.root / "data", twins=twins) for fault in faults]
-    assert (code, json.loads(out)["faults"], err.splitlines()) == (
-        1,
-        expected,
-        [f"error: {fault}" for fault in expected],
-    )
-
-
-def test_files_of_a_mirror_are_said_not_to_be_the_pinned_ones(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    shop.configure(files=[{"path": "rows.jsonl", "sha256": "0" * 64}])
-    shop.write("far", PAIRS, top="mirror")
-    monkeypatch.setenv("GRAFTLINE_DATASET_MIRROR", str(shop.root / "mirror"))
-    shop.run("fetch", "far")
-
-    raw = next(one for one in shop.json("verify")["findings"] if one["name"] == "far")
-    assert (raw["state"], raw["detail"]) == ("sound", "of a mirror, and not the pinned files")
 
 
 def test_equal_seeds_choose_equal_samples(made: Shop) -> None:

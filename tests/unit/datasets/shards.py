@@ -1,6 +1,6 @@
 """Normalised datasets made of rows in a test, and what is compared and divided of them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from graftline.datasets.catalogue import Cleaning, Dataset, Decontamination, Spl
 from graftline.datasets.comparison import Comparison, load_comparison
 from graftline.datasets.decontaminate import Evaluations, evaluations
 from graftline.datasets.division import REASONS, SPLITS, divide
+from graftline.datasets.extensions import language_of_path
 from graftline.datasets.normalize import Normalized, Plan, normalize
 from graftline.datasets.sources.base import RawRow
 from tests.unit.datasets.fixtures import commit_row, dataset
@@ -63,29 +64,43 @@ def change(name: str, **changes: Any) -> dict[str, Any]:
     )
 
 
-def compared(folder: Path, datasets: Mapping[str, Sequence[Row]]) -> Comparison:
-    """Return the comparison of datasets of CommitPackFT's rows, given in the order of precedence."""
-    for name, rows in datasets.items():
-        written(folder / name, rows)
-    return load_comparison({name: folder / name for name in datasets}, LANGUAGES)
+Named = Mapping[str, Row]
+"""Rows by names of the test's own."""
 
 
-def paths_of(comparison: Comparison) -> list[str]:
-    """Return the name of each edit of a comparison, which is that of its file."""
-    return [orjson.loads(comparison.line(index))["path"].partition(".")[0] for index in range(len(comparison))]
+def compared(folder: Path, datasets: Mapping[str, Named]) -> tuple[Comparison, list[str]]:
+    """Return the comparison of datasets of CommitPackFT's rows, given in the order of precedence, and their names."""
+    for dataset_name, rows in datasets.items():
+        written(folder / dataset_name, rows.values())
+    comparison = load_comparison({name: folder / name for name in datasets}, LANGUAGES)
+    names = [name for rows in datasets.values() for name in sorted(rows, key=lambda name: _language(rows[name]))]
+    assert len(names) == len(comparison), "a row of a test was dropped"
+    return comparison, names
+
+
+def _language(row: Row) -> int:
+    language = language_of_path(row["new_file"])
+    assert language is not None, row["new_file"]
+    return LANGUAGES.index(language)
 
 
 class Divided:
-    """What became of edits, by their names; the names have to differ."""
+    """What became of edits, by their names."""
 
-    def __init__(self, folder: Path, datasets: Mapping[str, Sequence[Row]], **splitting: Any) -> None:
-        comparison = compared(folder, datasets)
+    def __init__(self, folder: Path, datasets: Mapping[str, Named], **splitting: Any) -> None:
+        comparison, names = compared(folder, datasets)
         division = divide(comparison, Splitting(**splitting))
-        names = paths_of(comparison)
         self.counts = division.counts()
-        found = zip(names, division.reasons, division.kept, division.splits, division.clusters, strict=True)
-        rows = [(name, REASONS[reason], names[kept], split, cluster) for name, reason, kept, split, cluster in found]
-        self.reasons = {name: reason for name, reason, *_ in rows}
-        self.kept = {name: kept for name, _, kept, *_ in rows if kept != name}
-        self.splits = {name: SPLITS[split] for name, *_, split, _ in rows if split >= 0}
-        self.clusters = {name: int(cluster) for name, *_, cluster in rows}
+        self.reasons: dict[str, str] = {}
+        self.kept: dict[str, str] = {}
+        """Which is kept instead of one that is not."""
+        self.splits: dict[str, str] = {}
+        """Of those that are kept."""
+        self.clusters = dict(zip(names, division.clusters.tolist(), strict=True))
+        columns = zip(names, division.reasons, division.kept, division.splits, strict=True)
+        for name, reason, kept, split in columns:
+            assert (reason == 0) == (names[kept] == name) == (split >= 0)
+            if reason:
+                self.reasons[name], self.kept[name] = REASONS[reason], names[kept]
+            else:
+                self.splits[name] = SPLITS[split]

@@ -11,7 +11,7 @@ import pytest
 
 from graftline.datasets.catalogue import Cleaning
 from graftline.datasets.decontaminate import evaluations
-from graftline.datasets.normalize import UNIT_BYTES, UNIT_ROWS
+from graftline.datasets.normalize import UNIT_BYTES
 from graftline.datasets.sources.base import RawRow
 from graftline.errors import BoundaryError, DataError
 from graftline.record import Contents, Request, build, load_record
@@ -31,12 +31,12 @@ CONTRACT = {
 }
 
 
-FILLER = b" " * UNIT_BYTES  # a unit of its own, and one drop
+FILLER = b" " * UNIT_BYTES  # one drop, which ends a unit
 EXAM = "\n".join(f"assert solve({number}) == {number * 17}" for number in range(20))
 
 
 def rows() -> Iterator[dict[str, Any] | bytes]:
-    """Yield four units of rows in three languages, some broken, some near the exam, and units of one row between."""
+    """Yield four units of rows in three languages, some broken, some near the exam."""
     for unit in range(4):
         for number in range(60):
             name = f"f{unit}_{number}"
@@ -87,11 +87,12 @@ def test_labels_stand_in_the_order_of_the_rows_with_any_number_of_workers(tmp_pa
     }
     labels = []
     for workers in (0, 2):
-        pairs = (RawRow("MaRV.json", n, {**pair, "refactoring_id": n}) for n in range(UNIT_ROWS + 1))
-        written(tmp_path / str(workers), pairs, workers, entry=dataset("marv"))
+        pairs = [RawRow("MaRV.json", number, {**pair, "refactoring_id": number}) for number in range(90)]
+        units = [*pairs[:30], FILLER, *pairs[30:60], FILLER, *pairs[60:]]
+        written(tmp_path / str(workers), units, workers, entry=dataset("marv"))
         lines = (tmp_path / str(workers) / "labels.jsonl").read_bytes().splitlines()
         labels.append([json.loads(line)["origin"].rpartition("#")[2] for line in lines])
-    assert labels[0] == labels[1] == [str(number) for number in range(UNIT_ROWS + 1)]
+    assert labels[0] == labels[1] == [str(number) for number in range(90)]
 
 
 def dying() -> Iterator[dict[str, Any] | bytes]:

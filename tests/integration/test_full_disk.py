@@ -1,0 +1,102 @@
+"""A disk that fills up while rows are normalised, divided or split: one sentence, the old output stays, the next run completes."""
+
+import ctypes
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from orchestration.build import build_definitions
+from tests.commit_site import CommitSite, rows
+from tests.killed_runs import contents
+
+DISK = 64 << 20
+HOME = "home"
+AGAIN: dict[str, Any] = {"cleaning": {"max_pre_tokens": 1999}, "splitting": {"seed": 1}}
+"""Settings by which everything from the normalised rows on is made again."""
+CASES = [
+    # what is left, less than the shards of the normalised rows, than the division, than the largest split
+    pytest.param(AGAIN, 256 << 10, "normalized", id="normalising"),
+    pytest.param({"splitting": AGAIN["splitting"]}, 16 << 10, "division", id="dividing"),
+    pytest.param({"splitting": AGAIN["splitting"]}, 100 << 10, "train", id="splitting"),
+]
+
+
+@pytest.fixture
+def site(new_checkout: Any, tmp_path: Path) -> Iterator[CommitSite]:
+    """A root whose data lies on a disk of its own, with everything made once."""
+    site = CommitSite(new_checkout(tmp_path / "root"))
+    data, libc = site.root / "data", ctypes.CDLL(None, use_errno=True)
+    if libc.mount(b"none", os.fsencode(data), b"tmpfs", 0, f"size={DISK}".encode()):
+        pytest.skip(
+            f"no tmpfs can be mounted here ({os.strerror(ctypes.get_errno())}); run as root to test a full disk"
+        )
+    try:
+        prepared(site)
+        yield site
+    finally:
+        libc.umount2(os.fsencode(data), 2)  # as soon as nobody looks at it any more
+
+
+def prepared(site: CommitSite) -> None:
+    (site.root / HOME).mkdir()
+    (site.root / HOME / "rows.jsonl").write_bytes(rows("new"))
+    site.configure(HOME, "rows.jsonl")
+    site.run()
+
+
+def fill(site: CommitSite, left: int) -> Path:
+    """Fill the disk but for `left` bytes."""
+    path = site.root / "data" / ".filler"
+    state = os.statvfs(site.root / "data")
+    with path.open("wb") as stream:
+        os.posix_fallocate(stream.fileno(), 0, state.f_bavail * state.f_frsize - left)
+    return path
+
+
+@pytest.mark.parametrize(("changes", "left", "stage"), CASES)
+def test_a_disk_that_fills_up_is_one_sentence_and_the_next_run_completes(
+    site: CommitSite, new_checkout: Any, tmp_path: Path, changes: dict[str, Any], left: int, stage: str
+) -> None:
+    before = site.stored()
+    site.configure(HOME, "rows.jsonl", **changes)
+    filler = fill(site, left)
+
+    lines = [line for line in site.failed_run().splitlines() if not line.endswith(("unchanged", ")"))]
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    assert "No space left on device" in lines[0]
+    after = site.stored()
+    order = list(before)
+    changed = {name for name in order if after[name] != before[name]}
+    assert (after[stage] == before[stage], changed <= set(order[: order.index(stage)])) == (True, True)
+
+    filler.unlink()
+    site.run()
+    undisturbed = CommitSite(new_checkout(tmp_path / "undisturbed"))
+    prepared(undisturbed)
+    undisturbed.configure(HOME, "rows.jsonl", **changes)
+    undisturbed.run()
+    assert contents(site.root / "data") == contents(undisturbed.root / "data")
+
+
+def test_an_asset_on_a_full_disk_fails_with_a_sentence(site: CommitSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = site.stored()
+    site.configure(HOME, "rows.jsonl", **AGAIN)
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(site.root))
+    definitions = build_definitions()
+    selection = dg.AssetSelection.assets(dg.AssetKey(["normalized", "commits"]))
+    job = definitions.resolve_implicit_global_asset_job_def().get_subset(
+        asset_selection=selection.resolve(definitions.resolve_asset_graph())
+    )
+    fill(site, 256 << 10)
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = job.execute_in_process(instance=instance, raise_on_error=False)
+    [failure] = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
+    data = failure.step_failure_data
+    assert data.user_failure_data is not None
+    assert "No space left on device" in (data.user_failure_data.description or "")
+    assert site.stored() == before

@@ -1,0 +1,210 @@
+"""The assets of every dataset in use: what is declared, and a run over a mirror that makes what `graftline run` makes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.outcome import readable_failure
+from assets.partitions import whole_range
+from graftline.config import load_yaml
+from graftline.datasets.catalogue import Catalogue
+from graftline.errors import ConfigError, DatasetError
+from graftline.paths import Paths
+from graftline.record import load_record
+from graftline.runtime.run import run_all
+from orchestration.build import build_definitions
+from tests.small_mirror import configure, shared_data, small_mirror
+
+STAGES = ("raw", "normalized", "division", "splits", "label_tasks")
+
+
+class Quiet:
+    """A `Progress` that shows nothing."""
+
+    def start(self, stage: str, name: str) -> None:
+        pass
+
+    def advance(self, done: int, total: int) -> None:
+        pass
+
+    def finish(self, reason: str) -> None:
+        pass
+
+
+def test_every_dataset_in_use_has_its_assets_and_check(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAFTLINE_DATASETS", "all")
+    definitions = build_definitions()
+    dg.Definitions.validate_loadable(definitions)
+    graph = definitions.resolve_asset_graph()
+    catalogue = load_yaml(checkout / "configs" / "datasets.yaml", Catalogue)
+    sources = {name for name, dataset in catalogue.datasets.items() if dataset.reader != "evaluation"}
+
+    declared = {key.to_user_string() for key in graph.executable_asset_keys}
+    assert {name for name in declared if name.startswith("raw/")} == {f"raw/{name}" for name in catalogue.datasets}
+    assert {name for name in declared if name.startswith("normalized/")} == {f"normalized/{name}" for name in sources}
+    assert {"division", "splits", "label_tasks"} <= declared
+    blocking = {key.asset_key.to_user_string() for key in graph.asset_check_keys if graph.get(key).blocking}
+    assert {name for name in blocking if name.startswith("normalized/")} == {f"normalized/{name}" for name in sources}
+
+
+def test_edits_wait_for_the_evaluations_that_they_are_kept_away_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAFTLINE_DATASETS", "commitpackft,marv,canitedit")
+    graph = build_definitions().resolve_asset_graph()
+    parents = {
+        key: sorted(parent.to_user_string() for parent in graph.get(dg.AssetKey(key.split("/"))).parent_keys)
+        for key in ("normalized/commitpackft", "normalized/marv", "division", "label_tasks", "splits")
+    }
+    normalized = ["normalized/commitpackft", "normalized/marv"]
+    assert parents == {
+        "normalized/commitpackft": ["raw/canitedit", "raw/commitpackft"],
+        "normalized/marv": ["raw/canitedit", "raw/marv"],
+        "division": normalized,
+        "label_tasks": normalized,
+        "splits": ["division", *normalized],
+    }
+
+
+def test_an_unknown_dataset_stops_the_definitions_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAFTLINE_DATASETS", "comitpackft")
+    with pytest.raises(ConfigError, match=r"^GRAFTLINE_DATASETS: dataset 'comitpackft' is unknown; known: agentpack, "):
+        build_definitions()
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+@pytest.fixture
+def root(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A root over a mirror of every dataset."""
+    shared = shared_data(checkout)
+    configure(checkout, tmp_path / "root")
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(tmp_path / "root"))
+    monkeypatch.setenv("GRAFTLINE_DATASET_MIRROR", str(small_mirror(shared, tmp_path / "mirror", rows=12)))
+    return tmp_path / "root"
+
+
+def materialize(instance: dg.DagsterInstance, catalogue: Catalogue, *names: str) -> dg.ExecuteInProcessResult:
+    definitions = build_definitions()
+    graph = definitions.resolve_asset_graph()
+    wanted = [key for key in graph.executable_asset_keys if key.path[0] in names]
+    selection = dg.AssetSelection.assets(*wanted)
+    job = definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection=selection.resolve(graph))
+    first, last = whole_range(catalogue)
+    tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+    return job.execute_in_process(instance=instance, tags=tags, raise_on_error=False)
+
+
+def test_materializing_makes_what_a_run_without_dagster_makes(root: Path, instance: dg.DagsterInstance) -> None:
+    catalogue = load_yaml(root / "configs" / "datasets.yaml", Catalogue)
+    result = materialize(instance, catalogue, *STAGES)
+    assert result.success
+    made = [event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key]
+    # seven datasets, one of which is an evaluation; `splits` tells of each of its 15 partitions
+    assert {stage: sum(name.partition("/")[0] == stage for name in made) for stage in STAGES} == {
+        "raw": 7,
+        "normalized": 6,
+        "division": 1,
+        "splits": 15,
+        "label_tasks": 1,
+    }
+    checks = {
+        (found.asset_key.to_user_string(), found.check_name): found.passed
+        for found in result.get_asset_check_evaluations()
+    }
+    # one for each normalised dataset, and two of the splits
+    assert (len(checks), set(checks.values())) == (6 + 2, {True})
+    assert checks["splits", "no_row_in_two_splits"]
+
+    built = run_all(Paths(root), "local", {"sandbox": "memory", "teacher": "memory"}, Quiet())
+    again = {f"{one.record.kind} {one.record.name}": one.reason for one in built if one.record.kind in STAGES}
+    assert (len(again), {name: reason for name, reason in again.items() if reason}) == (7 + 6 + 1 + 15 + 1, {})
+
+
+def test_data_versions_are_the_identities_of_what_is_stored(root: Path, instance: dg.DagsterInstance) -> None:
+    catalogue = load_yaml(root / "configs" / "datasets.yaml", Catalogue)
+    result = materialize(instance, catalogue, "raw")
+    versions = {
+        event.asset_key.path[-1]: event.step_materialization_data.materialization.tags["dagster/data_version"]
+        for event in result.get_asset_materialization_events()
+        if event.asset_key
+    }
+    assert versions == {name: load_record(Paths(root).raw(name)).identity for name in catalogue.used}
+
+
+def test_a_dataset_that_cannot_be_had_leaves_the_others_to_be_made(root: Path, instance: dg.DagsterInstance) -> None:
+    catalogue = load_yaml(root / "configs" / "datasets.yaml", Catalogue)
+    [file] = (root.parent / "mirror" / "marv").iterdir()
+    file.unlink()
+    result = materialize(instance, catalogue, "raw", "normalized", "division")
+    failures = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
+    said = {event.step_key: event.step_failure_data.user_failure_data for event in failures}
+    [(step, failure)] = said.items()
+    assert (result.success, step) == (False, "raw__marv")
+    assert failure is not None
+    assert failure.description == (
+        f"{root.parent}/mirror/marv/MaRV.json: no such file; mend `files` of the dataset; found: nothing"
+    )
+    made = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
+    assert {f"normalized/{name}" for name in catalogue.sources if name != "marv"} <= made
+    # what is decided over all datasets is not decided without one
+    assert "division" not in made
+
+
+def _full() -> None:
+    raise OSError(28, "No space left on device")
+
+
+def _forbidden() -> None:
+    raise PermissionError(13, "Permission denied", "data/raw")
+
+
+def _foreign() -> None:
+    # as pyarrow raises it: neither a number nor a name
+    raise OSError("Error writing bytes to file. Detail: [errno 28] No space left on device")
+
+
+def _gone() -> None:
+    raise DatasetError("hf://datasets/a/b: answers 503; try again later")
+
+
+def _wrong() -> None:
+    raise ConfigError("datasets.yaml: use: field required")
+
+
+@pytest.mark.parametrize(
+    ("fail", "description", "may_retry"),
+    [
+        (_full, "the file system: No space left on device; mend it and run again, {old}", True),
+        (_forbidden, "data/raw: Permission denied; mend it and run again, {old}", True),
+        (
+            _foreign,
+            "the file system: Error writing bytes to file. Detail: [errno 28] No space left on device;"
+            " mend it and run again, {old}",
+            True,
+        ),
+        (_gone, "hf://datasets/a/b: answers 503; try again later", True),
+        # it would fail in the same way
+        (_wrong, "datasets.yaml: use: field required", False),
+    ],
+)
+def test_a_failure_is_a_sentence(fail: Any, description: str, may_retry: bool) -> None:
+    with pytest.raises(dg.Failure) as raised, readable_failure():
+        fail()
+    assert (raised.value.description, raised.value.allow_retries) == (
+        description.format(old="what was made before is untouched"),
+        may_retry,
+    )
+
+
+def test_a_fault_of_ours_keeps_its_name_and_its_way() -> None:
+    with pytest.raises(ZeroDivisionError), readable_failure():
+        raise ZeroDivisionError("a fault of ours")
+    with pytest.raises(dg.Failure) as raised, readable_failure():
+        _forbidden()
+    assert isinstance(raised.value.__cause__, PermissionError)

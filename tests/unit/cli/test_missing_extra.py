@@ -1,0 +1,32 @@
+"""The command in an environment without the extra `datasets`."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WITHOUT = "import sys; sys.modules[{missing!r}] = None; from graftline.cli import main; main({arguments!r})"
+
+
+def ran_without(missing: str, root: Path, *arguments: str) -> tuple[int, str]:
+    program = WITHOUT.format(missing=missing, arguments=["--root", str(root), *arguments])
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("missing", "command"),
+    [("numpy", "run"), ("rensa", "run"), ("orjson", "run"), ("tenacity", "check")],
+)
+def test_a_command_names_the_library_that_is_missing_and_the_extra_that_brings_it(
+    missing: str, command: str, small_checkout: Any
+) -> None:
+    expected = f"error: {missing} is missing, but {command} needs it; pip install 'graftline[datasets]'\n"
+    assert ran_without(missing, small_checkout.root, command) == (1, expected)
+
+
+@pytest.mark.parametrize("command", ["doctor", "wiring", "summary"])
+def test_what_needs_no_dataset_runs_without_the_extra(command: str, small_checkout: Any) -> None:
+    assert ran_without("numpy", small_checkout.root, command) == (0, "")

@@ -1,0 +1,166 @@
+"""Which edits say the same, why, and which of them is kept."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graftline.actions.astgrep import LANGUAGES
+from graftline.datasets.catalogue import Splitting
+from graftline.datasets.comparison import load_comparison
+from graftline.datasets.division import divide
+from tests.unit.datasets.fixtures import dataset
+from tests.unit.datasets.shards import Divided, change, written
+
+BODY = "\n".join(f"    value_{number} = first_{number} + second_{number}" for number in range(30))
+
+
+def near(name: str, **changes: Any) -> dict[str, Any]:
+    """Return a change of the same line in a text that differs from others of its kind in its last line."""
+    text = f"def f():\n{BODY}\n    {{}}\n    return value_{name}\n"
+    sides = {"old_contents": text.format("old()"), "new_contents": text.format("new()")}
+    return change(name, **{**sides, **changes})
+
+
+A = change("a")
+ROWS = {
+    "duplicate_id": {**change("b"), "commit": A["commit"], "old_file": "a.py", "new_file": "a.py"},
+    "duplicate_row": change("b", message=A["message"], old_contents=A["old_contents"]),
+    "duplicate_commit": change("b", commit=A["commit"], old_file="a.py", new_file="moved.py"),
+    "duplicate_code": change(
+        "b", old_contents=A["old_contents"].upper(), new_contents=A["new_contents"].replace(" ", "\t")
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", ROWS)
+def test_of_edits_of_a_dataset_that_say_the_same_the_first_is_kept(tmp_path: Path, reason: str) -> None:
+    found = Divided(tmp_path, {"one": {"a": A, "b": ROWS[reason], "c": change("c")}})
+    assert (found.reasons, found.kept, set(found.splits)) == ({"b": reason}, {"b": "a"}, {"a", "c"})
+    assert found.counts == {"rows_in": 3, "rows": 2, "clusters": 2, f"dropped.{reason}": 1}
+
+
+# the id of an edit names its dataset
+@pytest.mark.parametrize("reason", [reason for reason in ROWS if reason != "duplicate_id"])
+def test_of_edits_of_two_datasets_that_say_the_same_that_of_the_first_is_kept(tmp_path: Path, reason: str) -> None:
+    found = Divided(tmp_path, {"one": {"a": A}, "two": {"b": ROWS[reason], "c": change("c")}})
+    assert (found.reasons, found.kept, set(found.splits)) == ({"b": reason}, {"b": "a"}, {"a", "c"})
+    assert found.counts == {"rows_in": 3, "rows": 2, "clusters": 2, f"dropped.{reason}": 1}
+
+
+def test_precedence_is_that_of_the_datasets_and_not_of_their_names(tmp_path: Path) -> None:
+    row, twin = ROWS["duplicate_code"], A
+    for first, second in (("z", "a"), ("a", "z")):
+        found = Divided(tmp_path / first, {first: {"first": row}, second: {"second": twin}})
+        assert found.kept == {"second": "first"}
+
+
+def test_the_reason_is_the_first_that_holds(tmp_path: Path) -> None:
+    # each repeats the one before in all that comes after its own reason
+    same = change("b", **{name: A[name] for name in ("commit", "old_file", "message", "old_contents", "new_contents")})
+    rows = {
+        "a": A,
+        "id": {**same, "new_file": "a.py"},
+        "row": {**same, "new_file": "row.py"},
+        "commit": {**same, "new_file": "commit.py", "message": "Another wish"},
+        "code": {**same, "new_file": "code.py", "message": "A third wish", "commit": "another"},
+    }
+    found = Divided(tmp_path, {"one": rows})
+    assert found.reasons == {
+        "id": "duplicate_id",
+        "row": "duplicate_row",
+        "commit": "duplicate_commit",
+        "code": "duplicate_code",
+    }
+    assert set(found.kept.values()) == {"a"}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(change("b", old_contents=A["old_contents"]), id="another wish and another text after"),
+        pytest.param(change("b", message=A["message"]), id="the same wish of another text"),
+        pytest.param(change("b", new_contents=A["new_contents"]), id="another text before"),
+        pytest.param(change("b", commit=A["commit"]), id="another file of the commit"),
+        pytest.param(change("b", old_file="a.py", new_file="a.py"), id="the same file in another commit"),
+        pytest.param(change("b", repos=A["repos"]), id="the same repository"),
+    ],
+)
+def test_what_is_alike_in_one_thing_only_is_kept(tmp_path: Path, row: dict[str, Any]) -> None:
+    found = Divided(tmp_path, {"one": {"a": A, "b": row}})
+    assert (found.reasons, found.counts["rows"]) == ({}, 2)
+
+
+def test_edits_without_a_commit_are_not_of_the_same_one(tmp_path: Path) -> None:
+    rows = [
+        {
+            **{"id": f"release:{name}", "source": "", "licence": "MIT", "language": "python", "registry": "pypi"},
+            **{"pre": f"old({name})\n", "post": f"new({name})\n", "pkg": name, "old": "1", "new": "2"},
+            **{"path": "a.py", "qual": name},
+        }
+        for name in ("a", "b")
+    ]
+    written(tmp_path / "pairs", rows, entry=dataset("release_pairs"))
+    division = divide(load_comparison({"pairs": tmp_path / "pairs"}, LANGUAGES), Splitting())
+    assert division.counts() == {"rows_in": 2, "rows": 2, "clusters": 2}
+
+
+def test_near_texts_with_the_same_lines_changed_are_one(tmp_path: Path) -> None:
+    found = Divided(tmp_path, {"one": {"a": near("a")}, "two": {"b": near("b"), "c": change("c")}})
+    assert (found.reasons, found.kept) == ({"b": "near_duplicate"}, {"b": "a"})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"new_contents": near("b")["new_contents"].replace("new()", "newer()")}, id="another line comes"),
+        pytest.param({"old_contents": near("b")["old_contents"].replace("old()", "older()")}, id="another line goes"),
+        pytest.param({"new_contents": near("b")["new_contents"] + "done = True\n"}, id="one line more comes"),
+    ],
+)
+def test_near_texts_with_other_lines_changed_are_two_and_stay_together(tmp_path: Path, changes: dict[str, Any]) -> None:
+    found = Divided(tmp_path, {"one": {"a": near("a"), "b": near("b", **changes)}})
+    assert (found.reasons, found.clusters["a"] == found.clusters["b"]) == ({}, True)
+
+
+def test_the_same_lines_changed_in_texts_that_are_not_near_are_two(tmp_path: Path) -> None:
+    one = change("a", old_contents="old()\n" + A["old_contents"], new_contents="new()\n" + A["old_contents"])
+    b = change("b")["old_contents"]
+    other = change("b", old_contents="old()\n" + b, new_contents="new()\n" + b)
+    found = Divided(tmp_path, {"one": {"a": one, "b": other}})
+    assert (found.reasons, found.clusters["a"] == found.clusters["b"]) == ({}, False)
+
+
+def test_how_near_is_that_of_the_configuration(tmp_path: Path) -> None:
+    rows = {"one": {"a": near("a"), "b": near("b")}}
+    assert Divided(tmp_path / "least", rows, near_duplicate=0.5).reasons == {"b": "near_duplicate"}
+    # they differ in a word, so only equal texts are near enough
+    assert Divided(tmp_path / "most", rows, near_duplicate=1.0).reasons == {}
+
+
+def test_in_a_chain_of_duplicates_the_same_one_is_kept_for_all(tmp_path: Path) -> None:
+    rows = {
+        "a": A,
+        "b": change("b", commit=A["commit"], old_file="a.py"),
+        # says the same as `b`, which is not kept, and nothing that `a` says
+        "c": change("c", old_contents=change("b")["old_contents"], new_contents=change("b")["new_contents"]),
+        "d": change("d", message="Change c", old_contents=change("b")["old_contents"]),
+    }
+    found = Divided(tmp_path, {"one": rows})
+    assert (found.reasons, found.kept) == (
+        {"b": "duplicate_commit", "d": "duplicate_row"},
+        {"b": "a", "d": "c"},
+    )
+
+
+def test_an_edit_that_falls_out_late_passes_those_it_stands_for_on(tmp_path: Path) -> None:
+    # `c` falls to `b` by its row, and `b` to `a` by its code
+    rows = {
+        "a": A,
+        "b": change("b", old_contents=A["old_contents"], new_contents=A["new_contents"]),
+        "c": change("c", old_contents=A["old_contents"], message="Change b"),
+    }
+    found = Divided(tmp_path, {"one": rows})
+    assert found.reasons == {"b": "duplicate_code", "c": "duplicate_row"}
+    assert found.kept == {"b": "a", "c": "a"}
+    assert len(set(found.clusters.values())) == 1

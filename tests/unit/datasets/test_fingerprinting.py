@@ -1,0 +1,134 @@
+"""Keys and signatures of texts: shingles against a slow reference, MinHash against the share it stands for."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from graftline.datasets.fingerprints import PERMUTATIONS, SHINGLE_BYTES, key, shingles, signatures, squeezed
+
+BASE = 0x9E3779B97F4A7C15
+
+
+def slow_shingles(text: bytes, width: int) -> list[int]:
+    """Return the hash of every run of `width` bytes, those at the end filled up with zeros: a polynomial by Horner."""
+    found = []
+    for start in range(len(text)):
+        number = 0
+        for byte in text[start : start + width].ljust(width, b"\0"):
+            number = (number * BASE + byte) % 2**64
+        found.append(number)
+    return found
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 16, 32])
+def test_shingles_are_those_of_a_slow_reference(width: int) -> None:
+    rng = random.Random(width)
+    texts = [bytes(rng.choices(range(1, 256), k=length)) for length in (0, 1, width - 1, width, width + 1, 0, 300, 5)]
+    hashes, starts = shingles(texts, width)
+    of_texts = [hashes[start:end].tolist() for start, end in zip(starts[:-1], starts[1:], strict=True)]
+    assert of_texts == [slow_shingles(text, width) for text in texts]
+    assert (hashes.dtype, starts.tolist()[-1]) == (np.uint64, sum(map(len, texts)))
+
+
+@pytest.mark.parametrize("texts", [[], [b""], [b"", b"", b""]])
+def test_no_text_has_no_shingles(texts: list[bytes]) -> None:
+    hashes, starts = shingles(texts, 16)
+    assert (hashes.tolist(), starts.tolist()) == ([], [0] * (len(texts) + 1))
+
+
+def test_shingles_never_reach_into_the_next_text() -> None:
+    alone, _ = shingles([b"abcdefgh"], 16)
+    beside, starts = shingles([b"zz", b"abcdefgh", b"yy"], 16)
+    assert beside[starts[1] : starts[2]].tolist() == alone.tolist()
+
+
+def words(rng: random.Random, count: int) -> bytes:
+    return bytes(rng.choices(b"abcdefghijklmnopqrstuvwxyz(),.=_", k=count))
+
+
+def agreement(one: bytes, other: bytes) -> float:
+    """Return the share of numbers in which two signatures agree."""
+    left, right = (np.frombuffer(signature, np.uint32) for signature in (one, other))
+    return float((left == right).mean())
+
+
+def similarity(one: bytes, other: bytes) -> float:
+    """Return Jaccard's similarity of the runs of 16 bytes."""
+    left, right = (
+        {text.ljust(len(text) + SHINGLE_BYTES - 1, b"\0")[at : at + SHINGLE_BYTES] for at in range(len(text))}
+        for text in (one, other)
+    )
+    return len(left & right) / len(left | right)
+
+
+@pytest.mark.parametrize("common", [0, 200, 600, 1000, 1500, 1900, 1990])
+def test_signatures_agree_in_the_share_that_texts_have_in_common(common: int) -> None:
+    # 40 pairs of 64 numbers each estimate the share, so that the mean errs by about its deviation over √2560
+    rng = random.Random(common)
+    agreements, shares = [], []
+    for _ in range(40):
+        shared = words(rng, common)
+        one, other = shared + words(rng, 2000 - common), shared + words(rng, 2000 - common)
+        [left, right] = signatures([one, other])
+        agreements.append(agreement(left, right))
+        shares.append(similarity(one, other))
+    share = sum(shares) / 40
+    error = math.sqrt(share * (1 - share) / (40 * PERMUTATIONS))
+    assert abs(sum(agreements) / 40 - share) <= 3 * error
+
+
+def test_equal_texts_have_equal_signatures_wherever_they_stand() -> None:
+    rng = random.Random(0)
+    texts = [words(rng, length) for length in (1, 15, 16, 17, 500)]
+    together = signatures([b"first", *texts, *texts])
+    assert together[1:6] == together[6:] == [signatures([text])[0] for text in texts]
+    assert {len(signature) for signature in together} == {4 * PERMUTATIONS}
+
+
+def test_texts_with_nothing_in_common_agree_in_nothing() -> None:
+    rng = random.Random(1)
+    [one, other] = signatures([words(rng, 400), words(rng, 400)])
+    assert agreement(one, other) == 0
+
+
+def test_short_texts_that_differ_in_a_letter_are_no_duplicates() -> None:
+    # of 9 runs of up to 16 bytes each, those that hold the letter differ, and the letter is in all but one
+    [one, other] = signatures([b"return(a)", b"return(b)"])
+    assert agreement(one, other) < 0.5
+
+
+def test_no_texts_have_no_signatures() -> None:
+    assert signatures([]) == []
+
+
+def test_a_text_of_nothing_has_a_signature_like_any_other() -> None:
+    [nothing, something] = signatures([b"", b"a"])
+    assert (len(nothing), agreement(nothing, something)) == (4 * PERMUTATIONS, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", b""),
+        (" \t\n\r\x0b\x0c", b""),
+        ("if a:\n\treturn  'b c'\r\n", b"ifa:return'bc'"),
+        ("A é\u00a0\u2028", "Aé\u00a0\u2028".encode()),
+    ],
+)
+def test_squeezing_takes_out_the_blanks_of_ascii_alone(text: str, found: bytes) -> None:
+    assert squeezed(text) == found
+
+
+def test_a_key_is_that_of_its_parts_and_where_they_end() -> None:
+    parts = [(b"ab",), (b"a", b"b"), (b"", b"ab"), (b"ab", b""), (b"b", b"a"), (b"a", b"b", b"")]
+    keys = [key(*of) for of in parts]
+    assert len(set(keys)) == len(parts)
+    assert [key(*of) for of in parts] == keys
+    assert all(0 <= number < 2**64 for number in keys)
+
+
+def test_keys_are_the_same_on_every_machine() -> None:
+    # XXH3, 64 bits, of nothing and of "abc", as its specification has them
+    assert (key(b""), key(b"abc")) == (0x2D06800538D394C2, 0x78AF5F94892F3950)

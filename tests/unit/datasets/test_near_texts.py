@@ -1,0 +1,181 @@
+"""Pairs of near and equal things, and what hangs together by them, against what comparing all with all finds."""
+
+import random
+import time
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from graftline.datasets.fingerprints import PERMUTATIONS, signatures
+from graftline.datasets.similarity import components, equal_pairs, first_of_equal, least_of, near_pairs
+
+LEAST = 0.7
+
+
+def matrix(texts: list[bytes]) -> np.ndarray:
+    return np.frombuffer(b"".join(signatures(texts)), np.uint32).reshape(-1, PERMUTATIONS)
+
+
+def families(seed: int, count: int, size: int, changes: int) -> list[bytes]:
+    """Return texts of which `size` at a time are one text with some runs of bytes exchanged."""
+    rng = random.Random(seed)
+    texts = []
+    for _ in range(count):
+        text = bytes(rng.choices(b"abcdefghijklmnopqrstuvwxyz(),.=_", k=1200))
+        for _ in range(size):
+            varied = bytearray(text)
+            for _ in range(rng.randrange(changes + 1)):
+                at = rng.randrange(1190)
+                varied[at : at + 3] = bytes(rng.choices(b"0123456789", k=3))
+            texts.append(bytes(varied))
+    rng.shuffle(texts)
+    return texts
+
+
+def all_near(found: np.ndarray, least: float) -> dict[tuple[int, int], float]:
+    """Return every pair of rows that agree in at least the share `least`, with the share."""
+    pairs = {}
+    for one in range(len(found)):
+        shares = (found[one] == found[one + 1 :]).mean(axis=1)
+        pairs.update({(one, one + 1 + int(at)): float(shares[at]) for at in np.flatnonzero(shares >= least)})
+    return pairs
+
+
+def as_set(pairs: np.ndarray) -> set[tuple[int, int]]:
+    return {(one, other) for one, other in pairs.tolist()}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_near_pairs_are_near_and_nearly_all_there_are(seed: int) -> None:
+    # of a pair at the very limit the 16 bands of four find 1 - (1 - 0.7⁴)¹⁶ = 98.8 %, of nearer ones more
+    found = matrix(families(seed, count=150, size=2, changes=8))
+    pairs, wanted = as_set(near_pairs(found, LEAST)), all_near(found, LEAST)
+    assert len(wanted) > 80
+    assert pairs <= set(wanted)
+    assert len(pairs) >= 0.97 * len(wanted)
+    assert {pair for pair, share in wanted.items() if share > 0.9} <= pairs
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_near_texts_of_large_families_hang_together_though_not_all_pairs_are_named(seed: int) -> None:
+    found = matrix(families(seed, count=12, size=25, changes=3))
+    pairs, wanted = near_pairs(found, LEAST), all_near(found, LEAST)
+    assert as_set(pairs) <= set(wanted)
+    together = [components(len(found), [edges]) for edges in (pairs, np.array(list(wanted), np.int64))]
+    assert partition(together[0]) == partition(together[1])
+
+
+def test_pairs_come_once_in_order_with_the_lesser_first() -> None:
+    pairs = near_pairs(matrix(families(0, count=20, size=4, changes=3)), LEAST)
+    assert pairs.tolist() == [list(pair) for pair in sorted(as_set(pairs))]
+    assert all(one < other for one, other in pairs.tolist())
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_few_texts_have_no_pairs(rows: int) -> None:
+    pairs = near_pairs(np.zeros((rows, PERMUTATIONS), np.uint32), LEAST)
+    assert (pairs.shape, pairs.dtype) == ((0, 2), np.int64)
+
+
+def test_texts_with_nothing_in_common_have_no_pairs() -> None:
+    assert near_pairs(matrix(families(5, count=50, size=1, changes=0)), LEAST).shape == (0, 2)
+
+
+def test_a_text_that_thousands_share_takes_no_time() -> None:
+    # all with all would be 200 million pairs
+    found = np.repeat(matrix([b"license" * 30]), 20_000, axis=0)
+    start = time.perf_counter()
+    pairs = near_pairs(found, LEAST)
+    assert (len(pairs) < 3 * len(found), time.perf_counter() - start < 10) == (True, True)
+    assert len(set(components(len(found), [pairs]).tolist())) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("with_first", [False, True])
+def test_equal_pairs_are_equal_and_join_all_that_are(seed: int, with_first: bool) -> None:
+    rng = random.Random(seed)
+    keys = np.array([rng.randrange(30) for _ in range(100)], np.uint64)
+    pairs = equal_pairs(keys, with_first=with_first)
+    assert all(one < other and keys[one] == keys[other] for one, other in pairs.tolist())
+    wanted = [(one, other) for one in range(100) for other in range(one + 1, 100) if keys[one] == keys[other]]
+    assert partition(components(100, [pairs])) == united(100, wanted)
+    if with_first:
+        firsts = {int(keys[at]): at for at in reversed(range(100))}
+        assert {(firsts[int(keys[at])], at) for at in range(100) if firsts[int(keys[at])] != at} <= as_set(pairs)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pairs_of_owners_are_never_of_one_with_itself(seed: int) -> None:
+    rng = random.Random(seed)
+    keys = np.array([rng.randrange(25) for _ in range(80)], np.uint64)
+    owners = np.sort(np.array([rng.randrange(30) for _ in range(80)], np.int64))
+    pairs = equal_pairs(keys, owners)
+    assert all(one < other for one, other in pairs.tolist())
+    wanted = [
+        (int(owners[one]), int(owners[other])) for one in range(80) for other in range(80) if keys[one] == keys[other]
+    ]
+    assert partition(components(30, [pairs])) == united(30, wanted)
+
+
+@pytest.mark.parametrize("keys", [[], [7]])
+def test_what_is_alone_has_no_equal(keys: list[int]) -> None:
+    for with_first in (False, True):
+        assert equal_pairs(np.array(keys, np.uint64), with_first=with_first).shape == (0, 2)
+
+
+def partition(numbers: np.ndarray) -> set[frozenset[int]]:
+    groups: dict[int, set[int]] = {}
+    for node, number in enumerate(numbers.tolist()):
+        groups.setdefault(number, set()).add(node)
+    return set(map(frozenset, groups.values()))
+
+
+def united(size: int, pairs: Iterable[tuple[int, int]]) -> set[frozenset[int]]:
+    """Return the components of a graph, by joining its nodes one pair after the other."""
+    group = {node: {node} for node in range(size)}
+    for one, other in pairs:
+        if group[one] is not group[other]:
+            joined = group[one] | group[other]
+            for node in joined:
+                group[node] = joined
+    return set(map(frozenset, group.values()))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_components_are_those_of_joining_pair_by_pair(seed: int) -> None:
+    rng = random.Random(seed)
+    parts = [[(rng.randrange(60), rng.randrange(60)) for _ in range(count)] for count in (12, 0, 15)]
+    edges = [np.array(part, np.int64).reshape(-1, 2) for part in parts]
+    assert partition(components(60, edges)) == united(60, [pair for part in parts for pair in part])
+
+
+def test_without_edges_every_node_is_alone() -> None:
+    assert partition(components(3, [])) == {frozenset({node}) for node in range(3)}
+    assert components(0, []).tolist() == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_of_equal_rows_is_the_one_that_comes_first_among_them(seed: int) -> None:
+    rng = random.Random(seed)
+    keys = np.array([rng.randrange(12) for _ in range(60)], np.uint64)
+    rows = np.array(sorted(rng.sample(range(60), 35)), np.int64)
+    wanted = [next(other for other in rows.tolist() if keys[other] == keys[row]) for row in rows.tolist()]
+    assert first_of_equal(keys, rows).tolist() == wanted
+
+
+def test_of_no_rows_there_is_no_first() -> None:
+    assert first_of_equal(np.arange(5, dtype=np.uint64), np.zeros(0, np.int64)).tolist() == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_least_of_a_component_is_its_least_value(seed: int) -> None:
+    rng = random.Random(seed)
+    numbers = np.array([*range(7), *(rng.randrange(7) for _ in range(40))], np.int32)
+    values = np.array([rng.getrandbits(64) for _ in numbers], np.uint64)
+    wanted = [min(value for value, of in zip(values.tolist(), numbers, strict=True) if of == number) for number in range(7)]
+    assert least_of(numbers, values).tolist() == wanted
+
+
+def test_no_components_have_no_least() -> None:
+    assert least_of(np.zeros(0, np.int32), np.zeros(0, np.uint64)).tolist() == []

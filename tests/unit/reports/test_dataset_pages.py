@@ -1,0 +1,202 @@
+"""The page of a dataset and the page over all of them, from rows of the marts and from records."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets.reports.dataset_page import dataset_page
+from assets.reports.evaluations import evaluations_of, stated
+from assets.reports.index_page import index_page
+from graftline.paths import Paths
+from graftline.record import Contents, FileSum, NormalizedRecord, RawRecord, Request, build
+
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+CONTRACT: dict[str, Any] = {
+    "source": "one",
+    "version": "1+mirror.abc",
+    "license": "MIT",
+    "downloaded_at": NOON,
+    "sha256": "a" * 64,
+    "num_records": 1200,
+}
+COMMON: dict[str, Any] = {"name": "one", "code_version": "1", "files": {}, "counts": {}, "written_at": NOON.isoformat()}
+FUNNEL = [("at_home", "", 1200), ("read", "", 1200), ("outcomes", "", 1200), ("dropped", "licence", 3)]
+MARTS = (
+    "dataset_stats", "dataset_tokens", "dataset_languages", "dataset_licences", "dataset_drops", "dataset_overlaps",
+    "dataset_labels", "dataset_examples",
+)  # fmt: skip
+
+
+def raw(**changes: Any) -> RawRecord:
+    files = {name: FileSum(sha256="b" * 64, size_bytes=700) for name in ("a.jsonl", "b.jsonl")}
+    values = {**COMMON, "kind": "raw", "inputs": {}, "config": {"home": "data/samples"}, **CONTRACT, "files": files}
+    return RawRecord.model_validate({**values, **changes})
+
+
+def normalized(**changes: Any) -> NormalizedRecord:
+    values = {**COMMON, "kind": "normalized", "inputs": {}, "config": {}, "licences": {}, **CONTRACT}
+    return NormalizedRecord.model_validate({**values, "tokenizer": "o200k_base", **changes})
+
+
+def funnel(*steps: tuple[str, str, int], dataset: str = "one") -> list[dict[str, Any]]:
+    losses = ("dropped", "duplicates", "labels", "contaminated")
+    return [
+        {"dataset": dataset, "step": step, "reason": reason, "number": number, "is_loss": step in losses}
+        for step, reason, number in steps
+    ]
+
+
+def page(record: RawRecord | None = None, **marts: list[dict[str, Any]]) -> str:
+    rows = {**dict[str, list[dict[str, Any]]]((name, []) for name in MARTS), "dataset_funnel": funnel(*FUNNEL), **marts}
+    return dataset_page(record or raw(), normalized(), rows, [], {"funnel": "one.funnel.png"})
+
+
+def section(text: str, heading: str) -> str:
+    return text.partition(f"## {heading}\n\n")[2].partition("\n## ")[0]
+
+
+def test_the_facts_are_those_of_the_contract() -> None:
+    assert page().partition("## ")[0] == (
+        "# Dataset `one`\n\n[All datasets](index.md)\n\n"
+        "| fact | value |\n|---|---|\n| source | one |\n| home | data/samples |\n| version | 1+mirror.abc |\n"
+        f"| license | MIT |\n| sha256 | {'a' * 64} |\n| num_records | 1,200 |\n| files | 2 |\n| size_bytes | 1,400 |\n"
+        "| tokenizer | o200k_base |\n\n"
+    )
+
+
+def test_a_page_does_not_say_when_the_files_came() -> None:
+    later = raw(downloaded_at=datetime(2025, 1, 1, tzinfo=UTC), written_at="2025-01-01T00:00:00+00:00")
+    assert page(later) == page()
+
+
+def test_losses_have_a_dash_and_a_row_that_holds_one_thing_is_not_told_twice() -> None:
+    assert section(page(), "From rows to splits").partition("\n\n")[2] == (
+        "| step | rows | % |\n|---|---:|---:|\n| rows at the home | 1,200 | 100.0 |\n| rows read | 1,200 | 100.0 |\n"
+        "| - dropped: licence | 3 | 0.25 |\n\n![from rows to splits](one.funnel.png)\n"
+    )
+
+
+def test_an_empty_dataset_has_a_page_without_percentages() -> None:
+    text = page(dataset_funnel=funnel(("at_home", "", 0), ("read", "", 0)))
+    assert "| rows at the home | 0 | - |" in text
+    assert section(text, "Example") == "*No edit is kept.*\n"
+
+
+def test_splits_stand_in_their_order_and_all_languages_first() -> None:
+    stats = [{"dataset": "one", "language": "java", "split": split, "edits": 2} for split in ("dev", "test", "train")]
+    tokens = [
+        {"dataset": "one", "side": side, "language": language, "mean": 1.5}
+        for side in ("post", "pre")
+        for language in ("java", None)
+    ]
+    text = page(dataset_stats=stats, dataset_tokens=tokens)
+    assert section(text, "Edits by language and split") == (
+        "| language | split | edits |\n|---|---|---:|\n| java | train | 2 |\n| java | dev | 2 |\n| java | test | 2 |\n"
+        "| all | all | 6 |\n"
+    )
+    assert section(text, "Tokens") == (
+        "Counted by `o200k_base`.\n\n| side | language | mean |\n|---|---|---:|\n| pre | all | 1.5 |\n"
+        "| pre | java | 1.5 |\n| post | all | 1.5 |\n| post | java | 1.5 |\n"
+    )
+
+
+def test_an_example_with_backticks_and_markup_stays_in_its_fence() -> None:
+    example = {
+        "dataset": "one", "id": "one:1", "language": "python", "split": "train", "licence": "MIT",
+        "origin": "owner/*name*", "instruction": "Close ```this```\n# Not a heading", "pre": "a\n````\n", "post": "b\n````\n",
+    }  # fmt: skip
+    assert section(page(dataset_examples=[example]), "Example").partition("| origin")[2] == (
+        " | owner/&#42;name&#42; |\n\n````text\nClose ```this```\n# Not a heading\n````\n\n"
+        "`````diff\n--- before\n+++ after\n@@ -1,3 +1,3 @@\n-a\n+b\n ````\n \n`````\n"
+    )
+
+
+def test_an_example_of_a_drop_cannot_break_its_table() -> None:
+    drop = {"dataset": "one", "reason": "bad_field", "dropped": 1, "example": "f:1: 'a|b'\n\\ <b>"}
+    assert "| bad_field | 1 | f:1: 'a\\|b' \\\\ &#60;b&#62; |\n" in page(dataset_drops=[drop])
+
+
+def test_no_evaluation_is_said_too() -> None:
+    text = stated([], 0)
+    assert (text.startswith("**No evaluation.**"), section(page(), "Evaluations it was kept away from")) == (True, text)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    """Folders in which the raw files of the evaluation `canitedit` lie."""
+
+    def make(folder: Path) -> Contents:
+        (folder / "test.jsonl").write_text("{}\n", "utf-8")
+        return Contents({"rows": 1}, {**CONTRACT, "source": "canitedit", "num_records": 105})
+
+    build(Paths(tmp_path).raw("canitedit"), Request("raw", "canitedit", "1"), make)
+    return Paths(tmp_path)
+
+
+def test_evaluations_are_named_with_version_rows_and_checksum(paths: Paths) -> None:
+    identity = build(paths.raw("canitedit"), Request("raw", "canitedit", "1"), lambda _: Contents({})).record.identity
+    record = normalized(
+        inputs={"raw": "x", "evaluation/canitedit": identity}, config={"evaluation_files": {"own.jsonl": "c" * 64}}
+    )
+    found = evaluations_of(record, paths)
+    assert stated(found, 1234) == (
+        "Edits that fell out because they are too near to a text of one of these: 1,234.\n\n"
+        "| evaluation | version | rows | sha256 |\n|---|---|---:|---|\n"
+        f"| dataset `canitedit` | 1+mirror.abc | 105 | {'a' * 64} |\n"
+        f"| file `configs/evals/own.jsonl` | - | - | {'c' * 64} |\n"
+    )
+
+
+def test_an_evaluation_that_was_fetched_anew_since_is_not_taken_for_the_old_one(paths: Paths) -> None:
+    [row] = evaluations_of(normalized(inputs={"evaluation/canitedit": "0123456789abcdef"}), paths)
+    assert row["version"] == "another one (0123456789ab)"
+
+
+def test_the_index_shows_shares_and_which_dataset_repeats_which() -> None:
+    one = [("at_home", "", 10), ("edits", "", 9), ("duplicates", "duplicate_row", 1), ("kept", "", 8)]
+    two = [
+        ("at_home", "", 5),
+        ("labels", "", 1),
+        ("edits", "", 4),
+        ("duplicates", "duplicate_code", 2),
+        ("kept", "", 2),
+    ]
+    splits_of_one = [("split", "train", 6), ("split", "test", 2)]
+    text = index_page(
+        ["two", "one"],
+        {"one": "1", "two": "2"},
+        {
+            "dataset_funnel": funnel(*one, *splits_of_one)
+            + funnel(*two, ("split", "dev", 2), ("contaminated", "", 3), dataset="two"),
+            "dataset_overlaps": [
+                {"dataset": "one", "kept_in": "two", "reason": "duplicate_row", "edits": 1},
+                {"dataset": "two", "kept_in": "two", "reason": "duplicate_code", "edits": 1},
+                {"dataset": "two", "kept_in": "two", "reason": "near_duplicate", "edits": 1},
+            ],
+            "dataset_stats": [
+                {"language": "python", "split": "train", "edits": 3},
+                {"language": "java", "split": "train", "edits": 1},
+            ],
+            "dataset_licences": [
+                {"licence": "MIT", "kept": 3}, {"licence": "ISC", "kept": 0}, {"licence": "MIT", "kept": 1},
+            ],
+        },
+        [],
+    )  # fmt: skip
+    assert text.partition("\n\n")[2].partition("\n\n")[2].partition("\n## ")[0] == (
+        "| dataset | version | rows | edits | duplicates | kept | % of all kept | train | dev | test | labels |\n"
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n"
+        "| [two](two.md) | 2 | 5 | 4 | 2 | 2 | 20.0 | 0 | 2 | 0 | 1 |\n"
+        "| [one](one.md) | 1 | 10 | 9 | 1 | 8 | 80.0 | 6 | 0 | 2 | 0 |\n"
+        "| all |  | 15 | 13 | 3 | 10 | 100.0 | 6 | 2 | 2 | 1 |\n"
+    )
+    assert section(text, "Duplicates between datasets").partition("\n\n")[2] == (
+        "| edits of | two | one |\n|---|---:|---:|\n| two | 2 | 0 |\n| one | 1 | 0 |\n"
+    )
+    assert section(text, "Languages") == (
+        "| language | kept | % of all kept | train | dev | test |\n|---|---:|---:|---:|---:|---:|\n"
+        "| java | 1 | 25.0 | 1 | 0 | 0 |\n| python | 3 | 75.0 | 3 | 0 | 0 |\n"
+    )
+    assert section(text, "Licences") == ("| licence | kept | % of all kept |\n|---|---:|---:|\n| MIT | 4 | 100.0 |\n")
