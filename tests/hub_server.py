@@ -157,6 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         if held is None:
             return None
         commit = held.newest if revision == "main" else revision
+        commit = held.newest if commit == "main" else commit
         if commit not in held.commits:
             return self._send(404)
         if what == "revision":
@@ -179,6 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
         held = self._let_in(f"{owner}/{name}", is_about_files=True)
         if held is None:
             return None
+        commit = held.newest if commit == "main" else commit
         if file not in held.commits.get(commit, {}):
             return self._send(404)
         content = held.commits[commit][file]

@@ -24,9 +24,7 @@ class ParquetWriter:
     How rows are dealt to calls of `extend` and `append` does not show in the file.
     """
 
-    def __init__(
-        self, path: Path, columns: Mapping[str, Column], compression: Literal["zstd", "lz4"] = "zstd"
-    ) -> None:
+    def __init__(self, path: Path, columns: Mapping[str, Column], compression: Literal["zstd", "lz4"] = "zstd") -> None:
         self._columns = columns
         self._pa = _pyarrow()
         import pyarrow.parquet as pq
@@ -35,7 +33,11 @@ class ParquetWriter:
         # least and greatest of long texts, and dictionaries of them, take as long to make as all the rest
         told = [name for name, column in columns.items() if column not in ("text", "text?", "bytes", "keys")]
         self._writer = pq.ParquetWriter(
-            path, schema(columns), compression=compression, use_dictionary=words, write_statistics=told  # type: ignore[arg-type]
+            path,
+            schema(columns),
+            compression=compression,
+            use_dictionary=words,  # type: ignore[arg-type]  # its stubs know only yes and no
+            write_statistics=told,
         )
         self._tables: list[Any] = []
         self._waiting = 0

@@ -22,7 +22,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from graftline.clock import Clock, utc_now
-from graftline.errors import RecordError
+from graftline.errors import GraftlineError, RecordError
 from graftline.hashing import canonical_json, digest, sha256_file
 
 logger = logging.getLogger(__name__)
@@ -193,7 +193,13 @@ def build(folder: Path, request: Request, make: Callable[[Path], Contents], cloc
 def _made(folder: Path, partial: Path, request: Request, make: Callable[[Path], Contents], clock: Clock) -> Record:
     partial.mkdir(parents=True, exist_ok=True)
     (partial / RECORD_NAME).unlink(missing_ok=True)
-    contents = make(partial)
+    try:
+        contents = make(partial)
+    except GraftlineError as error:
+        if str(partial) not in str(error):
+            raise
+        # what is wrong is told by the place where people would look for it
+        raise type(error)(str(error).replace(str(partial), str(folder))) from error
     for path in sorted(partial.rglob(".*")):
         if path.is_dir():
             shutil.rmtree(path)

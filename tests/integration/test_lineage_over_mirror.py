@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -13,6 +14,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from graftline.config import load_yaml
+from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.edit import Edit
 from graftline.jsonl import read_lines
 from graftline.parquet import read_parquet
@@ -79,18 +82,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return world
 
 
-@pytest.mark.parametrize(
-    ("name", "version"),
-    [
-        ("commitpackft", "fc56fe33c030c6daa414c2b112c932b8eed085e6"),
-        ("editpackft", "b11a09eb"),
-        ("oce_dataft", "main"),
-        ("marv", "1"),
-    ],
-)
-def test_what_a_mirror_holds_does_not_pass_for_the_pinned_revision(world: World, name: str, version: str) -> None:
-    found, _, sums = world.raw(name).version.partition("+mirror.")
-    assert (found, len(sums), world.normalized(name).version) == (version, 12, world.raw(name).version)
+@pytest.mark.parametrize("name", ["commitpackft", "editpackft", "oce_dataft", "agentpack", "marv", "canitedit"])
+def test_what_a_mirror_holds_does_not_pass_for_the_pinned_revision(world: World, name: str) -> None:
+    dataset = load_yaml(world.root / "configs" / "datasets.yaml", Catalogue).datasets[name]
+    record = world.raw(name)
+    found, _, sums = record.version.partition("+mirror.")
+    # one that follows its home has the revision of whatever that holds
+    assert (found, len(sums)) == (record.inputs["home"] if dataset.follow else dataset.version, 12)
+    assert name == "canitedit" or world.normalized(name).version == record.version
 
 
 def test_a_mirror_whose_files_are_the_pinned_ones_is_as_good_as_the_home(world: World) -> None:
@@ -212,6 +211,23 @@ def test_no_instruction_says_who_wrote_it(world: World) -> None:
     instructions = [edit.instruction.lower() for _, edit in world.edits()]
     traces = ("co-authored-by", "signed-off-by", "example.invalid", "generated with")
     assert [trace for trace in traces for text in instructions if trace in text] == []
+
+
+def test_a_dataset_that_was_fetched_by_itself_is_the_one_that_a_run_fetches(world: World, tmp_path: Path) -> None:
+    shutil.copytree(world.root / "configs", tmp_path / "configs")
+    command = [
+        Path(sys.executable).with_name("graftline"),
+        "--root",
+        tmp_path,
+        "datasets",
+        "fetch",
+        "agentpack",
+        "marv",
+    ]
+    environment = {**os.environ, "GRAFTLINE_DATASET_MIRROR": str(world.mirror)}
+    subprocess.run(command, env=environment, capture_output=True, check=True, timeout=300)
+    for name in ("agentpack", "marv"):
+        assert load_record(Paths(tmp_path).raw(name)).identity == world.raw(name).identity
 
 
 def test_a_second_run_makes_nothing(world: World) -> None:

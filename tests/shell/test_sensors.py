@@ -105,7 +105,6 @@ def test_another_pin_requests_a_run(homes: Homes) -> None:
 
 def test_a_version_that_is_no_commit_is_reported_beside_the_newest_commit(homes: Homes) -> None:
     homes.configure(used=("followed", "pinned"), pinned={"version": "main"})
-    homes.fetch = lambda: None  # type: ignore[method-assign]  # nothing of it can be fetched
     result = homes.tick()
     facts = told(result)["raw/pinned"]
     assert selected(result) == ["normalized/followed", "raw/followed"]

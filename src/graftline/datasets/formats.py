@@ -8,7 +8,7 @@ import csv
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Protocol
 
 from graftline.datasets.edit import Drop, DropReason
 from graftline.datasets.sources.base import RawRow
@@ -46,7 +46,14 @@ def files_in(folder: Path, *endings: str) -> list[Path]:
     return found
 
 
-def lines_of(stream: IO[bytes], name: str, max_line_bytes: int) -> Iterator[RawRow]:
+class Readable(Protocol):
+    """What bytes can be read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return so many bytes at most; none at the end."""
+
+
+def lines_of(stream: Readable, name: str, max_line_bytes: int) -> Iterator[RawRow]:
     """Yield the lines of one file of JSON lines; one that is too long, or the damaged rest, is a drop."""
     pieces = gunzipped(stream) if name.endswith(".gz") else iter(lambda: stream.read(_PLAIN_BYTES), b"")
     number, rest, skipped = 0, b"", 0
@@ -85,7 +92,7 @@ def _is_blank(line: bytes) -> bool:
     return len(line) < 64 and not line.strip()
 
 
-def gunzipped(stream: IO[bytes]) -> Iterator[bytes]:
+def gunzipped(stream: Readable) -> Iterator[bytes]:
     """Yield the content of a gzip file, up to the very byte at which it is damaged.
 
     Raises:

@@ -1,16 +1,20 @@
 """Raw files as rows, before anything is made of them: how many there are, and which are worth keeping."""
 
 import gzip
+import hashlib
 import json
 import os
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
+from typing import IO
 
 from graftline.datasets.catalogue import Dataset, DatasetFile
 from graftline.datasets.decontaminate import evaluation_files, texts_in
 from graftline.datasets.edit import Drop
 from graftline.datasets.formats import lines_of
 from graftline.datasets.hub.base import DatasetHub, Fetched
+from graftline.datasets.hub.mirror import is_from_mirror
 from graftline.datasets.ingest import parsed
 from graftline.datasets.sources import source_of
 from graftline.errors import DataError
@@ -27,7 +31,7 @@ def number_of_rows(folder: Path, dataset: Dataset, max_line_bytes: int) -> int:
         DataError: they are not what the dataset holds.
     """
     if dataset.is_evaluation:
-        rows = {place for path in evaluation_files(folder) for place, _ in texts_in(path)}
+        rows = {(path, place) for path in evaluation_files(folder) for place, _ in texts_in(path)}
         if not rows:
             raise DataError(f"{folder}: holds no row of a .jsonl, .jsonl.gz or .parquet file; mend `files`")
         return len(rows)
@@ -63,7 +67,8 @@ def keep_wanted(
     with partial.open("wb") as raw, hub.stream(name, dataset, file) as stream:
         # without a name and a time, so that equal rows give equal bytes
         kept = gzip.GzipFile("", "wb", 6, raw, mtime=0) if packed else raw
-        for row in lines_of(stream, file.path, max_line_bytes):
+        read = _Counted(stream)
+        for row in lines_of(read, file.path, max_line_bytes):
             counts["rows_in"] += 1
             content = parsed(row.content) if isinstance(row.content, bytes) else row.content
             reason = content if isinstance(content, Drop) else unwanted(content)
@@ -72,18 +77,30 @@ def keep_wanted(
                 kept.write(row.content + b"\n")
             elif reason is not None:
                 counts[f"not_kept.{reason.reason}"] += 1
-        while stream.read(_DRAINED_BYTES):
+        while read.read(_DRAINED_BYTES):
             pass  # of a damaged file the rest was not read; its sums are those of the whole
         if packed:
             kept.close()
         raw.flush()
         os.fsync(raw.fileno())
     partial.replace(target)
-    fetched = Fetched(sha256=file.sha256 or sha256_file(target), size_bytes=file.size_bytes or 0, is_upstream=True)
-    stored = {
-        "kept_sha256": sha256_file(target),
-        "counts": dict(counts),
-        "fetched": {"sha256": fetched.sha256, "size_bytes": fetched.size_bytes, "is_upstream": fetched.is_upstream},
-    }
+    sha256 = read.sha256.hexdigest()
+    is_upstream = sha256 == file.sha256 if file.sha256 else not is_from_mirror(hub, dataset)
+    fetched = Fetched(sha256, read.size_bytes, is_upstream)
+    stored = {"kept_sha256": sha256_file(target), "counts": dict(counts), "fetched": asdict(fetched)}
     write_atomically(done, json.dumps(stored))
     return fetched, dict(counts)
+
+
+class _Counted:
+    """What is read of a stream, with its size and checksum."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.sha256, self.size_bytes = hashlib.sha256(), 0
+
+    def read(self, size: int, /) -> bytes:
+        content = self._stream.read(size)
+        self.sha256.update(content)
+        self.size_bytes += len(content)
+        return content

@@ -53,7 +53,7 @@ class DatasetStages(Stages):
             "reader": dataset.reader,
             "cleaning": self.catalogue.cleaning.model_dump(mode="json"),
             "decontamination": self.catalogue.decontamination.model_dump(mode="json"),
-            "evaluation_files": {path.name: sha256_file(path) for path in self._evaluation_files()},
+            "evaluation_files": {self.paths.relative(path): sha256_file(path) for path in self._evaluation_files()},
             **dataset.model_dump(mode="json", include={"licences", "columns"}),
         }
         inputs = {"raw": raw, **self._evaluation_records()}

@@ -53,9 +53,7 @@ def test_json_that_is_not_an_object_says_what_it_is(drop_of: DropOf, line: bytes
 
 def test_json_nested_deeper_than_the_parser_follows_is_a_drop(drop_of: DropOf) -> None:
     # each level takes eight characters and is 1,024 deep after that many
-    assert drop_of(b'{"pre": ' * 100_000) == Drop(
-        DropReason.MALFORMED_JSON, "depth limit exceeded (character 8194)"
-    )
+    assert drop_of(b'{"pre": ' * 100_000) == Drop(DropReason.MALFORMED_JSON, "depth limit exceeded (character 8194)")
 
 
 def test_a_number_too_long_to_be_read_is_a_drop(drop_of: DropOf) -> None:

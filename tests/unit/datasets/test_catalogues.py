@@ -1,6 +1,5 @@
 """The shape of `configs/datasets.yaml`."""
 
-import re
 from typing import Any
 
 import pytest
@@ -78,9 +77,7 @@ def test_packages_need_no_files() -> None:
 @pytest.mark.parametrize("name", ["../demo", "a b", "", "-demo", "@scope/", "https://x"])
 def test_the_name_of_a_package_is_one_of_its_registry(name: str) -> None:
     packages = [{**PACKAGES[0], "name": name}]
-    assert "string should match pattern" in faults(
-        with_dataset(reader="package_releases", packages=packages, files=[])
-    )
+    assert "string should match pattern" in faults(with_dataset(reader="package_releases", packages=packages, files=[]))
 
 
 @pytest.mark.parametrize("name", ["Demo", "a/b", "..", "", "1st"])
@@ -99,7 +96,9 @@ def test_a_dataset_is_pinned_only_where_it_says_so() -> None:
     assert [(file.size_bytes, file.sha256) for file in dataset.files] == [(None, None)]
 
 
-@pytest.mark.parametrize("path", ["", "/rows.jsonl", "../rows.jsonl", "a/../../b", "..\\rows.jsonl", "con.jsonl", "a\n"])
+@pytest.mark.parametrize(
+    "path", ["", "/rows.jsonl", "../rows.jsonl", "a/../../b", "..\\rows.jsonl", "con.jsonl", "a\n"]
+)
 def test_a_file_that_would_be_written_elsewhere_is_refused(path: str) -> None:
     assert "datasets.yaml: datasets.demo.files.0" in faults(with_dataset(files=[{"path": path}]))
 

@@ -23,7 +23,9 @@ EXAM = "\n".join(
     f"def answer_{name}(values):\n    total = sum({name} for {name} in values)\n    return total / len(values)"
     for name in ("weight", "height", "price", "distance")
 )
-BOILERPLATE = '#!/usr/bin/env python\nimport os\nimport sys\n\n\nif __name__ == "__main__":\n    sys.exit(main(sys.argv))\n'
+BOILERPLATE = (
+    '#!/usr/bin/env python\nimport os\nimport sys\n\n\nif __name__ == "__main__":\n    sys.exit(main(sys.argv))\n'
+)
 
 
 def code(seed: int, lines: int = 40) -> str:
@@ -92,7 +94,9 @@ def test_the_share_is_that_of_a_slow_reference(exams: Evaluations) -> None:
     texts = [EXAM, code(1), code(2)]
     for seed in range(20):
         rng = random.Random(seed)
-        edit = "".join(squeezed(text).decode()[: rng.randrange(50, 900)] for text in rng.sample(texts, 2)) + code(seed + 50, 3)
+        edit = "".join(squeezed(text).decode()[: rng.randrange(50, 900)] for text in rng.sample(texts, 2)) + code(
+            seed + 50, 3
+        )
         own = runs(edit)
         shares = [len(own & runs(text)) / min(len(own), len(runs(text))) for text in texts]
         best = max(shares)
@@ -137,9 +141,9 @@ def test_texts_are_judged_alone_whatever_stands_beside_them(exams: Evaluations) 
 
 def test_short_evaluation_texts_are_not_looked_for() -> None:
     long, short = "a" * 20 + "bcdefghijklmnopqrstuvwxyz" * 2, "answer = 42"
-    assert evaluations([("one", short), ("two", long[: LEAST_SHINGLES - 1]), ("three", long[:LEAST_SHINGLES])]).names == (
-        "three",
-    )
+    assert evaluations(
+        [("one", short), ("two", long[: LEAST_SHINGLES - 1]), ("three", long[:LEAST_SHINGLES])]
+    ).names == ("three",)
 
 
 @pytest.mark.parametrize("texts", [[], [("a", "")], [("a", "short")]])
@@ -179,7 +183,11 @@ def test_rows_of_a_table_are_looked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("exam.jsonl", b'{"a": "b"}\n{"a": \n', "line 2: is not JSON (unexpected end of data: line 1 column 7 (char 6))"),
+        (
+            "exam.jsonl",
+            b'{"a": "b"}\n{"a": \n',
+            "line 2: is not JSON (unexpected end of data: line 1 column 7 (char 6))",
+        ),
         ("exam.jsonl", b'{"a": "\xff"}\n', "line 1: is not JSON (str is not valid UTF-8: surrogates not allowed"),
         (
             "exam.jsonl.gz",

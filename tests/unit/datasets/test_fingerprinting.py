@@ -2,6 +2,7 @@
 
 import math
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def test_shingles_are_those_of_a_slow_reference(width: int) -> None:
     rng = random.Random(width)
     texts = [bytes(rng.choices(range(1, 256), k=length)) for length in (0, 1, width - 1, width, width + 1, 0, 300, 5)]
     hashes, starts = shingles(texts, width)
-    of_texts = [hashes[start:end].tolist() for start, end in zip(starts[:-1], starts[1:], strict=True)]
+    of_texts = [hashes[start:end].tolist() for start, end in pairwise(starts)]
     assert of_texts == [slow_shingles(text, width) for text in texts]
     assert (hashes.dtype, starts.tolist()[-1]) == (np.uint64, sum(map(len, texts)))
 

@@ -61,7 +61,10 @@ def test_a_repeated_key_is_found_among_any_texts_and_no_other_is(seed: int) -> N
         return "".join(rng.choices(PIECES, k=rng.randrange(6)))
 
     for _ in range(100):
-        row = {text(): rng.choice([text(), text(), 7, None, [text()], {text(): text()}]) for _ in range(rng.randrange(1, 9))}
+        row = {
+            text(): rng.choice([text(), text(), 7, None, [text()], {text(): text()}])
+            for _ in range(rng.randrange(1, 9))
+        }
         pairs = [(json.dumps(key, ensure_ascii=rng.random() < 0.5), json.dumps(value)) for key, value in row.items()]
         assert parsed(("{" + ",".join(map(":".join, pairs)) + "}").encode()) == row
         repeated = rng.choice(list(row))
@@ -102,6 +105,8 @@ def test_what_is_no_row_says_why_and_where(line: bytes, reason: str, detail: str
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"b":', b"}")])
 def test_a_row_nested_deeper_than_a_thousand_levels_is_no_row(opening: bytes, closing: bytes) -> None:
     # the row itself is a level too
-    deep = [parsed(b'{"a":' + opening * levels + b"1" + closing * levels + b"}") for levels in (900, 1023, 1024, 100_000)]
+    deep = [
+        parsed(b'{"a":' + opening * levels + b"1" + closing * levels + b"}") for levels in (900, 1023, 1024, 100_000)
+    ]
     assert [isinstance(row, Drop) for row in deep] == [False, False, True, True]
     assert str(deep[2]).startswith("malformed_json: depth limit exceeded (character ")

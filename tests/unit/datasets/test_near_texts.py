@@ -173,7 +173,9 @@ def test_the_least_of_a_component_is_its_least_value(seed: int) -> None:
     rng = random.Random(seed)
     numbers = np.array([*range(7), *(rng.randrange(7) for _ in range(40))], np.int32)
     values = np.array([rng.getrandbits(64) for _ in numbers], np.uint64)
-    wanted = [min(value for value, of in zip(values.tolist(), numbers, strict=True) if of == number) for number in range(7)]
+    wanted = [
+        min(value for value, of in zip(values.tolist(), numbers, strict=True) if of == number) for number in range(7)
+    ]
     assert least_of(numbers, values).tolist() == wanted
 
 

@@ -48,7 +48,7 @@ def test_edits_become_a_shard_per_language(tmp_path: Path) -> None:
 
 
 def test_a_line_is_the_whole_edit_as_pydantic_writes_it(tmp_path: Path) -> None:
-    written(tmp_path / "demo", [change("a", message="Übel\u2028 \U0001f600 \"q\" \\", repos="owner/a,fork/a")])
+    written(tmp_path / "demo", [change("a", message='Übel\u2028 \U0001f600 "q" \\', repos="owner/a,fork/a")])
     [line] = (tmp_path / "demo" / "python-00000.jsonl").read_bytes().splitlines()
     edit = Edit.model_validate_json(line)
     assert line == edit.model_dump_json().encode()

@@ -58,7 +58,7 @@ def test_what_could_change_under_us_is_refused_as_a_version(server: HubServer, v
             reads("demo", dataset(server, version=version))
         assert str(error.value) == (
             f"dataset 'demo': version {version!r} is not a commit, and what it names could change under us;"
-            " state the 40 digits of a commit, or `follow: true` for whatever is newest"
+            " state the 40 digits of a commit, the sha256 of every file, or `follow: true` for whatever is newest"
         )
 
 
@@ -214,3 +214,17 @@ def test_a_listed_name_that_would_lead_elsewhere_is_refused(server: HubServer, n
     server.put("owner/name", {name: LARGE})
     with pytest.raises(DataError, match="use a plain relative path"):
         hub(server).files("demo", dataset(server, DatasetFile(path="*/rows.jsonl")))
+
+
+def test_a_branch_is_read_when_the_sum_of_every_file_is_pinned_and_other_bytes_are_refused(
+    server: HubServer, tmp_path: Path
+) -> None:
+    path = next(iter(server.repositories["owner/name"].commits[server.repositories["owner/name"].newest]))
+    content = server.repositories["owner/name"].commits[server.repositories["owner/name"].newest][path]
+    pinned = dataset(server, DatasetFile(path=path, sha256=hashlib.sha256(content).hexdigest()), version="main")
+    assert hub(server).revision("demo", pinned) == hub(server).revision("demo", pinned) != "main"
+    assert server.seen == []
+    assert fetch(hub(server), pinned, tmp_path) == {path: content}
+    other = dataset(server, DatasetFile(path=path, sha256="0" * 64), version="main")
+    with pytest.raises(DatasetError, match="sha256"):
+        fetch(hub(server), other, tmp_path / "other")

@@ -34,6 +34,9 @@ class Folder(Protocol):
     def fingerprint(self, path: str) -> str:
         """Return what changes when the content of `path` changes."""
 
+    def stamp(self, path: str) -> str:
+        """Return what changes when `path` is written to, without reading it."""
+
     def source(self, path: str) -> Source:
         """Return `path` as something to download."""
 
@@ -71,6 +74,12 @@ def revision_of(folder: Folder, files: Sequence[DatasetFile]) -> str:
     return digest([[file.path, folder.fingerprint(file.path)] for file in files])
 
 
+def observed(folder: Folder, files: Sequence[DatasetFile], known: Observation | None) -> Observation:
+    """Look at `files`; they are read only when one was written to since the look that found `known`."""
+    stamp = digest([[file.path, folder.stamp(file.path)] for file in files])
+    return known if known and known.etag == stamp else Observation(revision_of(folder, files), stamp)
+
+
 class FolderHub:
     """Homes that are folders."""
 
@@ -82,7 +91,8 @@ class FolderHub:
         return revision_of(folder, files_of(folder, dataset))
 
     def observe(self, name: str, dataset: Dataset, known: Observation | None) -> Observation:
-        return Observation(self.revision(name, dataset))
+        folder = self._open(name, dataset)
+        return observed(folder, files_of(folder, dataset), known)
 
     def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
         return files_of(self._open(name, dataset), dataset)

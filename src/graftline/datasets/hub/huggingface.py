@@ -21,6 +21,7 @@ from graftline.datasets.hub.retry import Patience, persistently
 from graftline.datasets.hub.stream import streamed
 from graftline.datasets.hub.web import AnswerError, Web, shown
 from graftline.errors import ConfigError, DatasetError
+from graftline.hashing import digest
 from graftline.secrets import Secrets
 
 _HOME = re.compile(r"hf://datasets/([\w.-]+/[\w.-]+)/?", re.ASCII)
@@ -44,9 +45,12 @@ class HuggingFaceHub:
             self._followed[repository.id] = found.revision
             return found.revision
         if not _COMMIT.fullmatch(dataset.version):
+            if dataset.files and all(file.sha256 for file in dataset.files):
+                # whatever the name comes to mean, other bytes than the pinned ones are refused
+                return digest([dataset.version, [file.sha256 for file in dataset.files]])
             raise ConfigError(
                 f"dataset {name!r}: version {dataset.version!r} is not a commit, and what it names could change under"
-                " us; state the 40 digits of a commit, or `follow: true` for whatever is newest"
+                " us; state the 40 digits of a commit, the sha256 of every file, or `follow: true` for whatever is newest"
             )
         return dataset.version
 
@@ -77,8 +81,10 @@ class HuggingFaceHub:
             yield repository.source(commit, file.path)
 
     def _commit(self, name: str, dataset: Dataset) -> str:
-        followed = self._followed.get(self._repository(name, dataset).id) if dataset.follow else None
-        return followed or self.revision(name, dataset)
+        if dataset.follow:
+            return self._followed.get(self._repository(name, dataset).id) or self.revision(name, dataset)
+        self.revision(name, dataset)  # refuses a name that is not pinned
+        return dataset.version
 
     def _repository(self, name: str, dataset: Dataset) -> "_Repository":
         from huggingface_hub import constants

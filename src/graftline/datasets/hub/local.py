@@ -12,7 +12,7 @@ from graftline.datasets.hub.download import Opened
 from graftline.datasets.hub.folder import FolderHub
 from graftline.datasets.hub.retry import Patience
 from graftline.errors import ConfigError, DatasetError
-from graftline.hashing import sha256_file
+from graftline.hashing import digest, sha256_file
 from graftline.paths import portable
 
 _CHUNK_BYTES = 1 << 20
@@ -66,6 +66,13 @@ class LocalFolder:
             return sha256_file(self.folder / portable(path))
         except OSError as error:
             raise DatasetError(f"{self.folder / path}: {_reason(error)}") from error
+
+    def stamp(self, path: str) -> str:
+        try:
+            found = (self.folder / portable(path)).stat()
+        except OSError as error:
+            raise DatasetError(f"{self.folder / path}: {_reason(error)}") from error
+        return digest([found.st_size, found.st_mtime_ns, found.st_ino])
 
     def source(self, path: str) -> "LocalFile":
         return LocalFile(self.folder / portable(path))

@@ -43,6 +43,9 @@ class MemoryFolder:
     def fingerprint(self, path: str) -> str:
         return sha256(self._content(path)).hexdigest()
 
+    def stamp(self, path: str) -> str:
+        return self.fingerprint(path)
+
     def source(self, path: str) -> "MemoryFile":
         return MemoryFile(self._name(path), self._content(path))
 

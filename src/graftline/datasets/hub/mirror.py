@@ -18,7 +18,7 @@ from graftline.datasets.formats import gunzipped
 from graftline.datasets.hub.base import MIRROR_VARIABLE, Advance, DatasetHub, Fetched, Observation
 from graftline.datasets.hub.download import download, pin_fault
 from graftline.datasets.hub.filesystem import FilesystemFolder, open_folder
-from graftline.datasets.hub.folder import listed_paths, revision_of
+from graftline.datasets.hub.folder import listed_paths, observed, revision_of
 from graftline.datasets.hub.listing import Facts, entries, matches, resolved
 from graftline.datasets.hub.retry import Patience
 from graftline.datasets.hub.stream import refuse, streamed
@@ -33,6 +33,11 @@ def is_mirrored(dataset: Dataset) -> bool:
     return dataset.reader != "package_releases" and (dataset.home is None or "://" in dataset.home)
 
 
+def is_from_mirror(hub: DatasetHub, dataset: Dataset) -> bool:
+    """Return whether `hub` reads `dataset` from a mirror."""
+    return isinstance(hub, MirrorHub) and is_mirrored(dataset)
+
+
 def held_by_mirror(mirror: str, names: Iterable[str]) -> set[str]:
     """Return those of the datasets called `names` that have a folder in `mirror`.
 
@@ -42,7 +47,7 @@ def held_by_mirror(mirror: str, names: Iterable[str]) -> set[str]:
     """
     try:
         return set(names) & set(open_folder(mirror, Patience()).names())
-    except DatasetError as error:
+    except (ConfigError, DatasetError) as error:
         raise ConfigError(
             f"{MIRROR_VARIABLE}: {error.__cause__ or error}; expected a folder, or a URL that fsspec knows,"
             " with a folder per dataset in it"
@@ -65,7 +70,8 @@ class MirrorHub:
     def observe(self, name: str, dataset: Dataset, known: Observation | None) -> Observation:
         if not is_mirrored(dataset):
             return self._inner.observe(name, dataset, known)
-        return Observation(self.revision(name, dataset))
+        folder = self._folder(name)
+        return observed(folder, _files(folder, dataset), known)
 
     def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
         return _files(self._folder(name), dataset) if is_mirrored(dataset) else self._inner.files(name, dataset)
