@@ -47,7 +47,7 @@ bench: bench-lineage bench-datasets ## Measure all claims; prints one line of JS
 bench-lineage: install ## Measure the whole lineage and what it costs to start
 	$(BIN)/python -m benchmarks.lineage
 
-bench-datasets: install peers ## Measure raw rows to splits, peers beside them: half an hour, 10 GB of disk
+bench-datasets: install peers ## Measure raw rows to splits, peers beside them: most of an hour, 10 GB of disk
 	$(BIN)/python -m benchmarks.datasets
 
 peers: $(PEERS)/.installed ## Build .venv-peers, the libraries that benchmarks compare with

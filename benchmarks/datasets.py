@@ -12,9 +12,9 @@ checksums and fsync included, raw files in place.
 Peers, in the same run, one after the other: the work of the stages with Hugging Face `datasets` and with `datatrove`,
 two processes each, and MinHash with `datasketch` (`benchmarks/peers`, an environment of their own: `make peers`).
 
-    python -m benchmarks.datasets [--quick] [--part stages ...]
+    python -m benchmarks.datasets [--quick] [--rows N] [--part stages ...]
 
-The whole takes half an hour on 2 cores, and 10 GB of disk; `--quick` two minutes.
+The whole takes most of an hour on 2 cores, and 10 GB of disk; `--quick` two minutes.
 """
 
 import argparse
@@ -22,21 +22,18 @@ import json
 import logging
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
+from benchmarks.commands import CHECKOUT, said, watched
 from benchmarks.dataset_stages import artefacts, prepare
-from benchmarks.lineage import family, proportional
 from benchmarks.machine import machine
 from benchmarks.synthetic_rows import row, write_rows
 from graftline.datasets.fingerprints import signatures, squeezed
@@ -44,12 +41,10 @@ from graftline.paths import Paths
 from graftline.runtime.lineage import open_lineage
 from graftline.runtime.manifests import load_manifest
 
-CHECKOUT = Path(__file__).resolve().parents[1]
 PEERS = Path(__file__).resolve().parent / "peers"
 PEERS_PYTHON = CHECKOUT / ".venv-peers" / "bin" / "python"
 STAGES = (sys.executable, "-m", "benchmarks.dataset_stages")
 PARTS = ("stages", "fetch", "minhash", "curve", "rerun")
-_SAMPLED_EVERY_S = 0.2
 _BATCH_TEXTS = 128  # as many as the stage takes at once
 
 
@@ -65,7 +60,7 @@ class Sizes:
     rerun: int
 
 
-FULL = Sizes(100_000, 3, 4000, (10_000, 30_000, 100_000, 300_000, 700_000, 1_000_000), 1000)
+FULL = Sizes(200_000, 3, 4000, (10_000, 30_000, 100_000, 300_000, 700_000, 1_000_000), 1000)
 QUICK = Sizes(5000, 1, 300, (2000, 5000, 10_000), 200)
 
 
@@ -79,10 +74,13 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, help="where there is room; the system's folder for such files without it"
     )
+    parser.add_argument("--rows", type=int, help="of the parts `stages` and `fetch`")
     arguments = parser.parse_args()
+    sizes = QUICK if arguments.quick else FULL
+    sizes = replace(sizes, rows=arguments.rows) if arguments.rows else sizes
     logging.getLogger("graftline").setLevel(logging.ERROR)  # of rows that are made to fall out
     with tempfile.TemporaryDirectory(prefix="graftline-bench-", dir=arguments.folder) as folder:
-        figures, peers = measure(Path(folder), QUICK if arguments.quick else FULL, arguments.part or PARTS)
+        figures, peers = measure(Path(folder), sizes, arguments.part or PARTS)
     print(json.dumps({"name": "datasets", "figures": figures, "peers": peers, "machine": machine()}))
 
 
@@ -295,37 +293,6 @@ def fetched(root: Path, source: Path, check_syntax: bool) -> None:
     prepare(root, {"commitpackft": "home"}, check_syntax)
     (root / "home").symlink_to(source)
     said([*STAGES, str(root), "--only", "raw"])
-
-
-def said(command: Sequence[str]) -> dict[str, Any]:
-    """Return the JSON of the last line that `command` prints."""
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
-    return _last_line(command, done.returncode, done.stdout, done.stderr)
-
-
-def watched(command: Sequence[str]) -> tuple[dict[str, Any], float]:
-    """Return what `command` says, and the most memory it and its children have at once, in MB (proportional sets)."""
-    process = psutil.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    peak, finished = 0, threading.Event()
-
-    def watch() -> None:
-        nonlocal peak
-        while not finished.wait(_SAMPLED_EVERY_S):
-            peak = max(peak, sum(map(proportional, family(process))))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    output, errors = process.communicate()
-    finished.set()
-    watcher.join()
-    return _last_line(command, process.returncode, output, errors), round(peak / 1e6, 1)
-
-
-def _last_line(command: Sequence[str], code: int, output: str, errors: str) -> dict[str, Any]:
-    if code:
-        raise SystemExit(f"{' '.join(map(str, command))}: exit code {code}\n{errors[-4000:]}")
-    found: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return found
 
 
 if __name__ == "__main__":

@@ -57,8 +57,8 @@ class Evaluations:
         hashes, starts = shingles(folded, WIDTH)
         possible = np.concatenate(([0], np.cumsum(self.table[hashes >> np.uint64(64 - _TABLE_BITS)])))
         per_text = possible[starts[1:]] - possible[starts[:-1]]
-        wanted = least * np.minimum(np.diff(starts), self.sizes.min())
-        for index in np.flatnonzero((per_text >= wanted) & (np.diff(starts) >= LEAST_SHINGLES)):
+        is_long = np.diff(starts) >= LEAST_SHINGLES
+        for index in np.flatnonzero(is_long & (per_text >= least * LEAST_SHINGLES)):
             own = np.unique(hashes[starts[index] : starts[index + 1]])
             first, last = np.searchsorted(self.hashes, own, "left"), np.searchsorted(self.hashes, own, "right")
             shared = np.bincount(self.owners[_ranges(first, last)], minlength=len(self.names))

@@ -16,6 +16,7 @@ the split that is emptiest for its share, else a language with a handful of pack
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +33,7 @@ SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 
 REASONS = ("", "duplicate_id", "duplicate_row", "duplicate_commit", "duplicate_code", "near_duplicate")
 LARGE_SHARE = 0.02
+_REMEMBERED_CHANGES = 1 << 14  # an edit is compared with its neighbours in every band
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +66,10 @@ def divide(edits: Comparison, splitting: Splitting) -> Division:
         len(edits),
         [equal_pairs(edits.links, edits.link_owners), equal_pairs(edits.pre), near],
     )
-    # the least link of a cluster: it stays the same when others join, unless one of them is less
-    least = np.full(len(edits), np.iinfo(np.uint64).max, np.uint64)
-    np.minimum.at(least, edits.link_owners, edits.links)
-    names = least_of(numbers, least)[numbers] if len(edits) else least
+    # the least group of a cluster, which is the first link of an edit: it stays the same when others join, unless one
+    # of them is less
+    groups = edits.links[np.flatnonzero(np.diff(edits.link_owners, prepend=-1))]
+    names = least_of(numbers, groups)[numbers] if len(edits) else groups
     splits = _dealt(edits, names, reasons == 0, splitting)
     return Division(reasons, kept, names, splits)
 
@@ -80,9 +82,10 @@ def _duplicates(edits: Comparison, near: npt.NDArray[np.int64]) -> tuple[npt.NDA
         first = first_of_equal(keys, left)
         fallen = first != left
         reasons[left[fallen]], kept[left[fallen]] = reason, first[fallen]
+    changed_lines = lru_cache(_REMEMBERED_CHANGES)(lambda index: _changed_lines(edits.line(index)))
     # one after the other, for what an edit is a duplicate of may itself be one
     for earlier, later in near.tolist():
-        if reasons[later] == 0 and reasons[earlier] == 0 and _same_change(edits, earlier, later):
+        if reasons[later] == 0 and reasons[earlier] == 0 and changed_lines(earlier) == changed_lines(later):
             reasons[later], kept[later] = REASONS.index("near_duplicate"), earlier
     return reasons, _roots(kept)
 
@@ -91,10 +94,6 @@ def _roots(kept: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     while (kept[kept] != kept).any():
         kept = kept[kept]
     return kept
-
-
-def _same_change(edits: Comparison, one: int, other: int) -> bool:
-    return _changed_lines(edits.line(one)) == _changed_lines(edits.line(other))
 
 
 def _changed_lines(line: bytes) -> tuple[Counter[str], Counter[str]]:

@@ -20,7 +20,6 @@ from graftline.datasets.fingerprints import squeezed
 from graftline.datasets.language import confirmed, wrapped
 from graftline.datasets.sources.base import Source, bad_field
 from graftline.datasets.tokens import token_counter
-from graftline.rules.equality import without_blanks
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class Ingest:
         if edit.licence not in self._licences:
             return self._licence_drop(edit.licence)
         pre, post = squeezed(edit.pre), squeezed(edit.post)
-        if pre == post and (edit.language != "python" or without_blanks(edit.pre) == without_blanks(edit.post)):
+        if pre == post and (edit.language != "python" or _indented(edit.pre) == _indented(edit.post)):
             # in Python, blanks at the start of a line are syntax
             return Drop(DropReason.UNCHANGED, "pre and post differ in nothing, or in blanks only")
         tokens = self._tokens(edit.pre)
@@ -102,6 +101,11 @@ class Ingest:
 
     def _licence_drop(self, licence: str) -> Drop:
         return Drop(DropReason.LICENCE, f"{licence!r} is not allowed; allowed: {', '.join(self._cleaning.licences)}")
+
+
+def _indented(text: str) -> list[tuple[str, bytes]]:
+    """Return the lines that hold something: what each starts with, and the rest without blanks."""
+    return [(line[: -len(line.lstrip())], squeezed(line)) for line in text.split("\n") if line.strip()]
 
 
 def parsed(line: bytes) -> Mapping[str, Any] | Drop:

@@ -5,7 +5,7 @@ pair is then compared in full. In a band, a text is compared with the first one 
 what fifty thousand texts share would else take fifty thousand squared comparisons.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -88,8 +88,3 @@ def least_of(numbers: npt.NDArray[np.int32], values: Hashes) -> Hashes:
     least = np.full(int(numbers.max(initial=-1)) + 1, np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(least, numbers, values)
     return least
-
-
-def concatenated(parts: Sequence[npt.NDArray[np.uint64]]) -> Hashes:
-    """Return `parts` in one array, which may be empty."""
-    return np.concatenate([np.zeros(0, np.uint64), *parts])

@@ -80,7 +80,7 @@ class Stages:
 
         A stage that reads a part of an artefact is not made again when the rest of it changes.
         """
-        identity = _part(record, names)
+        identity = part_identity(record, names)
         self._read[identity] = folder, names
         return identity
 
@@ -95,7 +95,7 @@ class Stages:
                 continue
             folder, names = self._read[identity]
             record = load_record(folder)
-            if identity != (_part(record, names) if names else record.identity):
+            if identity != (part_identity(record, names) if names else record.identity):
                 raise RecordError(f"{request.kind} {request.name}: {name} was replaced while it was read; run again")
         return contents
 
@@ -121,7 +121,8 @@ def identities(records: Mapping[str, Record]) -> dict[str, str]:
     return {name: record.identity for name, record in records.items()}
 
 
-def _part(record: Record, names: Sequence[str]) -> str:
+def part_identity(record: Record, names: Sequence[str]) -> str:
+    """Return what stands for some files of an artefact among the inputs of another."""
     return digest({name: record.files[name].sha256 for name in names if name in record.files})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import datasets
+from benchmarks import commands, datasets
 from benchmarks.synthetic_rows import lines, row
 from graftline.datasets.sources.commits import CommitRow
 from graftline.datasets.syntax import is_clean
@@ -140,7 +140,7 @@ def test_a_changed_source_leaves_what_does_not_depend_on_it(tmp_path: Path) -> N
 
 def test_a_failing_run_says_what_it_printed(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"exit code 1\n.*no such file"):
-        datasets.said(["bash", "-c", "echo no such file >&2; exit 1"])
+        commands.said(["bash", "-c", "echo no such file >&2; exit 1"])
 
 
 def test_one_line_of_json_names_figures_peers_and_machine(

@@ -109,9 +109,11 @@ def test_another_language_leaves_a_language_where_it_was(tmp_path: Path) -> None
     assert {name: both[name] for name in alone} == alone
 
 
-def test_a_cluster_keeps_its_split_when_edits_of_its_commits_are_added(tmp_path: Path) -> None:
+def test_a_cluster_keeps_its_split_when_commits_of_its_repositories_are_added(tmp_path: Path) -> None:
     small = edits("a", [1] * 200)
-    more = {f"{name}_more": {**row, **MORE} for name, row in list(small.items())[:50]}
+    more = {
+        f"{name}_more": {**row, **MORE, "commit": f"new commit of {name}"} for name, row in list(small.items())[:50]
+    }
     before = Divided(tmp_path / "before", {"one": small})
     after = Divided(tmp_path / "after", {"one": {**small, **more}})
     assert (after.reasons, len(after.splits)) == ({}, 250)

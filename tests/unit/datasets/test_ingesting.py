@@ -114,6 +114,7 @@ def test_the_allow_list_is_that_of_the_configuration(edit: MakeEdit) -> None:
     [
         pytest.param("python", "a = 1\n", "a = 1\n", id="nothing"),
         pytest.param("python", "a = 1\n", "\n\na = 1   \n\n\n", id="python: ends of lines, empty lines"),
+        pytest.param("python", "if a:\n    f(a,b)\n", "if a:\r\n    f( a, b )\r\n", id="python: between words, CRLF"),
         pytest.param("javascript", "f(a);\n", "  f( a ) ;", id="javascript: between words"),
         pytest.param("javascript", "f(a);", "f(\n\ta\n);", id="javascript: lines"),
         pytest.param("java", "int f() { return a; }", "int f()\n{\n    return a;\n}", id="java: braces"),

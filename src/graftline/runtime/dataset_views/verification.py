@@ -19,6 +19,7 @@ from graftline.errors import RecordError
 from graftline.paths import Paths
 from graftline.record import DatasetRecord, Record, load_record, verified
 from graftline.runtime.dataset_views.names import datasets_named, partitions_named
+from graftline.runtime.stages import part_identity
 
 State = Literal["sound", "faulty", "missing"]
 
@@ -87,7 +88,7 @@ def _artefacts(paths: Paths, catalogue: Catalogue, names: Sequence[str]) -> Iter
     yield "division", "all", paths.division, partial(_checked_made, paths.division, "division", inputs)
     for language, split in partitions_named(catalogue, None, None):
         folder = paths.partition("processed", language, split)
-        yield "splits", f"{language}/{split}", folder, partial(_checked_made, folder, "splits", {})
+        yield "splits", f"{language}/{split}", folder, partial(_checked_split, folder, paths, language)
 
 
 def _finding(stage: str, name: str, folder: Path, check: _Check) -> Finding:
@@ -108,6 +109,18 @@ def _checked_made(folder: Path, kind: str, inputs: dict[str, Path]) -> tuple[Rec
     for name, source in inputs.items():
         if name in record.inputs and (stored := _identity(source)) and stored != record.inputs[name]:
             raise RecordError(f"{folder}: was not made of the {name} that is stored now; make it again")
+    return record, ""
+
+
+def _checked_split(folder: Path, paths: Paths, language: str) -> tuple[Record, str]:
+    """Check a split, and that it was made of the division that is stored now, as far as its language goes."""
+    record = verified(folder, "splits")
+    try:
+        division = part_identity(load_record(paths.division), [f"{language}.parquet"])
+    except RecordError:  # it is told of by itself
+        return record, ""
+    if division != record.inputs["division"]:
+        raise RecordError(f"{folder}: was not made of the division that is stored now; make it again")
     return record, ""
 
 
