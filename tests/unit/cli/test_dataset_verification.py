@@ -45,6 +45,13 @@ def _fetched_anew(shop: Shop) -> None:
     shop.run("fetch", "pairs")
 
 
+def _divided_anew(shop: Shop) -> None:
+    path = shop.root / "configs" / "datasets.yaml"
+    tree = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps({**tree, "splitting": {"seed": 3}}), "utf-8")
+    shop.run("split", "--language", "java")
+
+
 FAULTS: list[tuple[str, Callable[[Shop], object], list[str], list[str]]] = [
     (
         "a file was altered",
@@ -78,6 +85,15 @@ FAULTS: list[tuple[str, Callable[[Shop], object], list[str], list[str]]] = [
         _fetched_anew,
         [],
         ["{data}/raw/pairs/normalized: was not made of the raw that is stored now; make it again"],
+    ),
+    (
+        "splits were made of another division",
+        _divided_anew,
+        [],
+        [
+            f"{{data}}/processed/python/{split}: was not made of the division that is stored now; make it again"
+            for split in ("train", "dev", "test")
+        ],
     ),
     (
         "a dataset that is named is not stored",
