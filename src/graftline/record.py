@@ -28,7 +28,7 @@ from graftline.hashing import canonical_json, digest, sha256_file
 logger = logging.getLogger(__name__)
 
 RECORD_NAME = "_meta.json"
-_HASHED_AT_ONCE = 4
+_FILES_AT_ONCE = 4
 
 
 class FileSum(BaseModel):
@@ -218,8 +218,8 @@ def _made(folder: Path, partial: Path, request: Request, make: Callable[[Path], 
             **contents.contract,
         }
     ).identified()
-    for path in _files(partial):
-        _sync(path)
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as threads:
+        list(threads.map(_sync, _files(partial)))
     write_atomically(partial / RECORD_NAME, record.model_dump_json(indent=2) + "\n")
     _sync(partial)
     _take_place(partial, folder)
@@ -329,7 +329,7 @@ def _sums(folder: Path, names: Iterable[str]) -> dict[str, FileSum]:
 
     ordered = list(names)
     # the digest of a large file is made outside the interpreter's lock
-    with ThreadPoolExecutor(_HASHED_AT_ONCE) as threads:
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as threads:
         return dict(zip(ordered, threads.map(sum_of, ordered), strict=True))
 
 

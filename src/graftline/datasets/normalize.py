@@ -26,8 +26,8 @@ from graftline.datasets.tables import DROPS, NORMALIZED
 from graftline.parquet import ParquetWriter, arrow_table
 from graftline.workers import Workers
 
-UNIT_ROWS = 8192
-UNIT_BYTES = 16 << 20
+UNIT_ROWS = 4096
+UNIT_BYTES = 8 << 20
 _BATCH_ROWS = 128  # few enough that what is made of them stays in the processor's cache
 
 Dropped = tuple[str, int, DropReason, str]
