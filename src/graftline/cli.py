@@ -225,7 +225,11 @@ def _log(root: Path | None, level: int) -> None:
     handler = logging.StreamHandler()
     folder = root or Path(os.environ.get("GRAFTLINE_ROOT") or Path.cwd())
     handler.addFilter(RedactingFilter(local_secrets(os.environ, folder)))
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", handlers=[handler])
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s", handlers=[handler])
+    # of our own doing only: an HTTP library logs whole addresses, and what is in them
+    logging.getLogger("graftline").setLevel(level)
+    # whoever waits for a home wants to know why
+    logging.getLogger("graftline.datasets.hub").setLevel(min(level, logging.WARNING))
 
 
 def _mark(is_there: bool, is_needed: bool) -> str:

@@ -105,6 +105,14 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> list[dict[
     return rows
 
 
+def column_names(path: Path) -> list[str]:
+    """Return the names of the columns of `path`, without reading them."""
+    _pyarrow()
+    import pyarrow.parquet as pq
+
+    return list(pq.ParquetFile(path).schema_arrow.names)
+
+
 def read_table(path: Path, columns: Sequence[str] | None = None) -> Any:
     """Return `path` as a pyarrow table, with all columns or with some."""
     _pyarrow()

@@ -182,6 +182,8 @@ def build(folder: Path, request: Request, make: Callable[[Path], Contents], cloc
     with _locked(folder.parent):
         partial = folder.with_name(f".{folder.name}.partial-{request.digest()[:12]}")
         _adopt(folder, partial, request)
+        if not folder.exists() and _old(folder).exists():
+            _old(folder).rename(folder)  # a writer was killed between taking it away and putting the new one in place
         reason = _why(folder, request)
         _remove_partials(folder, keep=partial if reason else None)
         record = _made(folder, partial, request, make, clock) if reason else load_record(folder)

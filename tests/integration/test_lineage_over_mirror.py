@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -210,6 +211,23 @@ def test_no_instruction_says_who_wrote_it(world: World) -> None:
     instructions = [edit.instruction.lower() for _, edit in world.edits()]
     traces = ("co-authored-by", "signed-off-by", "example.invalid", "generated with")
     assert [trace for trace in traces for text in instructions if trace in text] == []
+
+
+def test_a_dataset_that_was_fetched_by_itself_is_the_one_that_a_run_fetches(world: World, tmp_path: Path) -> None:
+    shutil.copytree(world.root / "configs", tmp_path / "configs")
+    command = [
+        Path(sys.executable).with_name("graftline"),
+        "--root",
+        tmp_path,
+        "datasets",
+        "fetch",
+        "agentpack",
+        "marv",
+    ]
+    environment = {**os.environ, "GRAFTLINE_DATASET_MIRROR": str(world.mirror)}
+    subprocess.run(command, env=environment, capture_output=True, check=True, timeout=300)
+    for name in ("agentpack", "marv"):
+        assert load_record(Paths(tmp_path).raw(name)).identity == world.raw(name).identity
 
 
 def test_a_second_run_makes_nothing(world: World) -> None:

@@ -123,7 +123,7 @@ class Splitting(Config):
     dev: float = Field(default=0.1, gt=0, lt=1)
     test: float = Field(default=0.1, gt=0, lt=1)
     near_duplicate: float = Field(default=0.7, gt=0, le=1)
-    """Least similarity (Jaccard, of 16-character shingles) of two texts before that must not straddle two splits."""
+    """Least similarity (Jaccard, of 16-byte shingles) of two texts before that must not straddle two splits."""
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
@@ -136,7 +136,7 @@ class Decontamination(Config):
     """Which edits are too near to an evaluation; see `datasets.decontaminate`."""
 
     shared: float = Field(default=0.5, gt=0, le=1)
-    """Share of the 32-character shingles of an evaluation text, or of the edit, that both hold."""
+    """Share of the 32-byte shingles of an evaluation text, or of the edit, that both hold."""
 
 
 class Synthesis(Config):

@@ -1,5 +1,6 @@
 """The columns that normalised edits are compared by, of all datasets in one place."""
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,8 +66,8 @@ class Comparison:
 
     def line(self, index: int) -> bytes:
         """Return the line of one edit."""
-        part = next(part for part in reversed(self.parts) if part.first <= index)
-        with part.lines.open("rb") as stream:
+        part = self.parts[bisect_right(self.parts, index, key=lambda part: part.first) - 1]
+        with part.lines.open("rb", buffering=0) as stream:
             stream.seek(int(self.offsets[index]))
             return stream.read(int(self.line_bytes[index]))
 

@@ -1,6 +1,6 @@
 """Evaluation texts, and which edits are too near to one to be trained on.
 
-Two texts are near when they share so many of their 32-character shingles (blanks and letter case aside) that the
+Two texts are near when they share so many of their 32-byte shingles (blanks and letter case aside) that the
 smaller of the two is held by the other to the share of the configuration: containment, after Broder 1997. That is
 about a line of code per shingle, where n-grams of words (13 of them, in https://arxiv.org/abs/2005.14165) would take
 every `if __name__ == "__main__"` for a leak.
@@ -93,7 +93,7 @@ def _ranges(first: npt.NDArray[np.intp], last: npt.NDArray[np.intp]) -> npt.NDAr
 def evaluation_files(folder: Path) -> list[Path]:
     """Return the files below `folder`, which may not exist, that hold rows of evaluations."""
     found = folder.rglob("*") if folder.is_dir() else ()
-    return sorted(path for path in found if path.name.endswith(_ENDINGS) and path.is_file())
+    return sorted(path for path in found if path.name.lower().endswith(_ENDINGS) and path.is_file())
 
 
 def texts_in(path: Path) -> Iterator[tuple[str, str]]:

@@ -99,8 +99,20 @@ def _roots(kept: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def _changed_lines(line: bytes) -> tuple[Counter[str], Counter[str]]:
     """Return the lines that go and those that come, blanks aside."""
     edit: Mapping[str, Any] = orjson.loads(line)
-    before, after = (Counter("".join(text.split()) for text in edit[side].split("\n")) for side in ("pre", "post"))
-    return before - after, after - before
+    before, after = edit["pre"].split("\n"), edit["post"].split("\n")
+    # lines that both sides begin and end with cancel out anyway, and are most of them
+    start = _common(before, after)
+    before, after = before[start:], after[start:]
+    end = _common(before[::-1], after[::-1])
+    gone, come = (Counter("".join(text.split()) for text in side[: len(side) - end]) for side in (before, after))
+    return gone - come, come - gone
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many items both begin with."""
+    return next(
+        (at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other))
+    )
 
 
 def _dealt(
@@ -120,7 +132,8 @@ def _dealt(
     is_large = (sizes > LARGE_SHARE * sizes.sum(axis=0)).any(axis=1)
     filled = np.zeros((len(SPLITS), sizes.shape[1]))
     np.add.at(filled, chosen[~is_large], sizes[~is_large])
-    for cluster in sorted(np.flatnonzero(is_large), key=lambda cluster: places[cluster]):
+    # the largest first, for what is left over then fits better
+    for cluster in sorted(np.flatnonzero(is_large), key=lambda cluster: (-sizes[cluster].max(), places[cluster])):
         main = int(np.argmax(sizes[cluster]))
         chosen[cluster] = int(np.argmin(filled[:, main] / shares))
         filled[chosen[cluster]] += sizes[cluster]

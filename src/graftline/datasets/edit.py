@@ -31,6 +31,8 @@ class Edit(BaseModel):
     """Other names of the group: forks that hold the same commit. They must not straddle either."""
     commit: str = ""
     """The commit that made the edit, or that it was grown from; must not straddle two splits."""
+    other_commits: tuple[str, ...] = ()
+    """More commits that it was grown from; they must not straddle either."""
     path: str = ""
     """The file in `commit` that was edited, where the edit is that commit's own: the same commit and path is the same
     edit, whatever dataset holds it. Empty where it is only grown from the commit."""

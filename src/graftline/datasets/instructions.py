@@ -11,6 +11,7 @@ _TRAILERS = frozenset(
         *("acked-by", "approved-by", "authored-by", "cc", "co-authored-by", "co-committed-by", "co-developed-by"),
         *("commit-queue", "committed-by", "helped-by", "reported-by", "reviewed-by", "signed-off-by", "suggested-by"),
         *("tested-by", "agent-logs-url", "amp-thread-id", "change-id", "claude-session", "former-commit-id"),
+        *("bug", "differential revision", "on-behalf-of", "pr-url", "reviewers"),
         *("generated-by", "git-svn-id", "gitorigin-revid", "made-with", "piperorigin-revid", "reviewed-on"),
     }
 )
@@ -29,7 +30,7 @@ _LONGEST_SIGNATURE = 280
 _AGENTS = ("claude", "cursor", "codex", "copilot")
 
 _LOCAL_CHARACTERS = 64
-_LOCAL = re.compile(r"[.%+-]{0,2}\w[\w.%+-]*")  # read from the @ backwards; "+@pytest.mark" is a line of a patch
+_LOCAL = re.compile(r"[.%+-]{0,2}\w[\w.%+'&-]*")  # read from the @ backwards; "+@pytest.mark" is a line of a patch
 _DOMAIN = re.compile(r"(?!\d+\.\d)(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}")  # `package@1.2.3` is no address
 _CLOSING = {"<": ">", "(": ")"}
 
@@ -39,6 +40,8 @@ def cleaned(message: str) -> str:
 
     Twice is the same as once.
     """
+    if not message:
+        return ""
     folded = message.lower()
     may_be_signed = any([agent in folded for agent in _AGENTS])
     if "@" in message:

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from graftline.actions.astgrep import Language
 from graftline.datasets.catalogue import Cleaning, Dataset, Decontamination
 from graftline.datasets.decontaminate import Evaluations
-from graftline.datasets.edit import Drop, DropReason, Label
-from graftline.datasets.fingerprints import key, signatures
+from graftline.datasets.edit import Drop, DropReason, Edit, Label
+from graftline.datasets.fingerprints import key, signatures, squeezed
 from graftline.datasets.ingest import CleanEdit, Ingest
 from graftline.datasets.sources import source_of
 from graftline.datasets.sources.base import RawRow
@@ -29,6 +29,8 @@ from graftline.workers import Workers
 UNIT_ROWS = 4096
 UNIT_BYTES = 8 << 20
 _BATCH_ROWS = 128  # few enough that what is made of them stays in the processor's cache
+
+FoundT = TypeVar("FoundT", CleanEdit, Label)
 
 Dropped = tuple[str, int, DropReason, str]
 """File, line, reason, detail."""
@@ -138,37 +140,46 @@ class _Refiner:
         with _Shards(self._plan.folder, unit.number) as shards:
             for start in range(0, len(unit.rows), _BATCH_ROWS):
                 edits: list[tuple[str, int, CleanEdit]] = []
+                labels: list[tuple[str, int, Label]] = []
                 for file, line, content in unit.rows[start : start + _BATCH_ROWS]:
                     for outcome in self._ingest.outcomes(content):
                         match outcome:
                             case CleanEdit():
                                 edits.append((file, line, outcome))
                             case Label():
-                                refined.licences[outcome.licence] += 1
-                                refined.labels.append(outcome.model_dump_json().encode())
+                                labels.append((file, line, outcome))
                             case Drop():
                                 refined.drops.append((file, line, outcome.reason, outcome.detail))
                 kept = self._uncontaminated(edits, refined)
+                for label in self._uncontaminated(labels, refined):
+                    refined.licences[label.licence] += 1
+                    refined.labels.append(label.model_dump_json().encode())
                 refined.edits += len(kept)
                 refined.licences.update(found.edit.licence for found in kept)
                 shards.write(kept)
         return refined
 
-    def _uncontaminated(self, edits: list[tuple[str, int, CleanEdit]], refined: Refined) -> list[CleanEdit]:
+    def _uncontaminated(self, found: list[tuple[str, int, FoundT]], refined: Refined) -> list[FoundT]:
+        """Return the edits or labels in `found` that are not too near to an evaluation, and drop the others."""
         evaluations, least = self._plan.evaluations, self._plan.decontamination.shared
         if evaluations.is_empty:
-            return [edit for _, _, edit in edits]
-        sides = [side.lower() for _, _, edit in edits for side in (edit.pre_squeezed, edit.post_squeezed)]
-        near = evaluations.nearest(sides, least)
+            return [one for _, _, one in found]
+        near = evaluations.nearest([side.lower() for _, _, one in found for side in _sides(one)], least)
         kept = []
-        for (file, line, edit), *of_sides in zip(edits, near[::2], near[1::2], strict=True):
-            worst = max((found for found in of_sides if found), default=None)
+        for (file, line, one), *of_sides in zip(found, near[::2], near[1::2], strict=True):
+            worst = max((share for share in of_sides if share), default=None)
             if worst is None:
-                kept.append(edit)
+                kept.append(one)
             else:
                 detail = f"shares {worst[0]:.0%} with evaluation {worst[1]}"
                 refined.drops.append((file, line, DropReason.CONTAMINATED, detail))
         return kept
+
+
+def _sides(found: CleanEdit | Label) -> tuple[bytes, bytes]:
+    if isinstance(found, Label):
+        return squeezed(found.pre), squeezed(found.post or "")
+    return found.pre_squeezed, found.post_squeezed
 
 
 class _Shards:
@@ -194,27 +205,49 @@ class _Shards:
     def write(self, edits: list[CleanEdit]) -> None:
         """Add edits to the shard of their language."""
         folded = [found.pre_squeezed.lower() for found in edits]
-        columns: dict[Language, dict[str, list[Any]]] = {}
+        of_language: dict[Language, list[_Fingerprinted]] = {}
         for found, pre, signature in zip(edits, folded, signatures(folded), strict=True):
-            edit = found.edit
+            of_language.setdefault(found.edit.language, []).append((found, pre, signature))
+        for language, some in of_language.items():
             # what pydantic writes as well, in half the time; an edit that was just read has no gold action
-            line = orjson.dumps(edit.__dict__)
-            self._lines.setdefault(edit.language, []).append(line)
-            if (table := columns.get(edit.language)) is None:
-                table = columns[edit.language] = {name: [] for name in NORMALIZED}
-            # a repository is the same whatever the case of its letters
-            links = [key(name.lower().encode()) for name in (edit.group, *edit.aliases)]
-            if edit.commit:
-                links.append(key(b"commit", edit.commit.encode()))
-            values = (
-                edit.id, edit.dataset, edit.instruction, edit.pre, edit.post, orjson.dumps(edit.tags).decode(),
-                edit.licence, edit.group, edit.origin, found.pre_tokens, found.post_tokens, len(line),
-                key(edit.id.encode()), key(edit.instruction.encode(), edit.pre.encode()), key(pre),
-                key(pre, found.post_squeezed.lower()),
-                key(edit.commit.encode(), edit.path.encode()) if edit.commit and edit.path else 0,
-                links, signature,
-            )  # fmt: skip
-            for column, value in zip(table.values(), values, strict=True):
-                column.append(value)
-        for language, values_of in columns.items():
-            self._tables.setdefault(language, []).append(arrow_table(values_of, NORMALIZED))
+            lines = [orjson.dumps(found.edit.__dict__) for found, _, _ in some]
+            self._lines.setdefault(language, []).extend(lines)
+            self._tables.setdefault(language, []).append(arrow_table(_columns(some, lines), NORMALIZED))
+
+
+_Fingerprinted = tuple[CleanEdit, bytes, bytes]
+"""An edit, its folded text before, and the signature of that."""
+
+
+def _columns(some: list[_Fingerprinted], lines: list[bytes]) -> dict[str, list[Any]]:
+    edits = [found.edit for found, _, _ in some]
+    return {
+        "id": [edit.id for edit in edits],
+        "dataset": [edit.dataset for edit in edits],
+        "instruction": [edit.instruction for edit in edits],
+        "pre": [edit.pre for edit in edits],
+        "post": [edit.post for edit in edits],
+        "tags": [orjson.dumps(edit.tags).decode() for edit in edits],
+        "licence": [edit.licence for edit in edits],
+        "origin_group": [edit.group for edit in edits],
+        "origin": [edit.origin for edit in edits],
+        "pre_tokens": [found.pre_tokens for found, _, _ in some],
+        "post_tokens": [found.post_tokens for found, _, _ in some],
+        "line_bytes": [len(line) for line in lines],
+        "id_key": [key(edit.id.encode()) for edit in edits],
+        "asked_key": [key(edit.instruction.encode(), edit.pre.encode()) for edit in edits],
+        "pre_key": [key(pre) for _, pre, _ in some],
+        "done_key": [key(pre, found.post_squeezed.lower()) for found, pre, _ in some],
+        "change_key": [
+            key(edit.commit.encode(), edit.path.encode()) if edit.commit and edit.path else 0 for edit in edits
+        ],
+        "link_keys": [_links(edit) for edit in edits],
+        "signature": [signature for _, _, signature in some],
+    }
+
+
+def _links(edit: Edit) -> list[int]:
+    # a repository is the same whatever the case of its letters
+    groups = [key(name.lower().encode()) for name in (edit.group, *edit.aliases)]
+    commits = [key(b"commit", commit.encode()) for commit in (edit.commit, *edit.other_commits) if commit]
+    return groups + commits

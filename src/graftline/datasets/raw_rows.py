@@ -14,7 +14,6 @@ from graftline.datasets.decontaminate import evaluation_files, texts_in
 from graftline.datasets.edit import Drop
 from graftline.datasets.formats import lines_of
 from graftline.datasets.hub.base import DatasetHub, Fetched
-from graftline.datasets.hub.mirror import is_from_mirror
 from graftline.datasets.ingest import parsed
 from graftline.datasets.sources import source_of
 from graftline.errors import DataError
@@ -85,7 +84,7 @@ def keep_wanted(
         os.fsync(raw.fileno())
     partial.replace(target)
     sha256 = read.sha256.hexdigest()
-    is_upstream = sha256 == file.sha256 if file.sha256 else not is_from_mirror(hub, dataset)
+    is_upstream = sha256 == file.sha256 if file.sha256 else hub.is_home(name, dataset)
     fetched = Fetched(sha256, read.size_bytes, is_upstream)
     stored = {"kept_sha256": sha256_file(target), "counts": dict(counts), "fetched": asdict(fetched)}
     write_atomically(done, json.dumps(stored))

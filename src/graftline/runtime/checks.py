@@ -1,14 +1,17 @@
 """What must hold of stored artefacts, as questions whose answer is a list of faults."""
 
-from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 from pydantic import BaseModel, ValidationError
 
+from graftline.datasets.division import SPLITS, Split
 from graftline.datasets.edit import Edit, Label
+from graftline.datasets.fingerprints import key
 from graftline.datasets.tables import EDITS
 from graftline.jsonl import read_lines
-from graftline.parquet import read_parquet
+from graftline.parquet import column_names, read_parquet
 from graftline.record import verified
 from graftline.runtime.lineage import Lineage
 from graftline.trajectories.export import STEPS, TRAJECTORIES
@@ -34,18 +37,29 @@ def invalid_splits(lineage: Lineage) -> list[str]:
 
 def leaks(lineage: Lineage) -> list[str]:
     """Return the edits, groups, commits and clusters of near-duplicates that stand in more than one split."""
-    where: dict[tuple[str, str], set[str]] = defaultdict(set)
+    seen: dict[int, int] = {}  # by key, not by name: there are millions
+    leaking: dict[tuple[str, str], int] = {}
     for folder in _stored(lineage, "processed", "splits"):
-        for edit in read_lines(folder / "edits.jsonl", Edit):
-            where["edit", edit.id].add(folder.name)
-            where["commit", edit.commit].add(folder.name)
-            for group in (edit.group, *edit.aliases):
-                where["group", group.lower()].add(folder.name)
-        for row in read_parquet(folder / "edits.parquet", ["cluster"]):
-            where["cluster", row["cluster"]].add(folder.name)
-    where.pop(("commit", ""), None)
-    found = sorted((what, name, splits) for (what, name), splits in where.items() if len(splits) > 1)
-    return [f"{what} {name!r} is in {', '.join(sorted(splits))}" for what, name, splits in found][:_MOST_FAULTS]
+        split = 1 << SPLITS.index(cast(Split, folder.name))
+        for what, name in _indivisible(folder):
+            known = seen.get(identity := key(what.encode(), name.encode()), 0) | split
+            seen[identity] = known
+            if known.bit_count() > 1:
+                leaking[what, name] = known
+    found = (
+        (what, name, [each for at, each in enumerate(SPLITS) if mask >> at & 1])
+        for (what, name), mask in leaking.items()
+    )
+    return sorted(f"{what} {name!r} is in {', '.join(sorted(splits))}" for what, name, splits in found)[:_MOST_FAULTS]
+
+
+def _indivisible(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield what must not be in another split as well."""
+    for edit in read_lines(folder / "edits.jsonl", Edit):
+        yield "edit", edit.id
+        yield from (("commit", commit) for commit in (edit.commit, *edit.other_commits) if commit)
+        yield from (("group", group.lower()) for group in (edit.group, *edit.aliases))
+    yield from (("cluster", row["cluster"]) for row in read_parquet(folder / "edits.parquet", ["cluster"]))
 
 
 def invalid_trajectories(lineage: Lineage) -> list[str]:
@@ -87,6 +101,5 @@ def _invalid_lines(path: Path, model: type[BaseModel]) -> list[str]:
 
 
 def _other_columns(path: Path, columns: set[str]) -> list[str]:
-    rows = read_parquet(path)
-    found = set(rows[0]) if rows else columns
+    found = set(column_names(path))
     return [] if found == columns else [f"{path}: columns {sorted(found ^ columns)} are missing or unexpected"]

@@ -3,7 +3,9 @@
 import logging
 import os
 from collections import Counter
+from contextlib import suppress
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,8 @@ from graftline.datasets.normalize import Plan, normalize
 from graftline.datasets.raw_rows import keep_wanted, number_of_rows
 from graftline.datasets.sources import source_of
 from graftline.datasets.split import write_division, write_split
-from graftline.errors import RecordError
+from graftline.datasets.tokens import TokenizerName
+from graftline.errors import DataError, RecordError
 from graftline.hashing import digest, sha256_file
 from graftline.jsonl import read_lines, write_lines
 from graftline.record import Built, Contents, DatasetRecord, Record, Request, load_record
@@ -54,6 +57,7 @@ class DatasetStages(Stages):
             "cleaning": self.catalogue.cleaning.model_dump(mode="json"),
             "decontamination": self.catalogue.decontamination.model_dump(mode="json"),
             "evaluation_files": {self.paths.relative(path): sha256_file(path) for path in self._evaluation_files()},
+            "tools": tool_versions(self.catalogue.cleaning.tokenizer),
             **dataset.model_dump(mode="json", include={"licences", "columns"}),
         }
         inputs = {"raw": raw, **self._evaluation_records()}
@@ -86,10 +90,13 @@ class DatasetStages(Stages):
         division = self.verified(folder, "division")
         inputs = {"division": self.part_of(folder, division, f"{language}.parquet")}
         folders = {name: self.paths.normalized(name) for name in self.catalogue.sources}
-        for name, normalized in folders.items():
-            record = self.verified(normalized, "normalized")
+        records = {name: self.verified(normalized, "normalized") for name, normalized in folders.items()}
+        if division.inputs != identities(records):
+            # its rows are those of the normalised files in their order, and would be taken for those of others
+            raise RecordError(f"{folder}: was made from other normalised edits; materialise its asset again")
+        for name, record in records.items():
             if names := [file for file in record.files if file.startswith(f"{language}-")]:
-                inputs[f"normalized/{name}"] = self.part_of(normalized, record, *sorted(names))
+                inputs[f"normalized/{name}"] = self.part_of(folders[name], record, *sorted(names))
         config = {"tokenizer": self.catalogue.cleaning.tokenizer}
         request = Request("splits", f"{language}/{split}", stage_code("splits"), inputs, config)
         return self.build(
@@ -115,8 +122,8 @@ class DatasetStages(Stages):
             for name in inputs:
                 for label in read_lines(folders[name.partition("/")[2]] / "labels.jsonl", Label):
                     labels += 1
-                    if (task := open_task_of(label)) and task.language in self.catalogue.languages:
-                        tasks.setdefault(task.id, task)
+                    if label.language in self.catalogue.languages:
+                        tasks.setdefault(label.id, open_task_of(label))
             for language in LANGUAGES:
                 of_language = [task for task in tasks.values() if task.language == language]
                 if of_language:
@@ -140,7 +147,8 @@ class DatasetStages(Stages):
             else:
                 if old is not None and not target.exists() and file.path in old.files:
                     # the home holds what it held: only the code changed
-                    os.link(self.paths.raw(name) / file.path, target)
+                    with suppress(OSError):  # where there are no links, it is fetched
+                        os.link(self.paths.raw(name) / file.path, target)
                 one = hub.fetch(name, dataset, file, target, self.advance)
             fetched.append(one)
         is_upstream = all(file.is_upstream for file in fetched)
@@ -172,7 +180,10 @@ class DatasetStages(Stages):
             left.unlink()
         source = source_of(dataset.reader)
         cleaning = self.catalogue.cleaning
-        plan = Plan(name, dataset, cleaning, self.catalogue.decontamination, self._evaluations(), folder)
+        against = self._evaluations()
+        if against.is_empty:
+            logger.warning("%s: no evaluation is in use, so edits are kept away from none", name)
+        plan = Plan(name, dataset, cleaning, self.catalogue.decontamination, against, folder)
         size = sum(file.size_bytes for file in raw.files.values())
         cores = default_workers()
         workers = cores if size > _INLINE_BYTES and cores > 1 else 0
@@ -189,12 +200,29 @@ class DatasetStages(Stages):
         return {f"evaluation/{name}": self.verified(self.paths.raw(name), "raw") for name in used}
 
     def _evaluation_files(self) -> list[Path]:
-        return evaluation_files(self.paths.evaluations)
+        folder = self.paths.evaluations
+        found = evaluation_files(folder)
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if path.is_file() and path not in found and not path.name.startswith(".") and path.suffix != ".md":
+                raise DataError(f"{path}: cannot be read as an evaluation; expected .jsonl, .jsonl.gz or .parquet")
+        return found
 
     def _evaluations(self) -> Evaluations:
         folders = [self.paths.raw(name.partition("/")[2]) for name in self._evaluation_records()]
         files = [*(path for folder in folders for path in evaluation_files(folder)), *self._evaluation_files()]
         return evaluations(text for path in files for text in texts_in(path))
+
+
+_TOOLS = (
+    *("tree-sitter", "tree-sitter-java", "tree-sitter-javascript", "tree-sitter-python", "tree-sitter-typescript"),
+    *("rensa", "xxhash"),
+)
+
+
+def tool_versions(tokenizer: TokenizerName) -> dict[str, str]:
+    """Return the versions of what decides whether a text parses, how long it is, and what it is like."""
+    tools = _TOOLS if tokenizer == "characters/4" else (*_TOOLS, "bpe-openai")
+    return {tool: version(tool) for tool in tools}
 
 
 def raw_record(folder: Path) -> DatasetRecord:

@@ -51,7 +51,8 @@ def load_settings(paths: Paths, environment: Mapping[str, str] | None = None) ->
 def in_use(catalogue: Catalogue, environment: Mapping[str, str]) -> Catalogue:
     """Return `catalogue` with the datasets in use that `environment` asks for.
 
-    `GRAFTLINE_DATASETS` names them, or says `all`. Without it, a mirror brings what it holds to the local ones in `use`.
+    `GRAFTLINE_DATASETS` names them, or says `all`. Without it, a mirror brings what it holds to the local ones in `use`,
+    and to the evaluations in `use`: without those, edits would be kept that are too near to them.
     """
     named = environment.get(DATASETS_VARIABLE, "").strip()
     if named == "all":
@@ -64,7 +65,8 @@ def in_use(catalogue: Catalogue, environment: Mapping[str, str]) -> Catalogue:
     from graftline.datasets.hub.mirror import held_by_mirror, is_mirrored
 
     elsewhere = {name for name, dataset in catalogue.datasets.items() if is_mirrored(dataset)}
-    held = held_by_mirror(mirror, elsewhere) | (set(catalogue.use) - elsewhere)
+    wanted = {name for name in catalogue.use if name not in elsewhere or catalogue.datasets[name].is_evaluation}
+    held = held_by_mirror(mirror, elsewhere) | wanted
     return catalogue.using(tuple(name for name in catalogue.datasets if name in held), MIRROR_VARIABLE)
 
 

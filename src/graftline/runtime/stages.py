@@ -15,7 +15,7 @@ from graftline.actions.astgrep import Language
 from graftline.clock import Clock, utc_now
 from graftline.datasets.catalogue import Catalogue, Dataset
 from graftline.datasets.division import SPLITS, Split
-from graftline.errors import ConfigError, RecordError
+from graftline.errors import BoundaryError, ConfigError, RecordError
 from graftline.hashing import digest
 from graftline.paths import Paths
 from graftline.record import Built, Contents, Record, Request, build, load_record, verified
@@ -56,7 +56,16 @@ class Stages:
     def build(self, folder: Path, request: Request, make: Callable[[Path], Contents]) -> Built:
         """Return the artefact of `request` in `folder` (see `record.build`), and log what became of it."""
         started = monotonic()
-        built = build(folder, request, lambda partial: self._undisturbed(request, make(partial)), self.clock)
+        try:
+            built = build(folder, request, lambda partial: self._undisturbed(request, make(partial)), self.clock)
+        except OSError as error:
+            # a full disk, a folder that may not be written to; a library may name neither number nor file
+            cause = error.strerror or str(error).partition("\n")[0]
+            where = f" ({error.filename})" if error.filename else ""
+            raise BoundaryError(
+                f"{self.paths.relative(folder)}: {request.kind} {request.name} cannot be made: {cause}{where}; mend it"
+                " and run again, what was made before is untouched"
+            ) from error
         # made or found right, its files have just been read
         self._seen[folder] = built.record.identity, _stamps(folder, built.record)
         self.run_log.append(request.kind, request.name, built.reason, monotonic() - started)

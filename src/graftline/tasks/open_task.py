@@ -21,7 +21,9 @@ class OpenTask(BaseModel):
     instruction: str
     before: str
     label: str
-    """What is said to be there, and should not be afterwards."""
+    """What is said of the text: a smell that should go, or a refactoring that should be done."""
+    holds: bool | None
+    """Whether people agree on it; of a disputed refactoring the known text after is not one that counts as done."""
     subject: str = ""
     """What in the text it is said of; empty for the whole."""
     licence: str
@@ -30,10 +32,8 @@ class OpenTask(BaseModel):
     tags: tuple[str, ...] = ()
 
 
-def open_task_of(label: Label) -> OpenTask | None:
-    """Return the task of `label`; None where people do not agree that it holds."""
-    if not label.holds:
-        return None
+def open_task_of(label: Label) -> OpenTask:
+    """Return the task of `label`."""
     return OpenTask(
         id=label.id,
         dataset=label.dataset,
@@ -41,6 +41,7 @@ def open_task_of(label: Label) -> OpenTask | None:
         instruction=label.instruction,
         before=label.pre,
         label=label.label,
+        holds=label.holds,
         subject=label.subject,
         licence=label.licence,
         group=label.group,

@@ -20,7 +20,7 @@ def row(*votes: int, **changes: Any) -> dict[str, Any]:
         "type": "Rename Method",
         "refactoring_id": 7,
         "commit_sha": "a" * 40,
-        "commit_link": "https://example.com/demo/tool/commit/" + "a" * 40,
+        "commit_link": "https://github.com/demo/tool/commit/" + "a" * 40,
         "file_path": "src/p/Outer.java",
         "description": RENAMED,
         "code_before": "void a(int x) {}",
@@ -73,15 +73,17 @@ def test_a_disputed_pair_becomes_a_label_with_its_text_after() -> None:
     ("votes", "holds", "tag"),
     [
         ((1,), True, "votes:1/1"),
-        ((1, -1), True, "votes:1/1"),
-        ((1, -2, 1), True, "votes:2/2"),
+        ((1, -1), None, "votes:1/1"),
+        ((1, -2, 1), None, "votes:2/2"),
         ((1, 0, 1), None, "votes:2/3"),
         ((0, 1), None, "votes:1/2"),
         ((0, 0), False, "votes:0/2"),
         ((0, -1), False, "votes:0/1"),
     ],
 )
-def test_votes_that_say_nothing_do_not_count(votes: tuple[int, ...], holds: bool | None, tag: str) -> None:
+def test_a_pair_counts_as_agreed_on_when_every_vote_is_for_it(
+    votes: tuple[int, ...], holds: bool | None, tag: str
+) -> None:
     found = outcome("marv", row(*votes))
     assert isinstance(found, Edit if holds else Label)
     assert (found.tags[2], found.holds if isinstance(found, Label) else True) == (tag, holds)
@@ -182,8 +184,12 @@ def test_a_pair_that_says_nothing_is_dropped_with_its_reason() -> None:
         (row(1, code_before=" "), "empty_pre: code_before is empty: nothing can be rewritten"),
         (row(1, code_after=""), "empty_post: code_after is empty: the method was removed, not rewritten"),
         (
-            row(1, commit_link="https://example.com/demo"),
-            "bad_field: commit_link: expected https://…/<owner>/<name>/commit/<sha>",
+            row(1, commit_link="https://github.com/demo"),
+            "bad_field: commit_link: expected https://github.com/<owner>/<name>/commit/<sha>",
+        ),
+        (
+            row(1, commit_link="https://example.com/apache/tool/commit/" + "a" * 40),
+            "bad_field: commit_link: expected https://github.com/<owner>/<name>/commit/<sha>",
         ),
         (row(1, description="Improved."), "bad_field: description: is no sentence about 'Rename Method'"),
         (row(-1, -2), "bad_field: evaluations: hold no vote for or against"),

@@ -164,8 +164,8 @@ def test_a_unit_has_so_many_rows(tmp_path: Path, rows: int, units: list[int]) ->
 
 
 def test_a_unit_has_so_many_bytes(tmp_path: Path) -> None:
-    # two of them are less than 16 MiB, and the third ends the unit
-    large = json.dumps(change("a", new_contents="x = 1\n" * (1 << 20))).encode()
+    # two of them are less than a unit, and the third ends it
+    large = json.dumps(change("a", new_contents="x = 1\n" * (UNIT_BYTES // 16))).encode()
     assert 2 * len(large) < UNIT_BYTES < 3 * len(large)
     written(tmp_path / "demo", [large, large, large, json.dumps(change("b")).encode()])
     sizes = [len(read_parquet(path, ["id"])) for path in shards(tmp_path / "demo", "python")]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from graftline.actions.astgrep import Language
-from graftline.datasets.language import parsable
+from tests.snippets import parsable
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 

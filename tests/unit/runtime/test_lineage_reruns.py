@@ -130,7 +130,7 @@ def test_another_tokenizer_remakes_the_lengths_and_all_that_holds_them(
     # who is in which split does not hang on lengths
     assert by_stage(run(made)) == changed_at(
         "normalized",
-        "config cleaning changed",
+        "config cleaning, config tools changed",
         splits="input normalized/release_pairs, config tokenizer changed",
     )
 

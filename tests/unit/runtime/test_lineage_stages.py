@@ -203,7 +203,8 @@ def test_the_first_drops_are_logged_with_file_and_line(
         lineage.raw("release_pairs")
         counts = lineage.normalized("release_pairs").record.counts
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert (counts["dropped.malformed_json"], len(warnings), warnings[0]) == (
+    assert warnings[0] == "release_pairs: no evaluation is in use, so edits are kept away from none"
+    assert (counts["dropped.malformed_json"], len(warnings[1:]), warnings[1]) == (
         25,
         20,
         "data/raw/release_pairs/source/release_pairs.jsonl: line 1: malformed_json: expected an object, found list",
@@ -338,6 +339,24 @@ def test_a_stage_refuses_an_input_that_was_altered(
     assert str(error.value) == (
         f"{built.folder}: file 'release_pairs.jsonl' was altered after it was written; materialise its asset again"
     )
+
+
+def test_splits_are_not_made_of_a_division_of_other_edits(
+    opened: Opened, small_checkout: Any, varied_pairs: list[dict[str, Any]]
+) -> None:
+    small_checkout.write(varied_pairs)
+    with opened() as lineage:
+        lineage.raw("release_pairs")
+        lineage.normalized("release_pairs")
+        folder = lineage.division().folder
+    small_checkout.write(varied_pairs[::-1])
+    with opened() as lineage:
+        lineage.raw("release_pairs")
+        lineage.normalized("release_pairs")
+        # a row of the division would be taken for that of another edit
+        with pytest.raises(RecordError) as error:
+            lineage.splits("python", "train")
+    assert str(error.value) == f"{folder}: was made from other normalised edits; materialise its asset again"
 
 
 def test_an_unknown_dataset_lists_the_known_ones(opened: Opened) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from graftline.actions.action import PatternAction
 from graftline.actions.astgrep import Language
-from graftline.datasets.language import parsable
 from graftline.errors import SandboxError
 from graftline.rules.equality import equality
 from graftline.sandbox import Isolation, SandboxResult, Verdict
@@ -19,6 +18,7 @@ from graftline.state.state import State, StateUpdate
 from graftline.tasks.task import Task
 from graftline.teachers.base import Attempt, Proposal
 from graftline.teachers.induction import InductionTeacher
+from tests.snippets import parsable
 
 
 def task(before: str, wanted: str, language: Language = "python", instruction: str = "Change it.") -> Task:

@@ -78,6 +78,9 @@ class DatasetHub(Protocol):
             HomeBusyError: the home asks to come back later.
         """
 
+    def is_home(self, name: str, dataset: Dataset) -> bool:
+        """Return whether `dataset` is read from its home, and not from a mirror of it, which may hold anything."""
+
     def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
         """Return the files of `dataset` in its home, patterns resolved, in the order of their paths.
 

@@ -94,6 +94,9 @@ class FolderHub:
         folder = self._open(name, dataset)
         return observed(folder, files_of(folder, dataset), known)
 
+    def is_home(self, name: str, dataset: Dataset) -> bool:
+        return True
+
     def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
         return files_of(self._open(name, dataset), dataset)
 

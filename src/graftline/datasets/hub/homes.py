@@ -25,6 +25,9 @@ class HomesHub:
     def observe(self, name: str, dataset: Dataset, known: Observation | None) -> Observation:
         return self._of(dataset).observe(name, dataset, known)
 
+    def is_home(self, name: str, dataset: Dataset) -> bool:
+        return self._of(dataset).is_home(name, dataset)
+
     def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
         return self._of(dataset).files(name, dataset)
 

@@ -53,6 +53,9 @@ class HttpHub:
             return known
         return Observation(digest(found), canonical_json(found))
 
+    def is_home(self, name: str, dataset: Dataset) -> bool:
+        return True
+
     def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
         wanted = sorted(entries(dataset), key=lambda file: file.path)
         for file in wanted:

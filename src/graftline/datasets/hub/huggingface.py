@@ -57,6 +57,9 @@ class HuggingFaceHub:
     def observe(self, name: str, dataset: Dataset, known: Observation | None) -> Observation:
         return self._repository(name, dataset).newest(known)
 
+    def is_home(self, name: str, dataset: Dataset) -> bool:
+        return True
+
     def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
         commit, repository = self._commit(name, dataset), self._repository(name, dataset)
         repository.require_token(self._secrets)
@@ -97,8 +100,11 @@ class HuggingFaceHub:
             )
         if constants.is_offline_mode():
             raise ConfigError(f"dataset {name!r}: HF_HUB_OFFLINE forbids to ask its home; unset it, or use a mirror")
+        token = self._secrets.get("HF_TOKEN")
+        if token and not (token.get_secret_value().isascii() and token.get_secret_value().isprintable()):
+            raise ConfigError("HF_TOKEN: holds a character that no token has; copy it again")
         endpoint = (self._endpoint or constants.ENDPOINT).rstrip("/")
-        return _Repository(found[1], endpoint, name, dataset.terms, Web(self._patience, self._secrets.get("HF_TOKEN")))
+        return _Repository(found[1], endpoint, name, dataset.terms, Web(self._patience, token))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,11 +33,6 @@ def is_mirrored(dataset: Dataset) -> bool:
     return dataset.reader != "package_releases" and (dataset.home is None or "://" in dataset.home)
 
 
-def is_from_mirror(hub: DatasetHub, dataset: Dataset) -> bool:
-    """Return whether `hub` reads `dataset` from a mirror."""
-    return isinstance(hub, MirrorHub) and is_mirrored(dataset)
-
-
 def held_by_mirror(mirror: str, names: Iterable[str]) -> set[str]:
     """Return those of the datasets called `names` that have a folder in `mirror`.
 
@@ -72,6 +67,9 @@ class MirrorHub:
             return self._inner.observe(name, dataset, known)
         folder = self._folder(name)
         return observed(folder, _files(folder, dataset), known)
+
+    def is_home(self, name: str, dataset: Dataset) -> bool:
+        return not is_mirrored(dataset) and self._inner.is_home(name, dataset)
 
     def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
         return _files(self._folder(name), dataset) if is_mirrored(dataset) else self._inner.files(name, dataset)

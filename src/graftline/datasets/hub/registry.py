@@ -38,6 +38,9 @@ class RegistryHub:
     def observe(self, name: str, dataset: Dataset, known: Observation | None) -> Observation:
         return Observation(self.revision(name, dataset))
 
+    def is_home(self, name: str, dataset: Dataset) -> bool:
+        return True
+
     def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
         return [
             DatasetFile(path=path, sha256=release.sha256)

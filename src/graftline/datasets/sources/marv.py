@@ -1,8 +1,8 @@
 """`marv`: refactorings of Java methods, each judged by people (MaRV, FORGE 2025).
 
 One document, `{type of refactoring: [pair, …]}`. A vote is 1 for "this is that refactoring", 0 against, -1 for "don't
-know" and -2 where it was never given; only 1 and 0 count. People agree on a pair with at least one vote for it and none
-against, and that pair is an edit; every other pair that was judged is a label. Texts are methods, not files.
+know" and -2 where it was never given. A pair is an edit where every vote is for it; every other pair that was judged is
+a label. Texts are methods, not files.
 """
 
 import re
@@ -85,8 +85,9 @@ def _outcome(pair: Pair, name: str, dataset: Dataset) -> Outcome:
         return Drop(DropReason.EMPTY_POST, "code_after is empty: the method was removed, not rewritten")
     link = urlsplit(pair.commit_link)
     found = _REPOSITORY.match(link.path)
-    if found is None:
-        return Drop(DropReason.BAD_FIELD, "commit_link: expected https://…/<owner>/<name>/commit/<sha>")
+    if found is None or link.hostname != "github.com":
+        # a licence is known by owner and name, which mean something else elsewhere
+        return Drop(DropReason.BAD_FIELD, "commit_link: expected https://github.com/<owner>/<name>/commit/<sha>")
     instruction = instruction_of(pair.type, pair.description)
     if instruction is None:
         return Drop(DropReason.BAD_FIELD, f"description: is no sentence about {pair.type!r}")
@@ -110,7 +111,7 @@ def _outcome(pair: Pair, name: str, dataset: Dataset) -> Outcome:
         "group": repository,
         "origin": f"{repository}@{pair.commit_sha[:12]} {pair.file_path}#{pair.refactoring_id}",
     }
-    if all(votes):
+    if len(votes) == len(pair.evaluations) and all(votes):
         # with the number, as one commit refactors several methods of a file
         return Edit(**shared, commit=pair.commit_sha, path=f"{pair.file_path}#{pair.refactoring_id}")
     return Label(**shared, label=kind, holds=None if any(votes) else False, detail=pair.description)

@@ -97,7 +97,7 @@ def _edit(row: FlatRow, name: str, dataset: Dataset) -> Edit | Drop:
     instruction = cleaned(row.instruct_purify)
     if not instruction:
         return Drop(DropReason.EMPTY_INSTRUCTION, "the instruction is empty")
-    commit = row.commit if isinstance(row.commit, str) else row.commit[0]
+    commit, *others = [row.commit] if isinstance(row.commit, str) else dict.fromkeys(row.commit)
     return Edit(
         instruction=instruction,
         pre=pre,
@@ -109,6 +109,7 @@ def _edit(row: FlatRow, name: str, dataset: Dataset) -> Edit | Drop:
         licence=dataset.license,
         group=f"commit:{commit}",
         commit=commit,
+        other_commits=tuple(others),
         origin=f"grown from {commit[:12]} ({row.instr_type})",
     )
 
