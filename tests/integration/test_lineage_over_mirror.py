@@ -198,13 +198,17 @@ def test_what_was_made_of_a_commit_stays_with_it(world: World) -> None:
     assert grown == {commit: splits["commitpackft", commit] for commit in grown}
 
 
-def test_agreed_labels_become_tasks_without_gold_and_never_edits(world: World) -> None:
+def test_labels_become_tasks_without_gold_and_never_edits(world: World) -> None:
     tasks = [task for path in world.paths.label_tasks.glob("*.jsonl") for task in read_lines(path, OpenTask)]
+    disputed = world.normalized("marv").counts["labels"]
     # the smells of three languages; people agree on none of the labels of marv, or they would be edits
-    assert (len({task.id for task in tasks}), {task.dataset for task in tasks}) == (375, {"smellycode"})
-    assert world.normalized("marv").counts["labels"] > 0
-    labels = world.normalized("marv").counts["labels"] + 375
-    assert load_record(world.paths.label_tasks).counts == {"rows_in": labels, "rows": 375}
+    assert disputed > 0
+    assert Counter((task.dataset, bool(task.holds)) for task in tasks) == {
+        ("smellycode", True): 375,
+        ("marv", False): disputed,
+    }
+    assert len({task.id for task in tasks}) == len(tasks)
+    assert load_record(world.paths.label_tasks).counts == {"rows_in": disputed + 375, "rows": disputed + 375}
 
 
 def test_no_instruction_says_who_wrote_it(world: World) -> None:

@@ -235,7 +235,7 @@ def test_an_index_that_is_down_is_busy_not_empty(environment: dict[str, str], tm
     down = {**environment, "PIP_INDEX_URL": "http://127.0.0.1:9/simple"}
     with pytest.raises(HomeBusyError) as caught:
         fetched(RegistryHub(Patience(deadline_s=0.0), down), dataset(), tmp_path / "raw")
-    assert str(caught.value).startswith("http://127.0.0.1:9/simple/demo/: the connection broke (ConnectError)")
+    assert str(caught.value).startswith("http://127.0.0.1:9/simple/demo/: cannot be reached (ConnectError)")
 
 
 @needs_npm

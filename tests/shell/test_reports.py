@@ -115,7 +115,7 @@ def root(new_checkout: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "Rename Method": [
                     {
                         "refactoring_id": 7, "commit_sha": "a" * 40, "file_path": "src/p/Outer.java",
-                        "commit_link": "https://example.com/demo/tool/commit/" + "a" * 40,
+                        "commit_link": "https://github.com/demo/tool/commit/" + "a" * 40,
                         "description": "Rename Method public a(x int) : void renamed to private b(x int) : void in class p.O",
                         "code_before": "void a(int x) {}", "code_after": "void b(int x) {}",
                         "evaluations": [{"vote": 1, "evaluator": "one"}, {"vote": 0, "evaluator": "two"}],
