@@ -79,10 +79,10 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
         f"no longer than {agentpack.MAX_PATCH_CHARACTERS:,} characters",
         f"no more than {package_releases.MAX_CHANGED_LINES} lines",
         f"and {package_releases.MAX_FUNCTION_CHARACTERS:,} characters",
-        f"`splitting.near_duplicate` ({splitting.near_duplicate}) of the shingles of {fingerprints.SHINGLE_BYTES} char",
+        f"`splitting.near_duplicate` ({splitting.near_duplicate}) of the shingles of {fingerprints.SHINGLE_BYTES} bytes",
         f"MinHash, {fingerprints.PERMUTATIONS} numbers for a text",
         f"one of {fingerprints.PERMUTATIONS // rows} bands of {rows} numbers",
-        f"shingles of {decontaminate.WIDTH} characters",
+        f"shingles of {decontaminate.WIDTH} bytes",
         f"less than {decontaminate.LEAST_SHINGLES} characters",
         f"{splitting.train} of the range is train, {splitting.dev} dev, {splitting.test} test",
     ]

@@ -1,6 +1,7 @@
 """The stages one by one: what they make, count, refuse and log."""
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
@@ -199,7 +200,8 @@ def test_the_first_drops_are_logged_with_file_and_line(
     opened: Opened, small_checkout: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     small_checkout.write(["[1]"] * 25)
-    with opened() as lineage:
+    # whatever level a command of another test has set
+    with caplog.at_level(logging.WARNING, "graftline"), opened() as lineage:
         lineage.raw("release_pairs")
         counts = lineage.normalized("release_pairs").record.counts
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
