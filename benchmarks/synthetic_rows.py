@@ -16,8 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-MEAN_BYTES = 2300
-
 _VERBS = (  # noqa: SIM905 - one word per line would take three hundred
     "apply build cache check collect compare compute convert create decode dispatch encode ensure expand export fetch"
     " filter find flush format gather handle import index insert join list load lookup make match merge move normalize"

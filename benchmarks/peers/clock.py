@@ -1,7 +1,12 @@
-"""Seconds and processor seconds of a peer, from the moment its libraries are loaded."""
+"""What a peer is started with, and what it says of itself: seconds from the moment its libraries are loaded."""
 
+import argparse
+import json
 import os
+import tempfile
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -26,6 +31,19 @@ class Clock:
             "processor_seconds": round(_processor_s() - self._processor_s, 3),
             "stages": self._stages,
         }
+
+
+def timed(description: str | None, work: Callable[[Path, Path, Path, bool, Clock], dict[str, int]]) -> None:
+    """Call `work` (source, target, a folder for itself, whether to parse, clock), and print one line of JSON."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--no-syntax", action="store_true")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=arguments.target) as folder:
+        clock = Clock()
+        counts = work(arguments.source, arguments.target, Path(folder), not arguments.no_syntax, clock)
+        print(json.dumps({**clock.figures(), "counts": counts}))
 
 
 def _processor_s() -> float:

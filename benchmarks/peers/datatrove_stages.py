@@ -8,9 +8,6 @@ their keys noted and their signatures taken in the same pass. Its own exact dedu
 every key, so keys are compared in one step of numpy here.
 """
 
-import argparse
-import json
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from clock import Clock
+from clock import Clock, timed
 from datatrove.data import Document
 from datatrove.executor import LocalPipelineExecutor
 from datatrove.pipeline.base import PipelineStep
@@ -60,16 +57,8 @@ SCHEMA = pa.schema(
 
 def main() -> None:
     """Do the work, and print one line of JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", type=Path)
-    parser.add_argument("target", type=Path)
-    parser.add_argument("--no-syntax", action="store_true")
-    arguments = parser.parse_args()
     logger.remove()
-    with tempfile.TemporaryDirectory(dir=arguments.target) as folder:
-        clock = Clock()
-        counts = work(arguments.source, arguments.target, Path(folder), not arguments.no_syntax, clock)
-        print(json.dumps({**clock.figures(), "counts": counts}))
+    timed(__doc__, work)
 
 
 def work(source: Path, target: Path, folder: Path, check_syntax: bool, clock: Clock) -> dict[str, int]:

@@ -6,9 +6,6 @@ SOURCE holds the raw files of JSON lines; TARGET gets `<split>.jsonl` and `<spli
 Filters are part of the map: a batch comes back shorter, which saves the pass over the table that `filter` takes.
 """
 
-import argparse
-import json
-import tempfile
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -16,7 +13,7 @@ from typing import Any
 
 import datasets
 import numpy as np
-from clock import Clock
+from clock import Clock, timed
 from datasets import Features, List, Value, load_dataset
 from edit_rules import BAND_ROWS, BANDS, FIELDS, divided, near_pairs, refined, signature
 
@@ -42,16 +39,8 @@ KEYS = ("asked_key", "change_key", "pre_key", "done_key", "link_keys", "signatur
 
 def main() -> None:
     """Do the work, and print one line of JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", type=Path)
-    parser.add_argument("target", type=Path)
-    parser.add_argument("--no-syntax", action="store_true")
-    arguments = parser.parse_args()
     datasets.disable_progress_bars()
-    with tempfile.TemporaryDirectory(dir=arguments.target) as cache:
-        clock = Clock()
-        counts = work(arguments.source, arguments.target, Path(cache), not arguments.no_syntax, clock)
-        print(json.dumps({**clock.figures(), "counts": counts}))
+    timed(__doc__, work)
 
 
 def work(source: Path, target: Path, cache: Path, check_syntax: bool, clock: Clock) -> dict[str, int]:

@@ -4,7 +4,6 @@ import ast
 import hashlib
 import json
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +46,23 @@ def code_version(*modules: str) -> str:
     The imports are read from the source, not from `sys.modules`, so the answer is the same whatever else the
     process has loaded.
     """
-    root = __name__.partition(".")[0]
     pending, sources = list(modules), dict[str, str]()
     while pending:
         name = pending.pop()
-        if name in sources:
-            continue
-        spec = find_spec(name)
-        if spec is None or spec.origin is None:
-            raise ValueError(f"{name!r}: no such module")
-        text = Path(spec.origin).read_text("utf-8")
-        sources[name] = sha256_text(text)
-        pending += [found for found in _imports(text) if found.partition(".")[0] == root]
+        if name not in sources:
+            sources[name], imported = _source(name)
+            pending += imported
     return digest(sources)[:16]
+
+
+@cache
+def _source(module: str) -> tuple[str, tuple[str, ...]]:
+    """Return the digest of the source of `module`, and what it imports of this package; stages share most of them."""
+    path = _path(module)
+    if path is None:
+        raise ValueError(f"{module!r}: no such module")
+    text = path.read_text("utf-8")
+    return sha256_text(text), tuple(name for name in _imports(text) if _path(name) is not None)
 
 
 def _imports(source: str) -> list[str]:
@@ -68,15 +71,14 @@ def _imports(source: str) -> list[str]:
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.append(node.module)
-            names += [name for alias in node.names if _is_module(name := f"{node.module}.{alias.name}")]
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
     return names
 
 
-def _is_module(name: str) -> bool:
-    if not name.startswith(__name__.partition(".")[0] + "."):
-        return False
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
+def _path(module: str) -> Path | None:
+    """Return the source of a module of this package, found by its name: a look by import would load its parents."""
+    root, *parts = module.split(".")
+    if root != __name__.partition(".")[0]:
+        return None
+    stem = Path(__file__).parent.joinpath(*parts)
+    return next((path for path in (stem / "__init__.py", Path(f"{stem}.py")) if path.is_file()), None)

@@ -30,6 +30,7 @@ SEVERAL = line(9, patch=PATCH.format(1) + PATCH.format(2).replace("a.py", "b.py"
 WANTED = [line(number) for number in range(5)]
 ROWS = [WANTED[0], b"{", *WANTED[1:3], SEVERAL, b"", line(8, patch="no patch"), *WANTED[3:]]
 CONTENT = b"\n".join(ROWS) + b"\n"
+PACKED = gzip.compress(CONTENT, mtime=0)  # the time of packing would make other bytes of it a second later
 COUNTS = {"rows_in": 8, "rows": 5, "not_kept.malformed_json": 1, "not_kept.several_files": 1, "not_kept.bad_patch": 1}
 
 
@@ -50,7 +51,7 @@ def kept(folder: Path, name: str = NAME) -> list[bytes]:
 
 @pytest.mark.parametrize("name", [NAME, "train/part-0000.jsonl"])
 def test_wanted_rows_are_kept_byte_for_byte_and_the_others_counted(tmp_path: Path, name: str) -> None:
-    _, counts = keep(tmp_path, gzip.compress(CONTENT) if name.endswith(".gz") else CONTENT, name)
+    _, counts = keep(tmp_path, PACKED if name.endswith(".gz") else CONTENT, name)
     assert (counts, kept(tmp_path, name)) == (COUNTS, WANTED)
 
 
@@ -75,14 +76,14 @@ def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
 
 
 def test_what_comes_before_the_damage_of_a_file_is_kept(tmp_path: Path) -> None:
-    first, second = gzip.compress(b"\n".join(ROWS[:3]) + b"\n"), gzip.compress(CONTENT)
+    first, second = gzip.compress(b"\n".join(ROWS[:3]) + b"\n"), PACKED
     _, counts = keep(tmp_path, first + second[:15] + b"\xff" * 40)
     assert (counts["rows"], counts["rows_in"], counts["not_kept.truncated_file"]) == (2, 4, 1)
     assert kept(tmp_path) == WANTED[:2]
 
 
 def test_a_damaged_file_is_read_to_its_end_for_its_sums(tmp_path: Path) -> None:
-    damaged = gzip.compress(CONTENT) + b"garbage" * 500_000
+    damaged = PACKED + b"garbage" * 500_000
     pins = {"sha256": sha256(damaged).hexdigest(), "size_bytes": len(damaged)}
     fetched, counts = keep(tmp_path, damaged, pins=pins)
     assert (fetched.sha256, fetched.size_bytes) == (pins["sha256"], pins["size_bytes"])
@@ -92,12 +93,12 @@ def test_a_damaged_file_is_read_to_its_end_for_its_sums(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pins", [{"sha256": "a" * 64}, {"size_bytes": 7}])
 def test_a_file_that_is_not_the_pinned_one_is_refused_and_none_is_left(tmp_path: Path, pins: dict[str, Any]) -> None:
     with pytest.raises(DatasetError, match=r"hub/agentpack/train/part-0000\.jsonl\.gz: "):
-        keep(tmp_path, gzip.compress(CONTENT), pins=pins)
+        keep(tmp_path, PACKED, pins=pins)
     assert not (tmp_path / NAME).exists()
 
 
 def test_a_file_that_was_read_to_its_end_is_not_read_again(tmp_path: Path) -> None:
-    first = keep(tmp_path, gzip.compress(CONTENT))
+    first = keep(tmp_path, PACKED)
     content = (tmp_path / NAME).read_bytes()
     # the home holds nothing any more
     assert keep(tmp_path, None) == first
@@ -106,23 +107,23 @@ def test_a_file_that_was_read_to_its_end_is_not_read_again(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("damage", [b"", b"other"])
 def test_a_kept_file_that_was_altered_is_made_again(tmp_path: Path, damage: bytes) -> None:
-    first = keep(tmp_path, gzip.compress(CONTENT))
+    first = keep(tmp_path, PACKED)
     content = (tmp_path / NAME).read_bytes()
     (tmp_path / NAME).write_bytes(damage)
-    assert (keep(tmp_path, gzip.compress(CONTENT)), (tmp_path / NAME).read_bytes()) == (first, content)
+    assert (keep(tmp_path, PACKED), (tmp_path / NAME).read_bytes()) == (first, content)
 
 
 def test_what_a_killed_call_left_half_written_is_written_anew(tmp_path: Path) -> None:
-    first = keep(tmp_path / "whole", gzip.compress(CONTENT))
+    first = keep(tmp_path / "whole", PACKED)
     half = tmp_path / "killed" / "train" / ".part-0000.jsonl.gz.partial"
     half.parent.mkdir(parents=True)
     half.write_bytes(b"half a file")
-    assert keep(tmp_path / "killed", gzip.compress(CONTENT)) == first
+    assert keep(tmp_path / "killed", PACKED) == first
     assert (half.exists(), kept(tmp_path / "killed")) == (False, WANTED)
 
 
 def test_kept_rows_are_the_rows_of_the_dataset(tmp_path: Path) -> None:
-    _, counts = keep(tmp_path, gzip.compress(CONTENT))
+    _, counts = keep(tmp_path, PACKED)
     assert number_of_rows(tmp_path, ENTRY, 1 << 20) == counts["rows"]
 
 

@@ -14,9 +14,10 @@ from graftline.datasets.hub.web import Web
 from graftline.errors import ConfigError
 
 SUM = "0" * 64
-USAGE = """
+OPTION = "index-url"
+USAGE = f"""
 Package Index Options:
-  -i, --index-url <url>  Base URL of the Python Package Index (default http://index.invalid/simple). This should
+  -i, --{OPTION} <url>  Base URL of the Python Package Index (default http://index.invalid/simple). This should
                          point to a repository.
 """
 

@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,11 @@ import pytest
 
 from graftline.clock import Clock
 from graftline.paths import Paths
+from graftline.runtime.lineage import Lineage, open_lineage
+from graftline.runtime.manifests import load_manifest
 from graftline.runtime.run import run_all
+
+Opened = Callable[[], AbstractContextManager[Lineage]]
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
@@ -97,3 +102,16 @@ def _made(
 def made(_made: Path, tmp_path: Path) -> Path:
     """A root of its own with three rows of Python, of which everything is made: 17 artefacts."""
     return Path(shutil.copytree(_made, tmp_path / "made"))
+
+
+@pytest.fixture
+def opened(small_checkout: Any) -> Opened:
+    """Open the lineage of the small checkout, without child processes."""
+
+    @contextmanager
+    def opened() -> Iterator[Lineage]:
+        paths = Paths(small_checkout.root)
+        with open_lineage(paths, load_manifest(paths, "local", {"sandbox": "memory"}), "test", lambda: NOON) as lineage:
+            yield lineage
+
+    return opened

@@ -24,7 +24,7 @@ _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+h
 _SETTING = re.compile(r"(?P<section>[^\s=]+?)\.(?P<key>[\w-]+)=(?P<value>'.*'|\".*\")")
 _SECTIONS = ("global", "download", ":env:")
 """The later ones count more, as they do for `pip download`."""
-_DEFAULT_INDEX = re.compile(r"--index-url\s.*?\(default\s+(?P<url>\S+?)\)", re.DOTALL)
+_DEFAULT_INDEX = re.compile(r"-index-url\s.*?\(default\s+(?P<url>\S+?)\)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
