@@ -8,6 +8,7 @@ their keys noted and their signatures taken in the same pass. Its own exact dedu
 every key, so keys are compared in one step of numpy here.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path

@@ -82,8 +82,8 @@ def arrow_table(values: Mapping[str, Any], columns: Mapping[str, Column]) -> Any
     """Return a pyarrow table of `columns` from their values: sequences, or columns of other tables."""
     pa, wanted = _pyarrow(), schema(columns)
     arrays = [
-        given if isinstance(given := values[field.name], pa.ChunkedArray) else pa.array(given, type=field.type)
-        for field in wanted
+        given if isinstance(given := values[name], pa.ChunkedArray) else pa.array(given, type=kind)
+        for name, kind in zip(wanted.names, wanted.types, strict=True)
     ]
     return pa.Table.from_arrays(arrays, schema=wanted)
 

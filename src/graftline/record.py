@@ -207,6 +207,12 @@ def _made(folder: Path, partial: Path, request: Request, make: Callable[[Path], 
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)  # what was in a folder went with it
+    files = _files(partial)
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as threads:
+        # the disk works while the sums are made
+        synced = threads.map(_sync, files)
+        sums = _sums(partial, [path.relative_to(partial).as_posix() for path in files])
+        list(synced)
     record = _parsed(
         {
             "kind": request.kind,
@@ -214,14 +220,12 @@ def _made(folder: Path, partial: Path, request: Request, make: Callable[[Path], 
             "inputs": dict(request.inputs),
             "config": json.loads(canonical_json(dict(request.config))),
             "code_version": request.code_version,
-            "files": _sums(partial, [path.relative_to(partial).as_posix() for path in _files(partial)]),
+            "files": sums,
             "counts": contents.counts,
             "written_at": clock().isoformat(),
             **contents.contract,
         }
     ).identified()
-    with ThreadPoolExecutor(_FILES_AT_ONCE) as threads:
-        list(threads.map(_sync, _files(partial)))
     write_atomically(partial / RECORD_NAME, record.model_dump_json(indent=2) + "\n")
     _sync(partial)
     _take_place(partial, folder)

@@ -4,13 +4,17 @@ Workers end with the pool, and one whose parent was killed ends by itself; so no
 """
 
 import ctypes
+import gc
 import multiprocessing
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, Generic, Self, TypeVar
 
 from graftline.errors import BoundaryError
@@ -68,13 +72,27 @@ class Workers(Generic[ItemT, ResultT]):
         waiting: deque[Future[ResultT]] = deque()
         try:
             for item in items:
-                waiting.append(self._pool.submit(_in_worker, item))
+                with _without_main():
+                    waiting.append(self._pool.submit(_in_worker, item))
                 if len(waiting) > self._count * (1 + self._ahead):
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
         except BrokenProcessPool as error:
             raise WorkerDied("a worker process ended; start again, with fewer workers if memory is short") from error
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Keep a worker that is started here from importing the program's main module, all of it, before its work.
+
+    It needs nothing from there, and a script without `if __name__ == "__main__"` would begin itself anew in every worker.
+    """
+    main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _begin(parent: int, make: Callable[[], Callable[[Any], Any]]) -> None:
@@ -92,7 +110,12 @@ def _in_worker(item: Any) -> Any:
         if _make is None:
             raise RuntimeError("a worker was called before it began")
         _work = _make()
-    return _work(item)
+        # what is there now stays until the end, so it need not be looked through for garbage again and again
+        gc.freeze()
+        gc.disable()
+    result = _work(item)
+    gc.collect()
+    return result
 
 
 def _keep_freed_memory() -> None:

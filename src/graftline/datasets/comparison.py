@@ -1,5 +1,6 @@
 """The columns that normalised edits are compared by, of all datasets in one place."""
 
+import os
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,9 +68,11 @@ class Comparison:
     def line(self, index: int) -> bytes:
         """Return the line of one edit."""
         part = self.parts[bisect_right(self.parts, index, key=lambda part: part.first) - 1]
-        with part.lines.open("rb", buffering=0) as stream:
-            stream.seek(int(self.offsets[index]))
-            return stream.read(int(self.line_bytes[index]))
+        descriptor = os.open(part.lines, os.O_RDONLY)  # tens of thousands are read: a file object takes twice as long
+        try:
+            return os.pread(descriptor, int(self.line_bytes[index]), int(self.offsets[index]))
+        finally:
+            os.close(descriptor)
 
 
 def load_comparison(folders: Mapping[str, Path], languages: Sequence[Language]) -> Comparison:

@@ -141,8 +141,10 @@ class _Refiner:
             for start in range(0, len(unit.rows), _BATCH_ROWS):
                 edits: list[tuple[str, int, CleanEdit]] = []
                 labels: list[tuple[str, int, Label]] = []
-                for file, line, content in unit.rows[start : start + _BATCH_ROWS]:
-                    for outcome in self._ingest.outcomes(content):
+                rows = unit.rows[start : start + _BATCH_ROWS]
+                outcomes = self._ingest.outcomes([content for _, _, content in rows])
+                for (file, line, _), of_row in zip(rows, outcomes, strict=True):
+                    for outcome in of_row:
                         match outcome:
                             case CleanEdit():
                                 edits.append((file, line, outcome))

@@ -4,8 +4,9 @@ The division is one Parquet file per language, with a row for every normalised e
 split takes its edits from the normalised files by these rows: lines of JSON as they are, and columns.
 """
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -18,9 +19,11 @@ from graftline.datasets.catalogue import Splitting
 from graftline.datasets.comparison import Comparison, Part, load_comparison, shards
 from graftline.datasets.division import REASONS, SPLITS, Division, Split, divide
 from graftline.datasets.tables import DIVISION, EDITS
-from graftline.parquet import ParquetWriter, arrow_table, parquet_tables, read_table, where
+from graftline.parquet import ParquetWriter, arrow_table, read_table, where
 
 _FROM_NORMALIZED = tuple(name for name in EDITS if name not in ("language", "split", "cluster"))
+
+_READERS = 2
 
 
 def write_division(
@@ -112,17 +115,23 @@ def _copy_lines(chosen: Sequence[_Chosen], target: Path) -> None:
 
 
 def _copy_columns(chosen: Sequence[_Chosen], language: str, split: str, target: Path) -> None:
-    with ParquetWriter(target, EDITS) as writer:
-        for shard in chosen:
-            first = 0
-            for table in parquet_tables(shard.table, _FROM_NORMALIZED) if shard.mask.any() else ():
-                here = shard.mask[first : first + table.num_rows]
-                if found := int(here.sum()):
-                    own = {
-                        "language": [language] * found,
-                        "split": [split] * found,
-                        "cluster": where(shard.clusters.slice(first, table.num_rows), here),
-                    }
-                    kept = where(table, here)
-                    writer.extend(arrow_table({**{name: kept[name] for name in _FROM_NORMALIZED}, **own}, EDITS))
-                first += table.num_rows
+    shards = [shard for shard in chosen if shard.mask.any()]
+    # shards are read while others are packed: both are done outside the interpreter's lock
+    with ParquetWriter(target, EDITS) as writer, ThreadPoolExecutor(_READERS) as readers:
+        waiting: deque[Future[Any]] = deque()
+        for shard in shards:
+            waiting.append(readers.submit(_columns, shard, language, split))
+            if len(waiting) > 2 * _READERS:
+                writer.extend(waiting.popleft().result())
+        for table in waiting:
+            writer.extend(table.result())
+
+
+def _columns(shard: _Chosen, language: str, split: str) -> Any:
+    kept = where(read_table(shard.table, _FROM_NORMALIZED), shard.mask)
+    own = {
+        "language": [language] * kept.num_rows,
+        "split": [split] * kept.num_rows,
+        "cluster": where(shard.clusters, shard.mask),
+    }
+    return arrow_table({**{name: kept[name] for name in _FROM_NORMALIZED}, **own}, EDITS)

@@ -20,7 +20,7 @@ UNCHANGED = Drop(DropReason.UNCHANGED, "pre and post differ in nothing, or in bl
 def ingested(*outcomes: Outcome, **cleaning: Any) -> list[CleanEdit | Label | Drop]:
     """Return what is made of a row that its dataset makes `outcomes` of."""
     source = Source(rows=lambda *_: iter(()), outcomes=lambda *_: outcomes)
-    return Ingest("demo", dataset("release_pairs"), source, Cleaning(**cleaning)).outcomes({})
+    return Ingest("demo", dataset("release_pairs"), source, Cleaning(**cleaning)).outcomes([{}])[0]
 
 
 def one(outcome: Outcome, **cleaning: Any) -> CleanEdit | Label | Drop:
@@ -60,7 +60,7 @@ def test_outcomes_of_a_row_are_judged_one_by_one_and_keep_their_order(edit: Make
 def test_a_row_that_was_never_read_stays_the_drop_it_is() -> None:
     drop = Drop(DropReason.LINE_TOO_LONG, "more than 100 bytes")
     source = Source(rows=lambda *_: iter(()), outcomes=lambda *_: [label()])
-    assert Ingest("demo", dataset("release_pairs"), source, Cleaning()).outcomes(drop) == [drop]
+    assert Ingest("demo", dataset("release_pairs"), source, Cleaning()).outcomes([drop]) == [[drop]]
 
 
 def test_every_fault_of_an_edit_is_the_reason_once_those_before_it_are_mended(edit: MakeEdit) -> None:
@@ -187,7 +187,7 @@ def test_a_row_that_its_dataset_takes_and_an_edit_does_not_is_a_drop(
 ) -> None:
     source = Source(rows=lambda *_: iter(()), outcomes=lambda row, *_: [edit("a", **row)])
     ingest = Ingest("demo", dataset("release_pairs"), source, Cleaning())
-    assert ingest.outcomes(changes) == [Drop(DropReason(reason), detail)]
+    assert ingest.outcomes([changes]) == [[Drop(DropReason(reason), detail)]]
 
 
 @pytest.mark.parametrize("field", ["instruction", "pre", "post"])

@@ -109,7 +109,7 @@ def test_braces_in_a_text_are_left_alone() -> None:
 def cleaned(edit: Edit, is_snippet: bool = True, cleaning: Cleaning | None = None) -> Edit | Drop:
     """Return what ingestion makes of a row that becomes `edit`."""
     source = Source(rows=lambda *_: iter(()), outcomes=lambda *_: [edit], is_snippet=is_snippet)
-    [found] = Ingest("demo", dataset("release_pairs"), source, cleaning or Cleaning()).outcomes({})
+    [[found]] = Ingest("demo", dataset("release_pairs"), source, cleaning or Cleaning()).outcomes([{}])
     assert not isinstance(found, Label)
     return found.edit if isinstance(found, CleanEdit) else found
 

@@ -43,7 +43,7 @@ def snippets() -> Mapping[Language, list[Edit]]:
     found: dict[Language, list[Edit]] = defaultdict(list)
     ingest = Ingest("release_pairs", dataset("release_pairs"), source_of("release_pairs"), Cleaning())
     with gzip.open(SAMPLE) as stream:
-        for outcome in chain.from_iterable(map(ingest.outcomes, stream)):
+        for outcome in chain.from_iterable(ingest.outcomes(list(stream))):
             if isinstance(outcome, CleanEdit) and len(found[outcome.edit.language]) < SNIPPETS:
                 found[outcome.edit.language].append(outcome.edit)
     return found

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import psutil
 import pytest
@@ -163,3 +164,20 @@ def is_over(pid: int) -> bool:
 def test_there_are_as_many_workers_as_cores_this_process_may_use_and_eight_at_most() -> None:
     assert default_workers() == min(len(os.sched_getaffinity(0)), 8)
     assert default_workers() <= multiprocessing.cpu_count()
+
+
+UNGUARDED = """
+import math
+from functools import partial
+from graftline.workers import Workers
+
+print("begun", flush=True)
+with Workers(2, partial(partial, math.sqrt)) as workers:
+    print(list(workers.map([4, 9])))
+"""
+
+
+def test_workers_do_not_begin_the_program_anew(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(UNGUARDED, "utf-8")
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("begun\n[2.0, 3.0]\n", 0)

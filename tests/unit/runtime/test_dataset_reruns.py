@@ -179,7 +179,8 @@ hashing._imports = functools.cache(hashing._imports)  # by text; they are looked
 readers, modules = map(json.loads, sys.argv[1:])
 
 def codes():
-    hashing.code_version.cache_clear()
+    for remembered in (hashing.code_version, hashing._source):
+        remembered.cache_clear()
     of_datasets = {f"{stage} {reader}": stage_code(stage, reader) for stage in ("raw", "normalized") for reader in readers}
     others = ("division", "splits", "label_tasks", "tasks", "trajectories")
     return {**of_datasets, **{stage: stage_code(stage) for stage in others}}
