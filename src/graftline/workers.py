@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import cache
 from types import ModuleType
 from typing import Any, Generic, Self, TypeVar
 
@@ -27,7 +28,6 @@ ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 _make: Callable[[], Callable[[Any], Any]] | None = None  # of a worker, which serves one pool only
-_work: Callable[[Any], Any] | None = None
 
 
 class WorkerDied(BoundaryError):
@@ -53,6 +53,9 @@ class Workers(Generic[ItemT, ResultT]):
             # spawned, not forked: the parent has threads (Dagster's), and a fork would copy their locks as they are
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(self._count, context, _begin, (os.getpid(), self._make))
+            with _without_main():
+                for _ in range(self._count):
+                    self._pool.submit(_prepare)  # while the first items are read
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -72,8 +75,7 @@ class Workers(Generic[ItemT, ResultT]):
         waiting: deque[Future[ResultT]] = deque()
         try:
             for item in items:
-                with _without_main():
-                    waiting.append(self._pool.submit(_in_worker, item))
+                waiting.append(self._pool.submit(_in_worker, item))
                 if len(waiting) > self._count * (1 + self._ahead):
                     yield waiting.popleft().result()
             while waiting:
@@ -103,19 +105,26 @@ def _begin(parent: int, make: Callable[[], Callable[[Any], Any]]) -> None:
     _make = make
 
 
+def _prepare() -> None:
+    _work()
+
+
 def _in_worker(item: Any) -> Any:
-    global _work
-    if _work is None:
-        # with the first item, not when the worker begins: what fails there breaks the pool without a word of why
-        if _make is None:
-            raise RuntimeError("a worker was called before it began")
-        _work = _make()
-        # what is there now stays until the end, so it need not be looked through for garbage again and again
-        gc.freeze()
-        gc.disable()
-    result = _work(item)
+    result = _work()(item)
     gc.collect()
     return result
+
+
+@cache
+def _work() -> Callable[[Any], Any]:
+    # not when the worker begins: what fails there breaks the pool without a word of why
+    if _make is None:
+        raise RuntimeError("a worker was called before it began")
+    work = _make()
+    # what is there now stays until the end, so it need not be looked through for garbage again and again
+    gc.freeze()
+    gc.disable()
+    return work
 
 
 def _keep_freed_memory() -> None:

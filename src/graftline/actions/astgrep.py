@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -135,6 +134,8 @@ def executable() -> Path:
 
 def tool_version() -> str:
     """Return the version of the ast-grep that rewrites; results differ between versions."""
+    from importlib.metadata import version  # what it imports takes longer than all else here
+
     return version("ast-grep-cli")
 
 
