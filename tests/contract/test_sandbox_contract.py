@@ -3,7 +3,6 @@
 import gzip
 import json
 import random
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +10,22 @@ from typing import Any
 
 import pytest
 
+from benchmarks.generated_actions import directly, generated
 from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language, Tree, executable, parse, rules_document
-from graftline.sandbox import MemorySandboxConfig, ProcessSandboxConfig, Sandbox, Verdict, open_sandbox
+from graftline.actions.astgrep import Language, parse
+from graftline.sandbox import (
+    MemorySandboxConfig,
+    ProcessSandboxConfig,
+    Request,
+    Sandbox,
+    SandboxConfig,
+    Verdict,
+    WarmSandboxConfig,
+    open_sandbox,
+)
 from graftline.sandbox.base import Match, SandboxResult
 
-CONFIGS = {"process": ProcessSandboxConfig(), "memory": MemorySandboxConfig()}
+CONFIGS = {"warm": WarmSandboxConfig(workers=2), "process": ProcessSandboxConfig(), "memory": MemorySandboxConfig()}
 
 
 @pytest.fixture(scope="module", params=sorted(CONFIGS))
@@ -27,10 +36,11 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
 
 
 @pytest.fixture(scope="module")
-def both() -> Iterator[tuple[Sandbox, Sandbox]]:
-    process, memory = open_sandbox(CONFIGS["process"]), open_sandbox(CONFIGS["memory"])
-    yield process, memory
-    process.close()
+def all_of_them() -> Iterator[list[Sandbox]]:
+    opened = [open_sandbox(config) for config in CONFIGS.values()]
+    yield opened
+    for one in opened:
+        one.close()
 
 
 def applied(sandbox: Sandbox, source: str, action: PatternAction | RuleAction, language: Language = "python") -> Any:
@@ -252,7 +262,7 @@ def test_the_same_question_has_the_same_answer(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_closing_twice_does_nothing_the_second_time(config: ProcessSandboxConfig | MemorySandboxConfig) -> None:
+def test_closing_twice_does_nothing_the_second_time(config: SandboxConfig) -> None:
     opened = open_sandbox(config)
     assert applied(opened, "f(1)\n", pattern("f($A)", "g($A)")).after == "g(1)\n"
     opened.close()
@@ -262,84 +272,39 @@ def test_closing_twice_does_nothing_the_second_time(config: ProcessSandboxConfig
 # ---- generated actions
 
 
-def generated(tree: Tree, chance: random.Random) -> PatternAction | RuleAction | None:
-    """Return an action whose pattern is a node of `tree` with some of what is below it left free."""
-    nodes = [node for node in tree.root.walk() if node.is_named and node.children and 3 < node.end - node.start < 300]
-    if not nodes:
-        return None
-    node = chance.choice(nodes)
-    below = [inner for inner in node.walk() if inner is not node and inner.is_named]
-    chance.shuffle(below)
-    holes: list[tuple[int, int, str]] = []
-    for inner in below[: chance.randint(0, 4)]:
-        start, end, sigil = inner.start, inner.end, "$"
-        siblings = inner.parent.children if inner.parent else []
-        if chance.random() < 0.25 and inner.index < len(siblings) - 1:
-            end, sigil = siblings[-2 if len(siblings) > inner.index + 2 else -1].end, "$$$"
-        if all(end <= other[0] or other[1] <= start for other in holes):
-            holes.append((start, end, sigil + "ABCDE"[len(holes)]))
-    old, position = "", node.start
-    for start, end, name in sorted(holes):
-        old, position = old + tree.text[position:start] + name, end
-    old += tree.text[position : node.end]
-    names = [name for _, _, name in holes]
-    style = chance.randrange(7)
-    new = [
-        "renamed(" + ", ".join(names) + ")",
-        "if ok:\n    " + "\n    ".join(names or ["pass"]) + "\nelse:\n    é",
-        " ".join(reversed(names)),
-        names[0] if names else "",
-        old + "\n" + old,
-        "$MISSING",
-        "  " + old.replace("\n", "\n\t"),
-    ][style]
-    if chance.random() < 0.3:
-        single = [name for name in names if not name.startswith("$$$")]
-        if single and chance.random() < 0.5:
-            transform = {"T": {"replace": {"source": single[0], "replace": "[aeiou]", "by": "$$"}}}
-            return RuleAction(rule={"pattern": old}, fix=new + " $T", transform=transform)
-        return RuleAction(rule={"pattern": old, "kind": node.kind}, fix={"template": new})
-    return PatternAction(pattern=old, rewrite=new, strictness=chance.choice([None, "cst", "ast", "relaxed"]))
-
-
-def directly(source: str, language: Language, action: PatternAction | RuleAction) -> str | None:
-    """Return what `ast-grep scan -U` itself makes of `source`; None where it changes nothing."""
-    done = subprocess.run(
-        [executable(), "scan", f"--inline-rules={rules_document([action], language)}", "--stdin", "-U"],
-        input=source.encode(),
-        capture_output=True,
-        check=False,
-    )
-    # what is printed ends with one newline more than the new text
-    return done.stdout.decode()[:-1] if done.stdout else None
-
-
 def test_on_generated_actions_the_sandboxes_and_ast_grep_itself_agree(
-    checkout: Path, both: tuple[Sandbox, Sandbox]
+    checkout: Path, all_of_them: list[Sandbox]
 ) -> None:
-    process, memory = both
     chance = random.Random(20)
     with gzip.open(checkout / "data" / "samples" / "release_pairs.jsonl.gz", "rt", encoding="utf-8") as stream:
         rows = [row for row in map(json.loads, stream) if len(row["pre"]) < 1500]
-    outcomes: Counter[tuple[str, str]] = Counter()
+    outcomes: Counter[Verdict] = Counter()
+    requests = []
     for row in chance.sample(rows, 80):
         source, language = row["pre"], row["language"]
         if chance.random() < 0.2:
             source = source.replace("\n", "\r\n")
         tree = parse(source, language)
         actions = [action for _ in range(5) if (action := generated(tree, chance)) is not None]
-        jailed, free = (box.apply_many(source, language, actions) for box in (process, memory))
-        for action, one, other in zip(actions, jailed, free, strict=True):
-            outcomes[str(one.verdict), str(other.verdict)] += 1
-            assert directly(source, language, action) == one.after, action
-            if one.verdict is other.verdict is Verdict.OK:
-                assert (one.after, one.matches) == (other.after, other.matches), action
-    agreeing = {("ok", "ok"), ("no_match", "no_match"), ("action_error", "action_error")}
-    # the binding takes patterns that the command line refuses: those that may stand for nodes of any kind
-    known = {("action_error", "ok"), ("action_error", "no_match")}
-    assert set(outcomes) <= agreeing | known
-    assert outcomes["ok", "ok"] > 150
-    assert sum(outcomes[pair] for pair in known) < sum(outcomes.values()) / 10
+        requests.append(Request(source, language, tuple(actions)))
+    answers = [[result for results in box.apply_each(requests) for result in results] for box in all_of_them]
+    asked = [(request, action) for request in requests for action in request.actions]
+    for (request, action), *results in zip(asked, *answers, strict=True):
+        outcomes[results[0].verdict] += 1
+        assert len({(result.verdict, result.after, result.matches) for result in results}) == 1, action
+        assert directly(request.source, request.language, action) == results[0].after, action
+    assert set(outcomes) == {Verdict.OK, Verdict.NO_MATCH, Verdict.ACTION_ERROR}
+    assert outcomes[Verdict.OK] > 150
+
+
+def test_requests_are_answered_in_their_order(sandbox: Sandbox) -> None:
+    requests = [
+        Request(f"f({number})\n", "python", tuple(pattern("f($A)", f"g{way}($A)") for way in range(number % 4)))
+        for number in range(90)
+    ]
+    expected = [[f"g{way}({number})\n" for way in range(number % 4)] for number in range(90)]
+    assert [[result.after for result in results] for results in sandbox.apply_each(requests)] == expected
+    assert sandbox.apply_each([]) == []
 
 
 def test_the_rule_form_and_the_pattern_form_mean_the_same(sandbox: Sandbox) -> None:

@@ -12,18 +12,17 @@ from typing import Any
 
 import pytest
 
-from graftline.sandbox import spawner
 from graftline.sandbox.limits import Limits
 
 LIMITS = Limits(cpu_s=1, wall_s=20, output_mb=1)
 
 
 class Spawner:
-    """The real spawner, started by path and spoken to in its own frames."""
+    """The real spawner, spoken to in its own frames."""
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", spawner.__file__, LIMITS.model_dump_json()],
+            [sys.executable, "-I", "-m", "graftline.confined.spawner", LIMITS.model_dump_json()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=folder,
@@ -279,7 +278,7 @@ def test_output_without_end_ends_the_program_and_is_not_handed_on(jail: Spawner,
 def test_a_program_that_waits_for_ever_ends_by_the_wall_clock(tmp_path: Path) -> None:
     limits = Limits(wall_s=0.2)
     process = subprocess.run(
-        [sys.executable, "-I", "-S", spawner.__file__, limits.model_dump_json()],
+        [sys.executable, "-I", "-m", "graftline.confined.spawner", limits.model_dump_json()],
         input=framed({"argv": [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"], "source": ""}),
         capture_output=True,
         cwd=tmp_path,
@@ -297,7 +296,7 @@ def test_a_program_that_waits_for_ever_ends_by_the_wall_clock(tmp_path: Path) ->
 )
 def test_a_broken_frame_ends_the_spawner(tmp_path: Path, stream: bytes) -> None:
     process = subprocess.run(
-        [sys.executable, "-I", "-S", spawner.__file__, LIMITS.model_dump_json()],
+        [sys.executable, "-I", "-m", "graftline.confined.spawner", LIMITS.model_dump_json()],
         input=stream,
         capture_output=True,
         cwd=tmp_path,

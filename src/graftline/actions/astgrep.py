@@ -72,6 +72,15 @@ class Tree:
         )
 
 
+def is_safe(text: str) -> bool:
+    """Return whether the binding may be given `text`: no half surrogate pairs, no length that takes it too long."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return len(text) <= MAX_SOURCE_CHARACTERS and max(map(len, text.split("\n"))) <= MAX_LINE_CHARACTERS
+
+
 def parse(text: str, language: Language) -> Tree:
     """Return the syntax tree of `text`.
 

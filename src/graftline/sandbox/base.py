@@ -29,6 +29,10 @@ class Verdict(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
     OUTPUT_FLOOD = "output_flood"
     CRASH = "crash"
+    NEEDS_CLI = "needs_cli"
+    """Only ast-grep's command line can do it, and this sandbox has none."""
+    VIOLATION = "violation"
+    """A system call that no action needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,15 @@ class SandboxResult:
     error: str = field(default="")
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Actions to be applied to one source, each on its own."""
+
+    source: str
+    language: Language
+    actions: tuple[PatternAction | RuleAction, ...]
+
+
 def decided(result: SandboxResult) -> SandboxResult:
     """Return `result` if it says something about the action.
 
@@ -88,6 +101,13 @@ class Sandbox(Protocol):
 
         Raises:
             SandboxError: the sandbox itself failed; nothing is known about the actions.
+        """
+
+    def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
+        """Apply the actions of many requests, on as many cores as the sandbox has processes; results stand in order.
+
+        Raises:
+            SandboxError: as `apply_many`.
         """
 
     def close(self) -> None:

@@ -1,16 +1,15 @@
 """The `memory` sandbox: ast-grep's binding in this process.
 
 Covered: nothing; an action that overflows the matcher's stack takes the process with it. For tests and for texts
-and actions of one's own. Rules whose fix expands its range get the verdict `action_error`.
+and actions of one's own. What the binding cannot do as ast-grep's command line does gets the verdict `needs_cli`.
 """
 
 from collections.abc import Sequence
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language, parse
-from graftline.actions.expand import InvalidActionError, replacements
-from graftline.errors import DataError
-from graftline.sandbox.base import Isolation, Match, SandboxResult, Verdict
+from graftline.actions.action import PatternAction, RuleAction, rule_of
+from graftline.actions.astgrep import Language, is_safe
+from graftline.actions.expand import BeyondBindingError, InvalidActionError, Source, replacements
+from graftline.sandbox.base import Isolation, Match, Request, SandboxResult, Verdict
 from graftline.sandbox.result import applied
 
 _ISOLATION = Isolation("none", "memory")
@@ -26,19 +25,24 @@ class MemorySandbox:
     def apply_many(
         self, source: str, language: Language, actions: Sequence[PatternAction | RuleAction]
     ) -> list[SandboxResult]:
-        try:
-            tree = parse(source, language)
-        except DataError as error:
-            return [SandboxResult(Verdict.ACTION_ERROR, None, _ISOLATION, error=str(error)) for _ in actions]
-        results = []
-        for action in actions:
-            try:
-                matches = [Match(*found) for found in replacements(tree, action)]
-            except InvalidActionError as error:
-                results.append(SandboxResult(Verdict.ACTION_ERROR, None, _ISOLATION, error=str(error)))
-            else:
-                results.append(applied(source, matches, _ISOLATION))
-        return results
+        if not is_safe(source):
+            error = "source holds a lone surrogate, or is longer than this process may parse"
+            return [SandboxResult(Verdict.ACTION_ERROR, None, _ISOLATION, error=error) for _ in actions]
+        parsed = Source.parsed(source, language)
+        return [_applied(parsed, action) for action in actions]
+
+    def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
+        return [self.apply_many(request.source, request.language, request.actions) for request in requests]
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _applied(source: Source, action: PatternAction | RuleAction) -> SandboxResult:
+    try:
+        matches = [Match(*found) for found in replacements(source, rule_of(action))]
+    except InvalidActionError as error:
+        return SandboxResult(Verdict.ACTION_ERROR, None, _ISOLATION, error=str(error))
+    except BeyondBindingError:
+        return SandboxResult(Verdict.NEEDS_CLI, None, _ISOLATION, error="ast-grep's command line is needed for this")
+    return applied(source.text, matches, _ISOLATION)

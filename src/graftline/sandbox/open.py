@@ -10,6 +10,7 @@ from graftline.sandbox.base import IsolationLevel, Sandbox
 from graftline.sandbox.limits import Limits, is_at_least
 from graftline.sandbox.memory import MemorySandbox
 from graftline.sandbox.process import ProcessSandbox
+from graftline.sandbox.warm import WarmSandbox
 
 
 class ProcessSandboxConfig(Config):
@@ -21,13 +22,24 @@ class ProcessSandboxConfig(Config):
     """Opening fails when this cannot be had; `none` accepts a machine without seccomp."""
 
 
+class WarmSandboxConfig(Config):
+    """ast-grep's binding in confined processes that are started once."""
+
+    kind: Literal["warm"] = "warm"
+    limits: Limits = Limits()
+    workers: int = Field(default=1, ge=1, le=256)
+    """Processes that work at the same time on what one call asks for."""
+    required_level: IsolationLevel = "compute"
+    """Opening fails when this cannot be had; `none` accepts a machine without seccomp."""
+
+
 class MemorySandboxConfig(Config):
     """ast-grep's binding in this process: for tests and trusted text, no isolation."""
 
     kind: Literal["memory"] = "memory"
 
 
-SandboxConfig = Annotated[ProcessSandboxConfig | MemorySandboxConfig, Field(discriminator="kind")]
+SandboxConfig = Annotated[WarmSandboxConfig | ProcessSandboxConfig | MemorySandboxConfig, Field(discriminator="kind")]
 
 
 def open_sandbox(config: SandboxConfig) -> Sandbox:
@@ -39,13 +51,17 @@ def open_sandbox(config: SandboxConfig) -> Sandbox:
     match config:
         case MemorySandboxConfig():
             return MemorySandbox()
-        case ProcessSandboxConfig():
-            sandbox = ProcessSandbox(config.limits)
+        case WarmSandboxConfig() | ProcessSandboxConfig():
+            sandbox = (
+                WarmSandbox(config.limits, config.workers)
+                if isinstance(config, WarmSandboxConfig)
+                else ProcessSandbox(config.limits)
+            )
             achieved = sandbox.isolation
             if not is_at_least(achieved.level, config.required_level):
                 sandbox.close()
                 raise SandboxError(
-                    f"process sandbox: reaches {achieved.level!r} with {', '.join(achieved.features)}, but"
+                    f"{config.kind} sandbox: reaches {achieved.level!r} with {', '.join(achieved.features)}, but"
                     f" {config.required_level!r} is required; it needs Linux 3.17+ with seccomp on x86_64 or aarch64"
                 )
             return sandbox

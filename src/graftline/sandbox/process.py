@@ -26,7 +26,7 @@ from typing import IO, Any, Literal, cast
 from graftline.actions.action import PatternAction, RuleAction
 from graftline.actions.astgrep import Language, executable, rules_document, scan_arguments
 from graftline.errors import SandboxError
-from graftline.sandbox.base import Isolation, Match, SandboxResult, Verdict
+from graftline.sandbox.base import Isolation, Match, Request, SandboxResult, Verdict
 from graftline.sandbox.limits import Limits
 from graftline.sandbox.result import applied
 
@@ -58,6 +58,9 @@ class ProcessSandbox:
         for batch in _batches(actions, language):
             results += self._apply(source, language, batch)
         return results
+
+    def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
+        return [self.apply_many(request.source, request.language, request.actions) for request in requests]
 
     def close(self) -> None:
         if self._spawner is not None:
@@ -124,7 +127,7 @@ class ProcessSandbox:
         self._folder = tempfile.TemporaryDirectory(prefix="graftline-jail-")
         (Path(self._folder.name) / _PROJECT_FILE).write_text("ruleDirs: []\n", "utf-8")
         self._spawner = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(Path(__file__).with_name("spawner.py")), self._limits.model_dump_json()],
+            [sys.executable, "-I", "-m", "graftline.confined.spawner", self._limits.model_dump_json()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=self._folder.name,

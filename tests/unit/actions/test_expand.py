@@ -4,19 +4,25 @@ from typing import Any
 
 import pytest
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language, parse
-from graftline.actions.expand import InvalidActionError, replacements
+from graftline.actions.action import PatternAction, RuleAction, rule_of
+from graftline.actions.astgrep import Language
+from graftline.actions.expand import BeyondBindingError, InvalidActionError, Source, replacements
+
+
+def replaced(
+    source: str, action: PatternAction | RuleAction, language: Language = "python"
+) -> list[tuple[int, int, str]]:
+    return replacements(Source.parsed(source, language), rule_of(action))
 
 
 def texts(source: str, pattern: str, rewrite: str, language: Language = "python") -> list[str]:
-    found = replacements(parse(source, language), PatternAction(pattern=pattern, rewrite=rewrite))
+    found = replaced(source, PatternAction(pattern=pattern, rewrite=rewrite), language)
     return [text for _, _, text in found]
 
 
-def test_every_match_is_given_nested_ones_included() -> None:
-    found = replacements(parse("é(f(f(1)))\n", "python"), PatternAction(pattern="f($A)", rewrite="g($A)"))
-    assert found == [(2, 9, "g(f(1))"), (4, 8, "g(1)")]
+def test_of_nested_matches_the_outermost_is_given() -> None:
+    found = replaced("é(f(f(1)), f(2))\n", PatternAction(pattern="f($A)", rewrite="g($A)"))
+    assert found == [(2, 9, "g(f(1))"), (11, 15, "g(2)")]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +86,7 @@ def test_a_transformation_is_written_in_place_of_its_name() -> None:
             "INNER": {"substring": {"source": "$B", "startChar": 1, "endChar": -1}},
         },
     )
-    assert replacements(parse("été.append('x')\n", "python"), action) == [(0, 15, "ÉTÉ(x)")]
+    assert replaced("été.append('x')\n", action) == [(0, 15, "ÉTÉ(x)")]
 
 
 def test_a_transformation_may_read_another_one() -> None:
@@ -92,7 +98,7 @@ def test_a_transformation_may_read_another_one() -> None:
             "C": {"replace": {"source": "$B", "replace": "b", "by": "c"}},
         },
     )
-    assert replacements(parse("f(aab)\n", "python"), action) == [(0, 6, "ccc")]
+    assert replaced("f(aab)\n", action) == [(0, 6, "ccc")]
 
 
 INVALID: dict[str, dict[str, Any]] = {
@@ -110,10 +116,12 @@ INVALID: dict[str, dict[str, Any]] = {
         "transform": {"B": {"substring": {"source": "$C"}}, "C": {"substring": {"source": "$B"}}},
     },
     "a transformation that is none": {"rule": {"pattern": "f($A)"}, "fix": "$B", "transform": {"B": {"shout": "$A"}}},
-    "a fix that expands its range": {
+    "a fix that expands to what is no rule": {
         "rule": {"pattern": "f($A)"},
-        "fix": {"template": "", "expandEnd": {"regex": ","}},
+        "fix": {"template": "", "expandEnd": {"no_such_key": ","}},
     },
+    "a fix with an unknown key": {"rule": {"pattern": "f($A)"}, "fix": {"template": "", "expand": {"regex": ","}}},
+    "a rule for nodes of any kind": {"rule": {"regex": "f"}, "fix": ""},
     "an unknown kind": {"rule": {"kind": "no_such_kind"}, "fix": ""},
     "constraints that are no rules": {"rule": {"pattern": "f($A)"}, "fix": "", "constraints": {"A": "b"}},
 }
@@ -122,9 +130,40 @@ INVALID: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("given", INVALID.values(), ids=INVALID)
 def test_what_cannot_be_expanded_exactly_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidActionError):
-        replacements(parse("f(1)\n", "python"), RuleAction(**given))
+        replaced("f(1)\n", RuleAction(**given))
 
 
 def test_an_undefined_variable_is_refused_even_where_nothing_matches() -> None:
     with pytest.raises(InvalidActionError):
-        replacements(parse("x\n", "python"), PatternAction(pattern="f($A)", rewrite="$B"))
+        replaced("x\n", PatternAction(pattern="f($A)", rewrite="$B"))
+
+
+@pytest.mark.parametrize(
+    ("fix", "expected"),
+    [
+        ({"expandEnd": {"regex": ","}}, (2, 4)),
+        ({"expandStart": {"regex": ","}}, (2, 3)),
+        ({"expandStart": {"regex": "\\("}}, (1, 3)),
+        ({"expandEnd": {"regex": "^c$", "stopBy": "end"}}, (2, 9)),
+        ({"expandEnd": {"regex": "^c$", "stopBy": {"regex": "^b$"}}}, (2, 3)),
+        ({"expandEnd": {"regex": "^b$", "stopBy": {"regex": "^b$"}}}, (2, 6)),
+        ({"expandStart": {"regex": "\\("}, "expandEnd": {"regex": ","}}, (1, 4)),
+    ],
+)
+def test_a_fix_may_take_what_stands_beside_the_match(fix: dict[str, Any], expected: tuple[int, int]) -> None:
+    action = RuleAction(rule={"kind": "identifier", "regex": "^a$"}, fix={"template": "", **fix})
+    # a is the first of three arguments
+    assert [(start, end) for start, end, _ in replaced("f(a, b, c)\n", action)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("source", "given"),
+    [
+        ("f(1)  # ast-grep-ignore\n", {"fix": ""}),
+        ("f(1)\n", {"fix": "$B", "transform": {"B": {"rewrite": {"source": "$A", "rewriters": ["r"]}}}}),
+        ("f(1)\n", {"fix": {"template": "", "expandEnd": {"regex": ",", "field": "name"}}}),
+    ],
+)
+def test_what_the_binding_would_answer_otherwise_is_told_apart(source: str, given: dict[str, Any]) -> None:
+    with pytest.raises(BeyondBindingError):
+        replaced(source, RuleAction(rule={"pattern": "f($A)"}, **given))

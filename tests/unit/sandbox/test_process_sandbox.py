@@ -128,7 +128,7 @@ def test_a_jail_whose_folder_is_gone_says_nothing_about_the_action(process: Proc
 
 def test_a_child_that_somebody_kills_says_nothing_about_the_action(process: ProcessSandbox) -> None:
     process.apply_many("f(1)\n", "python", [RENAME])
-    [spawner] = [child for child in psutil.Process().children() if "spawner.py" in " ".join(child.cmdline())]
+    [spawner] = [child for child in psutil.Process().children() if "confined.spawner" in " ".join(child.cmdline())]
     slow = RuleAction(rule={"kind": "call", "has": chain(3)}, fix="x")
     finished = threading.Event()
 
@@ -149,5 +149,5 @@ def test_a_child_that_somebody_kills_says_nothing_about_the_action(process: Proc
 
 
 def folder_of(process: ProcessSandbox) -> Path:
-    [spawner] = [child for child in psutil.Process().children() if "spawner.py" in " ".join(child.cmdline())]
+    [spawner] = [child for child in psutil.Process().children() if "confined.spawner" in " ".join(child.cmdline())]
     return Path(spawner.cwd())

@@ -1,8 +1,7 @@
 """The inner side of the `process` sandbox: a small process that confines itself and then starts ast-grep on request.
 
-Run by path with `python -I -S`, so it uses the standard library only. What it does to itself holds for every child:
-no new privileges, resource limits, a seccomp filter without sockets. A frame is a 4-byte big-endian length and as
-many bytes of JSON; anything else ends the process.
+What it does to itself holds for every child: no new privileges, resource limits, a seccomp filter without sockets. A
+frame is a 4-byte big-endian length and as many bytes of JSON; anything else ends the process.
 
     request  {"argv": [...], "source": "..."}
     answer   {"end": "exit" | "signal" | "wall_timeout" | "output_flood", "code": int, "stdout": str, "stderr": str}
@@ -12,7 +11,6 @@ import contextlib
 import ctypes
 import json
 import os
-import platform
 import resource
 import selectors
 import signal
@@ -22,48 +20,23 @@ import sys
 import time
 from typing import Any
 
-_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_MODE_FILTER = 1, 22, 38, 2
-_KILL_PROCESS, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
-_EPERM, _ENOSYS = 1, 38
+from graftline.confined.seccomp import ENOSYS, NEW_NAMESPACE, Filter
 
-# number of each refused system call (sockets, other processes, and the ways round both), and that of clone
-_ARCHITECTURES = {
-    "x86_64": (
-        0xC000003E,
-        {
-            "socket": 41, "connect": 42, "accept": 43, "sendto": 44, "sendmsg": 46, "bind": 49, "listen": 50,
-            "socketpair": 53, "ptrace": 101, "mount": 165, "umount2": 166, "chroot": 161, "pivot_root": 155,
-            "add_key": 248, "request_key": 249, "keyctl": 250, "unshare": 272, "perf_event_open": 298,
-            "accept4": 288, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311, "bpf": 321,
-            "userfaultfd": 323,
-        },
-        56,
-    ),
-    "aarch64": (
-        0xC00000B7,
-        {
-            "socket": 198, "socketpair": 199, "bind": 200, "listen": 201, "accept": 202, "connect": 203,
-            "sendto": 206, "sendmsg": 211, "accept4": 242, "ptrace": 117, "mount": 40, "umount2": 39, "chroot": 51,
-            "pivot_root": 41, "add_key": 217, "request_key": 218, "keyctl": 219, "unshare": 97,
-            "perf_event_open": 241, "setns": 268, "process_vm_readv": 270, "process_vm_writev": 271, "bpf": 280,
-            "userfaultfd": 282,
-        },
-        220,
-    ),
-}  # fmt: skip
-# newer calls have one number everywhere
-_REFUSED_EVERYWHERE = {
-    "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428, "move_mount": 429,
-    "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "pidfd_getfd": 438, "mount_setattr": 442,
-}  # fmt: skip
-_CLONE3 = 435
-_NEW_NAMESPACE = 0x7E020000  # every CLONE_NEW… flag that clone takes
-
+_PR_SET_PDEATHSIG = 1
+# sockets, other processes, and the ways round both
+_REFUSED = (
+    *("socket", "connect", "accept", "accept4", "sendto", "sendmsg", "bind", "listen", "socketpair", "ptrace", "mount"),
+    *("umount2", "chroot", "pivot_root", "add_key", "request_key", "keyctl", "unshare", "perf_event_open", "setns"),
+    *("process_vm_readv", "process_vm_writev", "bpf", "userfaultfd", "io_uring_setup", "io_uring_enter"),
+    *("io_uring_register", "open_tree", "move_mount", "fsopen", "fsconfig", "fsmount", "fspick", "pidfd_getfd"),
+    "mount_setattr",
+)
 
 _running: list["subprocess.Popen[bytes]"] = []
 
 
 def main() -> None:
+    """Serve requests until the other side closes."""
     settings = json.loads(sys.argv[1])
     features = _confine(settings)
     _send({"features": features})
@@ -83,50 +56,12 @@ def _confine(settings: dict[str, Any]) -> list[str]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
     resource.setrlimit(resource.RLIMIT_AS, (settings["memory_mb"] * megabyte,) * 2)
     features = ["rlimits"]
-    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0:
-        features.append("no_new_privs")
-        if _filter_system_calls(libc):
-            features.append("seccomp")
-    return features
-
-
-def _filter_system_calls(libc: ctypes.CDLL) -> bool:
-    machine = platform.machine()
-    if machine not in _ARCHITECTURES:
-        return False
-    architecture, refused, clone = _ARCHITECTURES[machine]
-
-    def instruction(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:
-        return struct.pack("<HBBI", code, if_true, if_false, operand)
-
-    load, equal, at_least, any_bit, give_back = 0x20, 0x15, 0x35, 0x45, 0x06
-    program = [
-        instruction(load, 4),
-        instruction(equal, architecture, 1, 0),
-        instruction(give_back, _KILL_PROCESS),
-        instruction(load, 0),
-    ]
-    if machine == "x86_64":  # the x32 calls are the same calls under other numbers
-        program += [instruction(at_least, 0x40000000, 0, 1), instruction(give_back, _KILL_PROCESS)]
-    for number in sorted({**refused, **_REFUSED_EVERYWHERE}.values()):
-        program += [instruction(equal, number, 0, 1), instruction(give_back, _ERRNO | _EPERM)]
+    calls = Filter().refuse(_REFUSED)
     # the flags of clone3 lie in memory, where a filter cannot look; without it the C library takes clone
-    program += [instruction(equal, _CLONE3, 0, 1), instruction(give_back, _ERRNO | _ENOSYS)]
-    program += [
-        instruction(equal, clone, 0, 3),
-        instruction(load, 16),  # the low half of its first argument, the flags
-        instruction(any_bit, _NEW_NAMESPACE, 0, 1),
-        instruction(give_back, _ERRNO | _EPERM),
-    ]
-    program.append(instruction(give_back, _ALLOW))
-    code = ctypes.create_string_buffer(b"".join(program))
-
-    class Program(ctypes.Structure):
-        _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
-
-    structure = Program(len(program), ctypes.addressof(code))
-    status: int = libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(structure), 0, 0)
-    return status == 0
+    calls.refuse(["clone3"], ENOSYS).refuse_bits("clone", 0, NEW_NAMESPACE)
+    if calls.install("allow"):
+        features += ["no_new_privs", "seccomp"]
+    return features
 
 
 def _run(request: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:

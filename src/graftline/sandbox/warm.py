@@ -1,0 +1,279 @@
+"""The `warm` sandbox: processes that hold ast-grep's binding, and fork a child for every batch of actions.
+
+Covered: no file can be opened, created or removed, no socket made, no program started, no signal sent, no memory made
+executable (a list of the system calls that are allowed); no gain of privileges; CPU, memory, descriptor and output
+limits; under root the actions run as a user of their own. Each batch has a child of its own, which cannot change what
+later batches see. A child that dies takes one action with it, which is to blame; another child does the rest.
+
+Not covered: total memory of many processes, CPU quota. Within a batch, an action that took over the child by a fault in
+the parser could falsify the answers to those after it, so the actions of one call should be of equal trust.
+
+What the binding cannot do as ast-grep's command line does goes to a `process` sandbox. The level it can reach is
+`compute`.
+"""
+
+import json
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import chain
+from queue import SimpleQueue
+from typing import Any
+
+from graftline.actions.action import PatternAction, RuleAction, rule_of
+from graftline.actions.astgrep import LANGUAGES, Language, is_safe
+from graftline.errors import SandboxError
+from graftline.sandbox.base import Isolation, Match, Request, SandboxResult, Verdict
+from graftline.sandbox.limits import Limits
+from graftline.sandbox.process import ProcessSandbox
+from graftline.sandbox.result import applied
+
+_BATCH_ACTIONS = 64
+_BATCH_CHARACTERS = 4 << 20
+_START_S = 60.0
+_CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+
+_Answer = dict[str, Any]
+
+
+class WarmSandbox:
+    """So many workers, each started on first use and again after it was lost."""
+
+    def __init__(self, limits: Limits, workers: int = 1) -> None:
+        self._workers = [_Worker(limits) for _ in range(workers)]
+        self._command_line = ProcessSandbox(limits)
+        self._isolation: Isolation | None = None
+
+    @property
+    def isolation(self) -> Isolation:
+        if self._isolation is None:
+            features = self._workers[0].start()
+            self._isolation = Isolation("compute" if "seccomp" in features else "none", "warm", features)
+        return self._isolation
+
+    def apply_many(
+        self, source: str, language: Language, actions: Sequence[PatternAction | RuleAction]
+    ) -> list[SandboxResult]:
+        [results] = self.apply_each([Request(source, language, tuple(actions))])
+        return results
+
+    def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
+        # the binding takes time in the square of a line's length, and no half surrogate pairs
+        is_small = [is_safe(request.source) for request in requests]
+        batches = _batches([request for request, small in zip(requests, is_small, strict=True) if small])
+        answers = chain.from_iterable(self._answers(batches))
+        return [
+            [self._result(request, action, next(answers)) for action in request.actions]
+            if small
+            else self._command_line.apply_many(request.source, request.language, request.actions)
+            for request, small in zip(requests, is_small, strict=True)
+        ]
+
+    def _answers(self, batches: Sequence[list[Request]]) -> list[list[_Answer]]:
+        if len(self._workers) == 1 or len(batches) < 2:
+            return [self._workers[0].answers(batch) for batch in batches]
+        free: SimpleQueue[_Worker] = SimpleQueue()
+        for worker in self._workers:
+            free.put(worker)
+
+        def answers(batch: list[Request]) -> list[_Answer]:
+            worker = free.get()
+            try:
+                return worker.answers(batch)
+            finally:
+                free.put(worker)
+
+        with ThreadPoolExecutor(len(self._workers)) as threads:
+            return list(threads.map(answers, batches))
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.stop()
+        self._command_line.close()
+
+    def _result(self, request: Request, action: PatternAction | RuleAction, answer: _Answer) -> SandboxResult:
+        match answer["verdict"]:
+            case "ok":
+                return applied(request.source, [Match(*found) for found in answer["matches"]], self.isolation)
+            case "needs_cli":
+                [result] = self._command_line.apply_many(request.source, request.language, [action])
+                return result
+            case verdict:
+                return SandboxResult(Verdict(verdict), None, self.isolation, error=answer["error"])
+
+
+def _batches(requests: Sequence[Request]) -> list[list[Request]]:
+    """Return the requests in parts that are worth a child each; one that is large is divided."""
+    batches: list[list[Request]] = []
+    actions = characters = 0
+    for request in requests:
+        for start in range(0, len(request.actions), _BATCH_ACTIONS):
+            some = request.actions[start : start + _BATCH_ACTIONS]
+            if not batches or actions + len(some) > _BATCH_ACTIONS or characters > _BATCH_CHARACTERS:
+                batches.append([])
+                actions = characters = 0
+            batches[-1].append(Request(request.source, request.language, some))
+            actions, characters = actions + len(some), characters + len(request.source)
+    return batches
+
+
+class _Worker:
+    """One process, and the conversation with it."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._process: subprocess.Popen[bytes] | None = None
+        self._features: tuple[str, ...] = ()
+
+    def start(self) -> tuple[str, ...]:
+        """Start the process unless it runs, and return what confines it.
+
+        Raises:
+            SandboxError: it does not start.
+        """
+        if self._process is not None and self._process.poll() is None:
+            return self._features
+        self.stop()
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-m", "graftline.confined.warm_worker", self._limits.model_dump_json(), *LANGUAGES],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd="/",
+            env={"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "TZ": "UTC"},
+            bufsize=0,
+            start_new_session=True,  # so that it can be ended together with its child
+        )
+        try:
+            self._features = tuple(json.loads(self._receive(time.monotonic() + _START_S))["features"])
+        except (OSError, ValueError, EOFError, TimeoutError) as error:
+            self.stop()
+            raise SandboxError(
+                f"warm sandbox: its worker does not start ({error!r}); see `graftline doctor`"
+            ) from error
+        return self._features
+
+    def stop(self) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.communicate()
+            self._process = None
+
+    def answers(self, batch: Sequence[Request]) -> list[_Answer]:
+        """Return one answer per action of `batch`, in order.
+
+        Raises:
+            SandboxError: the machine failed, not an action.
+        """
+        items = [(request.language, request.source, rule_of(action)) for request in batch for action in request.actions]
+        found: list[_Answer] = []
+        while len(found) < len(items):
+            found += self._some(items[len(found) :])
+        return found
+
+    def _some(self, items: Sequence[tuple[Language, str, dict[str, Any]]]) -> list[_Answer]:
+        """Return the answers of one child: to all items, or to those up to the one that ended it."""
+        self.start()
+        found: list[_Answer] = []
+        try:
+            self._send(json.dumps(_grouped(items)).encode())
+            while True:
+                frame = self._receive(time.monotonic() + self._limits.wall_s)
+                answer = json.loads(frame[1:])
+                if frame[:1] == b"E":
+                    break
+                if len(found) == len(items):
+                    raise ValueError("more answers than questions")
+                found.append(answer)
+        except TimeoutError:
+            self.stop()
+            return (
+                [*found, {"verdict": "wall_timeout", "error": "", "matches": []}] if len(found) < len(items) else found
+            )
+        except (OSError, ValueError, EOFError) as error:
+            self.stop()
+            raise SandboxError(f"warm sandbox: its worker died ({error!r}); see `graftline doctor`") from error
+        except BaseException:
+            self.stop()  # an interrupted answer would be taken for that of the next call
+            raise
+        if len(found) == len(items):
+            return found
+        return [*found, {"verdict": _blame(answer), "error": answer["stderr"][:500], "matches": []}]
+
+    def _send(self, data: bytes) -> None:
+        process = self._running()
+        assert process.stdin is not None
+        view = memoryview(struct.pack(">I", len(data)) + data)
+        while view:
+            view = view[os.write(process.stdin.fileno(), view) :]
+
+    def _receive(self, deadline: float) -> bytes:
+        most = (self._limits.output_mb << 20) + (1 << 16)
+        size = struct.unpack(">I", self._read(4, deadline))[0]
+        if size > most:
+            raise ValueError(f"frame of {size} bytes; at most {most} are read")
+        return self._read(size, deadline)
+
+    def _read(self, length: int, deadline: float) -> bytes:
+        process = self._running()
+        assert process.stdout is not None
+        descriptor, data = process.stdout.fileno(), bytearray()
+        ready = select.poll()
+        ready.register(descriptor, select.POLLIN)
+        while len(data) < length:
+            if not ready.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                raise TimeoutError
+            chunk = os.read(descriptor, length - len(data))
+            if not chunk:
+                raise EOFError("end of its output")
+            data += chunk
+        return bytes(data)
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise EOFError("it is not running")
+        return self._process
+
+
+def _grouped(items: Sequence[tuple[Language, str, dict[str, Any]]]) -> list[list[Any]]:
+    """Return items with rules for one source together, so that it is sent and parsed once."""
+    groups: list[list[Any]] = []
+    for language, source, rule in items:
+        if not groups or groups[-1][0] != language or groups[-1][1] is not source:
+            groups.append([language, source, []])
+        groups[-1][2].append(rule)
+    return groups
+
+
+def _blame(end: _Answer) -> Verdict:
+    """Return what the end of a child says about the action it was at.
+
+    Raises:
+        SandboxError: it says something about the machine instead.
+    """
+    match end["end"], end["code"]:
+        case "signal", signal.SIGPROF | signal.SIGXCPU:
+            return Verdict.CPU_TIMEOUT
+        # of Rust's allocator, and of the parser; abort() ends otherwise where a process may not signal itself
+        case "signal", code if code in _CRASHES and re.search("memory allocation|failed to allocate", end["stderr"]):
+            return Verdict.OUT_OF_MEMORY
+        case "signal", signal.SIGSYS:
+            return Verdict.VIOLATION
+        case "signal", code if code in _CRASHES:
+            return Verdict.CRASH
+        case "exit", 97:
+            return Verdict.OUT_OF_MEMORY
+        case "exit", 98:
+            return Verdict.OUTPUT_FLOOD
+        case _:
+            raise SandboxError(
+                f"warm sandbox: a child ended by {end['end']} {end['code']} ({end['stderr'][:300]}); see `graftline doctor`"
+            )

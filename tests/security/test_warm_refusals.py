@@ -1,0 +1,126 @@
+"""What a child of a warm worker cannot do: programs that confine themselves as it does, and then try."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import closing
+
+import psutil
+import pytest
+
+from graftline.sandbox.limits import Limits
+from graftline.sandbox.warm import WarmSandbox
+
+PROGRAM = """
+import array, ctypes, json, mmap, os, signal, socket, sys, threading
+from graftline.confined import warm_worker
+limits = json.loads(sys.argv[1])
+memory = mmap.mmap(-1, 4096)
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+features = warm_worker._confine(limits)
+try:
+    {}
+except OSError as error:
+    print("refused", error.errno, flush=True)
+else:
+    print("done", flush=True)
+os._exit(0)
+"""
+LIMITS = Limits(cpu_s=1, memory_mb=512)
+
+
+def tried(attempt: str) -> str:
+    """Return what the program says, or the signal that ended it."""
+    command = [sys.executable, "-I", "-c", PROGRAM.format(attempt), LIMITS.model_dump_json()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout.strip() if done.returncode == 0 else signal.Signals(-done.returncode).name
+
+
+def test_what_a_worker_needs_is_allowed() -> None:
+    # without this the refusals below could be those of a program that does not start
+    attempt = (
+        "r, w = os.pipe(); os.write(w, b'x'); os.read(r, 1); pid = os.fork(); pid or os._exit(0); os.waitpid(pid, 0)"
+    )
+    assert tried(attempt) == "done"
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "open('/etc/passwd')",
+        "open('/dev/null', 'w')",
+        "os.open('.', os.O_RDONLY)",
+        "os.listdir('/')",
+        "os.stat('/')",
+        "os.readlink('/proc/self/exe')",
+        "os.isatty(0) or os.get_terminal_size()",
+        "mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC)",
+    ],
+)
+def test_files_are_refused(attempt: str) -> None:
+    assert tried(attempt) == "refused 1"
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "socket.socket()",
+        "socket.socket(socket.AF_UNIX)",
+        "socket.socketpair()",
+        "os.kill(os.getppid(), 0)",
+        "os.kill(os.getpid(), signal.SIGTERM)",
+        "os.execv('/bin/true', ['true'])",
+        "os.unlink('/tmp/no-such-file')",
+        "os.mkdir('/tmp/no-such-folder')",
+        "os.rename('/tmp/a', '/tmp/b')",
+        "os.symlink('/tmp/a', '/tmp/b')",
+        "os.chdir('/')",
+        "os.chmod('/tmp', 0o777)",
+        "os.chroot('/')",
+        "os.setuid(0)",
+        "os.setsid()",
+        "os.nice(1)",
+        "os.memfd_create('x')",
+        "os.eventfd(0)",
+        "os.sched_setaffinity(0, [0])",
+    ],
+)
+def test_everything_else_ends_the_process(attempt: str) -> None:
+    assert tried(attempt) == "SIGSYS"
+
+
+@pytest.mark.parametrize(
+    "number", [101, 157 + 1000, 165, 246, 248, 272, 298, 308, 310, 321, 323, 425, 428, 430, 438, 449]
+)
+def test_calls_that_python_has_no_name_for_end_the_process(number: int) -> None:
+    if os.uname().machine != "x86_64":
+        pytest.skip("these are the numbers of x86_64")
+    assert tried(f"libc.syscall({number}, 0, 0, 0, 0)") == "SIGSYS"
+
+
+@pytest.mark.parametrize("flags", [0x10000000, 0x20000000, 0x40000000, 0x00020000])
+def test_no_namespace_can_be_made(flags: int) -> None:
+    if os.uname().machine != "x86_64":
+        pytest.skip("this is a number of x86_64")
+    assert tried(f"libc.syscall(56, {flags} | 17, 0, 0, 0, 0) == -1 and os.write(99, b'')") == "refused 9"
+
+
+def test_calls_under_numbers_of_another_kind_end_the_process() -> None:
+    if os.uname().machine != "x86_64":
+        pytest.skip("only x86_64 has two kinds")
+    assert tried("libc.syscall(0x40000000 + 39)") == "SIGSYS"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only under root do actions run as another user")
+def test_under_root_actions_run_as_another_user() -> None:
+    with closing(WarmSandbox(LIMITS)) as sandbox:
+        assert "own_user" in sandbox.isolation.features
+        [worker] = [child for child in psutil.Process().children() if "warm_worker" in " ".join(child.cmdline())]
+        assert {*worker.uids(), *worker.gids()} == {60_001}
+
+
+def test_a_child_of_a_worker_can_make_no_more() -> None:
+    attempt = "import resource; resource.setrlimit(resource.RLIMIT_NPROC, (0, 0)); pid = os.fork(); print('forked', flush=True)"
+    assert tried(attempt) == "refused 11"
