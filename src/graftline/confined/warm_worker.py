@@ -2,8 +2,8 @@
 
 It confines itself once everything is loaded: an unprivileged user where it was started as root, limits, and a filter
 that lets through the system calls of a computation (no files, no sockets, no programs). A forked child inherits all of
-it, reads the batch, answers item by item, and ends. When it dies, the item that it was at is to blame; this process has
-not looked at the batch and is as good as new.
+it, reads the batch, answers item by item, and ends. When it dies, the item that it was at is to blame; this process
+passes the batch on without looking at it, and is as good as new.
 
 A frame is a 4-byte big-endian length and as many bytes.
 
@@ -12,6 +12,7 @@ A frame is a 4-byte big-endian length and as many bytes.
              "E" and JSON {"end": "exit" | "signal", "code", "stderr"}, when the child has ended
 """
 
+import contextlib
 import ctypes
 import gc
 import json
@@ -64,8 +65,10 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     _send(json.dumps({"features": _confine(limits)}).encode())
+    child = _Child(limits)
     while (batch := _receive()) is not None:
-        _serve(batch, limits)
+        child.serve(batch)
+        child = _Child(limits)
 
 
 def _warm_up(languages: list[Any]) -> None:
@@ -107,28 +110,39 @@ def _confine(limits: dict[str, Any]) -> list[str]:
     return features
 
 
-def _serve(batch: bytes, limits: dict[str, Any]) -> None:
-    answers, answers_in = os.pipe()
-    errors, errors_in = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.dup2(errors_in, 2)
-            for descriptor in (0, 1, answers, errors):
-                os.close(descriptor)
-            os._exit(_work(json.loads(batch), answers_in, limits))
-        except MemoryError:
-            os._exit(_NO_MEMORY)
-        except BaseException as error:
-            os.write(2, repr(error).encode()[:_STDERR_BYTES])
-            os._exit(_FAULT)
-    os.close(answers_in)
-    os.close(errors_in)
-    stderr = _forward(answers, errors)
-    _, status = os.waitpid(pid, 0)
-    code = os.waitstatus_to_exitcode(status)
-    end = {"end": "signal" if code < 0 else "exit", "code": abs(code), "stderr": stderr.decode("utf-8", "replace")}
-    _send(b"E" + json.dumps(end).encode())
+class _Child:
+    """A fork of this process that waits for one batch; there is one in advance, for forking takes a while."""
+
+    def __init__(self, limits: dict[str, Any]) -> None:
+        batch, self._batch_in = os.pipe()
+        self._answers, answers_in = os.pipe()
+        self._errors, errors_in = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                os.dup2(errors_in, 2)
+                for descriptor in (0, 1, self._batch_in, self._answers, self._errors):
+                    os.close(descriptor)
+                found = _receive(batch)
+                os._exit(0 if found is None else _work(json.loads(found), answers_in, limits))
+            except MemoryError:
+                os._exit(_NO_MEMORY)
+            except BaseException as error:
+                os.write(2, repr(error).encode()[:_STDERR_BYTES])
+                os._exit(_FAULT)
+        for descriptor in (batch, answers_in, errors_in):
+            os.close(descriptor)
+
+    def serve(self, batch: bytes) -> None:
+        """Have the batch done, pass on the answers, and say how the child ended."""
+        with contextlib.suppress(BrokenPipeError):  # it ended before it had read all; how, is said below
+            _send(batch, self._batch_in)
+        os.close(self._batch_in)
+        stderr = _forward(self._answers, self._errors)
+        _, status = os.waitpid(self._pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        end = {"end": "signal" if code < 0 else "exit", "code": abs(code), "stderr": stderr.decode("utf-8", "replace")}
+        _send(b"E" + json.dumps(end).encode())
 
 
 def _forward(answers: int, errors: int) -> bytes:
@@ -179,23 +193,23 @@ def _answer(source: Source, rule: dict[str, Any]) -> dict[str, Any]:
     return {"verdict": "ok" if found else "no_match", "error": "", "matches": found}
 
 
-def _receive() -> bytes | None:
-    head = _read(4)
-    return None if head is None else _read(struct.unpack(">I", head)[0])
+def _receive(descriptor: int = 0) -> bytes | None:
+    head = _read(descriptor, 4)
+    return None if head is None else _read(descriptor, struct.unpack(">I", head)[0])
 
 
-def _read(length: int) -> bytes | None:
+def _read(descriptor: int, length: int) -> bytes | None:
     data = bytearray()
     while len(data) < length:
-        chunk = os.read(0, min(length - len(data), _CHUNK_BYTES))
+        chunk = os.read(descriptor, min(length - len(data), _CHUNK_BYTES))
         if not chunk:
             return None
         data += chunk
     return bytes(data)
 
 
-def _send(frame: bytes | bytearray) -> None:
-    _write(1, struct.pack(">I", len(frame)) + frame)
+def _send(frame: bytes | bytearray, descriptor: int = 1) -> None:
+    _write(descriptor, struct.pack(">I", len(frame)) + frame)
 
 
 def _write(descriptor: int, data: bytes) -> None:

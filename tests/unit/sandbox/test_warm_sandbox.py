@@ -76,8 +76,8 @@ def test_one_batch_cannot_change_what_the_next_one_sees(warm: WarmSandbox) -> No
         [result] = warm.apply_many(f"f({number})\n", "python", [RENAME])
         assert result.after == f"g({number})\n"
     assert [worker.pid for worker in workers()] == before
-    # every child is gone, and has been asked for its end
-    assert [worker.children() for worker in workers()] == [[] for _ in before]
+    # of twenty-one children one is left, which waits for the next batch
+    assert sum(len(worker.children()) for worker in workers()) == len(before)
 
 
 def test_a_stopped_worker_is_a_wall_timeout_and_is_replaced() -> None:
