@@ -15,7 +15,7 @@ export PYTHONWARNINGS := ignore:Function:FutureWarning,ignore:Parameter:Warning
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
-.PHONY: help run ui test check format bench bench-lineage bench-datasets peers wheel install clean
+.PHONY: help run ui test check format bench bench-lineage bench-datasets bench-sandbox peers wheel install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -42,13 +42,16 @@ format: install ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: bench-lineage bench-datasets ## Measure all claims; prints one line of JSON each
+bench: bench-lineage bench-datasets bench-sandbox ## Measure all claims; prints one line of JSON each
 
 bench-lineage: install ## Measure the whole lineage and what it costs to start
 	$(BIN)/python -m benchmarks.lineage
 
 bench-datasets: install peers ## Measure raw rows to splits, peers beside them: most of an hour, 10 GB of disk
 	$(BIN)/python -m benchmarks.datasets
+
+bench-sandbox: install ## Measure actions a second, ast-grep's command line beside it
+	$(BIN)/python -m benchmarks.sandbox
 
 peers: $(PEERS)/.installed ## Build .venv-peers, the libraries that benchmarks compare with
 

@@ -10,8 +10,8 @@ from graftline.config import Config
 from graftline.rules.equality import Level
 from graftline.sandbox.base import Verdict
 
-# on a machine that is too busy even a right action runs into the wall clock
-_SAYS_NOTHING = {Verdict.WALL_TIMEOUT}
+# on a machine that is too busy even a right action runs into the wall clock; a sandbox may lack what an action needs
+_SAYS_NOTHING = {Verdict.WALL_TIMEOUT, Verdict.NEEDS_CLI}
 
 
 class RewardWeights(Config):

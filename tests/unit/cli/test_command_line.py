@@ -14,17 +14,17 @@ from graftline.datasets.hub.retry import Patience
 from graftline.sandbox.limits import Limits
 
 DEFAULT_LIMITS = Limits().model_dump(mode="json")
-PROCESS = {"kind": "process", "limits": DEFAULT_LIMITS, "required_level": "compute"}
+WARM = {"kind": "warm", "limits": DEFAULT_LIMITS, "workers": 1, "required_level": "compute"}
 HOMES: dict[str, Any] = {
     "kind": "homes",
     "huggingface": None,
     "mirror_must_match_pins": False,
     "patience": Patience().model_dump(mode="json"),
 }
-LOCAL = {"dataset_hub": HOMES, "sandbox": PROCESS, "teacher": {"kind": "induction"}}
+LOCAL = {"dataset_hub": HOMES, "sandbox": WARM, "teacher": {"kind": "induction"}}
 MANIFESTS: dict[str, dict[str, Any]] = {
     "local": LOCAL,
-    "dev": {**LOCAL, "sandbox": {**PROCESS, "limits": {**DEFAULT_LIMITS, "cpu_s": 2, "wall_s": 10.0}}},
+    "dev": {**LOCAL, "sandbox": {**WARM, "limits": {**DEFAULT_LIMITS, "cpu_s": 2, "wall_s": 10.0}}},
     "prod": {**LOCAL, "dataset_hub": {**HOMES, "mirror_must_match_pins": True}},
     "test": {
         "dataset_hub": {"kind": "memory", "files": {}},
@@ -32,7 +32,7 @@ MANIFESTS: dict[str, dict[str, Any]] = {
         "teacher": {"kind": "memory"},
     },
 }
-IN_PROCESS = ("--port", "sandbox=memory")
+IN_WARM = ("--port", "sandbox=memory")
 
 
 @pytest.fixture(autouse=True)
@@ -94,12 +94,12 @@ def test_wiring_is_a_table_for_people(small_checkout: Any, name: str) -> None:
             {"dataset_hub": {**HOMES, "patience": {**HOMES["patience"], "read_s": 3.0}}},
         ),
         (["dataset_hub=memory"], {"dataset_hub": {"kind": "memory", "files": {}}}),
-        (["sandbox.required_level=none"], {"sandbox": {**PROCESS, "required_level": "none"}}),
-        (["sandbox.limits.wall_s=3"], {"sandbox": {**PROCESS, "limits": {**DEFAULT_LIMITS, "wall_s": 3.0}}}),
+        (["sandbox.required_level=none"], {"sandbox": {**WARM, "required_level": "none"}}),
+        (["sandbox.limits.wall_s=3"], {"sandbox": {**WARM, "limits": {**DEFAULT_LIMITS, "wall_s": 3.0}}}),
         (
             ["sandbox.limits.wall_s=3.5", "sandbox.limits.cpu_s=1", "teacher=memory"],
             {
-                "sandbox": {**PROCESS, "limits": {**DEFAULT_LIMITS, "wall_s": 3.5, "cpu_s": 1}},
+                "sandbox": {**WARM, "limits": {**DEFAULT_LIMITS, "wall_s": 3.5, "cpu_s": 1}},
                 "teacher": {"kind": "memory"},
             },
         ),
@@ -141,12 +141,12 @@ def test_an_implementation_does_not_inherit_the_settings_of_another(small_checko
         ),
         (
             ["--port", "sandbox.colour=red"],
-            "{local}: sandbox.process.colour: unknown key; known here: kind, limits, required_level",
+            "{local}: sandbox.warm.colour: unknown key; known here: kind, limits, required_level, workers",
         ),
         (["--port", "teacher.depth=3"], "{local}: teacher.induction.depth: unknown key; known here: kind"),
         (
             ["--port", "sandbox.limits.wall_s=soon"],
-            "{local}: sandbox.process.limits.wall_s: input should be a valid number (got 'soon')",
+            "{local}: sandbox.warm.limits.wall_s: input should be a valid number (got 'soon')",
         ),
         (
             ["--port", "teacher.kind.a=1"],
@@ -186,9 +186,9 @@ def test_a_dry_run_prints_the_wiring_and_makes_nothing(small_checkout: Any, name
 
 def test_a_run_makes_every_stage_and_prints_what_is_stored(small_checkout: Any, pair: dict[str, Any]) -> None:
     small_checkout.write([pair])
-    result = graftline(small_checkout.root, "run", "--json", *IN_PROCESS)
+    result = graftline(small_checkout.root, "run", "--json", *IN_WARM)
     first = the_json(result)
-    again = the_json(graftline(small_checkout.root, "run", "--json", *IN_PROCESS))
+    again = the_json(graftline(small_checkout.root, "run", "--json", *IN_WARM))
 
     made = {stage: found["made"] for stage, found in first["stages"].items() if found["artefacts"]}
     # three languages in three splits make nine partitions
@@ -216,7 +216,7 @@ def test_a_run_makes_every_stage_and_prints_what_is_stored(small_checkout: Any, 
 def test_a_run_without_its_dataset_is_one_message(small_checkout: Any) -> None:
     small_checkout.sample.unlink()
 
-    assert shown(graftline(small_checkout.root, "run", "--json", *IN_PROCESS)) == (
+    assert shown(graftline(small_checkout.root, "run", "--json", *IN_WARM)) == (
         1,
         "",
         f"error: {small_checkout.sample}: no such file; mend `files` of the dataset; found: nothing\n",
@@ -286,7 +286,7 @@ def test_a_root_without_configuration_is_faulty_throughout(tmp_path: Path) -> No
 
 def test_a_stored_artefact_that_was_altered_is_a_fault(small_checkout: Any, pair: dict[str, Any]) -> None:
     small_checkout.write([pair])
-    graftline(small_checkout.root, "run", "--json", *IN_PROCESS)
+    graftline(small_checkout.root, "run", "--json", *IN_WARM)
     folder = small_checkout.root / "data" / "raw" / "release_pairs" / "normalized"
     (folder / "python-00000.jsonl").write_text("{}\n", "utf-8")
 

@@ -64,7 +64,7 @@ def test_an_error_is_exit_code_1_and_its_message_alone(small_checkout: Any) -> N
         "",
         f"error: {path}: dataset_hub: field required\n"
         f"{path}: sandbox: input tag 'porcess' found using 'kind' does not match any of the expected tags:"
-        " 'process', 'memory' (got {'kind': 'porcess'})\n"
+        " 'warm', 'process', 'memory' (got {'kind': 'porcess'})\n"
         f"{path}: teacher: field required\n",
     )
 

@@ -20,14 +20,14 @@ from graftline.runtime.ports import dataset_hub, describe
 from graftline.sandbox.base import Isolation
 from graftline.sandbox.limits import Limits
 from graftline.sandbox.memory import MemorySandbox
-from graftline.sandbox.open import MemorySandboxConfig, ProcessSandboxConfig
+from graftline.sandbox.open import MemorySandboxConfig, ProcessSandboxConfig, WarmSandboxConfig
 from graftline.teachers.induction import InductionTeacher
 from graftline.teachers.memory import MemoryTeacher
 from graftline.teachers.open import InductionTeacherConfig, MemoryTeacherConfig
 
 EMBEDDED = Manifest(
     dataset_hub=HomesHubConfig(),
-    sandbox=ProcessSandboxConfig(limits=Limits(), required_level="compute"),
+    sandbox=WarmSandboxConfig(limits=Limits(), required_level="compute"),
     teacher=InductionTeacherConfig(),
 )
 
@@ -45,7 +45,7 @@ def children() -> list[int]:
         ("prod", EMBEDDED.model_copy(update={"dataset_hub": HomesHubConfig(mirror_must_match_pins=True)})),
         (
             "dev",
-            EMBEDDED.model_copy(update={"sandbox": ProcessSandboxConfig(limits=Limits(cpu_s=2, wall_s=10.0))}),
+            EMBEDDED.model_copy(update={"sandbox": WarmSandboxConfig(limits=Limits(cpu_s=2, wall_s=10.0))}),
         ),
         (
             "test",
@@ -68,7 +68,7 @@ def test_every_manifest_is_tested(checkout: Path) -> None:
         pytest.param({}, {}, id="none"),
         pytest.param({"sandbox": "memory"}, {"sandbox": MemorySandboxConfig()}, id="a port by its implementation"),
         # what the file says of another implementation is not kept
-        pytest.param({"sandbox": "process"}, {"sandbox": ProcessSandboxConfig()}, id="a port by the same one"),
+        pytest.param({"sandbox": "warm"}, {"sandbox": WarmSandboxConfig()}, id="a port by the same one"),
         pytest.param(
             {"sandbox": {"kind": "process", "required_level": "none"}},
             {"sandbox": ProcessSandboxConfig(required_level="none")},
@@ -76,7 +76,7 @@ def test_every_manifest_is_tested(checkout: Path) -> None:
         ),
         pytest.param(
             {"sandbox.limits.cpu_s": 1},
-            {"sandbox": ProcessSandboxConfig(limits=Limits(cpu_s=1))},
+            {"sandbox": WarmSandboxConfig(limits=Limits(cpu_s=1))},
             id="a key of a port",
         ),
         pytest.param(
@@ -120,15 +120,15 @@ def test_an_unknown_manifest_or_port_lists_the_known_ones(
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        ({"sandbox": "docker"}, ["local.yaml: sandbox: ", "'docker'", "'process', 'memory'"]),
+        ({"sandbox": "docker"}, ["local.yaml: sandbox: ", "'docker'", "'warm', 'process', 'memory'"]),
         ({"teacher": "oracle"}, ["local.yaml: teacher: ", "'oracle'", "'induction', 'memory'"]),
         ({"dataset_hub": "cloud"}, ["local.yaml: dataset_hub: ", "'cloud'", "'homes', 'local', 'memory'"]),
         (
             {"sandbox.limits.cpu": 1},
-            ["sandbox.process.limits.cpu: unknown key; known here: cpu_s, memory_mb, output_mb, wall_s"],
+            ["sandbox.warm.limits.cpu: unknown key; known here: cpu_s, memory_mb, output_mb, wall_s"],
         ),
-        ({"sandbox.limits.cpu_s": 0}, ["sandbox.process.limits.cpu_s: input should be greater than or equal to 1"]),
-        ({"sandbox.limits.cpu_s": "2"}, ["sandbox.process.limits.cpu_s: input should be a valid integer (got '2')"]),
+        ({"sandbox.limits.cpu_s": 0}, ["sandbox.warm.limits.cpu_s: input should be greater than or equal to 1"]),
+        ({"sandbox.limits.cpu_s": "2"}, ["sandbox.warm.limits.cpu_s: input should be a valid integer (got '2')"]),
         ({"teacher": 3}, ["local.yaml: teacher: input should be an object (got 3)"]),
     ],
 )
@@ -218,8 +218,9 @@ def test_a_description_names_every_setting_and_opens_nothing(tmp_path: Path, che
     assert described == {
         "dataset_hub": {"kind": "memory", "files": {}},
         "sandbox": {
-            "kind": "process",
+            "kind": "warm",
             "limits": {"cpu_s": 5, "wall_s": 30.0, "memory_mb": 2048, "output_mb": 32},
+            "workers": 1,
             "required_level": "compute",
         },
         "teacher": {"kind": "induction"},

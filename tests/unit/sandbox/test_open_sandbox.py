@@ -1,5 +1,6 @@
 """From configuration to a sandbox, and that none opens that is weaker than required."""
 
+import os
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from graftline.sandbox import (
     MemorySandboxConfig,
     ProcessSandboxConfig,
     SandboxConfig,
+    WarmSandboxConfig,
     open_sandbox,
 )
 from graftline.sandbox.base import IsolationLevel
@@ -35,13 +37,26 @@ def test_the_process_sandbox_says_what_it_achieved() -> None:
         sandbox.close()
 
 
+def test_the_warm_sandbox_says_what_it_achieved() -> None:
+    sandbox = open_sandbox(WarmSandboxConfig())
+    own_user = ("own_user",) if os.getuid() == 0 else ()
+    try:
+        assert sandbox.isolation == Isolation("compute", "warm", ("rlimits", *own_user, "no_new_privs", "seccomp"))
+    finally:
+        sandbox.close()
+
+
+@pytest.mark.parametrize("config", [ProcessSandboxConfig, WarmSandboxConfig])
 @pytest.mark.parametrize("level", ["confined", "namespaces", "full"])
-def test_a_level_that_cannot_be_reached_is_refused_and_its_lack_is_named(level: IsolationLevel) -> None:
+def test_a_level_that_cannot_be_reached_is_refused_and_its_lack_is_named(
+    config: type[ProcessSandboxConfig | WarmSandboxConfig], level: IsolationLevel
+) -> None:
     with pytest.raises(SandboxError) as caught:
-        open_sandbox(ProcessSandboxConfig(required_level=level))
-    assert str(caught.value) == (
-        f"process sandbox: reaches 'compute' with rlimits, no_new_privs, seccomp, but '{level}' is required;"
-        " it needs Linux 3.17+ with seccomp on x86_64 or aarch64"
+        open_sandbox(config(required_level=level))
+    message = str(caught.value)
+    assert message.startswith(f"{config().kind} sandbox: reaches 'compute' with rlimits, ")
+    assert message.endswith(
+        f"no_new_privs, seccomp, but '{level}' is required; it needs Linux 3.17+ with seccomp on x86_64 or aarch64"
     )
 
 

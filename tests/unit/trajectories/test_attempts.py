@@ -216,8 +216,8 @@ def test_a_verdict_that_ends_an_attempt_is_its_ending_and_its_cause(
     task_of: TaskOf, reading: Reading, verdict: Verdict
 ) -> None:
     trajectory = collect(task_of("f(1)\n", "x(1)\n"), reading([F, G]), AnsweringSandbox(verdict), Collecting())
-    # the wall clock says nothing about the action; everything else does
-    value = None if verdict == "wall_timeout" else 0.0
+    # the wall clock, and a sandbox that lacks what it needs, say nothing about the action; everything else does
+    value = None if verdict in ("wall_timeout", "needs_cli") else 0.0
     assert (trajectory.ending, trajectory.reward) == (verdict.value, Reward(value=value, cause=verdict.value))
     assert [step.reward for step in trajectory.steps] == [trajectory.reward]
 

@@ -41,8 +41,9 @@ def test_an_outcome_has_one_reward(
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
-def test_only_the_wall_clock_says_nothing(verdict: Verdict) -> None:
-    assert (reward(verdict, Level.NONE, 0.0, False, WEIGHTS).value is None) is (verdict == "wall_timeout")
+def test_only_the_wall_clock_and_a_lack_of_the_sandbox_say_nothing(verdict: Verdict) -> None:
+    says_nothing = verdict in ("wall_timeout", "needs_cli")
+    assert (reward(verdict, Level.NONE, 0.0, False, WEIGHTS).value is None) is says_nothing
 
 
 @pytest.mark.parametrize("value", [None, 0.0, 0.3, 1.0])
