@@ -7,8 +7,9 @@ and actions of one's own. What the binding cannot do as ast-grep's command line 
 from collections.abc import Sequence
 
 from graftline.actions.action import PatternAction, RuleAction, rule_of
-from graftline.actions.astgrep import Language, is_safe
+from graftline.actions.astgrep import Language, parse
 from graftline.actions.expand import BeyondBindingError, InvalidActionError, Source, replacements
+from graftline.errors import DataError
 from graftline.sandbox.base import Isolation, Match, Request, SandboxResult, Verdict
 from graftline.sandbox.result import applied
 
@@ -25,10 +26,11 @@ class MemorySandbox:
     def apply_many(
         self, source: str, language: Language, actions: Sequence[PatternAction | RuleAction]
     ) -> list[SandboxResult]:
-        if not is_safe(source):
-            error = "source holds a lone surrogate, or is longer than this process may parse"
-            return [SandboxResult(Verdict.ACTION_ERROR, None, _ISOLATION, error=error) for _ in actions]
-        parsed = Source.parsed(source, language)
+        try:
+            tree = parse(source, language)
+        except DataError as error:
+            return [SandboxResult(Verdict.ACTION_ERROR, None, _ISOLATION, error=str(error)) for _ in actions]
+        parsed = Source(source, language, tree.root.handle)
         return [_applied(parsed, action) for action in actions]
 
     def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:

@@ -53,7 +53,7 @@ def test_run_all_works_in_child_processes_as_the_manifest_says(
     reconfigure(small_checkout.root, "datasets.yaml", {"languages": ["python"]})
     run(small_checkout.root, overrides={})
     folder = Paths(small_checkout.root).partition("trajectories/parquet", "python", "train")
-    assert {row["isolation"] for row in read_parquet(folder / "steps.parquet")} == {"compute/process"}
+    assert {row["isolation"] for row in read_parquet(folder / "steps.parquet")} == {"compute/warm"}
 
 
 def test_everything_may_be_in_memory(
