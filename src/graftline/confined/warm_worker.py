@@ -31,6 +31,7 @@ _UID = 60_001  # of nobody else; only taken when started as root
 _PR_SET_DUMPABLE = 4
 _NO_MEMORY, _FLOOD, _FAULT = 97, 98, 99  # exit codes of a child
 _STDERR_BYTES = 4096
+_DESCRIPTORS = 16
 _CHUNK_BYTES = 1 << 18
 
 _ALLOWED = (
@@ -67,8 +68,10 @@ def main() -> None:
     _send(json.dumps({"features": _confine(limits)}).encode())
     child = _Child(limits)
     while (batch := _receive()) is not None:
-        child.serve(batch)
-        child = _Child(limits)
+        child.give(batch)
+        following = _Child(limits)  # while the one works
+        child.finish()
+        child = following
 
 
 def _warm_up(languages: list[Any]) -> None:
@@ -91,7 +94,7 @@ def _confine(limits: dict[str, Any]) -> list[str]:
         (resource.RLIMIT_AS, memory),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NOFILE, 16),
+        (resource.RLIMIT_NOFILE, _DESCRIPTORS),
     ):
         resource.setrlimit(what, (most, most))
     if os.getuid() == 0:
@@ -121,8 +124,9 @@ class _Child:
         if self._pid == 0:
             try:
                 os.dup2(errors_in, 2)
-                for descriptor in (0, 1, self._batch_in, self._answers, self._errors):
-                    os.close(descriptor)
+                for descriptor in {*range(_DESCRIPTORS)} - {2, batch, answers_in}:  # those of others among them
+                    with contextlib.suppress(OSError):
+                        os.close(descriptor)
                 found = _receive(batch)
                 os._exit(0 if found is None else _work(json.loads(found), answers_in, limits))
             except MemoryError:
@@ -133,11 +137,14 @@ class _Child:
         for descriptor in (batch, answers_in, errors_in):
             os.close(descriptor)
 
-    def serve(self, batch: bytes) -> None:
-        """Have the batch done, pass on the answers, and say how the child ended."""
+    def give(self, batch: bytes) -> None:
+        """Hand the batch over."""
         with contextlib.suppress(BrokenPipeError):  # it ended before it had read all; how, is said below
             _send(batch, self._batch_in)
         os.close(self._batch_in)
+
+    def finish(self) -> None:
+        """Pass on the answers, and say how the child ended."""
         stderr = _forward(self._answers, self._errors)
         _, status = os.waitpid(self._pid, 0)
         code = os.waitstatus_to_exitcode(status)

@@ -132,6 +132,8 @@ class _Worker:
         self._limits = limits
         self._process: subprocess.Popen[bytes] | None = None
         self._features: tuple[str, ...] = ()
+        self._end_is_due = False
+        """Of the child of the call before: when all is answered, nobody waits for its end."""
 
     def start(self) -> tuple[str, ...]:
         """Start the process unless it runs, and return what confines it.
@@ -165,7 +167,7 @@ class _Worker:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.communicate()
-            self._process = None
+            self._process, self._end_is_due = None, False
 
     def answers(self, batch: Sequence[Request]) -> list[_Answer]:
         """Return one answer per action of `batch`, in order.
@@ -185,28 +187,27 @@ class _Worker:
         found: list[_Answer] = []
         try:
             self._send(json.dumps(_grouped(items)).encode())
-            while True:
+            while len(found) < len(items):
                 frame = self._receive(time.monotonic() + self._limits.wall_s)
+                is_end = frame[:1] == b"E"
+                if self._end_is_due:  # what the child before says when it has answered everything is not listened to
+                    self._end_is_due = not is_end
+                    continue
                 answer = json.loads(frame[1:])
-                if frame[:1] == b"E":
-                    break
-                if len(found) == len(items):
-                    raise ValueError("more answers than questions")
+                if is_end:
+                    return [*found, {"verdict": _blame(answer), "error": answer["stderr"][:500], "matches": []}]
                 found.append(answer)
+            self._end_is_due = True
         except TimeoutError:
             self.stop()
-            return (
-                [*found, {"verdict": "wall_timeout", "error": "", "matches": []}] if len(found) < len(items) else found
-            )
+            return [*found, {"verdict": "wall_timeout", "error": "", "matches": []}]
         except (OSError, ValueError, EOFError) as error:
             self.stop()
             raise SandboxError(f"warm sandbox: its worker died ({error!r}); see `graftline doctor`") from error
         except BaseException:
             self.stop()  # an interrupted answer would be taken for that of the next call
             raise
-        if len(found) == len(items):
-            return found
-        return [*found, {"verdict": _blame(answer), "error": answer["stderr"][:500], "matches": []}]
+        return found
 
     def _send(self, data: bytes) -> None:
         process = self._running()

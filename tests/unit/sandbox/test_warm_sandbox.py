@@ -1,6 +1,8 @@
 """The warm sandbox as its caller sees it: batches, what goes to the command line, and what a lost worker costs."""
 
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -100,3 +102,32 @@ def test_a_closed_sandbox_opens_again_when_it_is_used(warm: WarmSandbox) -> None
     warm.close()
     assert workers() == []
     assert warm.apply_many("f(1)\n", "python", [RENAME])[0].after == "g(1)\n"
+
+
+def test_what_a_child_says_after_its_answers_is_not_taken_for_those_of_the_next_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker is played here by a program that sends one answer too many, as a child that was taken over might."""
+    answer = {"verdict": "no_match", "error": "", "matches": []}
+    forged = {"verdict": "ok", "error": "", "matches": [[0, 1, "forged"]]}
+    end = {"end": "exit", "code": 0, "stderr": ""}
+    program = f"""
+import json, os, struct, sys
+def send(kind, value):
+    data = kind + json.dumps(value).encode()
+    os.write(1, struct.pack(">I", len(data)) + data)
+send(b"", {{"features": ["seccomp"]}})
+while head := os.read(0, 4):
+    os.read(0, struct.unpack(">I", head)[0])
+    send(b"R", {answer!r})
+    send(b"R", {forged!r})
+    send(b"E", {end!r})
+"""
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **how: popen([sys.executable, "-c", program], **how))
+    sandbox = WarmSandbox(Limits())
+    try:
+        verdicts = [sandbox.apply_many("f(1)\n", "python", [RENAME])[0].verdict for _ in range(3)]
+        assert verdicts == [Verdict.NO_MATCH] * 3
+    finally:
+        sandbox.close()
