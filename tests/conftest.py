@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,13 @@ def _without_settings_of_the_user() -> Iterator[None]:
         for name in [name for name in os.environ if name.startswith(OF_THE_USER)]:
             patch.delenv(name)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _interruptions_arrive() -> None:
+    # what is started in the background of a shell ignores them, and so do all that it starts
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
