@@ -44,8 +44,8 @@ class Ingest:
     def outcomes(self, contents: Sequence[bytes | Mapping[str, Any] | Drop]) -> list[list[CleanEdit | Label | Drop]]:
         """Return what becomes of each of some raw rows.
 
-        They are taken step by step, not one after the other: code that does the same a hundred times stays in the
-        processor's cache, which saves a quarter of the time.
+        They are taken step by step, not one after the other: code that does the same many times stays in the
+        processor's cache.
         """
         rows = [parsed(content) if isinstance(content, bytes) else content for content in contents]
         found = [[row] if isinstance(row, Drop) else self._found(row) for row in rows]

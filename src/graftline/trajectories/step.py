@@ -45,7 +45,7 @@ class SandboxOutcome(_Stored):
     """Unified, without context."""
     error: str
     isolation: str
-    """Level and implementation, e.g. `compute/process`."""
+    """Level and implementation, e.g. `compute/warm`."""
 
 
 class TrajectoryStep(_Stored):
