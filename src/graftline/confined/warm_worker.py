@@ -29,7 +29,8 @@ from graftline.confined.seccomp import ENOSYS, NEW_NAMESPACE, PROT_EXEC, Filter
 
 _UID = 60_001  # of nobody else; only taken when started as root
 _PR_SET_DUMPABLE = 4
-_NO_MEMORY, _FLOOD, _FAULT = 97, 98, 99  # exit codes of a child
+NO_MEMORY, FLOOD, _FAULT = 97, 98, 99
+"""Exit codes of a child."""
 _STDERR_BYTES = 4096
 _DESCRIPTORS = 16
 _CHUNK_BYTES = 1 << 18
@@ -130,7 +131,7 @@ class _Child:
                 found = _receive(batch)
                 os._exit(0 if found is None else _work(json.loads(found), answers_in, limits))
             except MemoryError:
-                os._exit(_NO_MEMORY)
+                os._exit(NO_MEMORY)
             except BaseException as error:
                 os.write(2, repr(error).encode()[:_STDERR_BYTES])
                 os._exit(_FAULT)
@@ -183,7 +184,7 @@ def _work(batch: list[Any], answers: int, limits: dict[str, Any]) -> int:
             source = source or Source.parsed(text, language)
             answer = json.dumps(_answer(source, rule)).encode()
             if len(answer) > most:
-                return _FLOOD
+                return FLOOD
             _write(answers, struct.pack(">I", len(answer)) + answer)
     return 0
 

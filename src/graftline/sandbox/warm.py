@@ -24,12 +24,16 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 from queue import SimpleQueue
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graftline.actions.action import PatternAction, RuleAction, rule_of
 from graftline.actions.astgrep import LANGUAGES, Language, is_safe
+from graftline.confined import warm_worker
 from graftline.errors import SandboxError
 from graftline.sandbox.base import Isolation, Match, Request, SandboxResult, Verdict
 from graftline.sandbox.limits import Limits
@@ -41,7 +45,23 @@ _BATCH_CHARACTERS = 4 << 20
 _START_S = 60.0
 _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
-_Answer = dict[str, Any]
+
+class _Answer(BaseModel):
+    """What a child says of one action. It has run what nobody trusts, so its words are looked at."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    verdict: Literal["ok", "no_match", "action_error", "needs_cli", "out_of_memory"]
+    error: str
+    matches: list[tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)], str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Blame:
+    """What the end of a child says about the action it was at."""
+
+    verdict: Verdict
+    error: str = ""
 
 
 class WarmSandbox:
@@ -77,14 +97,14 @@ class WarmSandbox:
             for request, small in zip(requests, is_small, strict=True)
         ]
 
-    def _answers(self, batches: Sequence[list[Request]]) -> list[list[_Answer]]:
+    def _answers(self, batches: Sequence[list[Request]]) -> list[list[_Answer | _Blame]]:
         if len(self._workers) == 1 or len(batches) < 2:
             return [self._workers[0].answers(batch) for batch in batches]
         free: SimpleQueue[_Worker] = SimpleQueue()
         for worker in self._workers:
             free.put(worker)
 
-        def answers(batch: list[Request]) -> list[_Answer]:
+        def answers(batch: list[Request]) -> list[_Answer | _Blame]:
             worker = free.get()
             try:
                 return worker.answers(batch)
@@ -99,15 +119,15 @@ class WarmSandbox:
             worker.stop()
         self._command_line.close()
 
-    def _result(self, request: Request, action: PatternAction | RuleAction, answer: _Answer) -> SandboxResult:
-        match answer["verdict"]:
-            case "ok":
-                return applied(request.source, [Match(*found) for found in answer["matches"]], self.isolation)
+    def _result(self, request: Request, action: PatternAction | RuleAction, answer: _Answer | _Blame) -> SandboxResult:
+        match answer.verdict:
+            case "ok" if isinstance(answer, _Answer):
+                return applied(request.source, [Match(*found) for found in answer.matches], self.isolation)
             case "needs_cli":
                 [result] = self._command_line.apply_many(request.source, request.language, [action])
                 return result
             case verdict:
-                return SandboxResult(Verdict(verdict), None, self.isolation, error=answer["error"])
+                return SandboxResult(Verdict(verdict), None, self.isolation, error=answer.error)
 
 
 def _batches(requests: Sequence[Request]) -> list[list[Request]]:
@@ -153,6 +173,8 @@ class _Worker:
             bufsize=0,
             start_new_session=True,  # so that it can be ended together with its child
         )
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
         try:
             self._features = tuple(json.loads(self._receive(time.monotonic() + _START_S))["features"])
         except (OSError, ValueError, EOFError, TimeoutError) as error:
@@ -169,38 +191,41 @@ class _Worker:
             self._process.communicate()
             self._process, self._end_is_due = None, False
 
-    def answers(self, batch: Sequence[Request]) -> list[_Answer]:
+    def answers(self, batch: Sequence[Request]) -> list[_Answer | _Blame]:
         """Return one answer per action of `batch`, in order.
 
         Raises:
             SandboxError: the machine failed, not an action.
         """
         items = [(request.language, request.source, rule_of(action)) for request in batch for action in request.actions]
-        found: list[_Answer] = []
+        found: list[_Answer | _Blame] = []
         while len(found) < len(items):
             found += self._some(items[len(found) :])
         return found
 
-    def _some(self, items: Sequence[tuple[Language, str, dict[str, Any]]]) -> list[_Answer]:
+    def _some(self, items: Sequence[tuple[Language, str, dict[str, Any]]]) -> list[_Answer | _Blame]:
         """Return the answers of one child: to all items, or to those up to the one that ended it."""
         self.start()
-        found: list[_Answer] = []
+        found: list[_Answer | _Blame] = []
         try:
-            self._send(json.dumps(_grouped(items)).encode())
+            self._send(json.dumps(_grouped(items)).encode(), time.monotonic() + self._limits.wall_s)
             while len(found) < len(items):
                 frame = self._receive(time.monotonic() + self._limits.wall_s)
                 is_end = frame[:1] == b"E"
                 if self._end_is_due:  # what the child before says when it has answered everything is not listened to
                     self._end_is_due = not is_end
                     continue
-                answer = json.loads(frame[1:])
                 if is_end:
-                    return [*found, {"verdict": _blame(answer), "error": answer["stderr"][:500], "matches": []}]
-                found.append(answer)
+                    end = json.loads(frame[1:])
+                    return [*found, _Blame(_blame(end), end["stderr"][:500])]
+                found.append(_Answer.model_validate_json(frame[1:]))
             self._end_is_due = True
         except TimeoutError:
             self.stop()
-            return [*found, {"verdict": "wall_timeout", "error": "", "matches": []}]
+            return [*found, _Blame(Verdict.WALL_TIMEOUT)]
+        except ValidationError:
+            self.stop()
+            return [*found, _Blame(Verdict.VIOLATION, "its child answered in another form than it was asked to")]
         except (OSError, ValueError, EOFError) as error:
             self.stop()
             raise SandboxError(f"warm sandbox: its worker died ({error!r}); see `graftline doctor`") from error
@@ -209,12 +234,17 @@ class _Worker:
             raise
         return found
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: bytes, deadline: float) -> None:
         process = self._running()
         assert process.stdin is not None
-        view = memoryview(struct.pack(">I", len(data)) + data)
+        descriptor, view = process.stdin.fileno(), memoryview(struct.pack(">I", len(data)) + data)
+        ready = select.poll()
+        ready.register(descriptor, select.POLLOUT)
         while view:
-            view = view[os.write(process.stdin.fileno(), view) :]
+            # it reads nothing while the child before keeps it busy, or when somebody stopped it
+            if not ready.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                raise TimeoutError
+            view = view[os.write(descriptor, view) :]
 
     def _receive(self, deadline: float) -> bytes:
         most = (self._limits.output_mb << 20) + (1 << 16)
@@ -254,7 +284,7 @@ def _grouped(items: Sequence[tuple[Language, str, dict[str, Any]]]) -> list[list
     return groups
 
 
-def _blame(end: _Answer) -> Verdict:
+def _blame(end: dict[str, Any]) -> Verdict:
     """Return what the end of a child says about the action it was at.
 
     Raises:
@@ -270,9 +300,9 @@ def _blame(end: _Answer) -> Verdict:
             return Verdict.VIOLATION
         case "signal", code if code in _CRASHES:
             return Verdict.CRASH
-        case "exit", 97:
+        case "exit", warm_worker.NO_MEMORY:
             return Verdict.OUT_OF_MEMORY
-        case "exit", 98:
+        case "exit", warm_worker.FLOOD:
             return Verdict.OUTPUT_FLOOD
         case _:
             raise SandboxError(

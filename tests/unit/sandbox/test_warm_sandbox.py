@@ -4,7 +4,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
 
 import psutil
 import pytest
@@ -82,7 +84,9 @@ def test_one_batch_cannot_change_what_the_next_one_sees(warm: WarmSandbox) -> No
     assert sum(len(worker.children()) for worker in workers()) == len(before)
 
 
-def test_a_stopped_worker_is_a_wall_timeout_and_is_replaced() -> None:
+# the longer one does not fit into the pipe that nobody reads
+@pytest.mark.parametrize("source", ["f(1)\n", "f(1)\n" * 80_000], ids=["short", "long"])
+def test_a_stopped_worker_is_a_wall_timeout_and_is_replaced(source: str) -> None:
     others = workers()
     sandbox = WarmSandbox(Limits(wall_s=0.3))
     try:
@@ -90,7 +94,7 @@ def test_a_stopped_worker_is_a_wall_timeout_and_is_replaced() -> None:
         [worker] = [found for found in workers() if found not in others]
         worker.send_signal(signal.SIGSTOP)
         started = time.monotonic()
-        assert [result.verdict for result in sandbox.apply_many("f(1)\n", "python", [RENAME])] == [Verdict.WALL_TIMEOUT]
+        assert [result.verdict for result in sandbox.apply_many(source, "python", [RENAME])] == [Verdict.WALL_TIMEOUT]
         assert time.monotonic() - started < 20
         assert sandbox.apply_many("f(1)\n", "python", [RENAME])[0].verdict is Verdict.OK
         assert worker.pid not in [found.pid for found in workers()]
@@ -104,14 +108,9 @@ def test_a_closed_sandbox_opens_again_when_it_is_used(warm: WarmSandbox) -> None
     assert warm.apply_many("f(1)\n", "python", [RENAME])[0].after == "g(1)\n"
 
 
-def test_what_a_child_says_after_its_answers_is_not_taken_for_those_of_the_next_call(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A worker is played here by a program that sends one answer too many, as a child that was taken over might."""
-    answer = {"verdict": "no_match", "error": "", "matches": []}
-    forged = {"verdict": "ok", "error": "", "matches": [[0, 1, "forged"]]}
-    end = {"end": "exit", "code": 0, "stderr": ""}
-    program = f"""
+GOOD = {"verdict": "no_match", "error": "", "matches": []}
+FORGED = {"verdict": "ok", "error": "", "matches": [[0, 1, "forged"]]}
+SPEAKING = """
 import json, os, struct, sys
 def send(kind, value):
     data = kind + json.dumps(value).encode()
@@ -119,15 +118,45 @@ def send(kind, value):
 send(b"", {{"features": ["seccomp"]}})
 while head := os.read(0, 4):
     os.read(0, struct.unpack(">I", head)[0])
-    send(b"R", {answer!r})
-    send(b"R", {forged!r})
-    send(b"E", {end!r})
+    for answer in {answers!r}:
+        send(b"R", answer)
+    send(b"E", {{"end": "exit", "code": 0, "stderr": ""}})
 """
+
+
+@pytest.fixture
+def speaking(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Any]], WarmSandbox]:
+    """A sandbox whose worker is a program that gives the same answers to every batch, as a child might that was taken over."""
     popen = subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **how: popen([sys.executable, "-c", program], **how))
-    sandbox = WarmSandbox(Limits())
-    try:
+
+    def opened(answers: list[Any]) -> WarmSandbox:
+        program = SPEAKING.format(answers=answers)
+        monkeypatch.setattr(subprocess, "Popen", lambda command, **how: popen([sys.executable, "-c", program], **how))
+        return WarmSandbox(Limits())
+
+    return opened
+
+
+def test_what_a_child_says_after_its_answers_is_not_taken_for_those_of_the_next_call(
+    speaking: Callable[[list[Any]], WarmSandbox],
+) -> None:
+    with closing(speaking([GOOD, FORGED])) as sandbox:
         verdicts = [sandbox.apply_many("f(1)\n", "python", [RENAME])[0].verdict for _ in range(3)]
-        assert verdicts == [Verdict.NO_MATCH] * 3
-    finally:
-        sandbox.close()
+    assert verdicts == [Verdict.NO_MATCH] * 3
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(7, None, [], {}, "ok"),
+        {**GOOD, "verdict": "verified"},
+        {**GOOD, "verdict": "wall_timeout"},  # that would stop the program that asked
+        {**GOOD, "more": 1},
+        {**FORGED, "matches": [[0, 1]]},
+        {**FORGED, "matches": [[0, "1", "x"]]},
+        {**FORGED, "matches": [[-1, 1, "x"]]},
+    ],
+)
+def test_an_answer_in_another_form_is_a_violation(speaking: Callable[[list[Any]], WarmSandbox], answer: Any) -> None:
+    with closing(speaking([answer])) as sandbox:
+        assert sandbox.apply_many("f(1)\n", "python", [RENAME])[0].verdict is Verdict.VIOLATION
