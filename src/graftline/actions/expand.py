@@ -44,7 +44,7 @@ class Source:
 
     @classmethod
     def parsed(cls, text: str, language: "Language") -> "Source":
-        """Parse `text`, which must be valid Unicode and no larger than is safe (see `astgrep.parse`)."""
+        """Parse `text`, which must be valid Unicode and no larger than is safe (see `astgrep.is_safe`)."""
         return cls(text, language, SgRoot(text, language).root())
 
 

@@ -79,8 +79,8 @@ def stage_code(stage: str, reader: ReaderName | None = None) -> str:
     return code_version(*_CODE[stage], *own)
 
 
-# programs of their own, to which no import leads
-_SANDBOX = ("graftline.sandbox.open", "graftline.confined.spawner", "graftline.confined.warm_worker")
+# the spawner is a program of its own, to which no import leads
+_SANDBOX = ("graftline.sandbox.open", "graftline.confined.spawner")
 _FILES = ("graftline.jsonl", "graftline.parquet")
 _CODE: Mapping[str, tuple[str, ...]] = {
     "raw": ("graftline.datasets.hub.open", "graftline.datasets.raw_rows"),

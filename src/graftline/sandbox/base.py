@@ -32,7 +32,7 @@ class Verdict(StrEnum):
     NEEDS_CLI = "needs_cli"
     """Only ast-grep's command line can do it, and this sandbox has none."""
     VIOLATION = "violation"
-    """A system call that no action needs."""
+    """A system call that no action needs, or an answer in another form than the jail was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

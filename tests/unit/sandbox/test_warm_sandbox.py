@@ -12,6 +12,8 @@ import psutil
 import pytest
 
 from graftline.actions.action import PatternAction, RuleAction
+from graftline.confined.warm_worker import FLOOD, NO_MEMORY
+from graftline.errors import SandboxError
 from graftline.sandbox.base import Request, Verdict
 from graftline.sandbox.limits import Limits
 from graftline.sandbox.warm import WarmSandbox
@@ -48,11 +50,12 @@ def test_each_of_many_crashes_costs_one_action(warm: WarmSandbox) -> None:
 
 
 def test_an_action_that_takes_too_long_costs_itself_alone(warm: WarmSandbox) -> None:
-    states = RuleAction(rule={"kind": "string", "regex": "(?:a{500}){500}b"}, fix="x")
-    source = "f('" + "a" * 9_000 + "')\n" * 40
-    results = warm.apply_many(source, "python", [RENAME, states, RENAME])
-    assert results[0].after == results[2].after
-    assert results[1].verdict in (Verdict.CPU_TIMEOUT, Verdict.NO_MATCH)
+    slow: dict[str, Any] = {"pattern": "no_such_name"}
+    for _ in range(4):  # the number of nodes to the power of four
+        slow = {"kind": "call", "has": {**slow, "stopBy": "end"}}
+    source = "f(" * 250 + "1" + ")" * 250 + "\n"
+    results = warm.apply_many(source, "python", [RENAME, RuleAction(rule=slow, fix="x"), RENAME])
+    assert [result.verdict for result in results] == [Verdict.OK, Verdict.CPU_TIMEOUT, Verdict.OK]
 
 
 @pytest.mark.parametrize(
@@ -80,8 +83,11 @@ def test_one_batch_cannot_change_what_the_next_one_sees(warm: WarmSandbox) -> No
         [result] = warm.apply_many(f"f({number})\n", "python", [RENAME])
         assert result.after == f"g({number})\n"
     assert [worker.pid for worker in workers()] == before
-    # of twenty-one children one is left, which waits for the next batch
-    assert sum(len(worker.children()) for worker in workers()) == len(before)
+    # of the children one is left to each worker, which waits for the next batch; an answer does not wait for their ends
+    deadline = time.monotonic() + 20
+    while (left := sum(len(worker.children()) for worker in workers())) > len(before) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert left == len(before)
 
 
 # the longer one does not fit into the pipe that nobody reads
@@ -120,17 +126,18 @@ while head := os.read(0, 4):
     os.read(0, struct.unpack(">I", head)[0])
     for answer in {answers!r}:
         send(b"R", answer)
-    send(b"E", {{"end": "exit", "code": 0, "stderr": ""}})
+    send(b"E", {end!r})
 """
 
 
 @pytest.fixture
-def speaking(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Any]], WarmSandbox]:
+def speaking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., WarmSandbox]:
     """A sandbox whose worker is a program that gives the same answers to every batch, as a child might that was taken over."""
     popen = subprocess.Popen
 
-    def opened(answers: list[Any]) -> WarmSandbox:
-        program = SPEAKING.format(answers=answers)
+    def opened(answers: list[Any], end: tuple[str, int] = ("exit", 0), stderr: str = "") -> WarmSandbox:
+        said = {"end": end[0], "code": int(end[1]), "stderr": stderr}
+        program = SPEAKING.format(answers=answers, end=said)
         monkeypatch.setattr(subprocess, "Popen", lambda command, **how: popen([sys.executable, "-c", program], **how))
         return WarmSandbox(Limits())
 
@@ -138,7 +145,7 @@ def speaking(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Any]], WarmSandb
 
 
 def test_what_a_child_says_after_its_answers_is_not_taken_for_those_of_the_next_call(
-    speaking: Callable[[list[Any]], WarmSandbox],
+    speaking: Callable[..., WarmSandbox],
 ) -> None:
     with closing(speaking([GOOD, FORGED])) as sandbox:
         verdicts = [sandbox.apply_many("f(1)\n", "python", [RENAME])[0].verdict for _ in range(3)]
@@ -157,6 +164,35 @@ def test_what_a_child_says_after_its_answers_is_not_taken_for_those_of_the_next_
         {**FORGED, "matches": [[-1, 1, "x"]]},
     ],
 )
-def test_an_answer_in_another_form_is_a_violation(speaking: Callable[[list[Any]], WarmSandbox], answer: Any) -> None:
+def test_an_answer_in_another_form_is_a_violation(speaking: Callable[..., WarmSandbox], answer: Any) -> None:
     with closing(speaking([answer])) as sandbox:
         assert sandbox.apply_many("f(1)\n", "python", [RENAME])[0].verdict is Verdict.VIOLATION
+
+
+@pytest.mark.parametrize(
+    ("end", "stderr", "verdict"),
+    [
+        (("signal", signal.SIGPROF), "", Verdict.CPU_TIMEOUT),
+        (("signal", signal.SIGSYS), "", Verdict.VIOLATION),
+        (("signal", signal.SIGSEGV), "", Verdict.CRASH),
+        (("signal", signal.SIGSEGV), "memory allocation of 80 bytes failed", Verdict.OUT_OF_MEMORY),
+        (("signal", signal.SIGABRT), "tree-sitter failed to allocate 80 bytes", Verdict.OUT_OF_MEMORY),
+        (("exit", NO_MEMORY), "", Verdict.OUT_OF_MEMORY),
+        (("exit", FLOOD), "", Verdict.OUTPUT_FLOOD),
+    ],
+)
+def test_how_a_child_ends_is_the_verdict_on_the_action_it_was_at(
+    speaking: Callable[..., WarmSandbox], end: tuple[str, int], stderr: str, verdict: Verdict
+) -> None:
+    with closing(speaking([], end, stderr)) as sandbox:
+        assert sandbox.apply_many("f(1)\n", "python", [RENAME])[0].verdict is verdict
+
+
+# that of the kernel when memory is short, that of a parent, and a fault of the program inside
+@pytest.mark.parametrize("end", [("signal", signal.SIGKILL), ("signal", signal.SIGTERM), ("exit", 99), ("exit", 0)])
+def test_an_end_that_is_the_machines_is_no_verdict(speaking: Callable[..., WarmSandbox], end: tuple[str, int]) -> None:
+    with (
+        closing(speaking([], end)) as sandbox,
+        pytest.raises(SandboxError, match=f"a child ended by {end[0]} {end[1]:d}"),
+    ):
+        sandbox.apply_many("f(1)\n", "python", [RENAME])
