@@ -61,7 +61,7 @@ wheel: install ## Build the wheel of the library into dist/
 install: $(INSTALLED) $(MANIFEST) .dagster/dagster.yaml ## Build .venv
 
 clean: ## Remove what runs and builds left; .venv and .env stay
-	rm -rf .dagster logs reports dist assets/reports/target .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .dagster .sandbox logs reports dist assets/reports/target .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	cd data && rm -rf raw division processed label_tasks synthetic tasks trajectories warehouse
 
 $(INSTALLED): pyproject.toml constraints.txt

@@ -1,11 +1,14 @@
-"""How many actions a second the `warm` sandbox applies, how long one takes, and whether ast-grep itself agrees.
+"""How many actions a second the `warm` sandbox applies, whether ast-grep itself agrees, and how long tests take in the jail.
 
 Sources are programs of about 200 lines, put together of the functions of the shipped sample; actions are made of their
 nodes (`benchmarks.generated_actions`).
 
 * `throughput`: actions a second on all cores, with a source of their own each, and with one source for 32;
 * `latency`: milliseconds of one action on one source, median and 99th percentile, one after the other;
-* `agreement`: how many generated actions give the very text that `ast-grep scan --stdin -U` gives.
+* `parsing`: actions a second if nothing but the parse of their sources were to be done, on all cores, without a jail;
+* `agreement`: how many generated actions give the very text that `ast-grep scan --stdin -U` gives;
+* `tests`: milliseconds of a small program, and of two tests by pytest, in the default jail, beside the bare commands;
+* `endurance`: what very many actions leave behind.
 
 Peers, in the same run on the same actions, one process per core: ast-grep's command line as it is; the same in
 bubblewrap, where that is installed; the `process` sandbox, one process.
@@ -29,8 +32,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ast_grep_py import SgRoot
+
 from benchmarks.commands import CHECKOUT
+from benchmarks.endurance import endurance
 from benchmarks.generated_actions import directly, generated
+from benchmarks.jailed_tests import jailed_tests
 from benchmarks.machine import machine
 from graftline.actions.action import PatternAction, RuleAction
 from graftline.actions.astgrep import Language, executable, parse, rules_document
@@ -54,10 +61,12 @@ class Sizes:
     repetitions: int
     singles: int
     agreement: int
+    cases: int
+    endurance: int
 
 
-FULL = Sizes(actions=2048, repetitions=5, singles=1000, agreement=5000)
-QUICK = Sizes(actions=64, repetitions=1, singles=20, agreement=60)
+FULL = Sizes(actions=2048, repetitions=5, singles=1000, agreement=5000, cases=60, endurance=100_000)
+QUICK = Sizes(actions=64, repetitions=1, singles=20, agreement=60, cases=2, endurance=200)
 
 
 def main() -> None:
@@ -88,6 +97,7 @@ def measure(sizes: Sizes) -> tuple[dict[str, Any], dict[str, Any]]:
             "ast-grep": lambda: commands(some, (), cores),
             **({"bubblewrap and ast-grep": lambda: commands(some, jail(), cores)} if shutil.which("bwrap") else {}),
             "process sandbox": lambda: process.apply_each(some),
+            "parsing": lambda: parsed(some),
         }
         seconds: dict[str, list[float]] = {name: [] for name in (*ways, *others)}
         for repetition in range(-1 if sizes.repetitions > 1 else 0, sizes.repetitions):
@@ -102,14 +112,33 @@ def measure(sizes: Sizes) -> tuple[dict[str, Any], dict[str, Any]]:
         }
         figures = {
             "actions_per_s": {name: round(rates[name]) for name in ways},
+            "parsing": {
+                "actions_per_s": round(rates["parsing"] * cores),
+                "of_it_reached": round(rates["distinct sources"] / (rates["parsing"] * cores), 2),
+            },
             "latency_ms": latency(one, distinct, sizes.singles),
             "agreement": agreement(warm, sizes.agreement),
             "source_lines": LINES,
         }
+    others.pop("parsing")
+    figures["tests"], bare = jailed_tests(sizes.cases)
+    figures["endurance"] = endurance(shared, sizes.endurance, cores)
     return figures, {
-        name: {"actions_per_s": round(rates[name]), "times_as_fast": round(rates["distinct sources"] / rates[name], 1)}
-        for name in others
+        **{
+            name: {
+                "actions_per_s": round(rates[name]),
+                "times_as_fast": round(rates["distinct sources"] / rates[name], 1),
+            }
+            for name in others
+        },
+        **bare,
     }
+
+
+def parsed(requests: Sequence[Request]) -> None:
+    """Parse every source, and do nothing with it."""
+    for request in requests:
+        SgRoot(request.source, request.language).root()
 
 
 def programs(count: int, seed: int) -> list[tuple[Language, str]]:

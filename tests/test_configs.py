@@ -16,6 +16,7 @@ from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.governance import Governance
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.settings import TrajectorySettings
+from graftline.sandbox import SandboxSettings
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 CONFIGS = CHECKOUT / "configs"
@@ -23,6 +24,7 @@ FILES = sorted(path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*
 MODELS: dict[str, type[BaseModel]] = {
     "datasets.yaml": Catalogue,
     "governance.yaml": Governance,
+    "sandbox.yaml": SandboxSettings,
     "trajectories.yaml": TrajectorySettings,
     "manifests/dev.yaml": Manifest,
     "manifests/local.yaml": Manifest,

@@ -29,8 +29,9 @@ from graftline.rules.equality import Level
 from graftline.runtime import load_manifest, load_settings
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.settings import TrajectorySettings
-from graftline.sandbox.base import Verdict
+from graftline.sandbox import CaseLimits, SandboxSettings, Verdict
 from graftline.sandbox.limits import LEVELS, Limits
+from graftline.sandbox.workspaces import WorkspaceLimits
 from graftline.trajectories import step as steps
 from graftline.trajectories.export import STEPS, TRAJECTORIES
 from graftline.trajectories.reward import Reward, RewardWeights, reward
@@ -163,6 +164,7 @@ def test_every_relative_link_leads_to_a_file_and_a_heading_that_exist() -> None:
     [
         ("datasets.yaml", Catalogue),
         ("governance.yaml", Governance),
+        ("sandbox.yaml", SandboxSettings),
         ("trajectories.yaml", TrajectorySettings),
         ("manifests/*.yaml", Manifest),
     ],
@@ -233,8 +235,10 @@ def test_verdicts_levels_and_limits_of_the_sandbox_are_the_documented_ones() -> 
         for heading in ("## Verdicts", "## Levels")
     }
     assert names == {"## Verdicts": list(Verdict), "## Levels": list(LEVELS)}
-    limits = table(section("docs/sandbox.md", "## Limits"))
-    assert {codes(row[0])[0]: row[1] for row in limits} == keys_of(Limits)
+    limits = {"### Limits of an action": Limits, "## Limits of a case": CaseLimits, "## Workspaces": WorkspaceLimits}
+    for heading, model in limits.items():
+        rows = table(section("docs/sandbox.md", heading))
+        assert {codes(row[0])[0]: row[1] for row in rows} == keys_of(model)
 
 
 def test_the_tree_of_the_readme_is_the_checkout() -> None:

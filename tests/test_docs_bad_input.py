@@ -146,6 +146,7 @@ ON_HUB = {f"{PAIRS}home": HUB, f"{PAIRS}version": COMMIT_ID}
 TERMS = {f"{PAIRS}terms": "https://huggingface.co/datasets/owner/name"}
 SHA256 = "44db2c977d6f27a4f934c56a4c69553d30e2b0811fb612363787214f7ce4d33f"
 OTHER_TOKEN = {"HF_TOKEN": "hf_of_another"}
+SANDBOX_TEST = "sandbox test {root}/tests.yaml {root}/code"
 FAULTS = [
     Fault(changed(splitting__seeed=1, synthesis__per_partition="40"), "check"),
     Fault(changed(splitting={"train": 0.9, "dev": 0.1, "test": 0.1}), "check"),
@@ -187,6 +188,14 @@ FAULTS = [
     Fault(replaced(f"{TASKS}/tasks.jsonl", "{}\n"), "check", after_run=True),
     Fault(replaced(f"{TASKS}/tasks.jsonl", None), "check", after_run=True),
     Fault(replaced(f"{TASKS}/notes.txt", ""), "check", after_run=True),
+    Fault(
+        replaced("code/sgconfig.yml", "ruleDirs: []\n"), "sandbox apply {root}/code/sgconfig.yml --pattern a --rewrite b",
+        after_run=True,
+    ),
+    Fault(replaced("rule.yml", "- a\n"), "sandbox apply {root}/code/m.py --rule {root}/rule.yml", after_run=True),
+    Fault(replaced("tests.yaml", "kind: pytests\n"), SANDBOX_TEST, after_run=True),
+    Fault(replaced("configs/sandbox.yaml", "tests: {kind: namespaces, programs: [python]}\n"), SANDBOX_TEST, after_run=True),
+    Fault(replaced("configs/sandbox.yaml", "tests: {kind: subprocess}\n"), SANDBOX_TEST, after_run=True),
 ]  # fmt: skip
 
 
@@ -230,7 +239,9 @@ def message_of(root: Path, copy: Path, fault: Fault, hub: str, commit: str) -> s
     settings = copy / "configs" / "datasets.yaml"
     if settings.exists():
         settings.write_text(settings.read_text("utf-8").replace(WEB, hub).replace(COMMIT_ID, commit), "utf-8")
-    command = fault.command.replace("--hub", f"--port dataset_hub.huggingface={hub}")
+    command = fault.command.replace("{root}", shlex.quote(str(copy))).replace(
+        "--hub", f"--port dataset_hub.huggingface={hub}"
+    )
     environment = {name: value.format(root=copy) for name, value in fault.environment.items()}
     result = CliRunner().invoke(main, ["--root", str(copy), *shlex.split(command)], env=environment)
     assert result.exit_code == 1, (fault, result.output)

@@ -1,6 +1,6 @@
 """The `graftline` command. Parses, loads configuration, calls one function, prints a table or one line of JSON.
 
-The commands below `graftline datasets` are in `graftline.datasets_cli`.
+The commands below `graftline datasets` and `graftline sandbox` are in `graftline.datasets_cli` and `graftline.sandbox_cli`.
 
 Exit codes: 0 done, 1 an error with a message, 2 wrong usage, 130 interrupted.
 """
@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -52,18 +53,18 @@ class _Commands(click.Group):
         raise click.exceptions.Exit(1)
 
 
-class _DatasetCommands(click.Group):
+class _LaterCommands(click.Group):
     """Loads its commands when they are asked for: no other command waits for them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        from graftline.datasets_cli import COMMANDS
-
-        return [str(command.name) for command in COMMANDS]
+        return [str(command.name) for command in self._commands()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        from graftline.datasets_cli import COMMANDS
+        return next((command for command in self._commands() if command.name == cmd_name), None)
 
-        return next((command for command in COMMANDS if command.name == cmd_name), None)
+    def _commands(self) -> tuple[click.Command, ...]:
+        found: tuple[click.Command, ...] = import_module(f"graftline.{self.name}_cli").COMMANDS
+        return found
 
 
 def json_option(command: CommandT) -> CommandT:
@@ -189,9 +190,14 @@ def check(root: Path | None, as_json: bool, inputs: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-@main.group(cls=_DatasetCommands)
+@main.group(cls=_LaterCommands)
 def datasets() -> None:
     """Fetch, clean, divide, look at and hand on the datasets."""
+
+
+@main.group(cls=_LaterCommands)
+def sandbox() -> None:
+    """Try the jail, apply actions and run tests in it."""
 
 
 def paths_of(root: Path | None) -> "Paths":

@@ -20,9 +20,9 @@ LIMITS = Limits(cpu_s=1, wall_s=20, output_mb=1)
 class Spawner:
     """The real spawner, spoken to in its own frames."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, limits: Limits = LIMITS) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-m", "graftline.confined.spawner", LIMITS.model_dump_json()],
+            [sys.executable, "-I", "-m", "graftline.confined.spawner", limits.model_dump_json()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=folder,
@@ -114,7 +114,8 @@ def test_a_harmless_program_runs(jail: Spawner) -> None:
     # without this the refusals below could be those of a program that does not start
     program = "import sys, ctypes; print(len(sys.stdin.read()))"
     answer = jail.ask([sys.executable, "-I", "-S", "-c", program], "é" * 100_000)
-    assert answer == {"end": "exit", "code": 0, "stdout": "100000\n", "stderr": ""}
+    said = {key: answer[key] for key in ("end", "code", "stdout", "stderr")}
+    assert said == {"end": "exit", "code": 0, "stdout": "100000\n", "stderr": ""}
 
 
 @pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK", "AF_PACKET", "AF_VSOCK", "AF_ALG"])
@@ -276,17 +277,19 @@ def test_output_without_end_ends_the_program_and_is_not_handed_on(jail: Spawner,
 
 
 def test_a_program_that_waits_for_ever_ends_by_the_wall_clock(tmp_path: Path) -> None:
-    limits = Limits(wall_s=0.2)
-    process = subprocess.run(
-        [sys.executable, "-I", "-m", "graftline.confined.spawner", limits.model_dump_json()],
-        input=framed({"argv": [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"], "source": ""}),
-        capture_output=True,
-        cwd=tmp_path,
-        timeout=30,
-        check=True,
-    )
-    first = 4 + struct.unpack(">I", process.stdout[:4])[0]
-    assert json.loads(process.stdout[first + 4 :])["end"] == "wall_timeout"
+    jail = Spawner(tmp_path, Limits(wall_s=0.2))
+    try:
+        assert jail.run("import time; time.sleep(60)")["end"] == "wall_timeout"
+    finally:
+        jail.close()
+
+
+def test_a_program_that_closes_its_outputs_and_goes_on_ends_by_the_wall_clock(tmp_path: Path) -> None:
+    jail = Spawner(tmp_path, Limits(wall_s=0.2))
+    try:
+        assert jail.run("import os, time; os.close(1); os.close(2); time.sleep(60)")["end"] == "wall_timeout"
+    finally:
+        jail.close()
 
 
 @pytest.mark.parametrize(

@@ -22,36 +22,78 @@ CALLS: Mapping[str, Mapping[str, int]] = {
         "read": 0, "write": 1, "open": 2, "close": 3, "stat": 4, "fstat": 5, "lstat": 6, "poll": 7, "lseek": 8,
         "mmap": 9, "mprotect": 10, "munmap": 11, "brk": 12, "rt_sigaction": 13, "rt_sigprocmask": 14,
         "rt_sigreturn": 15, "ioctl": 16, "access": 21, "select": 23, "sched_yield": 24, "mremap": 25, "madvise": 28,
-        "dup2": 33, "setitimer": 38, "getpid": 39, "socket": 41, "connect": 42, "accept": 43, "sendto": 44,
-        "sendmsg": 46, "bind": 49, "listen": 50, "socketpair": 53, "clone": 56, "exit": 60, "wait4": 61, "fcntl": 72,
-        "getcwd": 79, "readlink": 89, "getrusage": 98, "ptrace": 101, "sigaltstack": 131, "pivot_root": 155,
-        "prctl": 157, "chroot": 161, "mount": 165, "umount2": 166, "gettid": 186, "futex": 202,
-        "sched_getaffinity": 204, "clock_gettime": 228, "exit_group": 231, "tgkill": 234, "add_key": 248,
-        "request_key": 249, "keyctl": 250, "openat": 257, "newfstatat": 262, "pselect6": 270, "ppoll": 271,
-        "unshare": 272, "set_robust_list": 273, "accept4": 288, "dup3": 292, "pipe2": 293, "perf_event_open": 298,
-        "prlimit64": 302, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311, "getrandom": 318,
-        "bpf": 321, "userfaultfd": 323, "statx": 332, "rseq": 334,
+        "shmget": 29, "shmat": 30, "shmctl": 31, "dup2": 33, "setitimer": 38, "getpid": 39, "socket": 41,
+        "connect": 42, "accept": 43, "sendto": 44, "sendmsg": 46, "bind": 49, "listen": 50, "socketpair": 53,
+        "clone": 56, "exit": 60, "wait4": 61, "semget": 64, "msgget": 68, "fcntl": 72, "getcwd": 79, "readlink": 89,
+        "getrusage": 98, "ptrace": 101, "syslog": 103, "sigaltstack": 131, "uselib": 134, "personality": 135,
+        "sched_setparam": 142, "sched_setscheduler": 144, "vhangup": 153, "modify_ldt": 154, "pivot_root": 155,
+        "prctl": 157, "adjtimex": 159, "chroot": 161, "acct": 163, "settimeofday": 164, "mount": 165, "umount2": 166,
+        "swapon": 167, "swapoff": 168, "reboot": 169, "sethostname": 170, "setdomainname": 171, "iopl": 172,
+        "ioperm": 173, "init_module": 175, "delete_module": 176, "quotactl": 179, "nfsservctl": 180, "gettid": 186,
+        "futex": 202, "sched_setaffinity": 203, "sched_getaffinity": 204, "lookup_dcookie": 212,
+        "remap_file_pages": 216, "clock_settime": 227, "clock_gettime": 228, "exit_group": 231, "tgkill": 234,
+        "mbind": 237, "set_mempolicy": 238, "mq_open": 240, "kexec_load": 246, "add_key": 248, "request_key": 249,
+        "keyctl": 250, "ioprio_set": 251, "migrate_pages": 256, "openat": 257, "newfstatat": 262, "pselect6": 270,
+        "ppoll": 271, "unshare": 272, "set_robust_list": 273, "move_pages": 279, "accept4": 288, "dup3": 292,
+        "pipe2": 293, "perf_event_open": 298, "fanotify_init": 300, "prlimit64": 302, "name_to_handle_at": 303,
+        "open_by_handle_at": 304, "clock_adjtime": 305, "setns": 308, "process_vm_readv": 310,
+        "process_vm_writev": 311, "kcmp": 312, "finit_module": 313, "sched_setattr": 314, "seccomp": 317,
+        "getrandom": 318, "memfd_create": 319, "kexec_file_load": 320, "bpf": 321, "userfaultfd": 323, "statx": 332,
+        "rseq": 334,
     },
     "aarch64": {
-        "getcwd": 17, "dup3": 24, "fcntl": 25, "ioctl": 29, "umount2": 39, "mount": 40, "pivot_root": 41,
-        "faccessat": 48, "chroot": 51, "openat": 56, "close": 57, "pipe2": 59, "lseek": 62, "read": 63, "write": 64,
-        "pselect6": 72, "ppoll": 73, "readlinkat": 78, "newfstatat": 79, "fstat": 80, "exit": 93, "exit_group": 94,
-        "unshare": 97, "futex": 98, "set_robust_list": 99, "setitimer": 103, "clock_gettime": 113, "ptrace": 117,
-        "sched_getaffinity": 123, "sched_yield": 124, "tgkill": 131, "sigaltstack": 132, "rt_sigaction": 134,
-        "rt_sigprocmask": 135, "rt_sigreturn": 139, "getrusage": 165, "prctl": 167, "getpid": 172, "gettid": 178,
-        "socket": 198, "socketpair": 199, "bind": 200, "listen": 201, "accept": 202, "connect": 203, "sendto": 206,
-        "sendmsg": 211, "brk": 214, "munmap": 215, "mremap": 216, "add_key": 217, "request_key": 218, "keyctl": 219,
-        "clone": 220, "mmap": 222, "mprotect": 226, "madvise": 233, "perf_event_open": 241, "accept4": 242,
-        "wait4": 260, "prlimit64": 261, "setns": 268, "process_vm_readv": 270, "process_vm_writev": 271,
-        "getrandom": 278, "bpf": 280, "userfaultfd": 282, "statx": 291, "rseq": 293,
+        "getcwd": 17, "lookup_dcookie": 18, "dup3": 24, "fcntl": 25, "ioctl": 29, "ioprio_set": 30, "umount2": 39,
+        "mount": 40, "pivot_root": 41, "faccessat": 48, "chroot": 51, "openat": 56, "close": 57, "vhangup": 58,
+        "pipe2": 59, "quotactl": 60, "lseek": 62, "read": 63, "write": 64, "pselect6": 72, "ppoll": 73,
+        "readlinkat": 78, "newfstatat": 79, "fstat": 80, "acct": 89, "personality": 92, "exit": 93, "exit_group": 94,
+        "unshare": 97, "futex": 98, "set_robust_list": 99, "setitimer": 103, "kexec_load": 104, "init_module": 105,
+        "delete_module": 106, "clock_settime": 112, "clock_gettime": 113, "syslog": 116, "ptrace": 117,
+        "sched_setparam": 118, "sched_setscheduler": 119, "sched_setaffinity": 122, "sched_getaffinity": 123,
+        "sched_yield": 124, "tgkill": 131, "sigaltstack": 132, "rt_sigaction": 134, "rt_sigprocmask": 135,
+        "rt_sigreturn": 139, "reboot": 142, "sethostname": 161, "setdomainname": 162, "getrusage": 165, "prctl": 167,
+        "settimeofday": 170, "adjtimex": 171, "getpid": 172, "gettid": 178, "mq_open": 180, "msgget": 186,
+        "semget": 190, "shmget": 194, "shmctl": 195, "shmat": 196, "socket": 198, "socketpair": 199, "bind": 200,
+        "listen": 201, "accept": 202, "connect": 203, "sendto": 206, "sendmsg": 211, "brk": 214, "munmap": 215,
+        "mremap": 216, "add_key": 217, "request_key": 218, "keyctl": 219, "clone": 220, "mmap": 222, "swapon": 224,
+        "swapoff": 225, "mprotect": 226, "madvise": 233, "mbind": 235, "set_mempolicy": 237, "migrate_pages": 238,
+        "move_pages": 239, "perf_event_open": 241, "accept4": 242, "wait4": 260, "prlimit64": 261,
+        "fanotify_init": 262, "clock_adjtime": 266, "setns": 268, "process_vm_readv": 270, "process_vm_writev": 271,
+        "kcmp": 272, "finit_module": 273, "sched_setattr": 274, "seccomp": 277, "getrandom": 278, "memfd_create": 279,
+        "bpf": 280, "userfaultfd": 282, "statx": 291, "rseq": 293, "kexec_file_load": 294,
     },
 }  # fmt: skip
 # newer calls have one number everywhere
 NEW_CALLS: Mapping[str, int] = {
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428, "move_mount": 429,
     "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "clone3": 435, "pidfd_getfd": 438,
-    "mount_setattr": 442,
+    "process_madvise": 440, "mount_setattr": 442, "quotactl_fd": 443, "memfd_secret": 447, "process_mrelease": 448,
+    "set_mempolicy_home_node": 450,
 }  # fmt: skip
+_LAST_KNOWN = 462
+"""Of Linux 6.10. What is newer may do anything, and no program needs it."""
+HARMFUL = (
+    # other processes
+    *("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd", "process_madvise", "process_mrelease"),
+    # namespaces and mounts
+    *("mount", "umount2", "pivot_root", "chroot", "setns", "unshare", "open_tree", "move_mount", "fsopen", "fsconfig"),
+    *("fsmount", "fspick", "mount_setattr"),
+    # what the kernel keeps for all: keys, programs, modules, clocks, names, logs, accounts
+    *("add_key", "request_key", "keyctl", "bpf", "perf_event_open", "userfaultfd", "init_module", "finit_module"),
+    *("delete_module", "kexec_load", "kexec_file_load", "reboot", "swapon", "swapoff", "acct", "quotactl"),
+    *("quotactl_fd", "syslog", "clock_settime", "settimeofday", "adjtimex", "clock_adjtime", "sethostname"),
+    *("setdomainname", "fanotify_init", "vhangup", "lookup_dcookie", "nfsservctl", "uselib"),
+    # files by handle, past all path rules
+    *("name_to_handle_at", "open_by_handle_at"),
+    # ways round the refusal of sockets and of files
+    *("io_uring_setup", "io_uring_enter", "io_uring_register"),
+    # memory that outlives its process or that no limit counts, and where memory and time come from
+    *("shmget", "shmat", "semget", "msgget", "mq_open", "memfd_create", "memfd_secret", "migrate_pages", "move_pages"),
+    *("mbind", "set_mempolicy", "set_mempolicy_home_node", "sched_setaffinity", "sched_setattr", "sched_setparam"),
+    *("sched_setscheduler", "ioprio_set"),
+    # what only old programs and attacks ask for
+    *("personality", "modify_ldt", "iopl", "ioperm", "remap_file_pages"),
+)
+"""Calls that no test needs, and that reach beyond a process."""
 NEW_NAMESPACE = 0x7E020000
 """Every CLONE_NEW… flag that `clone` takes."""
 PROT_EXEC = 4
@@ -90,6 +132,35 @@ class Filter:
                 _instruction(_RETURN, _ERRNO | EPERM),
                 _instruction(_LOAD, _NUMBER),
             ]
+        return self
+
+    def refuse_value(self, name: str, argument: int, value: int) -> "Filter":
+        """Refuse a call when an argument, counted from 0, has `value` in its low half."""
+        if name in self._numbers:
+            self._program += [
+                _instruction(_EQUAL, self._numbers[name], 0, 4),
+                _instruction(_LOAD, 16 + 8 * argument),
+                _instruction(_EQUAL, value, 0, 1),
+                _instruction(_RETURN, _ERRNO | EPERM),
+                _instruction(_LOAD, _NUMBER),
+            ]
+        return self
+
+    def refuse_unless(self, name: str, argument: int, value: int) -> "Filter":
+        """Refuse a call when an argument, counted from 0, has not `value` in its low half."""
+        if name in self._numbers:
+            self._program += [
+                _instruction(_EQUAL, self._numbers[name], 0, 4),
+                _instruction(_LOAD, 16 + 8 * argument),
+                _instruction(_EQUAL, value, 1, 0),
+                _instruction(_RETURN, _ERRNO | EPERM),
+                _instruction(_LOAD, _NUMBER),
+            ]
+        return self
+
+    def refuse_unknown(self) -> "Filter":
+        """Let calls that are newer than this list fail as if the kernel did not have them."""
+        self._program += [_instruction(_AT_LEAST, _LAST_KNOWN + 1, 0, 1), _instruction(_RETURN, _ERRNO | ENOSYS)]
         return self
 
     def install(self, others: str) -> bool:

@@ -4,34 +4,27 @@ What it does to itself holds for every child: no new privileges, resource limits
 frame is a 4-byte big-endian length and as many bytes of JSON; anything else ends the process.
 
     request  {"argv": [...], "source": "..."}
-    answer   {"end": "exit" | "signal" | "wall_timeout" | "output_flood", "code": int, "stdout": str, "stderr": str}
+    answer   {"end": "exit" | "signal" | "wall_timeout" | "output_flood", "code": int, "stdout": str, "stderr": str,
+              "cpu_s": float, "wall_s": float, "peak_kb": int}
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import resource
 import selectors
 import signal
-import struct
 import subprocess
 import sys
 import time
 from typing import Any
 
-from graftline.confined.seccomp import ENOSYS, NEW_NAMESPACE, Filter
+from graftline.confined.frames import receive, send
+from graftline.confined.seccomp import ENOSYS, HARMFUL, NEW_NAMESPACE, Filter
 
-_PR_SET_PDEATHSIG = 1
-# sockets, other processes, and the ways round both
-_REFUSED = (
-    *("socket", "connect", "accept", "accept4", "sendto", "sendmsg", "bind", "listen", "socketpair", "ptrace", "mount"),
-    *("umount2", "chroot", "pivot_root", "add_key", "request_key", "keyctl", "unshare", "perf_event_open", "setns"),
-    *("process_vm_readv", "process_vm_writev", "bpf", "userfaultfd", "io_uring_setup", "io_uring_enter"),
-    *("io_uring_register", "open_tree", "move_mount", "fsopen", "fsconfig", "fsmount", "fspick", "pidfd_getfd"),
-    "mount_setattr",
-)
+_SOCKETS = ("socket", "connect", "accept", "accept4", "sendto", "sendmsg", "bind", "listen", "socketpair")
 
+_PAUSE_S = 0.0005
 _running: list["subprocess.Popen[bytes]"] = []
 
 
@@ -39,24 +32,22 @@ def main() -> None:
     """Serve requests until the other side closes."""
     settings = json.loads(sys.argv[1])
     features = _confine(settings)
-    _send({"features": features})
-    while (request := _receive()) is not None:
-        _send(_run(request, settings))
+    send(1, json.dumps({"features": features}).encode())
+    while (request := receive(0)) is not None:
+        send(1, json.dumps(_run(json.loads(request), settings)).encode())
     _leave()  # the other side has gone, whether or not a signal says so
 
 
 def _confine(settings: dict[str, Any]) -> list[str]:
     """Apply what this machine offers, and return the names of what took hold."""
-    libc = ctypes.CDLL(None, use_errno=True)
     signal.signal(signal.SIGTERM, _leave)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     megabyte = 1 << 20
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # pipes are no files: nothing needs to write one
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
     resource.setrlimit(resource.RLIMIT_AS, (settings["memory_mb"] * megabyte,) * 2)
     features = ["rlimits"]
-    calls = Filter().refuse(_REFUSED)
+    calls = Filter().refuse((*_SOCKETS, *HARMFUL))
     # the flags of clone3 lie in memory, where a filter cannot look; without it the C library takes clone
     calls.refuse(["clone3"], ENOSYS).refuse_bits("clone", 0, NEW_NAMESPACE)
     if calls.install("allow"):
@@ -65,6 +56,7 @@ def _confine(settings: dict[str, Any]) -> list[str]:
 
 
 def _run(request: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    started = time.monotonic()
     environment = {"HOME": "/nonexistent", "LANG": "C.UTF-8", "NO_COLOR": "1", "RUST_BACKTRACE": "0", "TZ": "UTC"}
     child = subprocess.Popen(
         request["argv"],
@@ -79,14 +71,30 @@ def _run(request: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     resource.prlimit(child.pid, resource.RLIMIT_CPU, (settings["cpu_s"], settings["cpu_s"] + 1))
     try:
         end, output = _converse(child, request["source"].encode(), settings)
+        pid, status, used = os.wait4(child.pid, os.WNOHANG)
+        while end == "exit" and not pid:  # it has closed its outputs, and not ended
+            if time.monotonic() > started + settings["wall_s"]:
+                end = "wall_timeout"
+            time.sleep(_PAUSE_S)
+            pid, status, used = os.wait4(child.pid, os.WNOHANG)
     finally:
         _kill_group(child)
         _running.remove(child)
-    code = child.wait()
+    if not pid:
+        _, status, used = os.wait4(child.pid, 0)
+    code = child.returncode = os.waitstatus_to_exitcode(status)
     if end == "exit" and code < 0:
         end, code = "signal", -code
     stdout, stderr = (stream.decode("utf-8", "replace") for stream in output)
-    return {"end": end, "code": code, "stdout": stdout if end == "exit" else "", "stderr": stderr[:4000]}
+    return {
+        "end": end,
+        "code": code,
+        "stdout": stdout if end == "exit" else "",
+        "stderr": stderr[:4000],
+        "cpu_s": used.ru_utime + used.ru_stime,
+        "wall_s": time.monotonic() - started,
+        "peak_kb": used.ru_maxrss,
+    }
 
 
 def _converse(
@@ -103,14 +111,17 @@ def _converse(
     end = "exit"
     with selectors.DefaultSelector() as selector:
         selector.register(stdin, selectors.EVENT_WRITE)
+        selector.register(0, selectors.EVENT_READ)
         for descriptor in output:
             selector.register(descriptor, selectors.EVENT_READ)
-        while selector.get_map() and end == "exit":
+        while len(selector.get_map()) > 1 and end == "exit":
             ready = selector.select(max(0.0, deadline - time.monotonic()))
             if not ready:
                 end = "wall_timeout"
             for key, _ in ready:
-                if key.fd == stdin:
+                if key.fd == 0:  # nobody asks before there is an answer: the other side has gone
+                    _leave()
+                elif key.fd == stdin:
                     try:
                         position += os.write(stdin, source[position : position + 65536])
                     except BrokenPipeError:
@@ -126,11 +137,6 @@ def _converse(
                     selector.unregister(key.fd)
     for stream in (child.stdin, child.stdout, child.stderr):
         stream.close()
-    if end == "exit":
-        try:
-            child.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            end = "wall_timeout"
     return end, (bytes(output[stdout]), bytes(output[stderr]))
 
 
@@ -149,32 +155,6 @@ def _leave(*_: object) -> None:
 def _kill_group(child: "subprocess.Popen[bytes]") -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-
-
-def _receive() -> dict[str, Any] | None:
-    head = _read(4)
-    body = None if head is None else _read(struct.unpack(">I", head)[0])
-    if body is None:
-        return None
-    request: dict[str, Any] = json.loads(body)
-    return request
-
-
-def _read(length: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < length:
-        chunk = os.read(0, length - len(data))
-        if not chunk:
-            return None
-        data += chunk
-    return bytes(data)
-
-
-def _send(message: dict[str, Any]) -> None:
-    data = json.dumps(message).encode()
-    view = memoryview(struct.pack(">I", len(data)) + data)
-    while view:
-        view = view[os.write(1, view) :]
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ passes the batch on without looking at it, and is as good as new.
 A frame is a 4-byte big-endian length and as many bytes.
 
     request  JSON: [[language, source, [rule, …]], …]
-    answer   "R" and JSON {"verdict", "error", "matches": [[start, end, text], …]}, one per rule
-             "E" and JSON {"end": "exit" | "signal", "code", "stderr"}, when the child has ended
+    answer   "R" and JSON {"verdict", "error", "matches": [[start, end, text], …], "cpu_s", "wall_s", "peak_kb"}, one per rule
+             "E" and JSON {"end": "exit" | "signal", "code", "stderr", "cpu_s", "wall_s", "peak_kb"}, when the child has ended
 """
 
 import contextlib
@@ -20,11 +20,12 @@ import os
 import resource
 import select
 import signal
-import struct
 import sys
+import time
 from typing import Any
 
 from graftline.actions.expand import BeyondBindingError, InvalidActionError, Source, replacements
+from graftline.confined.frames import receive, send, size_of
 from graftline.confined.seccomp import ENOSYS, NEW_NAMESPACE, PROT_EXEC, Filter
 
 _UID = 60_001  # of nobody else; only taken when started as root
@@ -66,9 +67,9 @@ def main() -> None:
     _warm_up(sys.argv[2:])
     gc.collect()
     gc.freeze()
-    _send(json.dumps({"features": _confine(limits)}).encode())
+    send(1, json.dumps({"features": _confine(limits)}).encode())
     child = _Child(limits)
-    while (batch := _receive()) is not None:
+    while (batch := receive(0)) is not None:
         child.give(batch)
         following = _Child(limits)  # while the one works
         child.finish()
@@ -121,6 +122,7 @@ class _Child:
         batch, self._batch_in = os.pipe()
         self._answers, answers_in = os.pipe()
         self._errors, errors_in = os.pipe()
+        self._given_at = 0.0
         self._pid = os.fork()
         if self._pid == 0:
             try:
@@ -128,7 +130,7 @@ class _Child:
                 for descriptor in {*range(_DESCRIPTORS)} - {2, batch, answers_in}:  # those of others among them
                     with contextlib.suppress(OSError):
                         os.close(descriptor)
-                found = _receive(batch)
+                found = receive(batch)
                 os._exit(0 if found is None else _work(json.loads(found), answers_in, limits))
             except MemoryError:
                 os._exit(NO_MEMORY)
@@ -140,17 +142,25 @@ class _Child:
 
     def give(self, batch: bytes) -> None:
         """Hand the batch over."""
+        self._given_at = time.perf_counter()
         with contextlib.suppress(BrokenPipeError):  # it ended before it had read all; how, is said below
-            _send(batch, self._batch_in)
+            send(self._batch_in, batch)
         os.close(self._batch_in)
 
     def finish(self) -> None:
         """Pass on the answers, and say how the child ended."""
         stderr = _forward(self._answers, self._errors)
-        _, status = os.waitpid(self._pid, 0)
+        _, status, used = os.wait4(self._pid, 0)
         code = os.waitstatus_to_exitcode(status)
-        end = {"end": "signal" if code < 0 else "exit", "code": abs(code), "stderr": stderr.decode("utf-8", "replace")}
-        _send(b"E" + json.dumps(end).encode())
+        end = {
+            "end": "signal" if code < 0 else "exit",
+            "code": abs(code),
+            "stderr": stderr.decode("utf-8", "replace"),
+            "cpu_s": used.ru_utime + used.ru_stime,
+            "wall_s": time.perf_counter() - self._given_at,
+            "peak_kb": used.ru_maxrss,
+        }
+        send(1, b"E" + json.dumps(end).encode())
 
 
 def _forward(answers: int, errors: int) -> bytes:
@@ -167,8 +177,8 @@ def _forward(answers: int, errors: int) -> bytes:
                 stderr += chunk[: _STDERR_BYTES - len(stderr)]
             else:
                 waiting += chunk
-                while len(waiting) >= 4 and len(waiting) >= 4 + (size := struct.unpack(">I", waiting[:4])[0]):
-                    _send(b"R" + waiting[4 : 4 + size])
+                while len(waiting) >= 4 and len(waiting) >= 4 + (size := size_of(waiting)):
+                    send(1, b"R" + waiting[4 : 4 + size])
                     del waiting[: 4 + size]
     return bytes(stderr)
 
@@ -181,11 +191,15 @@ def _work(batch: list[Any], answers: int, limits: dict[str, Any]) -> int:
         for rule in rules:
             # of this item; the default action of the signal ends the process, however deep it is in a library
             signal.setitimer(signal.ITIMER_PROF, limits["cpu_s"])
+            started, started_cpu = time.perf_counter(), time.process_time()
             source = source or Source.parsed(text, language)
-            answer = json.dumps(_answer(source, rule)).encode()
+            found = _answer(source, rule)
+            found["cpu_s"], found["wall_s"] = time.process_time() - started_cpu, time.perf_counter() - started
+            found["peak_kb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            answer = json.dumps(found).encode()
             if len(answer) > most:
                 return FLOOD
-            _write(answers, struct.pack(">I", len(answer)) + answer)
+            send(answers, answer)
     return 0
 
 
@@ -199,31 +213,6 @@ def _answer(source: Source, rule: dict[str, Any]) -> dict[str, Any]:
     except MemoryError:
         return {"verdict": "out_of_memory", "error": "", "matches": []}
     return {"verdict": "ok" if found else "no_match", "error": "", "matches": found}
-
-
-def _receive(descriptor: int = 0) -> bytes | None:
-    head = _read(descriptor, 4)
-    return None if head is None else _read(descriptor, struct.unpack(">I", head)[0])
-
-
-def _read(descriptor: int, length: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < length:
-        chunk = os.read(descriptor, min(length - len(data), _CHUNK_BYTES))
-        if not chunk:
-            return None
-        data += chunk
-    return bytes(data)
-
-
-def _send(frame: bytes | bytearray, descriptor: int = 1) -> None:
-    _write(descriptor, struct.pack(">I", len(frame)) + frame)
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from graftline.errors import GraftlineError
+from graftline.sandbox.limits import is_at_least
 from graftline.sandbox.open import ProcessSandboxConfig, open_sandbox
+from graftline.sandbox.open_jail import JailConfig, open_jail
 
 _TIMEOUT_S = 10
 
@@ -35,6 +37,7 @@ def examine(environment: Mapping[str, str]) -> list[Finding]:
         _python(),
         _tool("ast-grep", ["ast-grep", "--version"], "pip install ast-grep-cli", is_needed=True),
         _jail(),
+        _tests(),
         _package("dagster", "pip install -c constraints.txt -e '.[dagster]' in a checkout"),
         _package("pyarrow", "pip install 'graftline[datasets]'"),
         _tool("redis-server", ["redis-server", "--version"], "apt-get install redis-server"),
@@ -64,6 +67,18 @@ def _jail() -> Finding:
     sandbox.close()
     detail = f"level {isolation.level} ({isolation.implementation}: {', '.join(isolation.features)})"
     return Finding("jail", isolation.level != "none", detail, is_needed=True, remedy=remedy)
+
+
+def _tests() -> Finding:
+    try:
+        jail = open_jail(JailConfig(required_level="none"))
+    except GraftlineError as error:
+        return Finding("tests", False, str(error), remedy="see `graftline sandbox probe`")
+    isolation = jail.isolation
+    jail.close()
+    is_there = is_at_least(isolation.level, JailConfig().required_level)
+    detail = f"level {isolation.level} ({isolation.implementation})"
+    return Finding("tests", is_there, detail, remedy="see `graftline sandbox probe`")
 
 
 def _package(name: str, remedy: str) -> Finding:

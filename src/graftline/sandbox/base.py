@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Literal, Protocol
 
 from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language
+from graftline.actions.astgrep import Language, tool_version
 from graftline.errors import SandboxError
 
 IsolationLevel = Literal["none", "compute", "confined", "namespaces", "full"]
@@ -33,6 +33,8 @@ class Verdict(StrEnum):
     """Only ast-grep's command line can do it, and this sandbox has none."""
     VIOLATION = "violation"
     """A system call that no action needs, or an answer in another form than the jail was asked for."""
+    RUNNER_ERROR = "runner_error"
+    """The sandbox itself failed; said where many are answered at once and the others still count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,16 @@ class Isolation:
     level: IsolationLevel
     implementation: str
     features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What was used."""
+
+    cpu_s: float
+    wall_s: float
+    peak_memory_mb: float
+    """Resident, of the largest process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +71,38 @@ class SandboxResult:
 
     verdict: Verdict
     after: str | None
-    """The text with all outermost, non-overlapping matches replaced; None unless the verdict is `ok`."""
+    """The text with all outermost, non-overlapping matches replaced; None unless the verdict is `ok`, and of a workspace
+    in which not exactly one file changed."""
     isolation: Isolation
     matches: tuple[Match, ...] = ()
     """Those that were replaced, in the order of the text."""
-    error: str = field(default="")
+    error: str = ""
+    usage: Usage | None = field(default=None, compare=False)
+    """What was used for it; None where nobody measures (`memory`)."""
+    diff: str = ""
+    """Of all files, as `diff -u` has it; of a workspace only."""
+    changed_files: tuple[str, ...] = ()
+    """Of a workspace, by their paths."""
+
+    @property
+    def stdout(self) -> str:
+        """What `ast-grep --stdin -U` prints for it: the new text, or nothing."""
+        return self.after or ""
+
+    @property
+    def stderr(self) -> str:
+        """Why ast-grep refuses it, or how its process ended."""
+        return self.error
+
+    @property
+    def exit_code(self) -> int | None:
+        """What `ast-grep run` ends with; None where its process was ended, or never came to an end."""
+        return {Verdict.OK: 0, Verdict.NO_MATCH: 1, Verdict.ACTION_ERROR: 8}.get(self.verdict)
+
+    @property
+    def tools(self) -> dict[str, str]:
+        """Versions of what it was made with."""
+        return {"ast-grep": tool_version()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,27 +12,27 @@ actions and not enough to run tests. The level it can reach is `compute`.
 
 import json
 import logging
-import os
 import re
 import signal
-import struct
-import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import Any
 
 from graftline.actions.action import PatternAction, RuleAction
 from graftline.actions.astgrep import Language, executable, rules_document, scan_arguments
 from graftline.errors import SandboxError
-from graftline.sandbox.base import Isolation, Match, Request, SandboxResult, Verdict
+from graftline.sandbox.base import Isolation, Match, Request, SandboxResult, Usage, Verdict
+from graftline.sandbox.inner_process import InnerProcess
 from graftline.sandbox.limits import Limits
 from graftline.sandbox.result import applied
 
 logger = logging.getLogger(__name__)
 
 _MAX_RULES_BYTES = 100_000  # the kernel takes 128 KiB for one argument
+_MARGIN_S = 60.0
 _PROJECT_FILE = "sgconfig.yml"  # in the folder the child runs in
 
 
@@ -41,8 +41,9 @@ class ProcessSandbox:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._most = 8 * (limits.output_mb << 20) + (1 << 20)  # a byte may take six as JSON
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._spawner: subprocess.Popen[bytes] | None = None
+        self._spawner: InnerProcess | None = None
         self._isolation: Isolation | None = None
 
     @property
@@ -64,8 +65,7 @@ class ProcessSandbox:
 
     def close(self) -> None:
         if self._spawner is not None:
-            self._spawner.kill()
-            self._spawner.communicate()
+            self._spawner.stop()
             self._spawner = None
         if self._folder is not None:
             self._folder.cleanup()
@@ -79,20 +79,22 @@ class ProcessSandbox:
             error = f"rule of {len(rules)} bytes as JSON; at most {_MAX_RULES_BYTES} are applied"
             return [self._failed(Verdict.ACTION_ERROR, error)]
         answer = self._ask(source, rules)
+        usage = Usage(answer["cpu_s"], answer["wall_s"], answer["peak_kb"] / 1024)
         try:
             verdict = _verdict(answer)
         except SandboxError:
             self.close()  # the next call starts afresh
             raise
         if verdict is Verdict.OK:
-            return self._results(source, answer["stdout"], len(actions))
+            return self._results(source, answer["stdout"], len(actions), usage)
         if len(actions) == 1:
-            return [self._failed(verdict, _error_text(answer["stderr"]))]
+            return [self._failed(verdict, _error_text(answer["stderr"]), usage)]
         # one bad rule spoils the whole call: find it by halves
         half = len(actions) // 2
         return self._apply(source, language, actions[:half]) + self._apply(source, language, actions[half:])
 
-    def _results(self, source: str, output: str, count: int) -> list[SandboxResult]:
+    def _results(self, source: str, output: str, count: int, usage: Usage) -> list[SandboxResult]:
+        """Return one result per action; what the call used is said of each."""
         offsets = None if source.isascii() else _character_offsets(source)
         found: list[list[Match]] = [[] for _ in range(count)]
         # splitlines would also split at U+2028 and its like, which JSON leaves as they are
@@ -103,18 +105,21 @@ class ProcessSandbox:
                 (span["start"], span["end"]) if offsets is None else (offsets[span["start"]], offsets[span["end"]])
             )
             found[int(match["ruleId"][1:])].append(Match(start, end, match["replacement"]))
-        return [applied(source, matches, self.isolation) for matches in found]
+        return [applied(source, matches, self.isolation, usage) for matches in found]
 
-    def _failed(self, verdict: Verdict, error: str) -> SandboxResult:
-        return SandboxResult(verdict, None, self.isolation, error=error)
+    def _failed(self, verdict: Verdict, error: str, usage: Usage | None = None) -> SandboxResult:
+        return SandboxResult(verdict, None, self.isolation, error=error, usage=usage)
 
     def _ask(self, source: str, rules: str) -> dict[str, Any]:
-        if self._spawner is None or self._spawner.poll() is not None:
+        if self._spawner is None or not self._spawner.is_running:
             self._start()
+        assert self._spawner is not None
         argv = [str(executable()), *scan_arguments(Path(_PROJECT_FILE), rules)]
+        deadline = time.monotonic() + self._limits.wall_s + _MARGIN_S  # the spawner keeps the limit itself
         try:
-            self._send({"argv": argv, "source": source})
-            return self._receive()
+            self._spawner.send(json.dumps({"argv": argv, "source": source}).encode(), deadline)
+            answer: dict[str, Any] = json.loads(self._spawner.receive(self._most, deadline))
+            return answer
         except (OSError, ValueError, EOFError) as error:
             self.close()
             raise SandboxError(f"process sandbox: its spawner died ({error!r}); see `graftline doctor`") from error
@@ -126,49 +131,19 @@ class ProcessSandbox:
         self.close()
         self._folder = tempfile.TemporaryDirectory(prefix="graftline-jail-")
         (Path(self._folder.name) / _PROJECT_FILE).write_text("ruleDirs: []\n", "utf-8")
-        self._spawner = subprocess.Popen(
+        self._spawner = InnerProcess(
             [sys.executable, "-I", "-m", "graftline.confined.spawner", self._limits.model_dump_json()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=self._folder.name,
-            env={"LANG": "C.UTF-8"},
-            bufsize=0,
+            {"LANG": "C.UTF-8"},
+            self._folder.name,
         )
         try:
-            features = tuple(self._receive()["features"])
+            hello = self._spawner.receive(self._most, time.monotonic() + _MARGIN_S)
+            features = tuple(json.loads(hello)["features"])
         except (OSError, ValueError, EOFError) as error:
             self.close()
             raise SandboxError(f"process sandbox: its spawner does not start ({error!r})") from error
         self._isolation = Isolation("compute" if "seccomp" in features else "none", "process", features)
         return self._isolation
-
-    def _send(self, message: dict[str, Any]) -> None:
-        stream = self._stream("stdin")
-        data = json.dumps(message).encode()
-        view = memoryview(struct.pack(">I", len(data)) + data)
-        while view:
-            view = view[os.write(stream.fileno(), view) :]
-
-    def _receive(self) -> dict[str, Any]:
-        size = struct.unpack(">I", self._read(4))[0]
-        answer: dict[str, Any] = json.loads(self._read(size))
-        return answer
-
-    def _stream(self, name: Literal["stdin", "stdout"]) -> IO[bytes]:
-        stream = getattr(self._spawner, name, None)
-        if stream is None:
-            raise EOFError("it is not running")
-        return cast(IO[bytes], stream)
-
-    def _read(self, length: int) -> bytes:
-        stream = self._stream("stdout")
-        data = bytearray()
-        while len(data) < length:
-            chunk = os.read(stream.fileno(), length - len(data))
-            if not chunk:
-                raise EOFError("end of its output")
-            data += chunk
-        return bytes(data)
 
 
 def _batches(

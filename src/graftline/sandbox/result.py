@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from graftline.sandbox.base import Isolation, Match, SandboxResult, Verdict
+from graftline.sandbox.base import Isolation, Match, SandboxResult, Usage, Verdict
 
 
-def applied(source: str, matches: Sequence[Match], isolation: Isolation) -> SandboxResult:
+def applied(source: str, matches: Sequence[Match], isolation: Isolation, usage: Usage | None = None) -> SandboxResult:
     """Return the result of replacing the outermost of `matches`, as `ast-grep --update-all` does."""
     taken: list[Match] = []
     pieces, position = [], 0
@@ -16,5 +16,5 @@ def applied(source: str, matches: Sequence[Match], isolation: Isolation) -> Sand
         position = match.end
         taken.append(match)
     if not taken:
-        return SandboxResult(Verdict.NO_MATCH, None, isolation)
-    return SandboxResult(Verdict.OK, "".join(pieces) + source[position:], isolation, tuple(taken))
+        return SandboxResult(Verdict.NO_MATCH, None, isolation, usage=usage)
+    return SandboxResult(Verdict.OK, "".join(pieces) + source[position:], isolation, tuple(taken), usage=usage)

@@ -13,17 +13,12 @@ What the binding cannot do as ast-grep's command line does goes to a `process` s
 """
 
 import json
-import os
 import re
-import select
 import signal
-import struct
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from queue import SimpleQueue
@@ -35,7 +30,8 @@ from graftline.actions.action import PatternAction, RuleAction, rule_of
 from graftline.actions.astgrep import LANGUAGES, Language, is_safe
 from graftline.confined import warm_worker
 from graftline.errors import SandboxError
-from graftline.sandbox.base import Isolation, Match, Request, SandboxResult, Verdict
+from graftline.sandbox.base import Isolation, Match, Request, SandboxResult, Usage, Verdict
+from graftline.sandbox.inner_process import InnerProcess
 from graftline.sandbox.limits import Limits
 from graftline.sandbox.process import ProcessSandbox
 from graftline.sandbox.result import applied
@@ -54,6 +50,9 @@ class _Answer(BaseModel):
     verdict: Literal["ok", "no_match", "action_error", "needs_cli", "out_of_memory"]
     error: str
     matches: list[tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)], str]]
+    cpu_s: float
+    wall_s: float
+    peak_kb: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +61,10 @@ class _Blame:
 
     verdict: Verdict
     error: str = ""
+    cpu_s: float = 0.0
+    """Of the whole child, the actions before included."""
+    wall_s: float = 0.0
+    peak_kb: int = 0
 
 
 class WarmSandbox:
@@ -120,14 +123,15 @@ class WarmSandbox:
         self._command_line.close()
 
     def _result(self, request: Request, action: PatternAction | RuleAction, answer: _Answer | _Blame) -> SandboxResult:
+        usage = Usage(answer.cpu_s, answer.wall_s, answer.peak_kb / 1024)
         match answer.verdict:
             case "ok" if isinstance(answer, _Answer):
-                return applied(request.source, [Match(*found) for found in answer.matches], self.isolation)
+                return applied(request.source, [Match(*found) for found in answer.matches], self.isolation, usage)
             case "needs_cli":
                 [result] = self._command_line.apply_many(request.source, request.language, [action])
                 return result
             case verdict:
-                return SandboxResult(Verdict(verdict), None, self.isolation, error=answer.error)
+                return SandboxResult(Verdict(verdict), None, self.isolation, error=answer.error, usage=usage)
 
 
 def _batches(requests: Sequence[Request]) -> list[list[Request]]:
@@ -150,7 +154,8 @@ class _Worker:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._process: subprocess.Popen[bytes] | None = None
+        self._most = (limits.output_mb << 20) + (1 << 16)
+        self._process: InnerProcess | None = None
         self._features: tuple[str, ...] = ()
         self._end_is_due = False
         """Of the child of the call before: when all is answered, nobody waits for its end."""
@@ -161,23 +166,17 @@ class _Worker:
         Raises:
             SandboxError: it does not start.
         """
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self._process.is_running:
             return self._features
         self.stop()
-        self._process = subprocess.Popen(
+        self._process = InnerProcess(
             [sys.executable, "-I", "-m", "graftline.confined.warm_worker", self._limits.model_dump_json(), *LANGUAGES],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd="/",
-            env={"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "TZ": "UTC"},
-            bufsize=0,
-            start_new_session=True,  # so that it can be ended together with its child
+            {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "TZ": "UTC"},
         )
-        assert self._process.stdin is not None
-        os.set_blocking(self._process.stdin.fileno(), False)
         try:
-            self._features = tuple(json.loads(self._receive(time.monotonic() + _START_S))["features"])
-        except (OSError, ValueError, EOFError, TimeoutError) as error:
+            hello = self._process.receive(self._most, time.monotonic() + _START_S)
+            self._features = tuple(json.loads(hello)["features"])
+        except (OSError, ValueError, EOFError) as error:
             self.stop()
             raise SandboxError(
                 f"warm sandbox: its worker does not start ({error!r}); see `graftline doctor`"
@@ -186,9 +185,7 @@ class _Worker:
 
     def stop(self) -> None:
         if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.communicate()
+            self._process.stop()
             self._process, self._end_is_due = None, False
 
     def answers(self, batch: Sequence[Request]) -> list[_Answer | _Blame]:
@@ -206,23 +203,27 @@ class _Worker:
     def _some(self, items: Sequence[tuple[Language, str, dict[str, Any]]]) -> list[_Answer | _Blame]:
         """Return the answers of one child: to all items, or to those up to the one that ended it."""
         self.start()
+        assert self._process is not None
         found: list[_Answer | _Blame] = []
         try:
-            self._send(json.dumps(_grouped(items)).encode(), time.monotonic() + self._limits.wall_s)
+            self._process.send(json.dumps(_grouped(items)).encode(), time.monotonic() + self._limits.wall_s)
             while len(found) < len(items):
-                frame = self._receive(time.monotonic() + self._limits.wall_s)
+                frame = self._process.receive(self._most, time.monotonic() + self._limits.wall_s)
                 is_end = frame[:1] == b"E"
                 if self._end_is_due:  # what the child before says when it has answered everything is not listened to
                     self._end_is_due = not is_end
                     continue
                 if is_end:
                     end = json.loads(frame[1:])
-                    return [*found, _Blame(_blame(end), end["stderr"][:500])]
+                    return [
+                        *found,
+                        _Blame(_blame(end), end["stderr"][:500], end["cpu_s"], end["wall_s"], end["peak_kb"]),
+                    ]
                 found.append(_Answer.model_validate_json(frame[1:]))
             self._end_is_due = True
         except TimeoutError:
             self.stop()
-            return [*found, _Blame(Verdict.WALL_TIMEOUT)]
+            return [*found, _Blame(Verdict.WALL_TIMEOUT, wall_s=self._limits.wall_s)]
         except ValidationError:
             self.stop()
             return [*found, _Blame(Verdict.VIOLATION, "its child answered in another form than it was asked to")]
@@ -233,45 +234,6 @@ class _Worker:
             self.stop()  # an interrupted answer would be taken for that of the next call
             raise
         return found
-
-    def _send(self, data: bytes, deadline: float) -> None:
-        process = self._running()
-        assert process.stdin is not None
-        descriptor, view = process.stdin.fileno(), memoryview(struct.pack(">I", len(data)) + data)
-        ready = select.poll()
-        ready.register(descriptor, select.POLLOUT)
-        while view:
-            # it reads nothing while the child before keeps it busy, or when somebody stopped it
-            if not ready.poll(max(0.0, deadline - time.monotonic()) * 1000):
-                raise TimeoutError
-            view = view[os.write(descriptor, view) :]
-
-    def _receive(self, deadline: float) -> bytes:
-        most = (self._limits.output_mb << 20) + (1 << 16)
-        size = struct.unpack(">I", self._read(4, deadline))[0]
-        if size > most:
-            raise ValueError(f"frame of {size} bytes; at most {most} are read")
-        return self._read(size, deadline)
-
-    def _read(self, length: int, deadline: float) -> bytes:
-        process = self._running()
-        assert process.stdout is not None
-        descriptor, data = process.stdout.fileno(), bytearray()
-        ready = select.poll()
-        ready.register(descriptor, select.POLLIN)
-        while len(data) < length:
-            if not ready.poll(max(0.0, deadline - time.monotonic()) * 1000):
-                raise TimeoutError
-            chunk = os.read(descriptor, length - len(data))
-            if not chunk:
-                raise EOFError("end of its output")
-            data += chunk
-        return bytes(data)
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            raise EOFError("it is not running")
-        return self._process
 
 
 def _grouped(items: Sequence[tuple[Language, str, dict[str, Any]]]) -> list[list[Any]]:

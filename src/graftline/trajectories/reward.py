@@ -11,7 +11,7 @@ from graftline.rules.equality import Level
 from graftline.sandbox.base import Verdict
 
 # on a machine that is too busy even a right action runs into the wall clock; a sandbox may lack what an action needs
-_SAYS_NOTHING = {Verdict.WALL_TIMEOUT, Verdict.NEEDS_CLI}
+_SAYS_NOTHING = {Verdict.WALL_TIMEOUT, Verdict.NEEDS_CLI, Verdict.RUNNER_ERROR}
 
 
 class RewardWeights(Config):

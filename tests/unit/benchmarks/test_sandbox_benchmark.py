@@ -1,9 +1,10 @@
 """The benchmark of the sandbox, at sizes that show that it runs and measures what it says; no clock is judged."""
 
 from benchmarks import sandbox
+from benchmarks.endurance import endurance
 from graftline.actions.astgrep import LANGUAGES, parse
 
-TINY = sandbox.Sizes(actions=32, repetitions=1, singles=3, agreement=16)
+TINY = sandbox.Sizes(actions=32, repetitions=1, singles=3, agreement=16, cases=1, endurance=64)
 
 
 def test_programs_are_as_long_as_said_and_all_different() -> None:
@@ -20,8 +21,18 @@ def test_the_same_is_measured_in_every_run() -> None:
 
 def test_every_figure_is_there_and_no_difference_is_found() -> None:
     figures, peers = sandbox.measure(TINY)
-    assert set(figures) == {"actions_per_s", "latency_ms", "agreement", "source_lines"}
+    assert set(figures) == {
+        *("actions_per_s", "parsing", "latency_ms", "agreement", "source_lines", "tests", "endurance"),
+    }
     assert (figures["agreement"]["actions"], figures["agreement"]["differences"]) == (16, 0)
-    assert (
-        {"ast-grep", "process sandbox"} <= peers.keys() <= {*("ast-grep", "bubblewrap and ast-grep", "process sandbox")}
-    )
+    always = {"ast-grep", "process sandbox", "python case.py", "python -m pytest"}
+    assert always <= peers.keys() <= {*always, "bubblewrap and ast-grep"}
+
+
+def test_many_actions_leave_nothing_behind() -> None:
+    left = endurance(sandbox.requests(2, 4), 64, 2)
+    early, late = left["early"], left["late"]
+    assert left["actions"] == 64
+    assert {key: late[key] for key in ("descriptors", "mounts", "folders")} == {
+        key: early[key] for key in ("descriptors", "mounts", "folders")
+    }

@@ -114,8 +114,9 @@ def test_a_closed_sandbox_opens_again_when_it_is_used(warm: WarmSandbox) -> None
     assert warm.apply_many("f(1)\n", "python", [RENAME])[0].after == "g(1)\n"
 
 
-GOOD = {"verdict": "no_match", "error": "", "matches": []}
-FORGED = {"verdict": "ok", "error": "", "matches": [[0, 1, "forged"]]}
+USED = {"cpu_s": 0.5, "wall_s": 1.0, "peak_kb": 2048}
+GOOD = {"verdict": "no_match", "error": "", "matches": [], **USED}
+FORGED = {"verdict": "ok", "error": "", "matches": [[0, 1, "forged"]], **USED}
 SPEAKING = """
 import json, os, struct, sys
 def send(kind, value):
@@ -136,7 +137,7 @@ def speaking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., WarmSandbox]:
     popen = subprocess.Popen
 
     def opened(answers: list[Any], end: tuple[str, int] = ("exit", 0), stderr: str = "") -> WarmSandbox:
-        said = {"end": end[0], "code": int(end[1]), "stderr": stderr}
+        said = {"end": end[0], "code": int(end[1]), "stderr": stderr, **USED}
         program = SPEAKING.format(answers=answers, end=said)
         monkeypatch.setattr(subprocess, "Popen", lambda command, **how: popen([sys.executable, "-c", program], **how))
         return WarmSandbox(Limits())

@@ -1,0 +1,146 @@
+"""What a case runs of ours: a Python file, tests by pytest, or calls of functions.
+
+They run in a fork of a process that has loaded pytest and what tests often import. `sandbox.judge` reads
+their reports; the lines and what they prove are described there.
+"""
+
+import importlib
+import io
+import os
+import platform
+import sys
+import tempfile
+import traceback
+import types
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from graftline.confined import case_calls
+
+OURS = ("python", "pytest", "calls")
+NO_MEMORY = 97
+"""Exit code of a program that ends by a `MemoryError`."""
+_COMMON = (
+    *("ast", "asyncio", "base64", "bisect", "collections", "contextlib", "copy", "csv", "dataclasses", "datetime"),
+    *("decimal", "difflib", "doctest", "enum", "fractions", "functools", "hashlib", "heapq", "importlib.metadata"),
+    *("inspect", "itertools", "logging", "math", "operator", "pathlib", "random", "re", "shutil", "statistics"),
+    *("string", "subprocess", "tempfile", "textwrap", "threading", "time", "typing", "unittest", "unittest.mock"),
+    "uuid",
+)
+_WARM_TESTS = """
+import pytest
+
+@pytest.fixture
+def one():
+    return 1
+
+@pytest.mark.parametrize("value", [1, 2])
+def test_passes(value, one, tmp_path, capsys, monkeypatch):
+    assert value
+
+def test_fails():
+    assert [1, 2, {"a": 1}] == [1, 3, {"a": 2}]
+
+def test_raises():
+    with pytest.raises(ValueError):
+        int("x")
+    raise KeyError("x")
+"""
+
+
+def load(programs: Mapping[str, str]) -> None:
+    """Import what tests import, before there are walls: what is loaded later is read from files."""
+    for name in _COMMON:
+        importlib.import_module(name)
+    if "pytest" in programs:
+        importlib.import_module("graftline.confined.case_tests")
+
+
+def warm_up(programs: Mapping[str, str], folder: str) -> None:
+    """Run a few tests of our own, so that all that pytest loads at its first run is there."""
+    if "pytest" not in programs or not folder:
+        return
+    from graftline.confined import case_tests
+
+    os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+    path = os.path.join(folder, "test_warm_up.py")  # noqa: PTH118
+    with open(path, "w", encoding="utf-8") as stream:  # noqa: PTH123
+        stream.write(_WARM_TESTS)
+    case_tests.warm_up(path)
+    os.unlink(path)  # noqa: PTH108
+
+
+def tools(programs: Mapping[str, str]) -> dict[str, str]:
+    """Return the versions of what runs here."""
+    found = {"python": platform.python_version()}
+    if "pytest" in programs:
+        found["pytest"] = sys.modules["pytest"].__version__
+    return found
+
+
+def run(request: Mapping[str, Any], work: str, report: int) -> NoReturn:
+    """Run the program of `request` in this process, and end with it."""
+    arguments = request["arguments"]
+    for name, descriptor in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        mode = "rb" if descriptor == 0 else "wb"
+        stream = io.TextIOWrapper(
+            os.fdopen(descriptor, mode, closefd=False), "utf-8", "backslashreplace", line_buffering=descriptor > 0
+        )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    tempfile.tempdir = None  # the one that was found before there was one of this case
+    sys.path.insert(0, work)
+    sys.dont_write_bytecode = True
+    sys.pycache_prefix = "/nonexistent"  # compiled files that a case brings along are not believed
+    _exit(_code_of(request, arguments, work, report))
+
+
+def _code_of(request: Mapping[str, Any], arguments: list[str], work: str, report: int) -> int:
+    """Run one of our own programs; return its exit code."""
+    try:
+        if request["program"] == "python":
+            os.close(report)
+            sys.argv = list(arguments)
+            _run_file(arguments[0])
+        elif request["program"] == "pytest":
+            from graftline.confined import case_tests
+
+            trusted = [name for name, _ in request["trusted"]]
+            return case_tests.run(arguments, trusted, work, report, request["nonce"])
+        else:
+            case_calls.run(arguments[0], work, report, request["nonce"])
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return (error.code or 0) & 0xFF
+        sys.stderr.write(f"{error.code}\n")
+        return 1
+    except MemoryError:
+        return NO_MEMORY
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _run_file(path: str) -> None:
+    main = types.ModuleType("__main__")
+    main.__dict__["__file__"] = path
+    sys.modules["__main__"] = main
+    with open(path, "rb") as stream:  # noqa: PTH123
+        code = compile(stream.read(), path, "exec", dont_inherit=True)
+    exec(code, main.__dict__)
+
+
+def _exit(code: int) -> NoReturn:
+    """End as an interpreter does, as far as a case can see: threads are waited for, and what was said is written."""
+    try:
+        import atexit
+        import threading
+
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        code = code or 1
+    os._exit(code)

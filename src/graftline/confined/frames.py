@@ -1,0 +1,50 @@
+"""Frames on a descriptor: a 4-byte big-endian length, and as many bytes.
+
+Imports the standard library only, for the programs of the jail speak it too. How long a frame may be is said by who
+receives it; how long one may take, by who waits (`sandbox.inner_process`).
+"""
+
+import os
+import struct
+
+_CHUNK_BYTES = 1 << 18
+
+
+def framed(data: bytes | bytearray) -> bytes:
+    """Return `data` with its length before it."""
+    return struct.pack(">I", len(data)) + data
+
+
+def send(descriptor: int, data: bytes | bytearray) -> None:
+    """Write one frame."""
+    write(descriptor, framed(data))
+
+
+def receive(descriptor: int) -> bytes | None:
+    """Read one frame; None at the end of the input."""
+    head = read(descriptor, 4)
+    return None if head is None else read(descriptor, size_of(head))
+
+
+def size_of(head: bytes | bytearray) -> int:
+    """Return the length that the first four bytes of a frame tell."""
+    size: int = struct.unpack(">I", head[:4])[0]
+    return size
+
+
+def read(descriptor: int, length: int) -> bytes | None:
+    """Read as many bytes; None if the input ends before."""
+    data = bytearray()
+    while len(data) < length:
+        chunk = os.read(descriptor, min(length - len(data), _CHUNK_BYTES))
+        if not chunk:
+            return None
+        data += chunk
+    return bytes(data)
+
+
+def write(descriptor: int, data: bytes | bytearray) -> None:
+    """Write all of `data`."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

@@ -1,0 +1,89 @@
+"""From configuration to a jail; refuses one that is weaker than required."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from graftline.config import Config
+from graftline.errors import SandboxError
+from graftline.sandbox.base import Isolation, IsolationLevel
+from graftline.sandbox.jail import CaseLimits, Jail, Program
+from graftline.sandbox.limits import is_at_least
+from graftline.sandbox.served import Mode, ServedJail, lacking
+from graftline.sandbox.wrappers import WRAPPERS
+
+JailKind = Literal["namespaces", "bubblewrap", "nsjail", "firejail", "subprocess"]
+
+_NEEDS = {
+    "seccomp": "a kernel with seccomp filters (Linux 3.17 or newer, x86_64 or aarch64)",
+    "no_new_privs": "Linux 3.5 or newer",
+    "rlimits": "a system with resource limits",
+    "landlock": "a kernel with Landlock (Linux 5.13 or newer, with 'landlock' among its security modules)",
+    "signals_kept_in": "Landlock of version 6 (Linux 6.12), or graftline started as root",
+    "namespaces": "user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0,"
+    " user.max_user_namespaces above 0; in a container --security-opt seccomp=unconfined",
+    "total_memory": "a control group for memory that may be written to (root, or a delegated one)",
+    "total_processes": "a control group for processes that may be written to (root, or a delegated one)",
+    "cpu_quota": "a control group for processor time that may be written to (root, or a delegated one)",
+}
+
+
+class JailConfig(Config):
+    """Where foreign code runs."""
+
+    kind: JailKind = "namespaces"
+    """`namespaces` needs nothing but the kernel; `subprocess` isolates nothing."""
+    required_level: IsolationLevel = "namespaces"
+    """Opening fails when this cannot be had. `confined` accepts a container that allows no namespaces."""
+    programs: tuple[Program, ...] = Field(default=("python", "pytest", "calls", "ast-grep"), strict=False)
+    """What may be started; what is listed and not installed is refused when it is asked for."""
+    limits: CaseLimits = CaseLimits()
+
+
+def open_jail(config: JailConfig) -> Jail:
+    """Return the jail of `config`, started.
+
+    Raises:
+        SandboxError: it does not start, or does not reach the required level; the message says what is missing.
+    """
+    jails = [_jail(config, mode) for mode in _modes(config)]
+    faults = []
+    for jail in jails:
+        try:
+            isolation = jail.isolation
+        except SandboxError as error:
+            faults.append(str(error))
+            continue
+        if is_at_least(isolation.level, config.required_level):
+            return jail
+        jail.close()
+        faults.append(_missing(isolation, config.required_level))
+    raise SandboxError("; ".join(faults) + f"; {config.required_level!r} is required")
+
+
+def missing(isolation: Isolation, level: IsolationLevel) -> dict[str, str]:
+    """Return what `level` needs and `isolation` has not, and how to get it."""
+    return {name: _NEEDS[name] for name in lacking(isolation.features, level)}
+
+
+def _modes(config: JailConfig) -> list[Mode]:
+    match config.kind:
+        case "namespaces":
+            # without namespaces only where the configuration says that it will do
+            return ["namespaces"] if is_at_least(config.required_level, "namespaces") else ["namespaces", "confined"]
+        case "subprocess":
+            return ["bare"]
+        case "bubblewrap" | "nsjail" | "firejail":
+            return ["confined"]
+
+
+def _jail(config: JailConfig, mode: Mode) -> ServedJail:
+    name = "confined" if config.kind == "namespaces" and mode == "confined" else config.kind
+    return ServedJail(name, mode, config.limits, config.programs, WRAPPERS.get(config.kind))
+
+
+def _missing(isolation: Isolation, level: IsolationLevel) -> str:
+    if isolation.implementation == "subprocess":
+        return "subprocess jail: isolates nothing; take kind 'namespaces', or say required_level 'none'"
+    lacks = "; ".join(f"{name}: {remedy}" for name, remedy in missing(isolation, level).items())
+    return f"{isolation.implementation} jail: reaches {isolation.level!r}, and lacks {lacks}"

@@ -1,0 +1,319 @@
+"""Workspaces, actions and tests under one configuration, with a line in a log for each.
+
+    with SandboxRunner.open(root) as runner:
+        workspace = runner.prepare_workspace("task-1", {"m.py": "total = sum([x for x in rows])\\n"})
+        result = runner.apply_action(workspace, {"pattern": "sum([$X for $V in $L])", "rewrite": "sum($X for $V in $L)"})
+        tests = runner.run_tests(workspace, {"kind": "pytest", "files": {...}, "expected": ["test_m.py::test_total"]})
+        runner.cleanup(workspace)
+
+What an action or a test does is a result; an error means that the sandbox itself failed, or was asked for what it does
+not take. Code never runs in a workspace: tests get a copy of its files.
+"""
+
+import difflib
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from graftline.actions.action import ACTION, PatternAction, RuleAction
+from graftline.actions.astgrep import Language
+from graftline.actions.rule_text import rule_action
+from graftline.config import Config, load_yaml
+from graftline.errors import DataError, SandboxError
+from graftline.sandbox.action_log import ActionLog
+from graftline.sandbox.base import Request, Sandbox, SandboxResult, Usage, Verdict
+from graftline.sandbox.jail import Jail
+from graftline.sandbox.judge import TestResult, judged
+from graftline.sandbox.open import SandboxConfig, WarmSandboxConfig, open_sandbox
+from graftline.sandbox.open_jail import JailConfig, open_jail
+from graftline.sandbox.test_spec import TestSpec
+from graftline.sandbox.workspaces import WorkspaceLimits, Workspaces
+from graftline.secrets import local_secrets
+
+ResultT = TypeVar("ResultT", SandboxResult, TestResult)
+
+LANGUAGE_OF: Mapping[str, Language] = {
+    ".py": "python", ".pyi": "python", ".js": "javascript", ".jsx": "javascript", ".mjs": "javascript",
+    ".cjs": "javascript", ".ts": "typescript", ".mts": "typescript", ".cts": "typescript", ".tsx": "tsx",
+    ".java": "java",
+}  # fmt: skip
+"""As ast-grep tells languages by the ends of names."""
+_SPEC: TypeAdapter[TestSpec] = TypeAdapter(TestSpec)
+
+
+class WorkspacesConfig(Config):
+    """Where workspaces are, and how large they may be."""
+
+    folder: str = ".sandbox"
+    """Below the root."""
+    limits: WorkspaceLimits = WorkspaceLimits()
+
+
+class LogsConfig(Config):
+    """Where the log of every task is, and how much of it is kept."""
+
+    folder: str = "logs/sandbox"
+    """Below the root."""
+    max_mb: int = Field(default=16, ge=1, le=4096)
+    """Of one file; a longer one is put aside."""
+    kept: int = Field(default=3, ge=0, le=100)
+    """Files of a task that are put aside before the oldest one goes."""
+
+
+class SandboxSettings(Config):
+    """The file `configs/sandbox.yaml`."""
+
+    actions: SandboxConfig = WarmSandboxConfig()
+    tests: JailConfig = JailConfig()
+    workspaces: WorkspacesConfig = WorkspacesConfig()
+    logs: LogsConfig = LogsConfig()
+
+
+class SandboxRunner:
+    """Opens what it needs on first use; safe to use from several threads, one call at a time."""
+
+    def __init__(self, settings: SandboxSettings, root: Path) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._workspaces = Workspaces(root / settings.workspaces.folder, settings.workspaces.limits)
+        self._log = ActionLog(
+            root / settings.logs.folder,
+            local_secrets(os.environ, root).redact,
+            settings.logs.max_mb << 20,
+            settings.logs.kept,
+        )
+        self._tasks: dict[Path, str] = {}
+        self._sandbox: Sandbox | None = None
+        self._jail: Jail | None = None
+
+    @classmethod
+    def open(cls, root: Path) -> Self:
+        """Return a runner with the settings of `configs/sandbox.yaml` below `root`, or the usual ones without it.
+
+        Raises:
+            ConfigError: the file says something it cannot mean.
+        """
+        path = root / "configs" / "sandbox.yaml"
+        return cls(load_yaml(path, SandboxSettings) if path.exists() else SandboxSettings(), root)
+
+    def prepare_workspace(self, task_id: str, files: Mapping[str, str | bytes]) -> Path:
+        """Write `files` into a folder of their own and return it.
+
+        Raises:
+            DataError: a name or a size is refused.
+        """
+        workspace = self._workspaces.prepare(task_id, files)
+        self._tasks[workspace] = task_id
+        return workspace
+
+    def apply_action(
+        self,
+        workspace: Path,
+        action: PatternAction | RuleAction | Mapping[str, Any] | str,
+        only: Sequence[str] = (),
+    ) -> SandboxResult:
+        """Apply an action to the files of a workspace, or to those whose paths are in `only`.
+
+        `action` is one, or what one is made of, or the text of an ast-grep rule (YAML). It goes to the files in whose
+        language it may be. Either all files that it changes are written, or none.
+
+        Raises:
+            DataError: the action has no valid form, or the workspace has no file it could go to.
+            SandboxError: the sandbox itself failed.
+        """
+        parsed, language = _parsed(action)
+        with self._lock:
+            found = self._workspaces.read(workspace)
+            requests = _requests(found, parsed, language, only)
+            return self._answer(workspace, "action", parsed.model_dump(), lambda: self._applied(workspace, requests))
+
+    def run_tests(self, workspace: Path, test_spec: TestSpec | Mapping[str, Any]) -> TestResult:
+        """Run tests on a copy of the files of a workspace, and say whether they passed.
+
+        Raises:
+            DataError: the specification has no valid form, or asks for a program that is not to be had.
+            SandboxError: the jail itself failed.
+        """
+        spec = checked_spec(test_spec)
+        with self._lock:
+            files = self._workspaces.read(workspace)
+            if self._jail is None:
+                self._jail = open_jail(self._settings.tests)
+            jail = self._jail
+            return self._answer(workspace, "tests", spec.model_dump(), lambda: judged(jail, files, spec))
+
+    def cleanup(self, workspace: Path) -> None:
+        """Remove a workspace. A second call does nothing."""
+        self._workspaces.cleanup(workspace)
+        self._tasks.pop(workspace, None)
+
+    def close(self) -> None:
+        """Remove what is left of workspaces, and let go of processes. A second call does nothing."""
+        with self._lock:
+            for opened in (self._sandbox, self._jail):
+                if opened is not None:
+                    opened.close()
+            self._sandbox = self._jail = None
+            self._workspaces.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _applied(self, workspace: Path, requests: Mapping[str, Request]) -> SandboxResult:
+        if self._sandbox is None:
+            self._sandbox = open_sandbox(self._settings.actions)
+        answers = self._sandbox.apply_each([*requests.values()])
+        results = {path: result for path, [result] in zip(requests, answers, strict=True)}
+        combined = _combined(results, {path: request.source for path, request in requests.items()})
+        changed = {path: results[path].after for path in combined.changed_files}
+        self._workspaces.write(workspace, {path: text.encode() for path, text in changed.items() if text is not None})
+        return combined
+
+    def _answer(self, workspace: Path, what: str, asked: Mapping[str, Any], work: Callable[[], ResultT]) -> ResultT:
+        """Return what `work` does, with a line in the log whatever that is."""
+        text = json.dumps(asked, sort_keys=True, default=str)
+        entry: dict[str, Any] = {
+            "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "kind": what,
+            "task_id": self._tasks.get(workspace, workspace.name),
+            "workspace": workspace.name,
+            "asked": asked,
+            "asked_sha256": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+            "limits": self._limits_of(what),
+        }
+        try:
+            result = work()
+        except SandboxError as error:
+            self._log.write(entry["task_id"], {**entry, "verdict": Verdict.RUNNER_ERROR, "error": str(error)})
+            raise
+        self._log.write(entry["task_id"], {**entry, **_described(result)})
+        return result
+
+    def _limits_of(self, what: str) -> Mapping[str, Any]:
+        limits = self._settings.tests.limits if what == "tests" else getattr(self._settings.actions, "limits", None)
+        return {} if limits is None else limits.model_dump()
+
+
+def checked_spec(given: TestSpec | Mapping[str, Any]) -> TestSpec:
+    """Return `given` as one of the specifications.
+
+    Raises:
+        DataError: it has another form; the message names the first fault.
+    """
+    if not isinstance(given, Mapping):
+        return given
+    try:
+        return _SPEC.validate_python(given)
+    except ValidationError as error:
+        raise DataError(f"test specification: {_first_fault(error)}") from None
+
+
+def _parsed(action: PatternAction | RuleAction | Mapping[str, Any] | str) -> tuple[PatternAction | RuleAction, Any]:
+    if isinstance(action, str):
+        return rule_action(action, "action")
+    if not isinstance(action, Mapping):
+        return action, None
+    try:
+        return ACTION.validate_python(dict(action)), None
+    except ValidationError as error:
+        raise DataError(f"action: {_first_fault(error)}") from None
+
+
+def _first_fault(error: ValidationError) -> str:
+    fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = ".".join(map(str, fault["loc"]))
+    return f"{where}: {fault['msg']}" if where else str(fault["msg"])
+
+
+def _requests(
+    files: Mapping[str, bytes], action: PatternAction | RuleAction, language: Language | None, only: Sequence[str]
+) -> dict[str, Request]:
+    """Return one request per file that the action goes to."""
+    for path in only:
+        if path not in files:
+            raise DataError(
+                f"only: the workspace has no file {path!r}; it has {', '.join(sorted(files)[:20]) or 'none'}"
+            )
+    requests = {}
+    for path in only or sorted(files):
+        known = LANGUAGE_OF.get(PurePosixPath(path).suffix)
+        if known is None or language not in (None, known):
+            continue
+        try:
+            source = files[path].decode()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}: byte {error.start} is not UTF-8; actions go to texts only") from None
+        requests[path] = Request(source, known, (action,))
+    if not requests:
+        kinds = language or "of a language that is known"
+        raise DataError(f"the workspace has no file {kinds}; names have to end in one of {', '.join(LANGUAGE_OF)}")
+    return requests
+
+
+def _combined(results: Mapping[str, SandboxResult], sources: Mapping[str, str]) -> SandboxResult:
+    """Return one result for all files: that of the first that failed, or what was changed."""
+    first = next(iter(results.values()))
+    used = [result.usage for result in results.values() if result.usage]
+    usage = (
+        Usage(sum(u.cpu_s for u in used), sum(u.wall_s for u in used), max(u.peak_memory_mb for u in used))
+        if used
+        else None
+    )
+    for path, result in results.items():
+        if result.verdict not in (Verdict.OK, Verdict.NO_MATCH):
+            return replace(result, error=f"{path}: {result.error}" if result.error else "", usage=usage)
+    changed = {path: result for path, result in results.items() if result.verdict is Verdict.OK}
+    if not changed:
+        return SandboxResult(Verdict.NO_MATCH, None, first.isolation, usage=usage)
+    only = next(iter(changed.values())) if len(changed) == 1 else None
+    return SandboxResult(
+        Verdict.OK,
+        only.after if only else None,
+        first.isolation,
+        only.matches if only else (),
+        usage=usage,
+        diff="".join(unified_diff(path, sources[path], changed[path].after or "") for path in changed),
+        changed_files=tuple(path for path, result in changed.items() if result.after != sources[path]),
+    )
+
+
+def unified_diff(path: str, before: str, after: str) -> str:
+    """Return the difference of two texts as `diff -u` has it; empty where there is none."""
+    lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{path}", f"b/{path}")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _lines(text: str) -> list[str]:
+    # splitlines would also split at form feeds and their like, which belong to a line
+    pieces = text.split("\n")
+    return [piece + "\n" for piece in pieces[:-1]] + ([pieces[-1]] if pieces[-1] else [])
+
+
+def _described(result: SandboxResult | TestResult) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "verdict": result.verdict,
+        "error": result.error,
+        "exit_code": result.exit_code,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+        "usage": asdict(result.usage) if result.usage else None,
+        "isolation": asdict(result.isolation),
+        "tools": dict(result.tools),
+    }
+    if isinstance(result, TestResult):
+        return {**described, "passed": result.passed, "tests": [asdict(test) for test in result.tests]}
+    return {**described, "diff": result.diff, "changed_files": result.changed_files}

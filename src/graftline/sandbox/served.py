@@ -1,0 +1,257 @@
+"""Jails whose cases are forked by a process that is started once (`confined.case_server`).
+
+`namespaces`: users, processes, mounts, network, names and memory objects of its own; a root folder with interpreters
+and libraries only, read-only; per case a working and a temporary folder in memory, of limited size and number of files,
+from which nothing can be run; no capabilities, no new privileges; path rules (Landlock), no signals to others; a list
+of refused system calls, sockets of every family among them; limits on processor time, memory, processes, descriptors,
+file size and output; the kernel ends every process of a case with its first one. Where a control group can be had,
+limits on the memory and processor time of all processes together. Under root, a user of its own outside as well.
+
+`confined`: the same without namespaces, for containers that allow none: the file system of the machine behind path
+rules. Not covered then: a view of processes of its own, limits of disk space and of files.
+
+`subprocess`: limits, and nothing else. Whoever asks for it runs foreign code as themselves.
+
+What stands between a case and the machine is the kernel itself: weaker than a virtual machine.
+"""
+
+import json
+import os
+import secrets
+import signal
+import tempfile
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal
+
+from graftline.confined import case_server
+from graftline.confined.case_jail import TEMPORARY
+from graftline.confined.case_program import NO_MEMORY
+from graftline.errors import DataError, SandboxError
+from graftline.paths import portable
+from graftline.sandbox.base import Isolation, IsolationLevel, Usage, Verdict
+from graftline.sandbox.cgroups import ControlGroup
+from graftline.sandbox.inner_process import InnerProcess
+from graftline.sandbox.jail import Case, CaseEnd, CaseLimits, Program
+from graftline.sandbox.limits import LEVELS
+from graftline.sandbox.visible import Interpreter, Visible, interpreter, visible
+from graftline.sandbox.wrappers import Wrapper
+
+Mode = Literal["namespaces", "confined", "bare"]
+
+_START_S, _MARGIN_S = 60.0, 30.0
+_FIRST_USER, _USERS = 61_000, 4_000
+_OVERHEAD_PROCESSES = 8  # those of the server, the first one of a case, and the case that waits count, too
+_REPORT_BYTES = 32 << 20
+_HEAD_BYTES = 1 << 20
+_OUR_OWN = ("python", "pytest", "calls")
+
+
+class ServedJail:
+    """One server, started on first use and again after it was lost; behind a wrapper, one for every case."""
+
+    def __init__(
+        self, name: str, mode: Mode, limits: CaseLimits, programs: Sequence[Program], wrapper: Wrapper | None = None
+    ) -> None:
+        self._name, self._mode, self._limits, self._wrapper = name, mode, limits, wrapper
+        self._programs = tuple(programs)
+        self._user: int | None = None
+        self._visible: tuple[Interpreter, Visible] | None = None
+        self._group: ControlGroup | None = None
+        self._server: InnerProcess | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._isolation: Isolation | None = None
+        self._tools: dict[str, str] = {}
+
+    @property
+    def isolation(self) -> Isolation:
+        return self._isolation or self._start()
+
+    def run(self, case: Case) -> CaseEnd:
+        head, body = self._request(case)
+        if self._server is None or not self._server.is_running:
+            self._start()
+        assert self._server is not None
+        kills = self._group.kills if self._group else 0
+        deadline = time.monotonic() + self._limits.wall_s + _MARGIN_S  # the server keeps the limit itself
+        try:
+            self._server.send(json.dumps(head).encode(), deadline)
+            self._server.send(body, deadline)
+            found = json.loads(self._server.receive(_HEAD_BYTES, deadline))
+            stdout, stderr, report = (self._server.receive(_REPORT_BYTES, deadline) for _ in range(3))
+        except (OSError, ValueError, EOFError) as error:
+            lost = bool(self._group and self._group.kills > kills)
+            self.close()
+            if lost:
+                return self._end(Verdict.OUT_OF_MEMORY, {}, b"", b"", b"")
+            raise SandboxError(f"{self._name} jail: its server died ({error!r}); see `graftline doctor`") from error
+        except BaseException:
+            self.close()  # an interrupted answer would be taken for that of the next call
+            raise
+        was_short = bool(self._group and self._group.kills > kills)
+        if found["end"] == "not_started" and not was_short:
+            self.close()
+            raise SandboxError(f"{self._name} jail: a case was not started ({found['error']}); see `graftline doctor`")
+        if self._wrapper is not None:
+            self.close()
+        return self._end(self._verdict(found, was_short), found, stdout, stderr, report)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+        if self._group is not None:
+            self._group.remove()
+            self._group = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def _verdict(self, found: Mapping[str, Any], was_short_of_memory: bool) -> Verdict:
+        ended = os.waitstatus_to_exitcode(found["status"]) if found["status"] is not None else None
+        if found["end"] in (Verdict.WALL_TIMEOUT, Verdict.OUTPUT_FLOOD):
+            return Verdict(found["end"])
+        if was_short_of_memory or ended == NO_MEMORY:
+            return Verdict.OUT_OF_MEMORY
+        if ended == -signal.SIGXCPU or (ended == -signal.SIGKILL and found["cpu_s"] >= self._limits.cpu_s):
+            return Verdict.CPU_TIMEOUT
+        if ended == -signal.SIGSYS:
+            return Verdict.VIOLATION
+        return Verdict.CRASH if ended is None or ended < 0 else Verdict.OK
+
+    def _end(self, verdict: Verdict, found: Mapping[str, Any], stdout: bytes, stderr: bytes, report: bytes) -> CaseEnd:
+        status = found.get("status")
+        ended = None if status is None else os.waitstatus_to_exitcode(status)
+        usage = Usage(
+            round(found.get("cpu_s", 0.0), 4), round(found.get("wall_s", 0.0), 4), found.get("peak_kb", 0) / 1024
+        )
+        return CaseEnd(
+            verdict,
+            exit_code=ended if ended is not None and ended >= 0 else None,
+            signal=-ended if ended is not None and ended < 0 else None,
+            stdout=stdout,
+            stderr=stderr,
+            is_truncated=found.get("printed", 0) > len(stdout) + len(stderr),
+            report=report,
+            usage=usage,
+            isolation=self.isolation,
+            tools=self._tools,
+        )
+
+    def _request(self, case: Case) -> tuple[dict[str, Any], bytes]:
+        """Return what the server is sent.
+
+        Raises:
+            DataError: the case asks for what is not to be had, or is too large.
+        """
+        _, seen = self._seen()
+        if case.program not in seen.programs:
+            listed = ", ".join(sorted(seen.programs))
+            why = "is not installed" if case.program in self._programs else "is not among the programs of this jail"
+            raise DataError(f"program {case.program!r}: {why}; there are {listed}")
+        for name in (*case.files, *case.trusted):
+            portable(name)
+        size = sum(map(len, (*case.files.values(), *case.trusted.values()))) + len(case.stdin)
+        if size > self._limits.disk_mb << 20 or len(case.files) + len(case.trusted) > self._limits.files:
+            raise DataError(
+                f"files of a case: {len(case.files) + len(case.trusted)} with {size} bytes; at most"
+                f" {self._limits.files} with {self._limits.disk_mb} MB fit"
+            )
+        head = {
+            "program": case.program,
+            "arguments": case.arguments,
+            "nonce": case.nonce,
+            "files": [[name, len(data)] for name, data in case.files.items()],
+            "trusted": [[name, len(data)] for name, data in case.trusted.items()],
+        }
+        return head, b"".join((*case.files.values(), *case.trusted.values(), case.stdin))
+
+    def _seen(self) -> tuple[Interpreter, Visible]:
+        if self._visible is None:
+            python = interpreter(is_other_user=os.getuid() == 0 and (self._mode == "confined"))
+            self._visible = python, visible(self._programs, python)
+        return self._visible
+
+    def _start(self) -> Isolation:
+        self.close()
+        python, seen = self._seen()
+        limits = self._limits
+        processes = limits.processes + _OVERHEAD_PROCESSES
+        environment = {
+            "LANG": "C.UTF-8",
+            "OPENSSL_CONF": "/dev/null",  # node reads it
+            "PATH": os.path.dirname(python.path),  # noqa: PTH120
+            "PYTHONHASHSEED": "0",
+            "TZ": "UTC",
+        }
+        command = python.command("graftline.confined.case_server")
+        slot = _FIRST_USER + secrets.randbelow(_USERS) if os.getuid() == 0 and self._mode != "bare" else None
+        folder = self._wrapper.folder if self._wrapper else ""
+        if self._mode != "namespaces" and not self._wrapper:
+            self._folder = tempfile.TemporaryDirectory(prefix="graftline-cases-")
+            folder = self._folder.name
+            if slot is not None:
+                os.chown(folder, slot, slot)
+        if self._wrapper:
+            path = self._wrapper.path
+            if path is None:
+                raise SandboxError(f"{self._name} jail: {self._wrapper.program} is missing; {self._wrapper.package}")
+            command = [*self._wrapper.command(path, seen, limits, environment), *command]
+        is_wrapped_user = self._wrapper is not None and not self._wrapper.is_started_as_root
+        settings = {
+            "mode": self._mode,
+            "limits": {**limits.model_dump(), "processes": processes},
+            "user": None if self._wrapper else slot,
+            "programs": seen.programs,
+            "visible": seen.paths,
+            "links": seen.links,
+            "runnable": seen.runnable,
+            "folder": folder,
+            "warm_folder": "" if self._wrapper else f"{folder or TEMPORARY}/warm",
+        }
+        self._group = ControlGroup(secrets.token_hex(4), limits.memory_mb, processes, limits.cores)
+        try:
+            self._server = InnerProcess(command, environment, user=slot if is_wrapped_user else None)
+            self._group.add(self._server.pid)
+            self._server.send(json.dumps(settings).encode(), time.monotonic() + _START_S)
+            hello = json.loads(self._server.receive(_HEAD_BYTES, time.monotonic() + _START_S))
+        except (OSError, ValueError, EOFError) as error:
+            self.close()
+            raise SandboxError(f"{self._name} jail: its server does not start ({error!r})") from error
+        if "error" in hello:
+            self.close()
+            raise SandboxError(f"{self._name} jail: its server cannot confine itself ({hello['error']})")
+        features = [*hello["features"], *self._group.features]
+        if all(hello["namespaces"].get(name) != own for name, own in case_server.namespaces().items()):
+            features.append("namespaces")
+        if slot is not None or os.getuid() != 0:
+            features.append("own_user" if slot is not None else "no_root")
+        self._tools = hello["tools"]
+        self._isolation = Isolation(level_of(features), self._name, tuple(features))
+        return self._isolation
+
+
+def level_of(features: Collection[str]) -> IsolationLevel:
+    """Return the strongest level that is reached by what took hold."""
+    return next(level for level in reversed(LEVELS) if not lacking(features, level))
+
+
+def lacking(features: Collection[str], level: IsolationLevel) -> list[str]:
+    """Return what `level` needs beside `features`."""
+    # who has a user of its own cannot signal others, whatever the version of Landlock
+    have = {*features, "signals_kept_in"} if "own_user" in features else {*features}
+    return [name for name in NEEDED[level] if name not in have]
+
+
+_COMPUTE = ("rlimits", "no_new_privs", "seccomp")
+NEEDED: Mapping[IsolationLevel, tuple[str, ...]] = {
+    "none": (),
+    "compute": _COMPUTE,
+    "confined": (*_COMPUTE, "landlock", "signals_kept_in"),
+    "namespaces": (*_COMPUTE, "namespaces"),
+    "full": (
+        *(*_COMPUTE, "landlock", "signals_kept_in", "namespaces"),
+        *("total_memory", "total_processes", "cpu_quota"),
+    ),
+}
+"""What each level is made of."""

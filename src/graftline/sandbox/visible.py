@@ -1,0 +1,158 @@
+"""What a case may see of this machine: interpreters, libraries, and nothing else.
+
+Nothing is looked up by `PATH` inside a jail: every program has one path, found here.
+"""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import graftline
+from graftline.actions.astgrep import executable
+from graftline.errors import SandboxError
+from graftline.sandbox.jail import Program
+
+_LIBRARIES = ("/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
+_TIMEOUT_S = 60
+_DATA = ("/usr/share/zoneinfo", "/etc/ld.so.cache", "/etc/localtime", "/usr/share/nodejs", "/usr/share/javascript")
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python that can run the programs of a jail."""
+
+    path: str
+    folders: tuple[str, ...] = ()
+    """To be searched for modules besides its own, where it is not the one that runs graftline."""
+
+    def command(self, module: str) -> list[str]:
+        """Return the command that runs the `main` of a module, away from the settings of the user."""
+        return self.command_line(f"from {module} import main; main()")
+
+    def command_line(self, code: str) -> list[str]:
+        """Return the command that runs `code`."""
+        return [self.path, "-I", "-c", f"import sys; sys.path[:0] = {[*self.folders]!r}; {code}"]
+
+
+def interpreter(is_other_user: bool) -> Interpreter:
+    """Return the Python that runs graftline, or for another user one of the same version that everybody may read.
+
+    Raises:
+        SandboxError: there is none.
+    """
+    if not is_other_user or _is_open(os.path.realpath(sys.executable)):
+        return Interpreter(sys.executable)
+    packages = [sysconfig.get_path("purelib"), str(Path(graftline.__file__).parents[1])]
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for folder in ("/usr/local/bin", "/usr/bin"):
+        path = f"{folder}/{name}"
+        if Path(path).exists() and all(_is_open(package) for package in packages):
+            return Interpreter(path, tuple(packages))
+    raise SandboxError(
+        f"the interpreter {os.path.realpath(sys.executable)} is in a folder that only its owner may enter, and there is no"
+        f" other {name}; install graftline with an interpreter that everybody may read, /usr/bin/{name} for example"
+    )
+
+
+def _is_open(path: str) -> bool:
+    above = Path(path).parents
+    return bool(Path(path).stat().st_mode & stat.S_IROTH) and all(
+        folder.stat().st_mode & stat.S_IXOTH for folder in above
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """Paths that are the same inside and outside."""
+
+    programs: dict[str, str]
+    """Path of every program that may be started, by its name."""
+    paths: tuple[str, ...]
+    """Files and folders to be seen, none below another one."""
+    links: dict[str, str]
+    """Symbolic links, by their path."""
+    runnable: tuple[str, ...]
+    """Files and folders that hold what may be run."""
+
+
+def visible(programs: Sequence[Program], python: Interpreter) -> Visible:
+    """Return what the programs need of this machine; one that is not there is left out."""
+    real = os.path.realpath(python.path)
+    found: dict[str, str] = {}
+    links: dict[str, str] = {}
+    paths = {real, *_folders_of(python), *filter(os.path.exists, _DATA)}
+    runnable = {real}
+    for name in programs:
+        if path := _program(name, python):
+            found[name] = path
+            home = _home(name, path)
+            paths |= {home, *(_outside(home) if name == "java" else ())}
+            runnable.add(home)
+    for folder in (*_LIBRARIES, f"/usr/lib/{sysconfig.get_config_var('MULTIARCH')}"):
+        target = os.path.realpath(folder)
+        if target != folder and Path(target).is_dir():
+            links[folder] = str(Path(folder).readlink())
+        if Path(target).is_dir() and target not in ("/lib", "/usr/lib"):  # these hold everything else as well
+            paths.add(target)
+            runnable.add(target)
+    for alias in ("python", "python3"):
+        links |= _links_to(str(Path(python.path).with_name(alias)))
+    return Visible(found, tuple(_topmost(paths)), links, tuple(sorted(runnable)))
+
+
+def _folders_of(python: Interpreter) -> set[str]:
+    """Return where an interpreter finds modules, and where a virtual environment says which one it is of."""
+    asked = "import json, sys; print(json.dumps([sys.prefix, *sys.path]))"
+    answer = subprocess.run(python.command_line(asked), capture_output=True, text=True, check=True, timeout=_TIMEOUT_S)
+    prefix, *folders = json.loads(answer.stdout)
+    settings = str(Path(prefix, "pyvenv.cfg"))
+    return {os.path.realpath(folder) for folder in (settings, *folders) if folder and Path(folder).exists()}
+
+
+def _program(name: Program, python: Interpreter) -> str | None:
+    match name:
+        case "python" | "calls":
+            return python.path
+        case "pytest":
+            return python.path if find_spec("pytest") else None
+        case "ast-grep":
+            return os.path.realpath(executable())
+        case "node" | "java":
+            found = shutil.which(name)
+            return os.path.realpath(found) if found else None
+
+
+def _home(name: Program, path: str) -> str:
+    """Return the file or folder that holds all of a program."""
+    return str(Path(path).parents[1]) if name == "java" else os.path.realpath(path)
+
+
+def _outside(home: str) -> set[str]:
+    """Return where links below a folder lead to: distributions keep settings of their programs elsewhere."""
+    links = (Path(folder, name) for folder, folders, files in os.walk(home) for name in (*folders, *files))
+    return {os.path.realpath(link) for link in links if link.is_symlink() and link.exists()}
+
+
+def _links_to(path: str) -> dict[str, str]:
+    """Return the symbolic links that lead from `path` to a file."""
+    links = {}
+    while Path(path).is_symlink():
+        links[path] = str(Path(path).readlink())
+        path = str(Path(path).parent / links[path])
+    return links
+
+
+def _topmost(paths: Iterable[str]) -> list[str]:
+    kept: list[str] = []
+    for path in sorted(paths):
+        if not kept or not path.startswith(kept[-1] + "/"):
+            kept.append(path)
+    return kept

@@ -1,0 +1,72 @@
+"""Every hostile case against every jail and every sandbox of this machine: each is contained."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+import pytest
+
+from graftline.hostile.bench import JailBench, JailCase, SandboxBench, SandboxCase
+from graftline.hostile.cases import ACTION_LIMITS, CASE_LIMITS
+from graftline.hostile.facts import Host, watched_host
+from graftline.hostile.judging import Outcome
+from graftline.hostile.suite import JAIL_CASES, SANDBOX_CASES
+from graftline.sandbox.base import Sandbox
+from graftline.sandbox.jail import Jail
+from graftline.sandbox.open import ProcessSandboxConfig, WarmSandboxConfig, open_sandbox
+from graftline.sandbox.open_jail import JailConfig, open_jail
+from graftline.sandbox.served import ServedJail
+from graftline.sandbox.wrappers import WRAPPERS
+
+PROGRAMS = ("python", "pytest", "calls")
+JAILS: Mapping[str, Callable[[], Jail]] = {
+    "namespaces": lambda: open_jail(JailConfig(limits=CASE_LIMITS, programs=PROGRAMS)),
+    # what a container that allows no namespaces gets
+    "confined": lambda: ServedJail("confined", "confined", CASE_LIMITS, PROGRAMS),
+    **{
+        kind: partial(
+            open_jail, JailConfig(kind=kind, required_level="confined", limits=CASE_LIMITS, programs=PROGRAMS)
+        )
+        for kind, wrapper in WRAPPERS.items()
+        if wrapper.path
+    },
+}
+SANDBOXES: Mapping[str, Callable[[], Sandbox]] = {
+    "warm": lambda: open_sandbox(WarmSandboxConfig(limits=ACTION_LIMITS)),
+    "process": lambda: open_sandbox(ProcessSandboxConfig(limits=ACTION_LIMITS)),
+}
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Host]:
+    with watched_host() as watched:
+        yield watched
+
+
+@pytest.fixture(scope="module", params=JAILS)
+def jail(request: pytest.FixtureRequest, host: Host) -> Iterator[JailBench]:
+    bench = JailBench(request.param, JAILS[request.param], host)
+    yield bench
+    bench.close()
+
+
+@pytest.fixture(scope="module", params=SANDBOXES)
+def sandbox(request: pytest.FixtureRequest) -> Iterator[SandboxBench]:
+    bench = SandboxBench(request.param, SANDBOXES[request.param])
+    yield bench
+    bench.close()
+
+
+@pytest.mark.parametrize("case", JAIL_CASES, ids=lambda case: case.name)
+def test_a_jail_contains(jail: JailBench, case: JailCase) -> None:
+    is_contained(jail.outcome(case))
+
+
+@pytest.mark.parametrize("case", SANDBOX_CASES, ids=lambda case: case.name)
+def test_a_sandbox_contains(sandbox: SandboxBench, case: SandboxCase) -> None:
+    is_contained(sandbox.outcome(case))
+
+
+def is_contained(outcome: Outcome) -> None:
+    if outcome.status == "beyond level":
+        pytest.skip(outcome.detail)
+    assert (outcome.status, outcome.detail) == ("contained", outcome.detail)
