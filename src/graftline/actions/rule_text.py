@@ -117,12 +117,15 @@ def _top_level(text: str, source: str) -> dict[str, Any]:
 
 
 def _pairs(mapping: Any, place: str, source: str) -> Iterator[tuple[str, Any]]:
+    where = f"{source}: {_short(place) if place else 'the rule'}"
     for key, node in mapping.value:
         name = key.value
         if key.id != "scalar" or (not key.style and (_NO_TEXT.fullmatch(name) or _NULL.fullmatch(name))):
-            raise DataError(f"{source}: {place or 'the rule'}: has a key that is no text; quote it")
+            raise DataError(f"{where}: has a key that is no text; quote it")
         if name == "<<":
-            raise DataError(f"{source}: {place or 'the rule'}: merges another mapping (<<); write its keys out")
+            raise DataError(f"{where}: merges another mapping (<<); write its keys out")
+        if not _is_encodable(name):
+            raise DataError(f"{where}: has a key with half of a surrogate pair; write the character itself")
         yield name, node
 
 

@@ -56,7 +56,11 @@ class InnerProcess:
 
     def send(self, data: bytes | bytearray, deadline: float) -> None:
         """Write a frame, until `deadline` of the monotonic clock."""
-        view = memoryview(framed(data))
+        self.write(framed(data), deadline)
+
+    def write(self, data: bytes, deadline: float) -> None:
+        """Write what is no frame."""
+        view = memoryview(data)
         ready = select.poll()
         ready.register(self._stdin, select.POLLOUT)
         while view:

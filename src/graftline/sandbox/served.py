@@ -22,6 +22,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 from graftline.confined import case_server
@@ -44,7 +45,8 @@ _FIRST_USER, _USERS = 61_000, 4_000
 _OVERHEAD_PROCESSES = 8  # those of the server, the first one of a case, and the case that waits count, too
 _REPORT_BYTES = 32 << 20
 _HEAD_BYTES = 1 << 20
-_OUR_OWN = ("python", "pytest", "calls")
+# it waits until it is in its control group: what it starts before that would stay outside
+_GATE = ("/bin/sh", "-c", 'read -r _ && exec "$@"', "sh")
 
 
 class ServedJail:
@@ -55,7 +57,8 @@ class ServedJail:
     ) -> None:
         self._name, self._mode, self._limits, self._wrapper = name, mode, limits, wrapper
         self._programs = tuple(programs)
-        self._user: int | None = None
+        # of its own outside as well, so that nothing else on the machine is within its rights
+        self._user = _FIRST_USER + secrets.randbelow(_USERS) if os.getuid() == 0 and mode != "bare" else None
         self._visible: tuple[Interpreter, Visible] | None = None
         self._group: ControlGroup | None = None
         self._server: InnerProcess | None = None
@@ -106,6 +109,9 @@ class ServedJail:
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
+        for folder in self._wrapper.leaves if self._wrapper else ():
+            with suppress(OSError):
+                os.rmdir(folder.format(user=self._user if self._user is not None else os.getuid()))  # noqa: PTH106
 
     def _verdict(self, found: Mapping[str, Any], was_short_of_memory: bool) -> Verdict:
         ended = os.waitstatus_to_exitcode(found["status"]) if found["status"] is not None else None
@@ -175,46 +181,27 @@ class ServedJail:
     def _start(self) -> Isolation:
         self.close()
         python, seen = self._seen()
-        limits = self._limits
-        processes = limits.processes + _OVERHEAD_PROCESSES
-        environment = {
-            "LANG": "C.UTF-8",
-            "OPENSSL_CONF": "/dev/null",  # node reads it
-            "PATH": os.path.dirname(python.path),  # noqa: PTH120
-            "PYTHONHASHSEED": "0",
-            "TZ": "UTC",
-        }
+        settings = self._settings(seen)
         command = python.command("graftline.confined.case_server")
-        slot = _FIRST_USER + secrets.randbelow(_USERS) if os.getuid() == 0 and self._mode != "bare" else None
-        folder = self._wrapper.folder if self._wrapper else ""
-        if self._mode != "namespaces" and not self._wrapper:
-            self._folder = tempfile.TemporaryDirectory(prefix="graftline-cases-")
-            folder = self._folder.name
-            if slot is not None:
-                os.chown(folder, slot, slot)
+        environment = _environment(python)
+        starts_as = None
         if self._wrapper:
             path = self._wrapper.path
             if path is None:
                 raise SandboxError(f"{self._name} jail: {self._wrapper.program} is missing; {self._wrapper.package}")
-            command = [*self._wrapper.command(path, seen, limits, environment), *command]
-        is_wrapped_user = self._wrapper is not None and not self._wrapper.is_started_as_root
-        settings = {
-            "mode": self._mode,
-            "limits": {**limits.model_dump(), "processes": processes},
-            "user": None if self._wrapper else slot,
-            "programs": seen.programs,
-            "visible": seen.paths,
-            "links": seen.links,
-            "runnable": seen.runnable,
-            "folder": folder,
-            "warm_folder": "" if self._wrapper else f"{folder or TEMPORARY}/warm",
-        }
-        self._group = ControlGroup(secrets.token_hex(4), limits.memory_mb, processes, limits.cores)
+            command = [*_GATE, *self._wrapper.command(path, seen, self._limits, environment), *command]
+            starts_as = None if self._wrapper.is_started_as_root else self._user
+        self._group = ControlGroup(
+            secrets.token_hex(4), self._limits.memory_mb, settings["limits"]["processes"], self._limits.cores
+        )
+        deadline = time.monotonic() + _START_S
         try:
-            self._server = InnerProcess(command, environment, user=slot if is_wrapped_user else None)
+            self._server = InnerProcess(command, environment, user=starts_as)
             self._group.add(self._server.pid)
-            self._server.send(json.dumps(settings).encode(), time.monotonic() + _START_S)
-            hello = json.loads(self._server.receive(_HEAD_BYTES, time.monotonic() + _START_S))
+            if self._wrapper:
+                self._server.write(b"\n", deadline)
+            self._server.send(json.dumps(settings).encode(), deadline)
+            hello = json.loads(self._server.receive(_HEAD_BYTES, deadline))
         except (OSError, ValueError, EOFError) as error:
             self.close()
             raise SandboxError(f"{self._name} jail: its server does not start ({error!r})") from error
@@ -224,11 +211,45 @@ class ServedJail:
         features = [*hello["features"], *self._group.features]
         if all(hello["namespaces"].get(name) != own for name, own in case_server.namespaces().items()):
             features.append("namespaces")
-        if slot is not None or os.getuid() != 0:
-            features.append("own_user" if slot is not None else "no_root")
+        elif self._wrapper:
+            self.close()
+            raise SandboxError(f"{self._name} jail: {self._wrapper.program} runs, and makes no namespaces here")
+        if self._user is not None:
+            features.append("own_user")
         self._tools = hello["tools"]
         self._isolation = Isolation(level_of(features), self._name, tuple(features))
         return self._isolation
+
+    def _settings(self, seen: Visible) -> dict[str, Any]:
+        """Return what the server is told, with a folder for it where it has none in memory."""
+        folder = self._wrapper.folder if self._wrapper else ""
+        if self._mode != "namespaces" and not self._wrapper:
+            self._folder = tempfile.TemporaryDirectory(prefix="graftline-cases-")
+            folder = self._folder.name
+            if self._user is not None:
+                os.chown(folder, self._user, self._user)
+        is_other_user_already = self._wrapper is not None and not self._wrapper.is_started_as_root
+        return {
+            "mode": self._mode,
+            "limits": {**self._limits.model_dump(), "processes": self._limits.processes + _OVERHEAD_PROCESSES},
+            "user": None if is_other_user_already else self._user,
+            "programs": seen.programs,
+            "visible": seen.paths,
+            "links": seen.links,
+            "runnable": seen.runnable,
+            "folder": folder,
+            "warm_folder": "" if self._wrapper else f"{folder or TEMPORARY}/warm",
+        }
+
+
+def _environment(python: Interpreter) -> dict[str, str]:
+    return {
+        "LANG": "C.UTF-8",
+        "OPENSSL_CONF": "/dev/null",  # node reads it
+        "PATH": os.path.dirname(python.path),  # noqa: PTH120
+        "PYTHONHASHSEED": "0",
+        "TZ": "UTC",
+    }
 
 
 def level_of(features: Collection[str]) -> IsolationLevel:

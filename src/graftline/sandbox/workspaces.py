@@ -19,8 +19,6 @@ import unicodedata
 import weakref
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,13 +27,13 @@ from uuid import uuid4
 from pydantic import Field
 
 from graftline.config import Config
+from graftline.confined.removal import FOLDER, names_in, remove
 from graftline.errors import DataError, SandboxError
 from graftline.hashing import sha256_text
 from graftline.paths import portable
 
 logger = logging.getLogger(__name__)
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a FIFO would block
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -47,8 +45,6 @@ _PROJECT_FILES = frozenset({"sgconfig.yml", "sgconfig.yaml"})
 
 _LONGEST_PATH = 1024
 _SHOWN = 80
-_REMOVED_AT_ONCE = 1000
-_REMOVE_ATTEMPTS = 10
 _BY_CONTENT = frozenset(
     {errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.EACCES, errno.ENXIO}
 )
@@ -85,7 +81,7 @@ class Workspaces:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._path = folder.resolve()
-            self._folder = os.open(self._path, _FOLDER)
+            self._folder = os.open(self._path, FOLDER)
             self._descriptors.append(self._folder)
             _make_private(self._path, self._folder)
             self._owner, lock = _new_owner(self._folder)
@@ -235,12 +231,12 @@ class Workspaces:
 
     def _reap(self) -> None:
         """Remove the workspaces of owners that were killed."""
-        for owner in filter(None, map(_OWNER_FILE.fullmatch, _names(self._folder))):
+        for owner in filter(None, map(_OWNER_FILE.fullmatch, names_in(self._folder))):
             with suppress(FileNotFoundError, BlockingIOError), _held(owner[0], self._folder):
                 self._reap_of(owner[1])
 
     def _reap_of(self, owner: str) -> None:
-        found = filter(None, map(_WORKSPACE.fullmatch, _names(self._folder)))
+        found = filter(None, map(_WORKSPACE.fullmatch, names_in(self._folder)))
         orphans = [workspace[0] for workspace in found if workspace[1] == owner]
         try:
             for name in orphans:
@@ -289,7 +285,9 @@ def _make_private(path: Path, folder: int) -> None:
     if stat.S_IMODE(status.st_mode) & 0o777 == 0o700:
         return
     # somebody's home, or /tmp, is not to be closed to others by a wrong setting
-    if strange := [name for name in _names(folder) if not (_OWNER_FILE.fullmatch(name) or _WORKSPACE.fullmatch(name))]:
+    if strange := [
+        name for name in names_in(folder) if not (_OWNER_FILE.fullmatch(name) or _WORKSPACE.fullmatch(name))
+    ]:
         raise SandboxError(
             f"{path}: is open to others and holds {strange[0]!r}; name an empty folder, or one of mode 700, for workspaces"
         )
@@ -316,12 +314,6 @@ def _held(owner_file: str, folder: int) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-def _names(folder: int, most: int | None = None) -> list[str]:
-    """Return the names of so many entries of an open folder."""
-    with os.scandir(folder) as entries:
-        return [entry.name for entry in islice(entries, most)]
 
 
 def _encoded(name: str, content: str | bytes) -> bytes:
@@ -406,7 +398,7 @@ def _blamed(path: str) -> Iterator[None]:
 def _entered(name: str, folder: int, path: str) -> Iterator[int]:
     """Open the folder `name` of an open folder; `path` is what messages call it."""
     with _blamed(path):
-        descriptor = os.open(name, _FOLDER, dir_fd=folder)
+        descriptor = os.open(name, FOLDER, dir_fd=folder)
     try:
         if os.fstat(descriptor).st_dev != os.fstat(folder).st_dev:
             raise DataError(f"workspace: {path!r}: is another file system; expected folders and regular files only")
@@ -443,7 +435,7 @@ def _opened_files(top: int, limits: WorkspaceLimits) -> Generator[tuple[str, int
     def below(folder: int, above: tuple[str, ...]) -> Iterator[tuple[str, int]]:
         nonlocal seen
         with _blamed("/".join(above) or "."):
-            names = sorted(_names(folder, 2 * limits.files - seen + 1))
+            names = sorted(names_in(folder, 2 * limits.files - seen + 1))
         seen += len(names)
         if seen > 2 * limits.files:
             raise DataError(f"workspace: holds more than {limits.files} files and as many folders")
@@ -498,108 +490,18 @@ def _put(top: int, path: str, content: bytes, is_durable: bool) -> None:
             os.fsync(folder)
 
 
-@dataclass(slots=True)
-class _Level:
-    """A folder that is being emptied."""
-
-    name: str
-    above: tuple[int, int]
-    """Which folder it is in: device and inode."""
-    folders: list[str] = field(default_factory=list)
-    """Folders in it that were seen."""
-
-
 def _remove(name: str, folder: int) -> None:
     """Remove whatever `name` is in an open folder.
 
     Raises:
         SandboxError: it cannot be removed, or is written to all the time.
     """
-    for attempt in range(1, _REMOVE_ATTEMPTS + 1):
-        try:
-            os.unlink(name, dir_fd=folder)
-        except FileNotFoundError:
-            return
-        except IsADirectoryError:
-            try:
-                _remove_folder(name, folder)
-            except OSError as error:
-                # somebody may still work in it
-                if attempt == _REMOVE_ATTEMPTS or error.errno not in _BY_CONTENT - {errno.EACCES}:
-                    raise SandboxError(
-                        f"workspace {name}: cannot be removed ({error.strerror}); end what uses it, and remove it"
-                    ) from error
-        except OSError as error:
-            raise SandboxError(f"workspace {name}: cannot be removed ({error.strerror}); remove it") from error
-
-
-def _remove_folder(name: str, folder: int) -> None:
-    """Remove a folder with three descriptors open at a time, however deep it is."""
-    levels = [_Level(name, _identity(folder))]
-    current = _taken_over(name, folder)
     try:
-        while levels:
-            level = levels[-1]
-            if level.folders:
-                inner = _Level(level.folders.pop(), _identity(current))
-                entered = _taken_over(inner.name, current)
-                os.close(current)
-                current = entered
-                levels.append(inner)
-            elif (seen := _thinned(current)) is not None:
-                level.folders = seen
-            else:
-                above = os.open("..", _FOLDER, dir_fd=current)
-                os.close(current)
-                current = above
-                if _identity(current) != level.above:
-                    raise FileNotFoundError(errno.ENOENT, "it was moved meanwhile")
-                os.rmdir(level.name, dir_fd=current)
-                levels.pop()
-    finally:
-        os.close(current)
-
-
-def _thinned(folder: int) -> list[str] | None:
-    """Remove some of what is in an open folder and return the folders seen on the way; None where it is empty."""
-    names = _names(folder, _REMOVED_AT_ONCE)
-    folders = []
-    for name in names:
-        try:
-            os.unlink(name, dir_fd=folder)
-        except IsADirectoryError:
-            folders.append(name)
-        except FileNotFoundError:
-            continue
-    return folders if names else None
-
-
-def _taken_over(name: str, folder: int) -> int:
-    """Return the folder `name` of an open folder, open and with the rights to empty it."""
-    try:
-        descriptor = os.open(name, _FOLDER, dir_fd=folder)
-    except PermissionError:
-        handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-        try:
-            os.chmod(f"/proc/self/fd/{handle}", 0o700)  # noqa: PTH101 - fchmod refuses such a descriptor
-            descriptor = os.open(".", _FOLDER, dir_fd=handle)
-        finally:
-            os.close(handle)
-    try:
-        status = os.fstat(descriptor)
-        if status.st_dev != os.fstat(folder).st_dev:
-            raise SandboxError(f"workspace folder {name!r}: is another file system, and not removed; unmount it")
-        if status.st_mode & 0o700 != 0o700:
-            os.fchmod(descriptor, 0o700)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _identity(folder: int) -> tuple[int, int]:
-    status = os.fstat(folder)
-    return status.st_dev, status.st_ino
+        remove(name, folder)
+    except OSError as error:
+        raise SandboxError(
+            f"workspace {name}: cannot be removed ({error.strerror}); end what uses it, and remove it"
+        ) from error
 
 
 def _short(name: str) -> str:

@@ -35,6 +35,8 @@ class Wrapper:
     """Whether it cannot do its work for a user that nobody knows the name of."""
     folder: str = FOLDER
     """The folder in memory."""
+    leaves: tuple[str, ...] = ()
+    """Empty folders that it does not remove; `{user}` stands for the user it was started as."""
 
     @property
     def path(self) -> str | None:
@@ -43,6 +45,7 @@ class Wrapper:
 
 
 def _bubblewrap(path: str, seen: Visible, limits: CaseLimits, environment: Mapping[str, str]) -> list[str]:
+    """Return its command; its memory folder has a size, and no limit on the number of files."""
     return [
         *(path, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),
         *("--as-pid-1", "--hostname", "jail"),  # the first process cannot be stopped from inside
@@ -57,8 +60,6 @@ def _bubblewrap(path: str, seen: Visible, limits: CaseLimits, environment: Mappi
 
 def _nsjail(path: str, seen: Visible, limits: CaseLimits, environment: Mapping[str, str]) -> list[str]:
     """Return its command; its own limits are off, for the lowest of them are below what a case may use.
-
-    It leaves an empty folder `nsjail.<user>.root` in /tmp, which it mounts its root on, for every user that starts it.
 
     Raises:
         SandboxError: a path holds a colon, which its options cannot say.
@@ -80,11 +81,12 @@ def _nsjail(path: str, seen: Visible, limits: CaseLimits, environment: Mapping[s
 
 
 def _firejail(path: str, seen: Visible, limits: CaseLimits, environment: Mapping[str, str]) -> list[str]:
-    """Return its command, which takes the machine's file system and hides what is not to be seen.
+    """Return its command, which takes the file system of the machine and hides what is not to be seen.
 
-    The names of what is in / and /usr stay visible, though nothing below them is. It refuses users without an entry in
-    the list of users, so that root starts it as root: it then keeps the right to change its user, and no other, until
-    the server has used it. Its memory folder has no limits of its own. It takes 128 arguments at most, ours included.
+    Weaker than the others: the names of what is in / and /usr stay visible, though nothing below them does; its memory
+    folder has no limit but that of a control group, where there is one; it adds variables of its own to the
+    environment. It refuses users without a name, so that root starts it as root: it then keeps the right to change its
+    user, and no other right, for the server to use. It takes 128 arguments at most, those of the command included.
     """
     tops = {_top(name) for name in (*seen.paths, *seen.links)}
     minutes = math.ceil((limits.wall_s + _SPARE_S) / 60)
@@ -93,18 +95,9 @@ def _firejail(path: str, seen: Visible, limits: CaseLimits, environment: Mapping
         # or it looks for threads of the kernel first, and runs the program without any walls where it sees none
         *("/usr/bin/env", "container=docker"),
         # no "--" at its end, after which it would start a shell
-        *(
-            path,
-            "--quiet",
-            "--noprofile",
-            "--net=none",
-            "--ipc-namespace",
-            "--name=jail",
-            "--hostname=jail",
-            "--nosound",
-        ),
+        *(path, "--quiet", "--noprofile", "--net=none", "--ipc-namespace", "--name=jail", "--hostname=jail"),
         *(["--caps.keep=setuid,setgid"] if os.getuid() == 0 else ["--caps.drop=all", "--nogroups", "--noroot"]),
-        *("--nonewprivs", "--private-dev", "--private-tmp", "--deterministic-shutdown"),
+        *("--nonewprivs", "--nosound", "--private-dev", "--private-tmp", "--deterministic-shutdown"),
         f"--timeout={minutes // 60:02}:{minutes % 60:02}:00",  # for it is a set-uid program, and these lose their parents
         *("--whitelist=/run/firejail", "--blacklist=/run/firejail/[a-cn-z]*"),  # the rest is what it needs itself
         *(f"--whitelist={name}" for name in (*seen.paths, *seen.links) if name not in tops),
@@ -142,6 +135,11 @@ def _each(options: Iterable[tuple[str, ...]]) -> list[str]:
 
 WRAPPERS: Mapping[str, Wrapper] = {
     "bubblewrap": Wrapper("bwrap", "apt-get install bubblewrap", _bubblewrap),
-    "nsjail": Wrapper("nsjail", "build it from https://github.com/google/nsjail", _nsjail),
+    "nsjail": Wrapper(
+        "nsjail",
+        "build it from https://github.com/google/nsjail",
+        _nsjail,
+        leaves=("/tmp/nsjail.{user}.root", "/tmp/nsjail.{user}.tmp"),
+    ),
     "firejail": Wrapper("firejail", "apt-get install firejail", _firejail, is_started_as_root=True, folder="/tmp"),
 }

@@ -3,7 +3,6 @@
 import json
 import random
 import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -187,6 +186,8 @@ def test_a_byte_order_mark_and_windows_line_ends_change_nothing() -> None:
         ("rule: {pattern: =}\nfix: x", "not valid YAML"),
         ("%YAML 1.1\n---\n" + BASE, "another version of YAML than 1.2"),
         ('rule: {pattern: "\\ud83d\\ude00"}\nfix: x', "half of a surrogate pair"),
+        ('rule: {"\\ud83d": x}\nfix: x', "half of a surrogate pair"),
+        ("rule: {" + "k" * 1000 + ": {1: x}}\nfix: x", "has a key that is no text"),
         ("rule: {pattern: x}\nfix: \ud800", "not valid YAML"),
         ("rule: {pattern: x}\nfix: \0", "not valid YAML"),
         ("rule: {pattern: x}\nfix: a\u2028b", "write it as an escape"),
@@ -359,11 +360,9 @@ def test_what_no_rule_file_can_say_is_refused(action: RuleAction | PatternAction
         rule_text(action, "python")
 
 
-def test_a_long_rule_survives_and_takes_a_moment() -> None:
+def test_a_long_rule_survives() -> None:
     action = RuleAction(rule={"any": [{"pattern": f"f{number}($A)"} for number in range(1200)]}, fix="x" * 20_000)
-    began = time.monotonic()
     assert rule_action(rule_text(action, "python")) == (action, "python")
-    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -303,13 +303,14 @@ def write():
 thread = threading.Thread(target=write)
 thread.start()
 children = []
-while thread.is_alive():
+while thread.is_alive() and len(children) < 100:
     pid = os.fork()
     if pid == 0:
         time.sleep(60)
         os._exit(0)
     children.append(pid)
     time.sleep(0.005)
+thread.join()
 for pid in children:
     os.kill(pid, 9)
 """
