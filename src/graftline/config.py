@@ -77,7 +77,7 @@ def parse_yaml(text: str, source: str) -> Any:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "somewhere"
         raise ConfigError(f"{source}: {where}: not valid YAML: {error.problem or error.context}") from None
-    except (YAMLError, RecursionError, ValueError) as error:
+    except (YAMLError, RecursionError, ValueError, LookupError, TypeError) as error:  # of the reader itself, some of them
         first = str(error).partition("\n")[0] or type(error).__name__
         raise ConfigError(f"{source}: not valid YAML: {first}") from None
 
@@ -90,6 +90,8 @@ def _beyond_plain(events: Iterable[Any]) -> str:
     for event in events:
         if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
             return "uses a YAML anchor or alias (&name, *name); write the value out"
+        if getattr(event, "tag", None):
+            return f"uses a YAML tag ({event.tag}); write the value without it"
         if isinstance(event, DocumentStartEvent) and event.version not in (None, (1, 2)):
             return "asks for another version of YAML than 1.2; take the %YAML line out"
         # the parser takes time in the square of the depth

@@ -100,20 +100,15 @@ def _top_level(text: str, source: str) -> dict[str, Any]:
     from ruamel.yaml import YAML
 
     try:
-        # refuses what is no plain document: anchors, several documents, equal keys, too many levels
+        # refuses what is no plain document: anchors, tags, several documents, equal keys, too many levels
         if not isinstance(parse_yaml(text, source), dict):
             raise DataError(f"{source}: is not a mapping; expected a rule with `rule` and `fix`")
-        for event in YAML(typ="safe", pure=True).parse(StringIO(text if "!" in text else "")):
-            if getattr(event, "tag", None):
-                raise DataError(f"{source}: uses a YAML tag ({_short(str(event.tag))}); write the value plainly")
         if found := re.search("[\x85\u2028\u2029]", text):
             # line breaks to some readers
             raise DataError(f"{source}: holds the character {found[0]!r}; write it as an escape in double quotes")
         return dict(_pairs(YAML(typ="safe", pure=True).compose(StringIO(text)), "", source))
     except ConfigError as error:
         raise DataError(str(error)[:_LONGEST_MESSAGE]) from None
-    except (LookupError, TypeError):  # of ruamel, for `!!bool x` and `[{a: b}]: c`
-        raise DataError(f"{source}: has a key that is no text, or a tag that does not fit its value") from None
 
 
 def _pairs(mapping: Any, place: str, source: str) -> Iterator[tuple[str, Any]]:

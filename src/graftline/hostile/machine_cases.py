@@ -52,7 +52,7 @@ _ONE_OF_TWO = HostileCase(
             open(f"{folder}/{MARKER}-other", "x").close()
         except OSError:
             pass
-    time.sleep(3)
+    time.sleep(2)
     for folder in ("/tmp", "/dev/shm", os.environ.get("TMPDIR", "/tmp")):
         if os.path.exists(f"{folder}/{MARKER}-other"):
             os.unlink(f"{folder}/{MARKER}-other")
@@ -63,7 +63,7 @@ _OTHER_OF_TWO = HostileCase(
     "other_of_two",
     "machine",
     """
-    end = time.monotonic() + 1.5
+    end = time.monotonic() + 1
     while time.monotonic() < end:
         for folder in ("/tmp", "/dev/shm"):
             if any(name.endswith("-other") for name in listed(folder)):

@@ -34,7 +34,6 @@ PROGRAM_CASES = (
             for folder in ("/bin", "/usr/local/bin"):
                 attempt(f"{folder}/{name}", lambda: f"ran, {runs(f'{folder}/{name}', '--version')}")
         """,
-        needs="namespaces",
     ),
     HostileCase(
         "shell_of_the_standard_library",
@@ -47,7 +46,6 @@ PROGRAM_CASES = (
         attempt("os.system", lambda: os.system("exit 42") == 42 << 8)
         attempt("os.popen", shell)
         """,
-        needs="namespaces",
     ),
     HostileCase(
         "own_program",
