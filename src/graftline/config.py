@@ -77,7 +77,13 @@ def parse_yaml(text: str, source: str) -> Any:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "somewhere"
         raise ConfigError(f"{source}: {where}: not valid YAML: {error.problem or error.context}") from None
-    except (YAMLError, RecursionError, ValueError, LookupError, TypeError) as error:  # of the reader itself, some of them
+    except (
+        YAMLError,
+        RecursionError,
+        ValueError,
+        LookupError,
+        TypeError,
+    ) as error:  # of the reader itself, some of them
         first = str(error).partition("\n")[0] or type(error).__name__
         raise ConfigError(f"{source}: not valid YAML: {first}") from None
 

@@ -19,6 +19,8 @@ class Walls:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
+        self.folder: str = settings["folder"]
+        """Where cases have theirs, unless it is in memory."""
         self.limits, self.programs = settings["limits"], settings["programs"]
         self.has_namespaces = settings["mode"] == "namespaces"
         self._calls = case_jail.foreign_code_filter()
@@ -31,7 +33,7 @@ class Walls:
 
     def folder_of(self, number: int) -> str:
         """Return the folder of a case, where it has none in memory."""
-        return "" if self.has_namespaces else f"{self._settings['folder']}/case-{number}"
+        return "" if self.has_namespaces else f"{self.folder}/case-{number}"
 
     def confine(self, folders: Sequence[str]) -> list[str]:
         """Put limits and walls on this process for good; return the names of what took hold."""

@@ -110,6 +110,17 @@ def mount_folders(limits: Mapping[str, Any]) -> None:
     kernel.mount("proc", PROCESSES, "proc", flags, "hidepid=2,subset=pid")
 
 
+def kinds_of(folder: str, limits: Mapping[str, Any]) -> list[str]:
+    """Return what the file system of a working folder gives, as names of features."""
+    found = os.statvfs(folder)
+    features = {
+        "no_exec": found.f_flag & os.ST_NOEXEC,
+        "disk_limits": found.f_blocks * found.f_frsize <= 2 * (limits["disk_mb"] + 1) * _MEGABYTE,
+        "file_limits": 0 < found.f_files <= 4 * limits["files"],
+    }
+    return [name for name, has_it in features.items() if has_it]
+
+
 def protect_file(path: str, folder: str) -> None:
     """Have nobody change `path`, nor move or remove it or the folders between it and `folder`."""
     kernel.mount(path, path, None, kernel.BIND)
@@ -154,7 +165,7 @@ def give_up(settings: Mapping[str, Any], folders: Sequence[str], calls: Filter) 
     features.append("no_new_privs")
     if landlock.version() > 0:
         devices = [f"/dev/{name}" for name in _DEVICES]
-        readable = [*settings["visible"], "/dev", "/etc/passwd", "/etc/group"]
+        readable = [*settings["visible"], *devices, "/etc/passwd", "/etc/group"]
         if settings["mode"] == "namespaces":
             readable.append(PROCESSES)
         known = landlock.restrict(readable, settings["runnable"], [*folders, *devices[:3]])

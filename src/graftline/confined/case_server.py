@@ -78,13 +78,17 @@ def _enter(settings: Mapping[str, Any]) -> None:
         os.setresuid(settings["user"], settings["user"], settings["user"])
 
 
-def _tried(walls: "Walls") -> list[str]:
+def _tried(walls: Walls) -> list[str]:
     """Return what a case will be confined by, found by confining a child in the same way."""
     reader, writer = os.pipe()
-    child = os.fork()
+    child = walls.fork()
     if child == 0:
         try:
-            say(writer, {"features": walls.confine([])})
+            folder = walls.folder
+            if walls.has_namespaces:
+                case_jail.mount_folders(walls.limits)
+                folder = case_jail.WORK
+            say(writer, {"features": [*case_jail.kinds_of(folder, walls.limits), *walls.confine([folder])]})
         except BaseException as error:
             say(writer, {"error": repr(error)})
         os._exit(0)

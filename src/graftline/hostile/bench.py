@@ -11,7 +11,7 @@ from graftline.errors import DataError, SandboxError
 from graftline.hostile.action_cases import ActionCase
 from graftline.hostile.cases import ACTION_LIMITS, AFTERWARDS, HostileCase
 from graftline.hostile.facts import Host
-from graftline.hostile.judging import MARGIN_S, Judgement, Outcome, at_level, judgement
+from graftline.hostile.judging import MARGIN_S, Judgement, Outcome, at_level, judgement, with_feature
 from graftline.hostile.machine_cases import JailMachineCase, SandboxMachineCase
 from graftline.hostile.report_cases import CALLS, RIGHT, TESTS, ReportCase
 from graftline.sandbox.base import IsolationLevel, Sandbox, Verdict
@@ -35,7 +35,11 @@ class JailBench:
     def outcome(self, case: JailCase) -> Outcome:
         """Return what became of `case`; whatever the jail raises is a case that was not run."""
         try:
-            judged_ = at_level(self._judged(case), case.needs, self._opened().isolation.level)
+            judged_ = self._judged(case)
+            isolation = self._opened().isolation
+            judged_ = at_level(judged_, case.needs, isolation.level)
+            if isinstance(case, HostileCase):
+                judged_ = with_feature(judged_, case.feature, isolation.features)
         except Exception as error:
             self._host.findings()
             self.close()

@@ -46,6 +46,8 @@ class HostileCase:
     """What stands before the program, where several need it."""
     needs: IsolationLevel = "confined"
     """The weakest level that has to contain it."""
+    feature: str = ""
+    """What a jail of that level has to have besides; see the features of `Isolation`."""
     ends: tuple[Verdict, ...] = ()
     """Ends that say by themselves that it was contained; without them it has to end by itself and say what happened."""
     keeps: bytes = b""

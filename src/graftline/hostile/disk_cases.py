@@ -80,6 +80,7 @@ DISK_CASES = (
             say("ESCAPE", made, "files")
         """,
         needs="namespaces",
+        feature="file_limits",
     ),
     HostileCase(
         "many_descriptors",

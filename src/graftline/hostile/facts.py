@@ -25,7 +25,7 @@ from graftline.hostile.prelude import calls
 from graftline.hostile.victim import Victim, state
 
 CANARY_VARIABLE = "HOSTILE_CANARY"
-_LINGER_S = 1.0  # processes that were killed take a moment to go
+_LINGER_S = 1.0  # a jail may answer before the last process is gone and the folder is removed
 _REMOVAL_S = 10.0
 _MOST_HEARD = 64
 _ENDINGS = ("", ".pyc", ".pth", "-0", "-program", "-other")
@@ -170,13 +170,20 @@ class Host:
 
     def _new_files(self) -> Iterator[str]:
         places = [Path(folder, self.marker + ending) for folder in self._watched for ending in _ENDINGS]
-        for folder in _work_folders():
-            with suppress(OSError):
-                places += [Path(folder, name) for name in os.listdir(folder) if self.marker in name]  # noqa: PTH208
-        for place in places:
+        deadline = time.monotonic() + _LINGER_S
+        while (left := self._left_in_work_folders()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for place in (*places, *left):
             if os.path.lexists(place):
                 yield f"{place} has come into being"
                 _remove(place)
+
+    def _left_in_work_folders(self) -> list[Path]:
+        found: list[Path] = []
+        for folder in _work_folders():
+            with suppress(OSError):
+                found += [Path(folder, name) for name in os.listdir(folder) if self.marker in name]  # noqa: PTH208
+        return found
 
     def _orphans(self) -> Iterator[str]:
         deadline = time.monotonic() + _LINGER_S

@@ -64,6 +64,13 @@ def at_level(judged: Judgement, needs: IsolationLevel, level: IsolationLevel) ->
     return judged
 
 
+def with_feature(judged: Judgement, feature: str, features: Sequence[str]) -> Judgement:
+    """Return `judged` as it counts in a jail with `features`, for a case that only `feature` contains."""
+    if judged.status == "escaped" and feature and feature not in features:
+        return _judged("beyond level", f"needs {feature}: {judged.detail}")
+    return judged
+
+
 def _beyond_limits(end: CaseEnd, took_s: float) -> list[str]:
     most = CASE_LIMITS.output_kb << 10
     sizes = {"stdout": len(end.stdout), "stderr": len(end.stderr)}

@@ -112,6 +112,7 @@ PROGRAM_CASES = (
             attempt(loader, start, loader)
         """,
         needs="namespaces",
+        feature="no_exec",
     ),
     HostileCase(
         "own_library",
@@ -121,6 +122,7 @@ PROGRAM_CASES = (
         """,
         shared=_LIBRARY,
         needs="namespaces",
+        feature="no_exec",
     ),
     HostileCase(
         "own_library_before_others",
@@ -137,6 +139,7 @@ PROGRAM_CASES = (
         """,
         shared=_LIBRARY,
         needs="namespaces",
+        feature="no_exec",
     ),
     HostileCase(
         "written_and_mapped_to_be_run",
@@ -154,6 +157,7 @@ PROGRAM_CASES = (
         attempt("map", map_it)
         """,
         needs="namespaces",
+        feature="no_exec",
     ),
     HostileCase(
         "program_with_the_rights_of_its_owner",

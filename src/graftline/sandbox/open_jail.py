@@ -22,6 +22,9 @@ _NEEDS = {
     "signals_kept_in": "Landlock of version 6 (Linux 6.12), or graftline started as root",
     "namespaces": "user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0,"
     " user.max_user_namespaces above 0; in a container --security-opt seccomp=unconfined",
+    "disk_limits": "a working folder in memory, of limited size; kind 'namespaces' has one",
+    "file_limits": "a working folder of a limited number of files; kind 'namespaces' has one",
+    "no_exec": "a working folder from which nothing can be run; kind 'namespaces' has one",
     "total_memory": "a control group for memory that may be written to (root, or a delegated one)",
     "total_processes": "a control group for processes that may be written to (root, or a delegated one)",
     "cpu_quota": "a control group for processor time that may be written to (root, or a delegated one)",

@@ -269,9 +269,9 @@ NEEDED: Mapping[IsolationLevel, tuple[str, ...]] = {
     "none": (),
     "compute": _COMPUTE,
     "confined": (*_COMPUTE, "landlock", "signals_kept_in"),
-    "namespaces": (*_COMPUTE, "namespaces"),
+    "namespaces": (*_COMPUTE, "namespaces", "disk_limits"),
     "full": (
-        *(*_COMPUTE, "landlock", "signals_kept_in", "namespaces"),
+        *(*_COMPUTE, "landlock", "signals_kept_in", "namespaces", "disk_limits", "file_limits", "no_exec"),
         *("total_memory", "total_processes", "cpu_quota"),
     ),
 }

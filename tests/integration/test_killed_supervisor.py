@@ -1,0 +1,215 @@
+"""What is left of a jail whose supervisor was killed, and of two hundred cases that were not disturbed."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import psutil
+import pytest
+
+from graftline.errors import SandboxError
+from graftline.sandbox import Case, CaseLimits, Verdict
+from graftline.sandbox.served import ServedJail
+
+LIMITS = CaseLimits(cpu_s=5, wall_s=60, memory_mb=256, disk_mb=8, output_kb=64, processes=16, files=100)
+SUPERVISOR = """
+    import sys
+    from pathlib import Path
+    from graftline.sandbox import Case, CaseLimits
+    from graftline.sandbox.served import ServedJail
+
+    kind, mark = sys.argv[1:]
+    limits = CaseLimits(cpu_s=5, wall_s=60, memory_mb=256, disk_mb=8, processes=16)
+    jail = ServedJail(kind, {"subprocess": "bare"}.get(kind, kind), limits, ("python",))
+    print(*jail.isolation.features, flush=True)
+    jail.run(Case("python", ("main.py", mark), {"main.py": sys.stdin.buffer.read()}))
+"""
+# a grandchild in a session of its own, that holds none of the pipes of its parents
+CASE = b"""
+import os, sys, time
+open("left", "w").close()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for descriptor in range(3):
+            os.close(descriptor)
+        os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(90)", sys.argv[1]])
+    os._exit(0)
+os.wait()
+time.sleep(90)
+"""
+
+
+@pytest.fixture(params=["namespaces", "confined"])
+def kind(request: pytest.FixtureRequest) -> str:
+    jail = new_jail(request.param)
+    try:
+        assert jail.isolation
+    except SandboxError as error:
+        pytest.skip(str(error))
+    jail.close()
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    # not below that of the tests, which only its owner may enter: cases run as users of their own
+    with tempfile.TemporaryDirectory(prefix="killed-supervisor-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def new_jail(kind: str) -> ServedJail:
+    return ServedJail(kind, {"namespaces": "namespaces"}.get(kind, "confined"), LIMITS, ("python", "pytest"))
+
+
+def is_soon(claim: Callable[[], bool], within_s: float) -> bool:
+    deadline = time.monotonic() + within_s
+    while not (is_so := claim()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return is_so
+
+
+def has_process(mark: str) -> bool:
+    """Whether a process with this word on its command line runs, the supervisor itself left out."""
+    found = psutil.process_iter(["cmdline"])
+    return any((line := process.info["cmdline"] or [])[-1:] == [mark] and "sleep" in line[2] for process in found)
+
+
+def running(processes: list[psutil.Process]) -> list[list[str]]:
+    """Return the command lines of those that still run; one that has ended may wait long for whoever adopted it."""
+    found = []
+    for process in processes:
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.cmdline())
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def groups_of(maker: int | str) -> list[Path]:
+    """Return the control groups that a process has made."""
+    roots = [Path(line.split()[1]) for line in Path("/proc/mounts").read_text().splitlines() if " cgroup" in line]
+    return sorted(path for root in roots for path in root.rglob(f"graftline-{maker}-*"))
+
+
+def killed_supervisor(kind: str, temporary: Path) -> tuple[int, list[str], list[psutil.Process], str]:
+    """Kill a supervisor in the middle of a case; return its id, its features, its family and the mark of its grandchild."""
+    mark = f"grandchild-{kind}-{os.getpid()}"
+    supervisor = subprocess.Popen(
+        [sys.executable, "-c", dedent(SUPERVISOR), kind, mark],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(temporary)},
+    )
+    assert supervisor.stdin
+    assert supervisor.stdout
+    supervisor.stdin.write(CASE)
+    supervisor.stdin.close()
+    features = supervisor.stdout.readline().decode().split()
+    assert is_soon(lambda: has_process(mark), within_s=20)
+    family = psutil.Process(supervisor.pid).children(recursive=True)
+    supervisor.kill()
+    supervisor.wait()
+    supervisor.stdout.close()
+    assert len(family) >= 3
+    return supervisor.pid, features, family, mark
+
+
+def test_within_five_seconds_no_process_is_left(kind: str, temporary: Path) -> None:
+    _, _, family, mark = killed_supervisor(kind, temporary)
+    is_soon(lambda: not running(family), within_s=5)
+    assert (running(family), has_process(mark)) == ([], False)
+
+
+def test_the_next_jail_removes_the_control_groups(kind: str, temporary: Path) -> None:
+    supervisor, features, family, _ = killed_supervisor(kind, temporary)
+    if "total_processes" not in features:
+        pytest.skip("control groups for processes may not be made here: they need root, or a delegated one")
+    assert is_soon(lambda: not running(family), within_s=5)
+    jail = new_jail(kind)
+    assert groups_of(os.getpid()) != []
+    jail.run(Case("python", ("main.py",), {"main.py": b""}))
+    assert is_soon(lambda: groups_of(supervisor) == [], within_s=2) or groups_of(supervisor) == []
+    jail.close()
+    assert groups_of(os.getpid()) == []
+
+
+def test_the_folders_of_the_case_are_removed(kind: str, temporary: Path) -> None:
+    _, _, family, _ = killed_supervisor(kind, temporary)
+    assert is_soon(lambda: not running(family), within_s=5)
+    # the folder around those of the cases belongs to the supervisor, and stays without anything in it
+    left = [path for folder in temporary.glob("graftline-cases-*") for path in folder.rglob("*") if path.name != "warm"]
+    assert left == []
+
+
+def test_the_next_jail_removes_the_folders_of_dead_supervisors(
+    kind: str, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, family, _ = killed_supervisor(kind, temporary)
+    assert is_soon(lambda: not running(family), within_s=5)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    jail = new_jail(kind)
+    jail.run(Case("python", ("main.py",), {"main.py": b""}))
+    jail.close()
+    assert list(temporary.iterdir()) == []
+
+
+def held(jail: ServedJail, temporary: Path) -> dict[str, object]:
+    """Return what a jail holds at this moment, on this side and on the other."""
+    assert jail._server
+    server = psutil.Process(jail._server.pid)
+    family = [server, *server.children(recursive=True)]
+    return {
+        "descriptors": len(os.listdir("/proc/self/fd")),  # noqa: PTH208
+        "descriptors of the server": descriptors(family),
+        "processes": len(family),
+        "mounts": len(Path("/proc/self/mountinfo").read_text().splitlines()),
+        "folders": sorted(path.name for path in temporary.iterdir()),
+        "control groups": groups_of(os.getpid()),
+    }
+
+
+def descriptors(family: list[psutil.Process]) -> int:
+    try:
+        return sum(process.num_fds() for process in family)
+    except psutil.AccessDenied:
+        return -1
+
+
+def test_two_hundred_cases_leave_nothing(kind: str, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    programs = [
+        (b"print(1)", Verdict.OK),
+        (b"import os; os._exit(3)", Verdict.OK),
+        (b"import os; os.kill(os.getpid(), 9)", Verdict.CRASH),
+        (b"import os, time\nif os.fork() == 0: os.setsid(); time.sleep(90)", Verdict.OK),
+        (b"import os; os.makedirs('a/b'); open('a/b/c', 'w').write('x' * 100_000); os.chmod('a', 0)", Verdict.OK),
+        (b"while True: print('x' * 10_000)", Verdict.OUTPUT_FLOOD),
+        (b"raise MemoryError", Verdict.OUT_OF_MEMORY),
+    ]
+    jail = new_jail(kind)
+
+    def run(count: int) -> None:
+        for number in range(count):
+            program, verdict = programs[number % len(programs)]
+            end = jail.run(Case("python", ("main.py",), {"main.py": program, "data/x": bytes(10_000)}))
+            assert end.verdict is verdict
+
+    run(len(programs))
+    assert is_soon(lambda: (before := held(jail, temporary)) == held(jail, temporary) and before != {}, within_s=5)
+    before, server = held(jail, temporary), jail._server
+    run(200)
+    is_soon(lambda: held(jail, temporary) == before, within_s=5)
+    after = held(jail, temporary)
+    jail.close()
+    assert (after, jail._server is None, server is not None) == (before, True, True)
+    assert list(temporary.iterdir()) == []
+    assert groups_of(os.getpid()) == []
