@@ -50,7 +50,7 @@ bench-lineage: install ## Measure the whole lineage and what it costs to start
 bench-datasets: install peers ## Measure raw rows to splits, peers beside them: most of an hour, 10 GB of disk
 	$(BIN)/python -m benchmarks.datasets
 
-bench-sandbox: install ## Measure actions a second, ast-grep's command line beside it
+bench-sandbox: install ## Measure actions a second and tests in the jail, the bare commands beside them
 	$(BIN)/python -m benchmarks.sandbox
 
 peers: $(PEERS)/.installed ## Build .venv-peers, the libraries that benchmarks compare with

@@ -24,6 +24,7 @@ _DEVICES = ("null", "zero", "full", "random", "urandom")
 _NO_FAMILY, _UNIX = 0xFFFF, 1
 _FAKE_TYPING = 0x5412  # TIOCSTI: puts characters into a terminal as if they had been typed
 _MEGABYTE = 1 << 20
+SPARE_FILES = 64  # of a folder that a wrapper makes: the folders of cases are in it
 
 
 def enter_namespaces(settings: Mapping[str, Any]) -> None:
@@ -116,7 +117,7 @@ def kinds_of(folder: str, limits: Mapping[str, Any]) -> list[str]:
     features = {
         "no_exec": found.f_flag & os.ST_NOEXEC,
         "disk_limits": found.f_blocks * found.f_frsize <= 2 * (limits["disk_mb"] + 1) * _MEGABYTE,
-        "file_limits": 0 < found.f_files <= 4 * limits["files"],
+        "file_limits": 0 < found.f_files <= limits["files"] + SPARE_FILES,
     }
     return [name for name, has_it in features.items() if has_it]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from graftline.confined.case_jail import SPARE_FILES
 from graftline.errors import SandboxError
 from graftline.sandbox.jail import CaseLimits
 from graftline.sandbox.visible import Visible
@@ -18,7 +19,6 @@ from graftline.sandbox.visible import Visible
 FOLDER = "/case"
 """Where most of them mount the folder in memory."""
 _DEVICES = ("null", "zero", "full", "random", "urandom")
-_SPARE_FILES = 64  # folders of the cases themselves
 _SPARE_S = 120  # to start, and to answer
 
 
@@ -66,7 +66,7 @@ def _nsjail(path: str, seen: Visible, limits: CaseLimits, environment: Mapping[s
     """
     if wrong := [shown for shown in (*seen.paths, *seen.links, *seen.links.values()) if ":" in shown]:
         raise SandboxError(f"nsjail: path {wrong[0]!r} holds a colon; install what is there in a folder without one")
-    memory = f"size={2 * limits.disk_mb << 20},nr_inodes={2 * limits.files + _SPARE_FILES},mode=755"
+    memory = f"size={2 * limits.disk_mb << 20},nr_inodes={limits.files + SPARE_FILES},mode=755"
     return [
         *_ending_with_parent(),
         *(path, "--mode", "o", "--really_quiet", "--time_limit", "0", "--disable_rlimits", "--nice_level", "0"),
