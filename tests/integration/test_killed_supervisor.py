@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from textwrap import dedent
 
@@ -47,13 +48,12 @@ time.sleep(90)
 
 @pytest.fixture(params=["namespaces", "confined"])
 def kind(request: pytest.FixtureRequest) -> str:
-    jail = new_jail(request.param)
-    try:
-        assert jail.isolation
-    except SandboxError as error:
-        pytest.skip(str(error))
-    jail.close()
     name: str = request.param
+    with closing(new_jail(name)) as jail:
+        try:
+            assert jail.isolation
+        except SandboxError as error:
+            pytest.skip(str(error))
     return name
 
 
@@ -134,11 +134,9 @@ def test_the_next_jail_removes_the_control_groups(kind: str, temporary: Path) ->
     if "total_processes" not in features:
         pytest.skip("control groups for processes may not be made here: they need root, or a delegated one")
     assert is_soon(lambda: not running(family), within_s=5)
-    jail = new_jail(kind)
-    assert groups_of(os.getpid()) != []
-    jail.run(Case("python", ("main.py",), {"main.py": b""}))
-    assert is_soon(lambda: groups_of(supervisor) == [], within_s=2) or groups_of(supervisor) == []
-    jail.close()
+    with closing(new_jail(kind)) as jail:
+        jail.run(Case("python", ("main.py",), {"main.py": b""}))
+        assert (groups_of(supervisor), groups_of(os.getpid()) != []) == ([], True)
     assert groups_of(os.getpid()) == []
 
 
@@ -156,9 +154,8 @@ def test_the_next_jail_removes_the_folders_of_dead_supervisors(
     _, _, family, _ = killed_supervisor(kind, temporary)
     assert is_soon(lambda: not running(family), within_s=5)
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    jail = new_jail(kind)
-    jail.run(Case("python", ("main.py",), {"main.py": b""}))
-    jail.close()
+    with closing(new_jail(kind)) as jail:
+        jail.run(Case("python", ("main.py",), {"main.py": b""}))
     assert list(temporary.iterdir()) == []
 
 
@@ -175,6 +172,18 @@ def held(jail: ServedJail, temporary: Path) -> dict[str, object]:
         "folders": sorted(path.name for path in temporary.iterdir()),
         "control groups": groups_of(os.getpid()),
     }
+
+
+def settled(jail: ServedJail, temporary: Path) -> dict[str, object]:
+    """Return what a jail holds once nothing is on its way any more."""
+    found: list[dict[str, object]] = [{}]
+
+    def is_settled() -> bool:
+        found.append(held(jail, temporary))
+        return found[-1] == found[-2]
+
+    assert is_soon(is_settled, within_s=5)
+    return found[-1]
 
 
 def descriptors(family: list[psutil.Process]) -> int:
@@ -195,21 +204,16 @@ def test_two_hundred_cases_leave_nothing(kind: str, temporary: Path, monkeypatch
         (b"while True: print('x' * 10_000)", Verdict.OUTPUT_FLOOD),
         (b"raise MemoryError", Verdict.OUT_OF_MEMORY),
     ]
-    jail = new_jail(kind)
+    with closing(new_jail(kind)) as jail:
 
-    def run(count: int) -> None:
-        for number in range(count):
-            program, verdict = programs[number % len(programs)]
-            end = jail.run(Case("python", ("main.py",), {"main.py": program, "data/x": bytes(10_000)}))
-            assert end.verdict is verdict
+        def run(count: int) -> None:
+            for number in range(count):
+                program, verdict = programs[number % len(programs)]
+                end = jail.run(Case("python", ("main.py",), {"main.py": program, "data/x": bytes(10_000)}))
+                assert end.verdict is verdict
 
-    run(len(programs))
-    assert is_soon(lambda: (before := held(jail, temporary)) == held(jail, temporary) and before != {}, within_s=5)
-    before, server = held(jail, temporary), jail._server
-    run(200)
-    is_soon(lambda: held(jail, temporary) == before, within_s=5)
-    after = held(jail, temporary)
-    jail.close()
-    assert (after, jail._server is None, server is not None) == (before, True, True)
-    assert list(temporary.iterdir()) == []
-    assert groups_of(os.getpid()) == []
+        run(len(programs))
+        before, server = settled(jail, temporary), jail._server
+        run(200)
+        assert (settled(jail, temporary), jail._server is server) == (before, True)
+    assert (list(temporary.iterdir()), groups_of(os.getpid())) == ([], [])

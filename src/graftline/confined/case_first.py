@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -77,6 +78,7 @@ class First:
                 os._exit(0)
             _lay(json.loads(head), body, self._work, self._temporary, is_protected=self._walls.has_namespaces)
             _offer_to_the_memory_killer(program)
+            signal.signal(signal.SIGTERM, lambda *_: os.kill(program, signal.SIGKILL))  # to say what it used till then
             with suppress(BrokenPipeError):
                 send(says_go, head)
             child = 0

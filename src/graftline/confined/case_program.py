@@ -27,6 +27,10 @@ _COMMON = (
     *("string", "subprocess", "tempfile", "textwrap", "threading", "time", "typing", "unittest", "unittest.mock"),
     "uuid",
 )
+_OF_EVERY_INTERPRETER = frozenset(
+    ("abc", "codecs", "encodings", "genericpath", "io", "os", "posixpath", "site", "stat", *sys.builtin_module_names)
+)
+"""Loaded before any program of ours or of others."""
 _WARM_TESTS = """
 import pytest
 
@@ -89,6 +93,8 @@ def run(request: Mapping[str, Any], work: str, report: int) -> NoReturn:
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     tempfile.tempdir = None  # the one that was found before there was one of this case
+    if request["program"] != "pytest":  # pytest itself needs what is loaded
+        _forget_what_is_hidden_by(work)
     sys.path.insert(0, work)
     sys.dont_write_bytecode = True
     sys.pycache_prefix = "/nonexistent"  # compiled files that a case brings along are not believed
@@ -120,6 +126,13 @@ def _code_of(request: Mapping[str, Any], arguments: list[str], work: str, report
         traceback.print_exc()
         return 1
     return 0
+
+
+def _forget_what_is_hidden_by(folder: str) -> None:
+    """Have modules of a case found where it has one of the same name, as a fresh interpreter does."""
+    own = {name.removesuffix(".py") for name in os.listdir(folder)} - _OF_EVERY_INTERPRETER  # noqa: PTH208
+    for name in [name for name in sys.modules if name.partition(".")[0] in own]:
+        del sys.modules[name]
 
 
 def _run_file(path: str) -> None:

@@ -31,6 +31,7 @@ _REQUESTS = 0
 _FLOOD = 16  # times what is kept
 _REPORT_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 16
+_ANSWER_S = 1.0
 
 
 def main() -> None:
@@ -182,6 +183,8 @@ class _Case:
                 elif self._is_too_much(kinds[reader], chunk):
                     self._end = "output_flood"
         self._wall_s = time.monotonic() - self._given_at
+        if self._end != "exit":
+            self._ask_what_it_used()
         with suppress(ProcessLookupError):
             os.kill(self.first, signal.SIGKILL)
         for reader in open_:  # what was written before the end, and is still on its way
@@ -191,6 +194,13 @@ class _Case:
                     pass
         for reader in self._readers:
             os.close(reader)
+
+    def _ask_what_it_used(self) -> None:
+        """Have the program ended by its first process, which says what it used."""
+        os.kill(self.first, signal.SIGTERM)
+        status = self._readers[3]
+        if select.select([status], [], [], _ANSWER_S)[0]:
+            self._status += os.read(status, _CHUNK_BYTES)
 
     def wait(self, spared: int | None) -> None:
         """Wait until nothing of it is there any more, and leave the one that is spared."""

@@ -3,35 +3,38 @@
 pytest's own report, its exit code and what it prints are all made in the process that runs the code under test, which
 may patch any of them. What is reported here is made of the tests themselves:
 
-* the code of every trusted test is compiled before anything foreign is imported; a test whose code is another one when
-  it is to be called is `tampered`;
-* a test counts as passed when its set-up, its call and its tear-down have returned, as seen by a hook that stands
-  around all others; test functions are called from here, not by pytest;
+* the code of every trusted file is compiled before anything foreign is imported; a test function whose code is not
+  among it when the test is collected, or that is another one when it is to be called, is `tampered`;
+* test functions are called from here, not by pytest; a test counts as passed when its set-up, its call and its
+  tear-down have returned, as seen by hooks that stand around all others, and nobody has reported a failure;
 * a control, a test of our own that has to fail, runs among them under a name drawn anew each time;
 * every line carries a nonce, and goes over a descriptor that nothing else writes to.
 
-Code that searches the memory of its own process for the nonce, and speaks the lines itself, is beyond what one process
-can tell; where that matters, let the values be compared outside (`calls`).
+Beyond what one process can tell is code that finds these hooks in its own memory or frames and speaks for them, that
+jumps over a line by a trace, or that patches what tests use. Where that matters, let the values be compared outside
+(`calls`).
 
     {"nonce", "test": node id, "outcome": "passed" | "failed" | "skipped" | "tampered", "error": text, "s": seconds}
     {"nonce", "end": number of tests that ran}
 """
 
-import inspect
+import ast
 import io
-import json
 import os
 import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import unittest
+from collections.abc import Callable, Iterator, Sequence
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from _pytest.assertion.rewrite import _rewrite_test
 from _pytest.outcomes import Skipped
+from _pytest.unittest import TestCaseFunction
 
 _OPTIONS = (
     *("-q", "-rN", "--color=no", "--tb=short", "-c", "/dev/null", "--noconftest", "-p", "no:cacheprovider"),
@@ -39,120 +42,181 @@ _OPTIONS = (
     *("-p", "no:unraisableexception", "-p", "no:threadexception", "-p", "no:faulthandler"),
 )
 _ERROR_CHARACTERS = 2000
-_PHASES = 3  # set-up, call, tear-down; for functions also the call proper, which is ours
+_WRAPPERS = 20
 
 
-class _Reporter:
-    """The hooks. What they need is held by closures, so that it does not stand in frames that foreign code can walk."""
+class _Known(NamedTuple):
+    """What a test was when it was collected."""
 
-    def __init__(
-        self, report: Callable[[Mapping[str, Any]], None], folder: str, trusted: Sequence[str], control: str
-    ) -> None:
-        codes: dict[str, types.CodeType] = {}
-        failed: dict[str, tuple[str, str]] = {}
-        returned: dict[str, int] = {}
-        started: dict[str, float] = {}
-        count = 0
-        clock, is_coroutine, function_item = time.perf_counter, inspect.iscoroutinefunction, pytest.Function
+    function: Any
+    codes: tuple[Any, ...]
+    """Of the function, and of what it is wrapped around."""
+    is_as_written: bool
+    phases: int
 
-        def compiled(config: pytest.Config) -> None:
-            for name in trusted:
-                path = Path(folder, name)
-                if path.suffix == ".py":
-                    codes[str(path)] = _rewrite_test(path, config)[1]
 
-        def is_as_written(item: pytest.Item) -> bool:
-            function = getattr(getattr(item, "obj", None), "__func__", getattr(item, "obj", None))
-            code = getattr(function, "__code__", None)
-            whole = codes.get(str(item.path))
-            return whole is None or (isinstance(code, types.CodeType) and _holds(whole, code))
+def _hooks(write: Callable[[bytes], None], nonce: str, folder: str, trusted: Sequence[str], control: str) -> Any:
+    """Return a plugin of closures: what they need stands in no module and no class that foreign code can import."""
+    codes: set[types.CodeType] = set()
+    wrapped: set[tuple[str, int]] = set()
+    known: dict[str, _Known] = {}
+    failed: dict[str, tuple[str, str]] = {}
+    returned: dict[str, int] = {}
+    count = 0
+    clock, text_of, is_a, kind_of = time.perf_counter, encode_basestring_ascii, isinstance, type
+    functions, methods, unittests = types.FunctionType, types.MethodType, TestCaseFunction
 
-        def seen(item: pytest.Item) -> Iterator[None]:
+    def line(fields: str) -> None:
+        write(f'{{"nonce": {text_of(nonce)}, {fields}}}\n'.encode())
+
+    def said(error: BaseException) -> str:
+        try:
+            text = f"{kind_of(error).__name__}: {error}"
+        except BaseException:
+            text = kind_of(error).__name__
+        return text.encode("utf-8", "backslashreplace").decode()[:_ERROR_CHARACTERS]
+
+    def compiled(config: pytest.Config) -> None:
+        for name in trusted:
+            path = Path(folder, name)
+            if path.suffix != ".py":
+                continue
             try:
-                result = yield
-                returned[item.nodeid] = returned.get(item.nodeid, 0) + 1
-                return result
-            except Skipped as error:
-                failed.setdefault(item.nodeid, ("skipped", str(error)))
-                raise
-            except BaseException as error:
-                failed.setdefault(item.nodeid, ("failed", f"{type(error).__name__}: {error}"))
-                raise
+                _, rewritten = _rewrite_test(path, config)
+                tree = ast.parse(path.read_bytes())
+                # what a test file imports is not rewritten
+                plain = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+            except (SyntaxError, ValueError, RecursionError):
+                continue  # data that looks like code; as a test it would not be collected either
+            codes.update(_all_in(rewritten), _all_in(plain))
+            for node in ast.walk(tree):
+                if isinstance(node, ast.FunctionDef) and node.decorator_list:
+                    wrapped.add((node.name, node.decorator_list[0].lineno))
 
-        def called(item: pytest.Item) -> Iterator[None]:
-            if not is_as_written(item):
-                failed[item.nodeid] = ("tampered", "its code is not that of the file any more")
-            return seen(item)
+    def taken(item: pytest.Item) -> tuple[Any, tuple[Any, ...]]:
+        function: Any = getattr(item, "obj", None)
+        function = function.__func__ if kind_of(function) is methods else function
+        chain = [function]
+        while kind_of(chain[-1]) is functions and "__wrapped__" in chain[-1].__dict__ and len(chain) < _WRAPPERS:
+            chain.append(chain[-1].__dict__["__wrapped__"])
+        return function, tuple(part.__code__ if kind_of(part) is functions else None for part in chain)
 
-        def call_proper(item: pytest.Function) -> bool | None:
-            if is_coroutine(item.obj):
-                return None  # pytest says why it cannot
-            arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
-            item.obj(**arguments)
-            returned[item.nodeid] = returned.get(item.nodeid, 0) + 1
+    def is_as_written(function_codes: tuple[Any, ...]) -> bool:
+        if function_codes[0] in codes:
             return True
+        # a decorator of a library stands around it, where the file says that there is one
+        inner = function_codes[-1]
+        return inner in codes and (inner.co_name, inner.co_firstlineno) in wrapped
 
-        def whole_test(item: pytest.Item) -> Iterator[Any]:
-            nonlocal count
-            started[item.nodeid] = clock()
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(session: pytest.Session) -> None:
+        compiled(session.config)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_itemcollected(item: pytest.Item) -> None:
+        function, function_codes = taken(item)
+        phases = 3 if kind_of(item) is unittests else 4
+        known[item.nodeid] = _Known(function, function_codes, is_as_written(function_codes), phases)
+
+    def passed_phase(item: pytest.Item) -> None:
+        returned[item.nodeid] = returned.get(item.nodeid, 0) + 1
+
+    def seen(item: pytest.Item) -> Iterator[Any]:
+        try:
             result = yield
-            is_whole = returned.pop(item.nodeid, 0) == _PHASES + (type(item) is function_item)
-            as_it_seems = ("passed", "") if is_whole else ("tampered", "it was not called as tests are")
-            outcome, error = failed.pop(item.nodeid, as_it_seems)
-            count += 1
-            text = error.encode("utf-8", "backslashreplace").decode()[:_ERROR_CHARACTERS]
-            report({"test": item.nodeid, "outcome": outcome, "error": text, "s": clock() - started[item.nodeid]})
-            return result
-
-        def finished(session: pytest.Session) -> None:
-            report({"end": count})
-            # nobody who reads what pytest prints wants to hear of the control
-            session.testsfailed -= 1
-            if session.testsfailed == 0 and session.exitstatus == pytest.ExitCode.TESTS_FAILED:
-                session.exitstatus = pytest.ExitCode.OK
-
-        def shown(test: str) -> tuple[str, str, str] | None:
-            return ("", "", "") if test.startswith(control) else None
-
-        self._compiled, self._seen, self._called = compiled, seen, called
-        self._whole_test, self._call_proper, self._finished, self._shown = whole_test, call_proper, finished, shown
-
-    def pytest_collection(self, session: pytest.Session) -> None:
-        self._compiled(session.config)
+        except (Skipped, unittest.SkipTest) as error:
+            failed.setdefault(item.nodeid, ("skipped", said(error)))
+            raise
+        except BaseException as error:
+            failed.setdefault(item.nodeid, ("failed", said(error)))
+            raise
+        # unittest's way of failing is to write it down
+        for found in getattr(item, "_excinfo", None) or ():
+            outcome = "skipped" if is_a(found.value, (Skipped, unittest.SkipTest)) else "failed"
+            failed.setdefault(item.nodeid, (outcome, said(found.value)))
+        passed_phase(item)
+        return result
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[Any]:
-        return (yield from self._whole_test(item))
+    def pytest_runtest_setup(item: pytest.Item) -> Iterator[Any]:
+        return (yield from seen(item))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
-        return (yield from self._seen(item))
+    def pytest_runtest_call(item: pytest.Item) -> Iterator[Any]:
+        entry = known.get(item.nodeid)
+        if entry is None or not entry.is_as_written or taken(item) != entry[:2]:
+            failed[item.nodeid] = ("tampered", "its code is not that of the file")
+        return (yield from seen(item))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
-        return (yield from self._called(item))
+    def pytest_runtest_teardown(item: pytest.Item) -> Iterator[Any]:
+        return (yield from seen(item))
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
-        return self._call_proper(pyfuncitem)
+    def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
+        arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+        test = pyfuncitem.obj
+        function, owner = (test.__func__, (test.__self__,)) if kind_of(test) is methods else (test, ())
+        entry = known.get(pyfuncitem.nodeid)
+        if entry is None or function is not entry.function:
+            failed[pyfuncitem.nodeid] = ("tampered", "another function took its place")
+        result = function(*owner, **arguments)
+        if hasattr(kind_of(result), "__await__") or hasattr(kind_of(result), "__aiter__"):
+            if kind_of(result) is types.CoroutineType:
+                result.close()
+            raise TypeError("a test that returns what has to be awaited is not run by pytest alone")
+        passed_phase(pyfuncitem)
+        return True
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
-        return (yield from self._seen(item))
+    def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+        nonlocal count
+        started = clock()
+        result = yield
+        entry = known.get(item.nodeid)
+        is_whole = entry is not None and returned.pop(item.nodeid, 0) == entry.phases
+        as_it_seems = ("passed", "") if is_whole else ("tampered", "it was not called as tests are")
+        outcome, error = failed.pop(item.nodeid, as_it_seems)
+        count += 1
+        line(
+            f'"test": {text_of(item.nodeid)}, "outcome": {text_of(outcome)}, "error": {text_of(error)},'
+            f' "s": {float(clock() - started)!r}'
+        )
+        return result
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        return self._shown(report.nodeid)
+    def pytest_runtest_logreport(report: Any) -> None:
+        if report.failed:  # of a part of a test, which does not fail by itself
+            failed.setdefault(report.nodeid, ("failed", str(report.longrepr)[-_ERROR_CHARACTERS:]))
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        self._finished(session)
+    def pytest_report_teststatus(report: Any) -> tuple[str, str, str] | None:
+        # nobody who reads what pytest prints wants to hear of the control
+        return ("", "", "") if report.nodeid.startswith(control) else None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(session: pytest.Session) -> None:
+        line(f'"end": {count}')
+        session.testsfailed -= 1
+        if session.testsfailed == 0 and session.exitstatus == pytest.ExitCode.TESTS_FAILED:
+            session.exitstatus = pytest.ExitCode.OK
+
+    hooks = dict(locals())
+    return types.SimpleNamespace(**{name: hook for name, hook in hooks.items() if name.startswith("pytest_")})
+
+
+def _all_in(whole: types.CodeType) -> Iterator[types.CodeType]:
+    pending = [whole]
+    while pending:
+        found = pending.pop()
+        yield found
+        pending += [constant for constant in found.co_consts if isinstance(constant, types.CodeType)]
 
 
 def run(arguments: Sequence[str], trusted: Sequence[str], folder: str, report: int, nonce: str) -> int:
     """Run the tests named by `arguments`, the last of them the control; return an exit code, which proves nothing."""
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    reporter = _Reporter(_writer(report, nonce), folder, trusted, arguments[-1])
+    reporter = _hooks(_writer(report), nonce, folder, trusted, arguments[-1])
     options = [*_OPTIONS, "--rootdir", folder, "--confcutdir", folder, "--import-mode=prepend", *arguments]
     del nonce, report
     return int(pytest.main(options, plugins=[reporter]))
@@ -168,7 +232,7 @@ def warm_up(path: str) -> None:
         os.chdir(inside)
         os.environ["TMPDIR"], tempfile.tempdir = inside, None  # pytest cleans up what it finds there of its runs before
         nowhere = os.open("/dev/null", os.O_WRONLY)
-        reporter = _Reporter(_writer(nowhere, ""), inside, [name], name)
+        reporter = _hooks(_writer(nowhere), "", inside, [name], name)
         pytest.main([*_OPTIONS, "--rootdir", inside, "--confcutdir", inside, "--capture=sys", name], plugins=[reporter])
         os.close(nowhere)
     finally:
@@ -181,24 +245,11 @@ def warm_up(path: str) -> None:
         sys.path_importer_cache.clear()
 
 
-def _writer(descriptor: int, nonce: str) -> Callable[[Mapping[str, Any]], None]:
-    # bound now: whoever patches `os` or `json` later changes nothing here
-    write, encode = os.write, json.JSONEncoder().encode
+def _writer(descriptor: int) -> Callable[[bytes], None]:
+    write = os.write  # now: whoever patches `os` later changes nothing here
 
-    def report(line: Mapping[str, Any]) -> None:
-        data = encode({"nonce": nonce, **line}).encode() + b"\n"
+    def all_of(data: bytes) -> None:
         while data:
             data = data[write(descriptor, data) :]
 
-    return report
-
-
-def _holds(whole: types.CodeType, code: types.CodeType) -> bool:
-    """Return whether `code` is that of a function somewhere in `whole`."""
-    pending = [whole]
-    while pending:
-        found = pending.pop()
-        if found == code:
-            return True
-        pending += [constant for constant in found.co_consts if isinstance(constant, types.CodeType)]
-    return False
+    return all_of

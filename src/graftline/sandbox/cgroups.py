@@ -5,6 +5,7 @@ one can be had is found by making it.
 """
 
 import os
+import signal
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -51,10 +52,11 @@ class ControlGroup:
         return 0
 
     def remove(self) -> None:
-        """Remove it, as soon as its last process has gone."""
+        """End what is still in it, and remove it."""
         deadline = time.monotonic() + _REMOVAL_S
         for folder in {*self._folders.values()}:
             while not _is_removed(folder) and time.monotonic() < deadline:
+                _end_all(folder)
                 time.sleep(0.005)
         self._folders = {}
 
@@ -114,8 +116,17 @@ def _remove_orphans(parent: Path) -> None:
     with suppress(OSError):
         for folder in parent.glob(f"{_PREFIX}*"):
             maker = folder.name.removeprefix(_PREFIX).partition("-")[0]
-            if maker.isdigit() and not Path(f"/proc/{maker}").exists():
+            if maker.isdigit() and not Path(f"/proc/{maker}").exists() and not _is_removed(folder):
+                _end_all(folder)
+                time.sleep(0.01)
                 _is_removed(folder)
+
+
+def _end_all(folder: Path) -> None:
+    with suppress(OSError):
+        for process in (folder / "cgroup.procs").read_text("ascii").split():
+            with suppress(ProcessLookupError):
+                os.kill(int(process), signal.SIGKILL)
 
 
 def _is_removed(folder: Path) -> bool:

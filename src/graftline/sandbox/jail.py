@@ -5,7 +5,7 @@ raised only when the jail itself cannot answer. What the code printed proves not
 count as passed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -13,6 +13,8 @@ from pydantic import Field
 
 from graftline.config import Config
 from graftline.sandbox.base import Isolation, Usage, Verdict
+
+_SHOWN, _ARGUMENT_BYTES = 40, 100_000  # the kernel takes 128 KiB for one
 
 Program = Literal["python", "pytest", "calls", "ast-grep", "node", "java"]
 """What may be started; a jail refuses what its configuration does not list."""
@@ -89,3 +91,17 @@ class Jail(Protocol):
 
     def close(self) -> None:
         """Let go of processes, folders and control groups. A second call does nothing."""
+
+
+def fault_of_arguments(arguments: Sequence[str]) -> str:
+    """Return what no program can be told about `arguments`; empty where there is nothing."""
+    for argument in arguments:
+        try:
+            size = len(argument.encode())
+        except UnicodeEncodeError:
+            return f"argument {argument[:_SHOWN]!r}: holds half of a surrogate pair"
+        if "\0" in argument:
+            return f"argument {argument[:_SHOWN]!r}: holds a zero byte"
+        if size > _ARGUMENT_BYTES:
+            return f"argument {argument[:_SHOWN]!r}…: has {size} bytes; at most {_ARGUMENT_BYTES} are passed on"
+    return ""

@@ -9,8 +9,10 @@ it, patch it, or print what it likes. Tests count as passed only if
 4. the report has its end, and the end counts as many tests as there were lines.
 
 `calls` does without trust in the process: the values that functions returned are compared here, by exact type, and the
-case never learns which ones are wanted. An object that claims to be equal to everything passes an `assert`; it does not
-pass here. Where code may search its own process for the nonce, or lie by its objects, `calls` is the form to take.
+case never learns which ones are wanted. An object that claims to be equal to everything passes an `assert`, and so does
+code that patches what tests use (`assertEqual`, `pytest.raises`, builtins), jumps over a line by a trace, or finds the
+reporter in the memory or the frames of its process. None of that passes here: where it matters, `calls` is the form to
+take.
 """
 
 import json
@@ -144,7 +146,7 @@ def _of_pytest(jail: Jail, files: Mapping[str, bytes], spec: PytestSpec, left_ou
         if len(found) < len(lines):
             raise _NotBelievedError("a test was reported twice")
         if any(line.outcome == "tampered" for line in lines):
-            raise _NotBelievedError("the code of a test was changed before it was called")
+            raise _NotBelievedError("a test was not the one of its file when it was called")
         if control not in found:
             raise EOFError("the run was broken off before the last test")
         if found[control].outcome != "failed":
@@ -199,17 +201,23 @@ def _compared(name: str, call: Call, line: _CallLine) -> TestOutcome:
 
 
 def _is_same(value: Any, wanted: Any) -> bool:
-    # as texts: Python takes 1 for True. Of dictionaries the order counts for nothing
-    def text(part: Any) -> str:
-        if isinstance(part, dict) and isinstance(part.get("dict"), list):
-            return json.dumps({"dict": sorted(text(pair) for pair in part["dict"])})
-        if isinstance(part, list):
-            return json.dumps([text(item) for item in part])
-        if isinstance(part, dict):
-            return json.dumps({key: text(item) for key, item in part.items()}, sort_keys=True)
-        return json.dumps(part)
+    # as texts: Python takes 1 for True
+    return _ordered_text(value) == _ordered_text(wanted)
 
-    return text(value) == text(wanted)
+
+def _ordered_text(value: Any) -> str:
+    """Return what `case_calls.encoded` wrote as one text, in which the order of dictionaries counts for nothing."""
+
+    def ordered(part: Any) -> Any:
+        if isinstance(part, list):
+            return [ordered(item) for item in part]
+        if isinstance(part, dict) and isinstance(part.get("dict"), list):
+            return {"dict": sorted((ordered(pair) for pair in part["dict"]), key=json.dumps)}
+        if isinstance(part, dict):
+            return {key: ordered(item) for key, item in part.items()}
+        return part
+
+    return json.dumps(ordered(value), sort_keys=True)
 
 
 def _of_program(jail: Jail, files: Mapping[str, bytes], spec: ProgramSpec, left_out: tuple[str, ...]) -> TestResult:

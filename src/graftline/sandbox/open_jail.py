@@ -55,7 +55,8 @@ def open_jail(config: JailConfig) -> Jail:
         try:
             isolation = jail.isolation
         except SandboxError as error:
-            faults.append(str(error))
+            needs = f"; it needs {_NEEDS['namespaces']}" if jail.mode == "namespaces" else ""
+            faults.append(f"{error}{needs}")
             continue
         if is_at_least(isolation.level, config.required_level):
             return jail

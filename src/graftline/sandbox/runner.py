@@ -35,7 +35,7 @@ from graftline.sandbox.jail import Jail
 from graftline.sandbox.judge import TestResult, judged
 from graftline.sandbox.open import SandboxConfig, WarmSandboxConfig, open_sandbox
 from graftline.sandbox.open_jail import JailConfig, open_jail
-from graftline.sandbox.test_spec import TestSpec
+from graftline.sandbox.test_spec import CallsSpec, ProgramSpec, PytestSpec, TestSpec
 from graftline.sandbox.workspaces import WorkspaceLimits, Workspaces
 from graftline.secrets import local_secrets
 
@@ -48,6 +48,8 @@ LANGUAGE_OF: Mapping[str, Language] = {
 }  # fmt: skip
 """As ast-grep tells languages by the ends of names."""
 _SPEC: TypeAdapter[TestSpec] = TypeAdapter(TestSpec)
+_KINDS = ("pytest", "calls", "program")
+_SHOWN, _MESSAGE = 40, 500
 
 
 class WorkspacesConfig(Config):
@@ -214,12 +216,17 @@ def checked_spec(given: TestSpec | Mapping[str, Any]) -> TestSpec:
     Raises:
         DataError: it has another form; the message names the first fault.
     """
-    if not isinstance(given, Mapping):
+    if isinstance(given, PytestSpec | CallsSpec | ProgramSpec):
         return given
+    kind = given.get("kind") if isinstance(given, Mapping) else None
+    if kind not in _KINDS:
+        raise DataError(
+            f"test specification: kind: expected one of {', '.join(map(repr, _KINDS))} (got {str(kind)[:_SHOWN]!r})"
+        )
     try:
         return _SPEC.validate_python(given)
     except ValidationError as error:
-        raise DataError(f"test specification: {_first_fault(error)}") from None
+        raise DataError(f"test specification: {_first_fault(error)[:_MESSAGE]}") from None
 
 
 def _parsed(action: PatternAction | RuleAction | Mapping[str, Any] | str) -> tuple[PatternAction | RuleAction, Any]:
@@ -230,7 +237,7 @@ def _parsed(action: PatternAction | RuleAction | Mapping[str, Any] | str) -> tup
     try:
         return ACTION.validate_python(dict(action)), None
     except ValidationError as error:
-        raise DataError(f"action: {_first_fault(error)}") from None
+        raise DataError(f"action: {_first_fault(error)[:_MESSAGE]}") from None
 
 
 def _first_fault(error: ValidationError) -> str:

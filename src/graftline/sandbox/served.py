@@ -19,7 +19,6 @@ import json
 import os
 import secrets
 import signal
-import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -31,9 +30,10 @@ from graftline.confined.case_program import NO_MEMORY
 from graftline.errors import DataError, SandboxError
 from graftline.paths import portable
 from graftline.sandbox.base import Isolation, IsolationLevel, Usage, Verdict
+from graftline.sandbox.case_folder import CaseFolder
 from graftline.sandbox.cgroups import ControlGroup
 from graftline.sandbox.inner_process import InnerProcess
-from graftline.sandbox.jail import Case, CaseEnd, CaseLimits, Program
+from graftline.sandbox.jail import Case, CaseEnd, CaseLimits, Program, fault_of_arguments
 from graftline.sandbox.limits import LEVELS
 from graftline.sandbox.visible import Interpreter, Visible, interpreter, visible
 from graftline.sandbox.wrappers import Wrapper
@@ -45,6 +45,8 @@ _FIRST_USER, _USERS = 61_000, 4_000
 _OVERHEAD_PROCESSES = 8  # those of the server, the first one of a case, and the case that waits count, too
 _REPORT_BYTES = 32 << 20
 _HEAD_BYTES = 1 << 20
+_PAGE_BYTES = 4096
+_SPARE_FILES = 8
 # it waits until it is in its control group: what it starts before that would stay outside
 _GATE = ("/bin/sh", "-c", 'read -r _ && exec "$@"', "sh")
 
@@ -55,14 +57,15 @@ class ServedJail:
     def __init__(
         self, name: str, mode: Mode, limits: CaseLimits, programs: Sequence[Program], wrapper: Wrapper | None = None
     ) -> None:
-        self._name, self._mode, self._limits, self._wrapper = name, mode, limits, wrapper
+        self._name, self._limits, self._wrapper = name, limits, wrapper
+        self.mode = mode
         self._programs = tuple(programs)
         # of its own outside as well, so that nothing else on the machine is within its rights
         self._user = _FIRST_USER + secrets.randbelow(_USERS) if os.getuid() == 0 and mode != "bare" else None
         self._visible: tuple[Interpreter, Visible] | None = None
         self._group: ControlGroup | None = None
         self._server: InnerProcess | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: CaseFolder | None = None
         self._isolation: Isolation | None = None
         self._tools: dict[str, str] = {}
 
@@ -107,7 +110,7 @@ class ServedJail:
             self._group.remove()
             self._group = None
         if self._folder is not None:
-            self._folder.cleanup()
+            self._folder.remove()
             self._folder = None
         for folder in self._wrapper.leaves if self._wrapper else ():
             with suppress(OSError):
@@ -126,7 +129,8 @@ class ServedJail:
         return Verdict.CRASH if ended is None or ended < 0 else Verdict.OK
 
     def _end(self, verdict: Verdict, found: Mapping[str, Any], stdout: bytes, stderr: bytes, report: bytes) -> CaseEnd:
-        status = found.get("status")
+        # how a program ended that was ended from here says nothing of it
+        status = found.get("status") if found.get("end") == "exit" else None
         ended = None if status is None else os.waitstatus_to_exitcode(status)
         usage = Usage(
             round(found.get("cpu_s", 0.0), 4), round(found.get("wall_s", 0.0), 4), found.get("peak_kb", 0) / 1024
@@ -155,14 +159,9 @@ class ServedJail:
             listed = ", ".join(sorted(seen.programs))
             why = "is not installed" if case.program in self._programs else "is not among the programs of this jail"
             raise DataError(f"program {case.program!r}: {why}; there are {listed}")
-        for name in (*case.files, *case.trusted):
-            portable(name)
-        size = sum(map(len, (*case.files.values(), *case.trusted.values()))) + len(case.stdin)
-        if size > self._limits.disk_mb << 20 or len(case.files) + len(case.trusted) > self._limits.files:
-            raise DataError(
-                f"files of a case: {len(case.files) + len(case.trusted)} with {size} bytes; at most"
-                f" {self._limits.files} with {self._limits.disk_mb} MB fit"
-            )
+        if fault := fault_of_arguments(case.arguments):
+            raise DataError(fault)
+        _check_files({**case.files, **case.trusted}, len(case.stdin), self._limits)
         head = {
             "program": case.program,
             "arguments": case.arguments,
@@ -174,7 +173,7 @@ class ServedJail:
 
     def _seen(self) -> tuple[Interpreter, Visible]:
         if self._visible is None:
-            python = interpreter(is_other_user=os.getuid() == 0 and (self._mode == "confined"))
+            python = interpreter(is_other_user=os.getuid() == 0 and (self.mode == "confined"))
             self._visible = python, visible(self._programs, python)
         return self._visible
 
@@ -223,14 +222,12 @@ class ServedJail:
     def _settings(self, seen: Visible) -> dict[str, Any]:
         """Return what the server is told, with a folder for it where it has none in memory."""
         folder = self._wrapper.folder if self._wrapper else ""
-        if self._mode != "namespaces" and not self._wrapper:
-            self._folder = tempfile.TemporaryDirectory(prefix="graftline-cases-")
-            folder = self._folder.name
-            if self._user is not None:
-                os.chown(folder, self._user, self._user)
+        if self.mode != "namespaces" and not self._wrapper:
+            self._folder = CaseFolder(self._user)
+            folder = self._folder.path
         is_other_user_already = self._wrapper is not None and not self._wrapper.is_started_as_root
         return {
-            "mode": self._mode,
+            "mode": self.mode,
             "limits": {**self._limits.model_dump(), "processes": self._limits.processes + _OVERHEAD_PROCESSES},
             "user": None if is_other_user_already else self._user,
             "programs": seen.programs,
@@ -240,6 +237,25 @@ class ServedJail:
             "folder": folder,
             "warm_folder": "" if self._wrapper else f"{folder or TEMPORARY}/warm",
         }
+
+
+def _check_files(files: Mapping[str, bytes], stdin_bytes: int, limits: CaseLimits) -> None:
+    """Raise DataError for what cannot be laid: names that are refused, or more than fits."""
+    folders: set[str] = set()
+    for name in files:
+        path = portable(name)
+        if str(path) != name:
+            raise DataError(f"file name {name!r}: write it as {str(path)!r}")
+        folders.update(map(str, path.parents))
+    if both := sorted(folders & files.keys()):
+        raise DataError(f"file name {both[0]!r}: is a folder as well; name the file otherwise")
+    count = len(files) + len(folders) + _SPARE_FILES
+    pages = sum(-(-len(data) // _PAGE_BYTES) + 1 for data in files.values()) + stdin_bytes // _PAGE_BYTES + _SPARE_FILES
+    if count > limits.files or pages * _PAGE_BYTES > limits.disk_mb << 20:
+        raise DataError(
+            f"files of a case: {len(files)} in {len(folders)} folders, {pages * _PAGE_BYTES >> 10} KB; {limits.files}"
+            f" files and folders and {limits.disk_mb} MB are all there is room for, {_SPARE_FILES} of them are taken"
+        )
 
 
 def _environment(python: Interpreter) -> dict[str, str]:

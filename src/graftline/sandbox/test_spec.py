@@ -4,42 +4,39 @@ import ast
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from graftline.config import Config
+from graftline.confined.case_calls import is_plain
 from graftline.errors import DataError
 from graftline.paths import portable
+from graftline.sandbox.jail import fault_of_arguments
 
-_FILES, _TEXT, _CALLS = 200, 1 << 20, 1000
+_FILES, _TEXT, _CALLS, _TESTS, _ARGUMENTS, _NAME = 200, 1 << 20, 1000, 10_000, 100, 2000
 _DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
 
 
-class _Spec(Config):
-    model_config = ConfigDict(strict=False)  # lists stand for tuples, in Python as in JSON
-
-
-class PytestSpec(_Spec):
+class PytestSpec(Config):
     """Tests that are laid beside the workspace's files once these are there, and take the place of those of their name."""
 
     kind: Literal["pytest"] = "pytest"
     files: dict[str, str] = Field(min_length=1, max_length=_FILES)
     """Text of every test file, and of what the tests read, by its path."""
-    expected: tuple[str, ...] = Field(min_length=1)
+    expected: tuple[str, ...] = Field(min_length=1, max_length=_TESTS, strict=False)
     """Node ids of the tests that have to run and pass: `tests/test_a.py::test_first`."""
 
     @field_validator("files")
     @classmethod
     def _are_portable(cls, files: dict[str, str]) -> dict[str, str]:
-        for name, text in files.items():
-            if fault := _fault_of_name(name):
-                raise ValueError(fault)
-            if len(text) > _TEXT:
-                raise ValueError(f"{name!r} has {len(text)} characters; at most {_TEXT} are taken")
-        return files
+        return _checked(files)
 
     @model_validator(mode="after")
     def _are_of_the_files(self) -> Self:
         for node_id in self.expected:
+            if len(node_id) > _NAME:  # a constraint of the field would refuse half a surrogate pair
+                raise ValueError(
+                    f"expected: {node_id[:40]!r}… has {len(node_id)} characters; at most {_NAME} are taken"
+                )
             path, separator, test = node_id.partition("::")
             if path not in self.files or not separator or not test:
                 raise ValueError(
@@ -48,18 +45,18 @@ class PytestSpec(_Spec):
         return self
 
 
-class Call(_Spec):
+class Call(Config):
     """A call, and what it has to return or to raise."""
 
     function: str = Field(pattern=_DOTTED)
     """By its name in the module; with dots for what is inside of something."""
-    args: tuple[Any, ...] = ()
+    args: tuple[Any, ...] = Field(default=(), strict=False)
     kwargs: dict[str, Any] = Field(default_factory=dict)
     expected: Any = None
     """As JSON: lists are lists, not tuples; integers are not floats."""
     expected_python: str | None = Field(default=None, max_length=100_000)
     """As a literal of Python instead, for what JSON does not have: `(1, {2})`."""
-    raises: str | None = None
+    raises: str | None = Field(default=None, min_length=1, max_length=200)
     """Name of the class of the exception that has to end the call instead."""
 
     @field_validator("expected_python")
@@ -68,9 +65,18 @@ class Call(_Spec):
         if text is not None:
             try:
                 ast.literal_eval(text)
-            except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+            except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
                 raise ValueError(f"expected_python: no literal of Python ({error})") from None
         return text
+
+    @model_validator(mode="after")
+    def _is_one_wish(self) -> Self:
+        given = {"expected", "expected_python", "raises"} & self.model_fields_set
+        if len(given) > 1:
+            raise ValueError(f"says {' and '.join(sorted(given))}; one of them is enough")
+        if not is_plain(self.wanted):
+            raise ValueError("expected: an object that cannot be compared by its type and its parts")
+        return self
 
     @property
     def wanted(self) -> Any:
@@ -78,28 +84,32 @@ class Call(_Spec):
         return self.expected if self.expected_python is None else ast.literal_eval(self.expected_python)
 
 
-class CallsSpec(_Spec):
+class CallsSpec(Config):
     """Calls of what a module of the workspace defines; results are compared outside of the jail, by exact type."""
 
     kind: Literal["calls"] = "calls"
     module: str = Field(pattern=_DOTTED)
-    calls: tuple[Call, ...] = Field(min_length=1, max_length=_CALLS)
+    calls: tuple[Call, ...] = Field(min_length=1, max_length=_CALLS, strict=False)
 
     @model_validator(mode="after")
     def _are_plain(self) -> Self:
-        try:
-            json.dumps([[call.args, call.kwargs] for call in self.calls], allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"calls: arguments have to be what JSON can say ({error})") from None
+        for number, call in enumerate(self.calls):
+            given = [[*call.args], call.kwargs]
+            try:
+                is_json = json.loads(json.dumps(given, allow_nan=False)) == given
+            except (TypeError, ValueError, RecursionError):
+                is_json = False
+            if not is_json:
+                raise ValueError(f"calls: arguments have to be what JSON can say (those of call {number} are not)")
         return self
 
 
-class ProgramSpec(_Spec):
+class ProgramSpec(Config):
     """A program of the workspace, and what it has to print; its exit code alone would prove nothing."""
 
     kind: Literal["program"] = "program"
     program: Literal["python", "node", "java"] = "python"
-    arguments: tuple[str, ...] = Field(min_length=1)
+    arguments: tuple[str, ...] = Field(min_length=1, max_length=_ARGUMENTS, strict=False)
     """The file first."""
     stdin: str = Field(default="", max_length=_TEXT)
     files: dict[str, str] = Field(default_factory=dict, max_length=_FILES)
@@ -107,22 +117,33 @@ class ProgramSpec(_Spec):
     expected_stdout: str = Field(max_length=_TEXT)
     expected_exit_code: int = Field(default=0, ge=0, le=255)
 
+    @field_validator("arguments")
+    @classmethod
+    def _can_be_said(cls, arguments: tuple[str, ...]) -> tuple[str, ...]:
+        if fault := fault_of_arguments(arguments):
+            raise ValueError(fault)
+        return arguments
+
     @field_validator("files")
     @classmethod
     def _are_portable(cls, files: dict[str, str]) -> dict[str, str]:
-        for name in files:
-            if fault := _fault_of_name(name):
-                raise ValueError(fault)
-        return files
+        return _checked(files)
 
 
 TestSpec = Annotated[PytestSpec | CallsSpec | ProgramSpec, Field(discriminator="kind")]
 """What `run_tests` takes."""
 
 
-def _fault_of_name(name: str) -> str:
-    try:
-        portable(name)
-    except DataError as error:
-        return str(error)
-    return ""
+def _checked(files: dict[str, str]) -> dict[str, str]:
+    for name, text in files.items():
+        try:
+            path = portable(name)
+        except DataError as error:
+            raise ValueError(str(error)) from None
+        if str(path) != name or name[0] in "-@":
+            raise ValueError(f"file name {name!r}: write it as {str(path).lstrip('-@')!r}")
+        if above := [str(parent) for parent in path.parents if str(parent) in files]:
+            raise ValueError(f"file name {name!r}: {above[0]!r} cannot be a file as well")
+        if len(text) > _TEXT:
+            raise ValueError(f"{name!r} has {len(text)} characters; at most {_TEXT} are taken")
+    return files

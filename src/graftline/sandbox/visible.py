@@ -11,13 +11,14 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import graftline
 from graftline.actions.astgrep import executable
-from graftline.errors import SandboxError
+from graftline.errors import ConfigError, SandboxError
 from graftline.sandbox.jail import Program
 
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
@@ -38,8 +39,8 @@ class Interpreter:
         return self.command_line(f"from {module} import main; main()")
 
     def command_line(self, code: str) -> list[str]:
-        """Return the command that runs `code`."""
-        return [self.path, "-I", "-c", f"import sys; sys.path[:0] = {[*self.folders]!r}; {code}"]
+        """Return the command that runs `code`; of the environment only what we put there is read."""
+        return [self.path, "-s", "-P", "-c", f"import sys; sys.path[:0] = {[*self.folders]!r}; {code}"]
 
 
 def interpreter(is_other_user: bool) -> Interpreter:
@@ -111,7 +112,9 @@ def visible(programs: Sequence[Program], python: Interpreter) -> Visible:
 def _folders_of(python: Interpreter) -> set[str]:
     """Return where an interpreter finds modules, and where a virtual environment says which one it is of."""
     asked = "import json, sys; print(json.dumps([sys.prefix, *sys.path]))"
-    answer = subprocess.run(python.command_line(asked), capture_output=True, text=True, check=True, timeout=_TIMEOUT_S)
+    answer = subprocess.run(
+        python.command_line(asked), capture_output=True, text=True, check=True, timeout=_TIMEOUT_S, env={}
+    )
     prefix, *folders = json.loads(answer.stdout)
     settings = str(Path(prefix, "pyvenv.cfg"))
     return {os.path.realpath(folder) for folder in (settings, *folders) if folder and Path(folder).exists()}
@@ -124,7 +127,9 @@ def _program(name: Program, python: Interpreter) -> str | None:
         case "pytest":
             return python.path if find_spec("pytest") else None
         case "ast-grep":
-            return os.path.realpath(executable())
+            with suppress(ConfigError):
+                return os.path.realpath(executable())
+            return None
         case "node" | "java":
             found = shutil.which(name)
             return os.path.realpath(found) if found else None

@@ -1,0 +1,295 @@
+"""Jails of an ordinary user, and in a container that allows no namespaces."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+import graftline
+from graftline.actions.astgrep import executable
+from graftline.errors import SandboxError
+from graftline.sandbox.visible import interpreter
+
+USER = 60_999  # of nobody, and not among those that jails take
+PACKAGES = (sysconfig.get_path("purelib"), str(Path(graftline.__file__).parents[1]))
+SYSTEM = Path(f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}")
+
+# what containers refuse by default: https://docs.docker.com/engine/security/seccomp/
+IN_A_CONTAINER = """
+    from graftline.confined.seccomp import ENOSYS, NEW_NAMESPACE, Filter
+    refused = ["unshare", "mount", "setns", "pivot_root", "umount2", "fsopen", "open_tree", "move_mount", "mount_setattr"]
+    calls = Filter().refuse(refused).refuse(["clone3"], ENOSYS).refuse_bits("clone", 0, NEW_NAMESPACE)
+    assert calls.install("allow")
+"""
+SETTING_UP = """
+    import json, os, sys
+    from graftline.errors import SandboxError
+    from graftline.sandbox import Case, CaseLimits, JailConfig, judged, open_jail
+    from graftline.sandbox.runner import checked_spec
+
+    def config(**more):
+        limits = CaseLimits(cpu_s=5, wall_s=30, memory_mb=512, disk_mb=8, processes=16)
+        return JailConfig(limits=limits, **more)
+
+    def answers(jail):
+        case = Case("python", ("main.py",), {"main.py": b"import os; print(sorted(os.listdir()), os.getuid() == 0)"})
+        tests = "from m import add\\ndef test_add():\\n    assert add(1, 2) == 3\\n"
+        spec = checked_spec({"kind": "pytest", "files": {"test_m.py": tests}, "expected": ["test_m.py::test_add"]})
+        try:
+            found = {
+                "level": jail.isolation.level,
+                "implementation": jail.isolation.implementation,
+                "features": jail.isolation.features,
+                "python": jail.run(case).stdout.decode(),
+                "right": judged(jail, {"m.py": b"def add(a, b): return a + b"}, spec).passed,
+                "wrong": judged(jail, {"m.py": b"def add(a, b): return a - b"}, spec).passed,
+            }
+        finally:
+            jail.close()
+        return found
+"""
+RAN = {"python": "['main.py'] False\n", "right": True, "wrong": False}
+
+
+@pytest.fixture(params=["whoever runs the tests", "an ordinary user"])
+def who(request: pytest.FixtureRequest) -> int | None:
+    return ordinary_user() if request.param == "an ordinary user" else None
+
+
+def ordinary_user() -> int | None:
+    """Return the id of a user without any right; None where whoever runs the tests is one."""
+    if os.getuid() != 0:
+        return None
+    if not is_runnable_by_others(SYSTEM):
+        pytest.skip(f"{SYSTEM} of version {sys.version_info[:2]} is not here: apt-get install {SYSTEM.name}")
+    if closed := [package for package in PACKAGES if not is_open(package)]:
+        pytest.skip(f"only its owner may enter {closed[0]}; put the checkout and its environment where others may read")
+    return USER
+
+
+@pytest.fixture
+def needs_interpreter_for_others(who: int | None) -> None:
+    # started by root, cases run as users of their own
+    if who is None and os.getuid() == 0:
+        try:
+            interpreter(is_other_user=True)
+        except SandboxError as error:
+            pytest.skip(str(error))
+
+
+def is_open(path: str) -> bool:
+    above = all(folder.stat().st_mode & stat.S_IXOTH for folder in Path(path).parents)
+    return above and bool(Path(path).stat().st_mode & stat.S_IROTH)
+
+
+def is_runnable_by_others(program: Path) -> bool:
+    return program.exists() and bool(program.stat().st_mode & stat.S_IXOTH)
+
+
+def new_environment(home: Path) -> Path:
+    """Return the interpreter of a new virtual environment with the packages of this one, for everybody to read."""
+    packages = home / "lib" / SYSTEM.name / "site-packages"
+    for folder in (home / "bin", packages):
+        folder.mkdir(parents=True)
+    (home / "pyvenv.cfg").write_text(f"home = {SYSTEM.parent}\ninclude-system-site-packages = false\n")
+    (home / "bin" / "python").symlink_to(SYSTEM)
+    (packages / "packages.pth").write_text("\n".join(PACKAGES))
+    return home / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def folder_for_others() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="folder-for-others-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def python_for_others(folder_for_others: Path) -> Path:
+    python = new_environment(folder_for_others / "whole")
+    python.with_name("ast-grep").symlink_to(executable())
+    return python
+
+
+Says = Callable[[str, int | None], dict[str, Any]]
+
+
+@pytest.fixture
+def said(python_for_others: Path) -> Says:
+    """What runs a program as a user, and returns what it prints as JSON."""
+
+    def run(program: str, user: int | None) -> dict[str, Any]:
+        return said_by(Path(sys.executable) if user is None else python_for_others, program, user)
+
+    return run
+
+
+def said_by(python: Path, program: str, user: int | None = None, path: str | None = None) -> dict[str, Any]:
+    more: dict[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
+    done = subprocess.run(
+        [python, "-I", "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        env={"LANG": "C.UTF-8", "PATH": path or os.environ["PATH"]},
+        timeout=120,
+        **more,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def has_user_namespaces(said: Says, user: int | None) -> bool:
+    program = """
+        import json
+        from graftline.confined import kernel
+        try:
+            kernel.unshare(kernel.NEW_USER | kernel.NEW_MOUNTS)
+        except OSError:
+            print(json.dumps({"has": False}))
+        else:
+            print(json.dumps({"has": True}))
+    """
+    return bool(said(dedent(program), user)["has"])
+
+
+def test_a_user_gets_namespaces_and_cases_run_there(said: Says, who: int | None) -> None:
+    if not has_user_namespaces(said, who):
+        pytest.skip("this machine gives this user no user namespaces")
+    found = said(dedent(SETTING_UP) + "print(json.dumps(answers(open_jail(config()))))", who)
+    assert found.pop("level") in ("namespaces", "full")
+    assert found.pop("features") != []
+    assert found == {"implementation": "namespaces", **RAN}
+
+
+def test_probe_says_so_to_an_ordinary_user(said: Says) -> None:
+    user = ordinary_user()
+    if not has_user_namespaces(said, user):
+        pytest.skip("this machine gives this user no user namespaces")
+    program = """
+        from dataclasses import asdict
+        from graftline.sandbox.probe import probe
+        print(json.dumps({one.implementation: asdict(one) for one in probe() if one.tier == "tests"}))
+    """
+    found = said(dedent(SETTING_UP) + dedent(program), user)
+    assert found["namespaces"]["level"] in ("namespaces", "full")
+    assert found["subprocess"]["level"] == "none"
+    if found["namespaces"]["level"] == "namespaces":
+        # what it cannot have is named, with the way to get it
+        missing = {line.partition(": ")[0]: line.partition(": ")[2] for line in found["namespaces"]["missing"]}
+        assert missing == {
+            "total_memory": "a control group for memory that may be written to (root, or a delegated one)",
+            "total_processes": "a control group for processes that may be written to (root, or a delegated one)",
+            "cpu_quota": "a control group for processor time that may be written to (root, or a delegated one)",
+        }
+
+
+def test_files_of_a_user_are_not_seen_by_its_cases(said: Says, who: int | None) -> None:
+    if not has_user_namespaces(said, who):
+        pytest.skip("this machine gives this user no user namespaces")
+    program = """
+        import tempfile
+        from pathlib import Path
+        with tempfile.TemporaryDirectory(prefix="users-secret-") as folder:
+            secret = Path(folder, "secret")
+            secret.write_text("secret")
+            text = f"import os; print(os.path.exists({str(secret)!r}), os.path.exists('/etc/shadow'))"
+            jail = open_jail(config())
+            end = jail.run(Case("python", ("main.py",), {"main.py": text.encode()}))
+            jail.close()
+        print(json.dumps({"said": end.stdout.decode()}))
+    """
+    assert said(dedent(SETTING_UP) + dedent(program), who) == {"said": "False False\n"}
+
+
+def test_where_namespaces_are_refused_the_message_says_how_to_get_them(said: Says, who: int | None) -> None:
+    program = """
+        try:
+            open_jail(config()).close()
+        except SandboxError as error:
+            print(json.dumps({"error": str(error)}))
+        else:
+            print(json.dumps({"error": ""}))
+    """
+    message = said(dedent(IN_A_CONTAINER) + dedent(SETTING_UP) + dedent(program), who)["error"]
+    assert message.startswith("namespaces jail: ")
+    assert "user namespaces" in message
+    assert "sysctl" in message
+    assert "--security-opt seccomp=unconfined" in message
+    assert message.endswith("'namespaces' is required")
+
+
+@pytest.mark.usefixtures("needs_interpreter_for_others")
+def test_where_namespaces_are_refused_confined_can_be_had(said: Says, who: int | None) -> None:
+    program = "print(json.dumps(answers(open_jail(config(required_level='confined')))))"
+    found = said(dedent(IN_A_CONTAINER) + dedent(SETTING_UP) + program, who)
+    features = found.pop("features")
+    assert {"rlimits", "no_new_privs", "landlock", "seccomp"} <= {*features}
+    assert "namespaces" not in features
+    assert found == {"level": "confined", "implementation": "confined", **RAN}
+
+
+@pytest.mark.usefixtures("needs_interpreter_for_others")
+def test_in_a_container_cases_do_not_see_the_files_of_others(said: Says, who: int | None) -> None:
+    program = """
+        import tempfile
+        from pathlib import Path
+        with tempfile.TemporaryDirectory(prefix="users-secret-") as folder:
+            Path(folder).chmod(0o755)
+            secret = Path(folder, "secret")
+            secret.write_text("secret")
+            text = f"try: print(open({str(secret)!r}).read())\\nexcept OSError as error: print(error.errno)"
+            jail = open_jail(config(required_level="confined"))
+            end = jail.run(Case("python", ("main.py",), {"main.py": text.encode()}))
+            jail.close()
+        print(json.dumps({"said": end.stdout.decode()}))
+    """
+    assert said(dedent(IN_A_CONTAINER) + dedent(SETTING_UP) + dedent(program), who) == {"said": "13\n"}
+
+
+@pytest.mark.usefixtures("needs_interpreter_for_others")
+def test_without_landlock_nothing_is_confined(said: Says, who: int | None) -> None:
+    # its three calls have numbers of their own since Linux 5.13, the same on every machine
+    program = """
+        from graftline.confined import seccomp
+        calls = seccomp.Filter()
+        calls._numbers = {**calls._numbers, "landlock": 444}
+        assert calls.refuse(["landlock"], seccomp.ENOSYS).install("allow")
+        try:
+            open_jail(config(required_level="confined")).close()
+        except SandboxError as error:
+            print(json.dumps({"error": str(error)}))
+        else:
+            print(json.dumps({"error": ""}))
+    """
+    message = said(dedent(IN_A_CONTAINER) + dedent(SETTING_UP) + dedent(program), who)["error"]
+    assert "reaches 'compute', and lacks landlock: a kernel with Landlock" in message
+    assert message.endswith("'confined' is required")
+
+
+@pytest.mark.skipif(not SYSTEM.exists(), reason=f"{SYSTEM} is not here: apt-get install {SYSTEM.name}")
+def test_a_listed_program_that_is_not_installed_is_missed_only_when_it_is_asked_for(folder_for_others: Path) -> None:
+    program = """
+        from graftline.errors import DataError
+        jail = open_jail(config(kind="subprocess", required_level="none"))
+        try:
+            jail.run(Case("ast-grep"))
+        except DataError as error:
+            print(json.dumps({"error": str(error)}))
+        jail.close()
+    """
+    found = said_by(
+        new_environment(folder_for_others / "bare"), dedent(SETTING_UP) + dedent(program), path="/nonexistent"
+    )
+    assert found == {"error": "program 'ast-grep': is not installed; there are calls, pytest, python"}
