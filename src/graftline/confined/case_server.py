@@ -18,9 +18,9 @@ import os
 import select
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from graftline.confined import case_jail, case_program, kernel
 from graftline.confined.case_first import First, Walls, say
@@ -66,6 +66,7 @@ def main() -> None:
         for stream in case.kept:
             send(1, stream)
         case.wait(spare.first if spare else None)
+    _leave(walls)
 
 
 def _enter(settings: Mapping[str, Any]) -> None:
@@ -171,9 +172,7 @@ class _Case:
         while open_ and self._end == "exit" and b"\n" not in self._status:
             ready, _, _ = select.select([_REQUESTS, *open_], [], [], max(0.0, deadline - time.monotonic()))
             if _REQUESTS in ready:  # nobody asks before there is an answer: the other side has gone
-                os.kill(self.first, signal.SIGKILL)
-                self.wait(None)
-                os._exit(0)
+                _leave(self._walls)
             if not ready:
                 self._end = "wall_timeout"
             for reader in ready:
@@ -207,11 +206,7 @@ class _Case:
         os.waitpid(self.first, 0)
         if self._walls.has_namespaces:
             return  # the kernel has ended all of its processes, and its mounts are gone
-        # orphans come to this process one generation after the other
-        while orphans := _children() - {spared}:
-            for orphan in orphans:
-                os.kill(orphan, signal.SIGKILL)
-                os.waitpid(orphan, 0)
+        _end_children({spared})
         remove_path(self._folder)
 
     def _is_too_much(self, kind: int, chunk: bytes) -> bool:
@@ -226,6 +221,26 @@ class _Case:
             return len(chunk) > room
         self._printed += len(chunk)
         return bool(self._printed > _FLOOD * most)
+
+
+def _leave(walls: Walls) -> NoReturn:
+    """End with all that there is, for the other side has gone."""
+    if not walls.has_namespaces:  # otherwise the kernel ends all of it, and no folder is left
+        _end_children(set())
+        for name in os.listdir(walls.folder):  # noqa: PTH208
+            with suppress(OSError):
+                remove_path(f"{walls.folder}/{name}")
+        with suppress(OSError):  # what it is in may belong to somebody else
+            os.rmdir(walls.folder)  # noqa: PTH106
+    os._exit(0)
+
+
+def _end_children(spared: Collection[int | None]) -> None:
+    # orphans come to this process one generation after the other
+    while orphans := _children().difference(spared):
+        for orphan in orphans:
+            os.kill(orphan, signal.SIGKILL)
+            os.waitpid(orphan, 0)
 
 
 def _children() -> set[int]:
