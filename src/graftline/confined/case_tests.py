@@ -19,6 +19,7 @@ jumps over a line by a trace, or that patches what tests use. Where that matters
 """
 
 import ast
+import gc
 import io
 import os
 import sys
@@ -111,6 +112,7 @@ def _hooks(write: Callable[[bytes], None], nonce: str, folder: str, trusted: Seq
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(session: pytest.Session) -> None:
         compiled(session.config)
+        gc.enable()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_itemcollected(item: pytest.Item) -> None:
@@ -219,6 +221,7 @@ def run(arguments: Sequence[str], trusted: Sequence[str], folder: str, report: i
     reporter = _hooks(_writer(report), nonce, folder, trusted, arguments[-1])
     options = [*_OPTIONS, "--rootdir", folder, "--confcutdir", folder, "--import-mode=prepend", *arguments]
     del nonce, report
+    gc.disable()  # until tests are collected: what pytest makes to start with stays anyway, and looking at it takes long
     return int(pytest.main(options, plugins=[reporter]))
 
 
