@@ -124,39 +124,15 @@ class Filter:
 
     def refuse_bits(self, name: str, argument: int, bits: int) -> "Filter":
         """Refuse a call when any of `bits` is set in the low half of an argument, counted from 0."""
-        if name in self._numbers:
-            self._program += [
-                _instruction(_EQUAL, self._numbers[name], 0, 4),
-                _instruction(_LOAD, 16 + 8 * argument),
-                _instruction(_ANY_BIT, bits, 0, 1),
-                _instruction(_RETURN, _ERRNO | EPERM),
-                _instruction(_LOAD, _NUMBER),
-            ]
-        return self
+        return self._refuse_if(name, argument, _instruction(_ANY_BIT, bits, 0, 1))
 
     def refuse_value(self, name: str, argument: int, value: int) -> "Filter":
         """Refuse a call when an argument, counted from 0, has `value` in its low half."""
-        if name in self._numbers:
-            self._program += [
-                _instruction(_EQUAL, self._numbers[name], 0, 4),
-                _instruction(_LOAD, 16 + 8 * argument),
-                _instruction(_EQUAL, value, 0, 1),
-                _instruction(_RETURN, _ERRNO | EPERM),
-                _instruction(_LOAD, _NUMBER),
-            ]
-        return self
+        return self._refuse_if(name, argument, _instruction(_EQUAL, value, 0, 1))
 
     def refuse_unless(self, name: str, argument: int, value: int) -> "Filter":
         """Refuse a call when an argument, counted from 0, has not `value` in its low half."""
-        if name in self._numbers:
-            self._program += [
-                _instruction(_EQUAL, self._numbers[name], 0, 4),
-                _instruction(_LOAD, 16 + 8 * argument),
-                _instruction(_EQUAL, value, 1, 0),
-                _instruction(_RETURN, _ERRNO | EPERM),
-                _instruction(_LOAD, _NUMBER),
-            ]
-        return self
+        return self._refuse_if(name, argument, _instruction(_EQUAL, value, 1, 0))
 
     def refuse_unknown(self) -> "Filter":
         """Let calls that are newer than this list fail as if the kernel did not have them."""
@@ -182,6 +158,18 @@ class Filter:
         structure = Program(len(self._program) + 1, ctypes.addressof(code))
         status: int = libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(structure), 0, 0)
         return status == 0
+
+    def _refuse_if(self, name: str, argument: int, test: bytes) -> "Filter":
+        """Refuse a call if `test`, which looks at an argument, does not jump over what comes next."""
+        if name in self._numbers:
+            self._program += [
+                _instruction(_EQUAL, self._numbers[name], 0, 4),
+                _instruction(_LOAD, 16 + 8 * argument),
+                test,
+                _instruction(_RETURN, _ERRNO | EPERM),
+                _instruction(_LOAD, _NUMBER),
+            ]
+        return self
 
     def _decide(self, names: Iterable[str], action: int) -> "Filter":
         for number in sorted(self._numbers[name] for name in names if name in self._numbers):
