@@ -24,7 +24,7 @@ in_namespaces = pytest.mark.parametrize("jail", ["namespaces"], indirect=True, s
 in_confined = pytest.mark.parametrize("jail", ["confined"], indirect=True, scope="module")
 
 
-@pytest.fixture(scope="module", params=["namespaces", "confined"])
+@pytest.fixture(scope="module", params=["namespaces"])
 def jail(request: pytest.FixtureRequest) -> Iterator[ServedJail]:
     opened = ServedJail(request.param, request.param, LIMITS, ("python", "pytest", "calls"))
     try:

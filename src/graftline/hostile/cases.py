@@ -17,7 +17,7 @@ from graftline.sandbox.limits import Limits
 CASE_LIMITS = CaseLimits(
     cores=1,
     cpu_s=2,
-    wall_s=5.0,
+    wall_s=4.0,
     memory_mb=512,
     disk_mb=32,
     file_mb=16,
