@@ -102,6 +102,6 @@ def written_root(small: Any) -> Path:
     root: Path = small.root
     (root / "code").mkdir()
     (root / "code" / "m.py").write_text("def total(rows):\n    return sum([row for row in rows])\n", "utf-8")
-    [spec] = [fence.body for fence in fences() if fence.page == "docs/cli.md" and fence.language == "yaml"]
-    (root / "tests.yaml").write_text(spec, "utf-8")
+    [spec] = [fence.body for fence in fences() if fence.page == "docs/cli.md" and fence.language == "json"]
+    (root / "tests.json").write_text(spec, "utf-8")
     return root

@@ -146,7 +146,7 @@ ON_HUB = {f"{PAIRS}home": HUB, f"{PAIRS}version": COMMIT_ID}
 TERMS = {f"{PAIRS}terms": "https://huggingface.co/datasets/owner/name"}
 SHA256 = "44db2c977d6f27a4f934c56a4c69553d30e2b0811fb612363787214f7ce4d33f"
 OTHER_TOKEN = {"HF_TOKEN": "hf_of_another"}
-SANDBOX_TEST = "sandbox test {root}/tests.yaml {root}/code"
+SANDBOX_TEST = "sandbox test {root}/tests.json {root}/code"
 FAULTS = [
     Fault(changed(splitting__seeed=1, synthesis__per_partition="40"), "check"),
     Fault(changed(splitting={"train": 0.9, "dev": 0.1, "test": 0.1}), "check"),
@@ -193,7 +193,7 @@ FAULTS = [
         after_run=True,
     ),
     Fault(replaced("rule.yml", "- a\n"), "sandbox apply {root}/code/m.py --rule {root}/rule.yml", after_run=True),
-    Fault(replaced("tests.yaml", "kind: pytests\n"), SANDBOX_TEST, after_run=True),
+    Fault(replaced("tests.json", '{"kind": "pytests"}'), SANDBOX_TEST, after_run=True),
     Fault(replaced("configs/sandbox.yaml", "tests: {kind: namespaces, programs: [python]}\n"), SANDBOX_TEST, after_run=True),
     Fault(replaced("configs/sandbox.yaml", "tests: {kind: subprocess}\n"), SANDBOX_TEST, after_run=True),
 ]  # fmt: skip

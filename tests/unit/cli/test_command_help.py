@@ -6,13 +6,18 @@ from click.testing import CliRunner
 
 from graftline.cli import main
 from graftline.datasets_cli import COMMANDS as OF_DATASETS
+from graftline.sandbox_cli import COMMANDS as OF_SANDBOX
 from tests.pages import PAGES, codes, section, table
 
-COMMANDS = ["check", "datasets", "doctor", "run", "summary", "wiring"]
+COMMANDS = ["check", "datasets", "doctor", "run", "sandbox", "summary", "wiring"]
+GROUPS = ("datasets", "sandbox")
 DATASET_COMMANDS = ["list", "fetch", "normalize", "split", "stats", "verify", "sample", "export-dvc", "publish"]
-LEAVES: dict[str, click.Command] = {name: command for name, command in main.commands.items() if name != "datasets"} | {
-    f"datasets {command.name}": command for command in OF_DATASETS
-}
+SANDBOX_COMMANDS = ["probe", "apply", "test", "hostile"]
+LEAVES: dict[str, click.Command] = (
+    {name: command for name, command in main.commands.items() if name not in GROUPS}
+    | {f"datasets {command.name}": command for command in OF_DATASETS}
+    | {f"sandbox {command.name}": command for command in OF_SANDBOX}
+)
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +27,9 @@ def _environment_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
-@pytest.mark.parametrize(("group", "commands"), [([], COMMANDS), (["datasets"], DATASET_COMMANDS)])
+@pytest.mark.parametrize(
+    ("group", "commands"), [([], COMMANDS), (["datasets"], DATASET_COMMANDS), (["sandbox"], SANDBOX_COMMANDS)]
+)
 def test_the_help_lists_every_command(group: list[str], commands: list[str], option: str) -> None:
     result = CliRunner().invoke(main, [*group, option], prog_name="graftline")
 
@@ -31,7 +38,7 @@ def test_the_help_lists_every_command(group: list[str], commands: list[str], opt
     assert [line for line in listed if len(line.split()) < 2] == []
 
 
-@pytest.mark.parametrize("group", [[], ["datasets"]])
+@pytest.mark.parametrize("group", [[], ["datasets"], ["sandbox"]])
 def test_no_command_at_all_is_wrong_usage_answered_with_the_help(group: list[str]) -> None:
     result = CliRunner().invoke(main, group, prog_name="graftline")
 
@@ -43,7 +50,7 @@ def test_no_command_at_all_is_wrong_usage_answered_with_the_help(group: list[str
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
-@pytest.mark.parametrize("name", [*LEAVES, "datasets"])
+@pytest.mark.parametrize("name", [*LEAVES, *GROUPS])
 def test_every_command_has_help(name: str, option: str) -> None:
     result = CliRunner().invoke(main, [*name.split(), option], prog_name="graftline")
 
@@ -52,9 +59,9 @@ def test_every_command_has_help(name: str, option: str) -> None:
     assert (usage.startswith(f"Usage: graftline {name} [OPTIONS]"), rest[:2], rest[2:3].isupper()) == (True, "  ", True)
 
 
-@pytest.mark.parametrize("name", [*LEAVES, "datasets"])
+@pytest.mark.parametrize("name", [*LEAVES, *GROUPS])
 def test_every_command_and_option_says_what_it_does(name: str) -> None:
-    command = LEAVES.get(name, main.commands["datasets"])
+    command = LEAVES[name] if name in LEAVES else main.commands[name]
     silent = [option.name for option in command.params if isinstance(option, click.Option) and not option.help]
 
     assert (silent, command.help is not None and command.help.endswith((".", "?"))) == ([], True)

@@ -32,7 +32,20 @@ def warm(request: pytest.FixtureRequest) -> Iterator[WarmSandbox]:
 
 
 def workers() -> list[psutil.Process]:
+    """Return the workers that are not those of a sandbox that other tests leave open."""
+    return [child for child in all_workers() if child not in OF_OTHERS]
+
+
+def all_workers() -> list[psutil.Process]:
     return [child for child in psutil.Process().children() if "warm_worker" in " ".join(child.cmdline())]
+
+
+OF_OTHERS: list[psutil.Process] = []
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _others() -> None:
+    OF_OTHERS.extend(all_workers())
 
 
 def test_more_actions_than_a_batch_holds_are_all_answered(warm: WarmSandbox) -> None:

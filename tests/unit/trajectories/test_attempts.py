@@ -217,7 +217,7 @@ def test_a_verdict_that_ends_an_attempt_is_its_ending_and_its_cause(
 ) -> None:
     trajectory = collect(task_of("f(1)\n", "x(1)\n"), reading([F, G]), AnsweringSandbox(verdict), Collecting())
     # the wall clock, and a sandbox that lacks what it needs, say nothing about the action; everything else does
-    value = None if verdict in ("wall_timeout", "needs_cli") else 0.0
+    value = None if verdict in ("wall_timeout", "needs_cli", "runner_error") else 0.0
     assert (trajectory.ending, trajectory.reward) == (verdict.value, Reward(value=value, cause=verdict.value))
     assert [step.reward for step in trajectory.steps] == [trajectory.reward]
 

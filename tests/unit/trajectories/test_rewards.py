@@ -42,7 +42,7 @@ def test_an_outcome_has_one_reward(
 
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_only_the_wall_clock_and_a_lack_of_the_sandbox_say_nothing(verdict: Verdict) -> None:
-    says_nothing = verdict in ("wall_timeout", "needs_cli")
+    says_nothing = verdict in ("wall_timeout", "needs_cli", "runner_error")
     assert (reward(verdict, Level.NONE, 0.0, False, WEIGHTS).value is None) is says_nothing
 
 
