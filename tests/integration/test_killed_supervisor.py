@@ -180,7 +180,10 @@ def settled(jail: ServedJail, temporary: Path) -> dict[str, object]:
     found: list[dict[str, object]] = [{}]
 
     def is_settled() -> bool:
-        found.append(held(jail, temporary))
+        try:
+            found.append(held(jail, temporary))
+        except psutil.NoSuchProcess:  # it ended while it was looked at
+            return False
         return found[-1] == found[-2]
 
     assert is_soon(is_settled, within_s=5)
