@@ -13,7 +13,7 @@ from typing import Any
 from graftline.actions.action import PatternAction, RuleAction
 from graftline.errors import ConfigError
 from graftline.paths import find_root
-from graftline.sandbox.base import SandboxResult
+from graftline.sandbox.base import Sandbox, SandboxResult
 from graftline.sandbox.judge import TestResult
 from graftline.sandbox.runner import SandboxRunner
 from graftline.sandbox.test_spec import TestSpec
@@ -34,6 +34,15 @@ def apply_action(
 def run_tests(workspace: Path, test_spec: TestSpec | Mapping[str, Any]) -> TestResult:
     """Run tests on a copy of the files of a workspace; see `SandboxRunner.run_tests`."""
     return _runner().run_tests(workspace, test_spec)
+
+
+def default_sandbox() -> Sandbox:
+    """Return the sandbox that the four calls apply actions in; it is closed when the process ends.
+
+    Raises:
+        SandboxError: it does not start, or does not reach the required level.
+    """
+    return _runner().sandbox()
 
 
 def cleanup(workspace: Path) -> None:

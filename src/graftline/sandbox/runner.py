@@ -175,10 +175,18 @@ class SandboxRunner:
     ) -> None:
         self.close()
 
-    def _applied(self, workspace: Path, requests: Mapping[str, Request]) -> SandboxResult:
+    def sandbox(self) -> Sandbox:
+        """Return the sandbox that actions are applied in, which is opened when it is asked for.
+
+        Raises:
+            SandboxError: it does not start, or does not reach the required level.
+        """
         if self._sandbox is None:
             self._sandbox = open_sandbox(self._settings.actions)
-        answers = self._sandbox.apply_each([*requests.values()])
+        return self._sandbox
+
+    def _applied(self, workspace: Path, requests: Mapping[str, Request]) -> SandboxResult:
+        answers = self.sandbox().apply_each([*requests.values()])
         results = {path: result for path, [result] in zip(requests, answers, strict=True)}
         combined = _combined(results, {path: request.source for path, request in requests.items()})
         changed = {path: results[path].after for path in combined.changed_files}
