@@ -8,12 +8,12 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from ast_grep_py import SgNode, SgRoot
+from ast_grep_py import Config, SgNode, SgRoot
 
 from graftline.actions.action import PatternAction, RuleAction, rule_of
 from graftline.errors import ConfigError, DataError
@@ -28,19 +28,38 @@ MAX_DEPTH = 300
 """Levels of nesting; beyond it recursive algorithms, the matcher's own included, may overflow their stack."""
 
 
-@dataclass(slots=True, eq=False)
 class Node:
     """A node of a syntax tree; `start` and `end` count characters."""
 
-    kind: str
-    is_named: bool
-    start: int
-    end: int
-    parent: "Node | None"
-    index: int
-    """Position among the children of `parent`."""
-    handle: SgNode = field(repr=False)
-    children: list["Node"] = field(default_factory=list, repr=False)
+    __slots__ = ("_children", "depth", "end", "handle", "index", "is_named", "kind", "parent", "start")
+
+    def __init__(self, handle: SgNode, parent: "Node | None", index: int, start: int, end: int) -> None:
+        self.handle = handle
+        self.kind = handle.kind()
+        self.is_named = handle.is_named()
+        self.start, self.end = start, end
+        self.parent = parent
+        self.index = index
+        """Position among the children of `parent`."""
+        self.depth: int = parent.depth + 1 if parent else 1
+        self._children: list[Node] | None = None
+
+    @property
+    def children(self) -> list["Node"]:
+        """The nodes below, which are made when they are asked for.
+
+        Raises:
+            DataError: they are nested deeper than is safe.
+        """
+        if self._children is None:
+            found = self.handle.children()
+            if found and self.depth >= MAX_DEPTH:
+                raise DataError(f"source is nested deeper than {MAX_DEPTH} levels")
+            self._children = []
+            for index, child in enumerate(found):
+                span = child.range()
+                self._children.append(Node(child, self, index, span.start.index, span.end.index))
+        return self._children
 
     def walk(self) -> Iterator["Node"]:
         """Yield this node and all below it, parents first."""
@@ -87,6 +106,18 @@ def parse(text: str, language: Language) -> Tree:
     Raises:
         DataError: `text` is longer or nested deeper than is safe, or is not valid Unicode.
     """
+    tree = outline(text, language)
+    for _ in tree.root.walk():
+        pass
+    return tree
+
+
+def outline(text: str, language: Language) -> Tree:
+    """As `parse`, for who looks at parts of the tree: too deep a nesting is found where it is looked at.
+
+    Raises:
+        DataError: `text` is longer than is safe, or is not valid Unicode.
+    """
     if len(text) > MAX_SOURCE_CHARACTERS:
         raise DataError(f"source of {len(text)} characters; at most {MAX_SOURCE_CHARACTERS} are parsed")
     longest = max(map(len, text.split("\n")))
@@ -96,18 +127,7 @@ def parse(text: str, language: Language) -> Tree:
         handle = SgRoot(text, language).root()
     except UnicodeEncodeError:
         raise DataError("source holds a lone surrogate; expected valid Unicode") from None
-    root = Node(handle.kind(), handle.is_named(), 0, len(text), None, 0, handle)
-    pending = [(root, 1)]
-    while pending:
-        parent, depth = pending.pop()
-        if depth > MAX_DEPTH:
-            raise DataError(f"source is nested deeper than {MAX_DEPTH} levels")
-        for index, child in enumerate(parent.handle.children()):
-            span = child.range()
-            node = Node(child.kind(), child.is_named(), span.start.index, span.end.index, parent, index, child)
-            parent.children.append(node)
-            pending.append((node, depth + 1))
-    return Tree(text, language, root)
+    return Tree(text, language, Node(handle, None, 0, 0, len(text)))
 
 
 def matches(node: Node, rule: dict[str, Any]) -> bool:
@@ -125,6 +145,24 @@ def matches(node: Node, rule: dict[str, Any]) -> bool:
 def find_all(root: Node, rule: dict[str, Any]) -> list[SgNode]:
     """Return the matches of a trusted `rule` below `root`, in the order of the text."""
     return list(root.handle.find_all(**rule))
+
+
+def captures_of(root: Node, rule: dict[str, Any], names: Sequence[str]) -> dict[int, dict[str, tuple[str, str]]]:
+    """Return kind and text of what the single variables `names` capture in each match of `rule`, by where it starts.
+
+    `rule` is that of `action.rule_of`; nothing is found by one that is invalid.
+    """
+    config = {key: rule[key] for key in ("rule", "constraints") if rule.get(key)}
+    try:
+        nodes = list(root.handle.find_all(cast(Config, config)))
+    except (RuntimeError, ValueError, TypeError):
+        return {}
+    return {
+        node.range().start.index: {
+            name: (captured.kind(), captured.text()) for name in names if (captured := node.get_match(name)) is not None
+        }
+        for node in nodes
+    }
 
 
 @cache

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from graftline.actions.astgrep import Node, Tree
+from graftline.actions.astgrep import Node
+from graftline.rules.change import Change, Region, column, dedented
 from graftline.rules.diff import Site, is_sequence
 
 Policy = Literal["scoped", "all", "literal"]
@@ -31,7 +32,7 @@ VARIABLE = re.compile(r"\$+[A-Z_][A-Z0-9_]*")
 _WORD_OR_OPERATOR = re.compile(r"\w|[^\s\w(){}\[\],.;:]")
 _CONSTANTS = frozenset({"None", "True", "False", "null", "undefined", "true", "false", "this", "self", "super", "cls"})
 _KEPT_KINDS = re.compile(
-    r"type|import|modifier|operator|string_(content|start|end|fragment)|escape|comment|annotation|keyword_arg"
+    r"type|import|modifier|operator|clause|string_(content|start|end|fragment)|escape|comment|annotation|keyword_arg"
     r"|property_identifier|decorator|jsx_|field_name|label|interpolation|template_subst"
 )
 _CALLS = {"call", "call_expression", "new_expression", "method_invocation"}
@@ -50,41 +51,28 @@ class Template:
     """Number of metavariables in `pattern`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Two trees, the sites between them, and the names that the text before binds."""
-
-    before: Tree
-    after: Tree
-    sites: Sequence[Site]
-    bound: frozenset[str]
-
-    def within(self, start: int, end: int) -> list[Site]:
-        """Return the sites that lie inside the characters `start` to `end`."""
-        return [site for site in self.sites if start <= site.start and site.end <= end]
-
-
-def template(change: Change, region: Node, policy: Policy, lists: Lists) -> Template | None:
+def template(change: Change, region: Region, policy: Policy, lists: Lists) -> Template | None:
     """Return the template of `region` under a policy; None where it would say nothing or cannot be written.
 
     It cannot be written where the source itself holds something that reads as a metavariable.
     """
-    sites = change.within(region.start, region.end)
-    source = change.before.of(region)
-    if not sites or VARIABLE.search(source) or any(VARIABLE.search(site.text) for site in sites):
+    inside = change.inside(region.start, region.end) or []
+    sites = [site for _, site in inside]
+    text = change.before.text
+    if not sites or VARIABLE.search(text[region.start : region.end]):
         return None
-    holes = _Holes(change, region, sites, policy, lists)
+    if any(VARIABLE.search(site.text) for site in sites):
+        return None
+    holes = _Holes(change, region, inside, policy, lists)
     cut = [hole for hole in holes.found if not any(_covers(site, hole) for site in sites)]
     new = [(site.start, site.end, holes.in_new_text(site)) for site in sites]
-    indent = _indent(change.before.text, region.start)
-    pattern = _dedented(_filled(change.before.text, region, holes.found), indent)
-    rewrite = _dedented(_filled(change.before.text, region, sorted([*cut, *new])), indent)
+    indent = column(text, region.start)
+    pattern = dedented(_filled(text, region.start, region.first.end, holes.found), indent)
+    rewrite = dedented(_filled(text, region.start, region.end, sorted([*cut, *new])), indent)
     variables = set(VARIABLE.findall(pattern))
     if set(VARIABLE.findall(rewrite)) - variables:
         return None
-    if any(
-        name not in rewrite and _repeats(rewrite, change.before.text[start:end]) for start, end, name in holes.found
-    ):
+    if any(name not in rewrite and _repeats(rewrite, text[start:end]) for start, end, name in holes.found):
         # the pattern would match whatever stands there, and the rewrite put this example's text in its place
         return None
     if not _WORD_OR_OPERATOR.search(VARIABLE.sub("", pattern)):
@@ -92,27 +80,25 @@ def template(change: Change, region: Node, policy: Policy, lists: Lists) -> Temp
     return Template(pattern, rewrite, len(variables))
 
 
-def bound_names(tree: Tree) -> frozenset[str]:
-    """Return the names that `tree` binds: parameters, assignments, loops, exception handlers."""
-    return frozenset(_bound(tree))
-
-
 class _Holes:
     """The metavariables of one region, and the spans they replace."""
 
-    def __init__(self, change: Change, region: Node, sites: Sequence[Site], policy: Policy, lists: Lists) -> None:
-        self._change, self._region, self._sites = change, region, sites
+    def __init__(
+        self, change: Change, region: Region, inside: Sequence[tuple[int, Site]], policy: Policy, lists: Lists
+    ) -> None:
+        self._change, self._region, self._sites = change, region, [site for _, site in inside]
         self._policy, self._lists = policy, lists
         self._names: dict[str, str] = {}
-        self._moved = {change.after.of(node) for site in sites for node in _inside_new(change.after.root, site)}
+        self._moved = {change.after.of(node) for index, _ in inside for node in change.new_nodes[index]}
         self.found: list[tuple[int, int, str]] = []
-        self._visit(region)
+        for node in region.nodes:
+            self._visit(node)
         self.found.sort()
 
     def in_new_text(self, site: Site) -> str:
         """Return the new text of `site` with what the pattern captures replaced by its variables."""
         edits = list(self._captured(self._change.after.root, site))
-        return _filled_span(self._change.after.text, site.new_start, site.new_end, edits)
+        return _filled(self._change.after.text, site.new_start, site.new_end, edits)
 
     def _captured(self, node: Node, site: Site) -> Iterator[tuple[int, int, str]]:
         is_inside = site.new_start <= node.start and node.end <= site.new_end
@@ -126,7 +112,7 @@ class _Holes:
 
     def _visit(self, node: Node) -> None:
         text = self._change.before.of(node)
-        if node is not self._region and self._policy != "literal":
+        if (node is not self._region.first or not self._region.is_single) and self._policy != "literal":
             if not self._is_touched(node):
                 if _is_free(self._change, node, self._policy):
                     self._add(node.start, node.end, text)
@@ -240,30 +226,6 @@ def _is_local(change: Change, receiver: Node) -> bool:
     )
 
 
-def _bound(tree: Tree) -> Iterator[str]:
-    binding = re.compile(
-        r"parameter|^(assignment|variable_declarator|for_statement|for_in_statement|enhanced_for_statement"
-        r"|named_expression|for_in_clause|as_pattern|augmented_assignment|catch_clause|resource)$"
-    )
-    for node in tree.root.walk():
-        if not binding.search(node.kind):
-            continue
-        for child in node.children or [node]:
-            if tree.of(child) in ("=", "in", ":", "of"):
-                break
-            yield from (
-                tree.of(leaf) for leaf in child.walk() if leaf.kind.endswith(("identifier", "identifier_pattern"))
-            )
-
-
-def _inside_new(node: Node, site: Site) -> Iterator[Node]:
-    if node.is_named and site.new_start <= node.start and node.end <= site.new_end:
-        yield node
-    for child in node.children:
-        if child.end > site.new_start and child.start < site.new_end:
-            yield from _inside_new(child, site)
-
-
 def _repeats(rewrite: str, text: str) -> bool:
     return bool(re.search(rf"(?<!\w){re.escape(text)}(?!\w)", rewrite))
 
@@ -272,24 +234,10 @@ def _covers(site: Site, hole: tuple[int, int, str]) -> bool:
     return site.start < site.end and site.start <= hole[0] and hole[1] <= site.end
 
 
-def _filled(text: str, region: Node, edits: Sequence[tuple[int, int, str]]) -> str:
-    return _filled_span(text, region.start, region.end, edits)
-
-
-def _filled_span(text: str, start: int, end: int, edits: Sequence[tuple[int, int, str]]) -> str:
+def _filled(text: str, start: int, end: int, edits: Sequence[tuple[int, int, str]]) -> str:
     pieces, position = [], start
     for edit_start, edit_end, new in edits:
-        if edit_start >= position:
+        if position <= edit_start <= end and edit_end <= end:
             pieces += [text[position:edit_start], new]
             position = edit_end
     return "".join(pieces) + text[position:end]
-
-
-def _indent(text: str, offset: int) -> int:
-    line = text[text.rfind("\n", 0, offset) + 1 : offset]
-    return len(line) - len(line.lstrip(" "))
-
-
-def _dedented(text: str, indent: int) -> str:
-    # ast-grep indents every line of a rewrite but the first by the column of the line of the match
-    return re.sub(rf"\n {{{indent}}}", "\n", text) if indent else text

@@ -5,6 +5,7 @@ equal text counts most and nodes of one kind count by the tokens they share. The
 invariant that replacing every site in the text before gives the text after.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,10 @@ from graftline.actions.astgrep import Node, Tree
 _MAX_ALIGNED_PAIRS = 40_000
 _LEAST_SIMILARITY = 0.35
 _MAX_WEIGHT = 60
+_TOKENS = re.compile(r"\w+|[^\w\s]")
 _SEQUENCES = (
     "argument_list", "arguments", "parameters", "block", "body", "module", "program", "list", "array", "tuple",
-    "dictionary", "object", "set", "named_imports", "import_list", "initializer", "clause_list",
+    "dictionary", "object", "set", "named_imports", "import_list", "initializer", "clause_list", "jsx_element",
 )  # fmt: skip
 
 
@@ -32,6 +34,11 @@ class Site:
     """The new text."""
     is_blank: bool
     """Whether both sides are white space only."""
+
+    @property
+    def is_insertion(self) -> bool:
+        """Whether nothing is taken away and more than white space is put in."""
+        return self.start == self.end and not self.is_blank
 
 
 def is_sequence(node: Node) -> bool:
@@ -76,12 +83,13 @@ class _Comparison:
         if not pairs and (old.kind != new.kind or old.parent is not None or not (old.children and new.children)):
             yield self._site(old.start, old.end, new.start, new.end)
             return
-        last_old, last_new = old.start, new.start
+        last_old, last_new, first = old.start, new.start, 0
         for i, j in [*pairs, (len(old.children), len(new.children))]:
             is_end = i == len(old.children)
             next_old = old.end if is_end else old.children[i].start
             next_new = new.end if is_end else new.children[j].start
-            yield from self._gap(last_old, next_old, last_new, next_new)
+            yield from self._gap(old.children[first:i], last_old, next_old, last_new, next_new)
+            first = i + 1
             if not is_end:
                 yield from self.between(old.children[i], new.children[j])
                 last_old, last_new = old.children[i].end, new.children[j].end
@@ -97,8 +105,8 @@ class _Comparison:
             return text in new_text and any(self._after.of(node) == text for node in _below(new))
         return new_text in text and any(self._before.of(node) == new_text for node in _below(old))
 
-    def _gap(self, start: int, end: int, new_start: int, new_end: int) -> Iterator[Site]:
-        """Yield the sites of what lies between two aligned children."""
+    def _gap(self, gone: Sequence[Node], start: int, end: int, new_start: int, new_end: int) -> Iterator[Site]:
+        """Yield the sites of what lies between two aligned children: the nodes `gone`, and blanks."""
         old, new = self._before.text[start:end], self._after.text[new_start:new_end]
         if old == new:
             return
@@ -108,14 +116,41 @@ class _Comparison:
         front = _common_blanks(old, new)
         back = _common_blanks(old[front:][::-1], new[front:][::-1])
         start, end, new_start, new_end = start + front, end - back, new_start + front, new_end - back
+        old, new = self._before.text[start:end], self._after.text[new_start:new_end]
+        if old and not old.strip():
+            # blanks that go where something comes are a site of their own: rules put things beside nodes
+            yield self._site(start, start, new_start, new_end)
+            yield self._site(start, end, new_end, new_end)
+        elif old and not new.strip():
+            yield from self._deleted(gone, start, end, new_start, new_end)
+        else:
+            first, last = start + len(old) - len(old.lstrip()), start + len(old.rstrip())
+            if start < first < end and not new[:1].isspace():
+                yield self._site(start, first, new_start, new_start)
+                start = first
+            if start < last < end and not new[-1:].isspace():
+                yield self._site(start, last, new_start, new_end)
+                start, new_start = last, new_end
+            yield self._site(start, end, new_start, new_end)
+
+    def _deleted(self, gone: Sequence[Node], start: int, end: int, new_start: int, new_end: int) -> Iterator[Site]:
+        """Yield the sites of a deletion: one for each thing if all are named nodes, and those of the blanks round them.
+
+        Blanks are sites of their own, for ast-grep removes nodes, not lines.
+        """
         old = self._before.text[start:end]
-        if new_start == new_end and old.strip():
-            # a deletion: the blanks around it are sites of their own, for ast-grep removes nodes, not lines
-            left, right = len(old) - len(old.lstrip()), len(old) - len(old.rstrip())
-            cuts = [(start, start + left), (start + left, end - right), (end - right, end)]
-            yield from (self._site(a, b, new_start, new_end) for a, b in cuts if a < b)
-            return
-        yield self._site(start, end, new_start, new_end)
+        first, last = start + len(old) - len(old.lstrip()), start + len(old.rstrip())
+        pieces = [(node.start, node.end) for node in gone] if all(node.is_named for node in gone) else [(first, last)]
+        if not pieces or (pieces[0][0], pieces[-1][1]) != (first, last):
+            pieces = [(first, last)]
+        if start < first or new_start < new_end:
+            yield self._site(start, first, new_start, new_end)
+        position = first
+        for piece_start, piece_end in [*pieces, (end, end)]:
+            for site_start, site_end in ((position, piece_start), (piece_start, piece_end)):
+                if site_start < site_end:
+                    yield self._site(site_start, site_end, new_end, new_end)
+            position = piece_end
 
     def _site(self, start: int, end: int, new_start: int, new_end: int) -> Site:
         text = self._after.text[new_start:new_end]
@@ -154,7 +189,7 @@ class _Comparison:
 
     def _tokens(self, tree: Tree, node: Node) -> Counter[str]:
         if node not in self._counted:
-            self._counted[node] = Counter(tree.of(leaf) for leaf in node.walk() if not leaf.children)
+            self._counted[node] = Counter(_TOKENS.findall(tree.of(node)))
         return self._counted[node]
 
     def _similarity(self, old: Node, new: Node) -> float:

@@ -20,6 +20,8 @@ class Level(StrEnum):
     """The same but for blanks at line ends, empty lines and the two ends of the text; none of it inside a string."""
     TREE = "ast"
     """The same tree and tokens; white space and trailing separators aside, comments and strings included."""
+    TESTS = "tests"
+    """Another text, with which the tests of the task pass."""
     PARTIAL = "partial"
     """Nearer than the text before was."""
     NONE = "none"
@@ -27,7 +29,7 @@ class Level(StrEnum):
     @property
     def is_verified(self) -> bool:
         """Whether the text counts as the wanted one."""
-        return self in (Level.EXACT, Level.BLANKS, Level.TREE)
+        return self in (Level.EXACT, Level.BLANKS, Level.TREE, Level.TESTS)
 
 
 def without_blanks(text: str) -> str:

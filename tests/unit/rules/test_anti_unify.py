@@ -3,21 +3,20 @@
 import pytest
 
 from graftline.actions.astgrep import Language, parse
-from graftline.rules.anti_unify import POLICIES, Change, Lists, Policy, Template, bound_names, template
-from graftline.rules.diff import differences
+from graftline.rules.anti_unify import POLICIES, Lists, Policy, Template, template
+from graftline.rules.change import Change, Region, bound_names
 
 NAMES = [f"{policy} {lists}" for policy, lists in POLICIES]
 
 
 def change(language: Language, before: str, after: str) -> Change:
-    old, new = parse(before, language), parse(after, language)
-    return Change(old, new, differences(old, new), bound_names(old))
+    return Change.between(before, after, language)
 
 
 def templates(language: Language, before: str, after: str, region: str) -> dict[str, tuple[str, str] | None]:
     changed = change(language, before, after)
     node = next(node for node in changed.before.root.walk() if changed.before.of(node) == region)
-    found = [template(changed, node, policy, lists) for policy, lists in POLICIES]
+    found = [template(changed, Region(node, node), policy, lists) for policy, lists in POLICIES]
     return {name: one and (one.pattern, one.rewrite) for name, one in zip(NAMES, found, strict=True)}
 
 
@@ -147,7 +146,7 @@ def test_no_template_is_written_that_would_match_everything() -> None:
 def test_a_template_counts_its_variables() -> None:
     changed = change("python", "f(a, a, b)\n", "g(a, a, b)\n")
     call = next(node for node in changed.before.root.walk() if node.kind == "call")
-    assert template(changed, call, "scoped", "items") == Template("f($A, $A, $B)", "g($A, $A, $B)", 2)
+    assert template(changed, Region(call, call), "scoped", "items") == Template("f($A, $A, $B)", "g($A, $A, $B)", 2)
 
 
 @pytest.mark.parametrize("lists", ["items", "runs", "long_runs"])
@@ -156,7 +155,7 @@ def test_more_than_26_variables_have_names_ast_grep_can_read(policy: Policy, lis
     names = ", ".join(f"a{number}" for number in range(40))
     changed = change("python", f"f({names})\n", f"g({names})\n")
     call = next(node for node in changed.before.root.walk() if node.kind == "call")
-    found = template(changed, call, policy, lists)
+    found = template(changed, Region(call, call), policy, lists)
     assert found is not None
     if (policy, lists) == ("literal", "items"):
         assert found == Template(f"f({names})", f"g({names})", 0)
@@ -180,4 +179,4 @@ def test_more_than_26_variables_have_names_ast_grep_can_read(policy: Policy, lis
     ],
 )
 def test_the_names_that_a_text_binds_are_known(language: Language, text: str, expected: set[str]) -> None:
-    assert bound_names(parse(text, language)) == expected
+    assert set(bound_names(parse(text, language))) == expected

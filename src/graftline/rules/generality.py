@@ -1,0 +1,50 @@
+"""What an action leaves free: whether it can match another text than the one it was made for."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from graftline.actions.action import PatternAction, RuleAction
+from graftline.rules.anti_unify import VARIABLE
+
+_BARE = re.compile(r"\$+[A-Z_][A-Z0-9_]*")
+
+
+def free_parts(action: PatternAction | RuleAction) -> int:
+    """Return how many parts of what it matches `action` leaves free; 0 says that it memorises its example.
+
+    The metavariables of its patterns; one that captures the whole match, to keep what something is put beside, frees
+    nothing. Without any, 1 if it knows its matches by kind, by name or by a fragment of their text, so that the rest of
+    them is free.
+    """
+    if isinstance(action, PatternAction):
+        return len(set(VARIABLE.findall(action.pattern)))
+    parts = list(_parts(action.rule))
+    patterns = [text for part in parts if (text := _pattern(part)) and not _BARE.fullmatch(text.strip())]
+    variables = {name for pattern in patterns for name in VARIABLE.findall(pattern)}
+    if variables or patterns:
+        return len(variables)
+    return 0 if any(_is_whole(str(part.get("regex", ""))) for part in parts) else 1
+
+
+def is_general(action: PatternAction | RuleAction) -> bool:
+    """Return whether `action` leaves something free."""
+    return free_parts(action) > 0
+
+
+def _parts(rule: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield what is asked of the match itself, of neighbours and surroundings nothing."""
+    yield rule
+    for key in ("all", "any"):
+        for part in rule.get(key) or ():
+            if isinstance(part, Mapping):
+                yield from _parts(part)
+
+
+def _pattern(part: Mapping[str, Any]) -> str:
+    pattern = part.get("pattern", "")
+    return str(pattern.get("context", "")) if isinstance(pattern, Mapping) else str(pattern)
+
+
+def _is_whole(regex: str) -> bool:
+    return regex.startswith("^") and regex.endswith("$") and not regex.endswith("\\$")
