@@ -4,7 +4,8 @@ Not here: the numbers (`models/marts`) and how a page reads (`dataset_page`, `in
 https://docs.dagster.io/guides/build/assets
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ import dagster as dg
 from assets.outcome import metadata_of, readable_failure
 from assets.reports.dataset_files import INDEX, write_datasets
 from assets.reports.markdown import Rows, without_pictures
-from assets.reports.plots import bars, embedded
-from assets.reports.teacher_page import teacher_page
+from assets.reports.plots import bars, embedded, grouped, stacked
+from assets.reports.teacher_page import teacher_page, time_rows
 from graftline.hashing import code_version, digest
 from graftline.record import Contents, Request, load_record
+from graftline.rules.equality import Level
 from graftline.runtime.lineage import Lineage
+from graftline.trajectories.collect import times_file
+from graftline.trajectories.step import AttemptTime
 from resources.warehouse import Warehouse
 
 DATASET_MARTS = (
@@ -32,7 +36,17 @@ DATASET_MARTS = (
     "dataset_labels",
     "dataset_examples",
 )
-TEACHER_MARTS = ("teacher_precision", "teacher_steps", "teacher_failures")
+TEACHER_MARTS = (
+    "teacher_precision",
+    "teacher_levels",
+    "teacher_failures",
+    "teacher_steps",
+    "teacher_measures",
+    "teacher_over_out",
+    "teacher_srl",
+)
+_ACTIONS = ("general", "literal", "none")
+"""How the actions of an attempt, or of a step, are told apart in the marts."""
 
 
 def report_assets() -> list[dg.AssetsDefinition]:
@@ -67,18 +81,68 @@ def report_assets() -> list[dg.AssetsDefinition]:
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
     def teacher_report(lineage: dg.ResourceParam[Lineage], warehouse: Warehouse) -> dg.MaterializeResult[Any]:
-        """Precision of the teacher by language and dataset, and how its failures end."""
-
-        def write(folder: Path, marts: Mapping[str, Rows]) -> Contents:
-            (folder / "precision.png").write_bytes(
-                bars(marts["teacher_precision"], ["language", "dataset"], "precision")
-            )
-            (folder / "metrics.md").write_text(teacher_page(marts), "utf-8")
-            return Contents({"rows": len(marts["teacher_precision"])})
-
-        return _report(lineage, warehouse, "teacher", TEACHER_MARTS, {}, write)
+        """Precision by language, dataset, level, generality and failure; what actions do elsewhere; milliseconds."""
+        times = time_rows(_times(lineage))
+        return _report(
+            lineage, warehouse, "teacher", TEACHER_MARTS, {}, lambda folder, marts: write_teacher(folder, marts, times),
+            {"times": digest(times)},
+        )  # fmt: skip
 
     return [dataset_reports, teacher_report]
+
+
+def write_teacher(folder: Path, marts: Mapping[str, Rows], times: Rows) -> Contents:
+    """Write the page of the teachers with its plots."""
+    plots = {
+        "precision": bars(marts["teacher_precision"], ["language", "dataset"], "precision"),
+        "levels": stacked(_by_actions(marts["teacher_levels"], "level", "attempts"), ["level"], _ACTIONS, "attempts"),
+        "over_out": stacked(
+            _by_actions(marts["teacher_over_out"], "up_to", "steps"), ["up_to"], _ACTIONS[:2],
+            "steps, by places changed in 100,000 characters of foreign code, up to",
+        ),
+    }  # fmt: skip
+    if marts["teacher_failures"]:
+        plots["failures"] = stacked(_by_class(marts["teacher_failures"]), ["failure"], ["attempts"], "attempts")
+    if marts["teacher_srl"]:
+        plots["srl"] = stacked(
+            marts["teacher_srl"], ["teacher", "srl_from"], ["verified", "not_verified"], "steps, by similarity from"
+        )
+    if times:
+        percentiles = ["attempt_p50", "attempt_p90", "answer_p50", "answer_p90"]
+        plots["milliseconds"] = grouped(times, ["teacher", "language"], percentiles, "milliseconds")
+    for name, image in plots.items():
+        (folder / f"{name}.png").write_bytes(image)
+    (folder / "metrics.md").write_text(teacher_page(marts, times), "utf-8")
+    return Contents({"rows": len(marts["teacher_precision"])})
+
+
+def _times(lineage: Lineage) -> Iterator[AttemptTime]:
+    """Yield how long the attempts of all partitions took, as far as it was written down on this machine."""
+    for language, split in lineage.partitions():
+        path = times_file(lineage.paths.logs, language, split)
+        # a killed run leaves its last line half written, without an end
+        lines = path.read_text("utf-8").split("\n")[:-1] if path.exists() else []
+        yield from (AttemptTime.model_validate_json(line) for line in lines)
+
+
+def _by_actions(rows: Rows, place: str, value: str) -> list[dict[str, Any]]:
+    """Return a row for each value of `place` over all teachers, with a column for each of `_ACTIONS`."""
+    sums: dict[Any, Counter[str]] = {}
+    for row in rows:
+        sums.setdefault(row[place], Counter())[row["actions"]] += row[value]
+    order = [str(level) for level in Level] if place == "level" else sorted(key for key in sums if key is not None)
+    known = [key for key in order if key in sums] + [key for key in sums if key is None]
+    return [
+        {place: "more" if key is None else key, **{actions: sums[key][actions] for actions in _ACTIONS}}
+        for key in known
+    ]
+
+
+def _by_class(failures: Rows) -> list[dict[str, Any]]:
+    sums = Counter[str]()
+    for row in failures:
+        sums[row["failure"]] += row["attempts"]
+    return [{"failure": failure, "attempts": number} for failure, number in sums.most_common()]
 
 
 def _report(
@@ -88,11 +152,13 @@ def _report(
     marts: Sequence[str],
     records: Mapping[str, Path],
     write: Callable[[Path, Mapping[str, Rows]], Contents],
+    other_inputs: Mapping[str, str] | None = None,
 ) -> dg.MaterializeResult[Any]:
     with readable_failure():
         # the marts are small; their rows are the input, so that a rebuilt but equal warehouse changes no report
         rows = {mart: warehouse.rows(f"select * from {mart} order by all") for mart in marts}
         inputs = {"marts": digest(rows), **{key: load_record(folder).identity for key, folder in records.items()}}
+        inputs |= other_inputs or {}
         request = Request("reports", name, _code(), inputs)
         built = lineage.build(lineage.paths.reports / name, request, lambda folder: write(folder, rows))
     return dg.MaterializeResult(

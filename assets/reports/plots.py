@@ -10,7 +10,8 @@ from typing import Any
 
 from assets.reports.markdown import Rows
 
-_MAIN, _LOSS, _SECOND = "#4f6d9a", "#c98a5b", "#8fae7f"
+_MAIN, _LOSS, _SECOND, _THIRD = "#4f6d9a", "#c98a5b", "#8fae7f", "#a895bd"
+_PARTS = (_MAIN, _LOSS, _SECOND, _THIRD)
 _WIDTH_INCHES = 7
 _MOST_BARS = 40
 _COLOURS = 32
@@ -18,7 +19,7 @@ _COLOURS = 32
 
 def bars(rows: Sequence[Mapping[str, Any]], labels: Sequence[str], value: str) -> bytes:
     """Return a PNG with one bar per row, from 0 to 1."""
-    names = [", ".join(str(row[label]) for label in labels) for row in rows]
+    names = [_label(row, labels) for row in rows]
     with _png(0.9 + 0.4 * len(rows)) as plot:
         drawn = plot.axes.barh(names[::-1], [float(row[value] or 0.0) for row in rows][::-1], color=_MAIN)
         plot.axes.bar_label(drawn, fmt="%.3f", padding=3)
@@ -75,9 +76,63 @@ def shares(rows: Rows, name: str, value: str) -> bytes:
     return plot.image
 
 
+def stacked(rows: Rows, labels: Sequence[str], values: Sequence[str], unit: str) -> bytes:
+    """Return a PNG with a bar per row, made of one part for every one of `values`."""
+    shown = rows[:_MOST_BARS]
+    with _png(0.9 + 0.3 * len(shown)) as plot:
+        places = range(len(shown), 0, -1)
+        lefts = [0.0] * len(shown)
+        for value, colour in zip(values, _PARTS, strict=False):
+            widths = [float(row[value] or 0) for row in shown]
+            drawn = plot.axes.barh(places, widths, left=lefts, color=colour, label=value)
+            lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
+        if shown:
+            plot.axes.bar_label(drawn, [f"{left:,.0f}" for left in lefts], padding=3, fontsize=8)
+        plot.axes.set_yticks(list(places), [_label(row, labels) for row in shown], fontsize=8)
+        plot.axes.margins(x=0.12)
+        plot.axes.set_xlabel(unit)
+        if len(values) > 1:
+            _legend_above(plot, len(values))
+    return plot.image
+
+
+def grouped(rows: Rows, labels: Sequence[str], values: Sequence[str], unit: str) -> bytes:
+    """Return a PNG with a bar for every one of `values` in every row, on a scale of powers of ten."""
+    shown = rows[:_MOST_BARS]
+    thickness = 0.8 / len(values)
+    with _png(0.9 + 0.2 * len(values) * max(1, len(shown))) as plot:
+        for number, value in enumerate(values):
+            places = [len(shown) - row - number * thickness for row in range(len(shown))]
+            colour = _PARTS[number % len(_PARTS)]
+            drawn = plot.axes.barh(
+                places, [float(row[value] or 0) for row in shown], thickness, color=colour, label=value
+            )
+            plot.axes.bar_label(drawn, fmt="%.0f", padding=3, fontsize=8)
+        middle = (len(values) - 1) * thickness / 2
+        plot.axes.set_yticks(
+            [len(shown) - row - middle for row in range(len(shown))],
+            [_label(row, labels) for row in shown],
+            fontsize=8,
+        )
+        plot.axes.set_xscale("symlog", linthresh=1)
+        plot.axes.margins(x=0.12)
+        plot.axes.set_xlabel(unit)
+        _legend_above(plot, len(values))
+    return plot.image
+
+
 def embedded(path: Path) -> str:
     """Return the PNG at `path` as Markdown that needs no file."""
     return f"![{path.stem}](data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()})"
+
+
+def _label(row: Mapping[str, Any], labels: Sequence[str]) -> str:
+    return ", ".join(str(row[label]) for label in labels)
+
+
+def _legend_above(plot: "_Plot", columns: int) -> None:
+    # bars of any length leave no corner free for sure
+    plot.axes.figure.legend(loc="outside upper center", ncols=columns, frameon=False, fontsize=8)
 
 
 @dataclass

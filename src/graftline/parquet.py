@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from graftline.errors import ConfigError
 
-Column = Literal["text", "word", "whole", "number", "flag", "bytes", "key", "keys", "text?", "word?", "number?"]
+Column = Literal[
+    "text", "word", "whole", "number", "flag", "bytes", "key", "keys", "text?", "word?", "whole?", "number?", "flag?"
+]  # fmt: skip
 """What a column holds; with "?" a value may be missing. A `word` is a text that many rows share. `key` is an unsigned 64-bit number, `keys` a list of them."""
 
 GROUP_ROWS = 8192

@@ -9,7 +9,7 @@ from graftline.actions.astgrep import Language
 from graftline.sandbox import MemorySandboxConfig, Sandbox, Verdict, open_sandbox
 from graftline.state.state import State, StateUpdate
 from graftline.tasks.task import Task
-from graftline.teachers.base import Proposal, Teacher
+from graftline.teachers.base import GaveUp, Proposal, Teacher
 from graftline.teachers.open import InductionTeacherConfig, MemoryTeacherConfig, open_teacher
 
 CONFIGS = {"induction": InductionTeacherConfig(), "memory": MemoryTeacherConfig()}
@@ -65,7 +65,7 @@ def test_a_proposal_is_a_step_with_a_thought_an_action_and_an_update(teacher: Te
 
 def test_what_is_proposed_can_be_applied(teacher: Teacher, sandbox: Sandbox) -> None:
     proposal = teacher.propose(SOLVABLE, SOLVABLE.before, State())
-    assert proposal is not None
+    assert isinstance(proposal, Proposal)
     [result] = sandbox.apply_many(SOLVABLE.before, SOLVABLE.language, [proposal.action])
     assert (result.verdict, result.after) == (Verdict.OK, SOLVABLE.wanted)
 
@@ -73,7 +73,7 @@ def test_what_is_proposed_can_be_applied(teacher: Teacher, sandbox: Sandbox) -> 
 def test_the_update_leaves_a_state_that_can_be_stored(teacher: Teacher) -> None:
     long = SOLVABLE.model_copy(update={"instruction": "Rename it. " * 500})
     proposal = teacher.propose(long, long.before, State())
-    assert proposal is not None
+    assert isinstance(proposal, Proposal)
     state = State().merged(proposal.state_update)
     assert State.model_validate_json(state.model_dump_json()) == state
     assert (len(state.history), state.next_focus) == (1, "done")
@@ -93,20 +93,33 @@ def test_one_teacher_does_not_mix_up_its_tasks(teacher: Teacher) -> None:
 
 def test_a_teacher_that_is_done_gives_up(teacher: Teacher) -> None:
     proposal = teacher.propose(SOLVABLE, SOLVABLE.before, State())
-    assert proposal is not None
+    assert isinstance(proposal, Proposal)
     state = State().merged(proposal.state_update)
-    assert teacher.propose(SOLVABLE, SOLVABLE.wanted, state) is None
+    assert teacher.propose(SOLVABLE, SOLVABLE.wanted, state) == GaveUp("done")
 
 
 UNSOLVABLE = {
-    "a source that cannot be read": task("-" * 500 + "a\n", "-" * 500 + "b\n"),
-    "no source at all": task("\ud800", "x\n"),
-    "names that read as variables": task("f($A);\n", "f($B);\n", language="javascript"),
-    "nothing but blanks": task("x=1\n", "x = 1\n"),
-    "nothing at all": task("x = 1\n", "x = 1\n"),
+    "a source that cannot be read": (task("-" * 500 + "a\n", "-" * 500 + "b\n"), "unreadable"),
+    "no source at all": (task("\ud800", "x\n"), "unreadable"),
+    "a line that is too long": (task("x" * 20_000 + "\n", "y\n"), "too_large"),
+    "nothing at all": (task("x = 1\n", "x = 1\n"), "done"),
 }
 
 
 @pytest.mark.parametrize("name", UNSOLVABLE)
-def test_a_teacher_that_knows_nothing_gives_up(teacher: Teacher, name: str) -> None:
-    assert teacher.propose(UNSOLVABLE[name], UNSOLVABLE[name].before, State()) is None
+def test_a_teacher_that_knows_nothing_gives_up_and_says_why(teacher: Teacher, name: str) -> None:
+    given, cause = UNSOLVABLE[name]
+    expected = {"induction": GaveUp(cause), "memory": GaveUp("no_gold")}
+    assert teacher.propose(given, given.before, State()) == expected[teacher.name]
+
+
+def test_several_gold_actions_are_proposed_in_their_order(sandbox: Sandbox) -> None:
+    second = PatternAction(pattern="new($A)", rewrite="newer($A)")
+    given = SOLVABLE.model_copy(update={"gold_next": (second,), "wanted": "x = newer(1)\ny = newer(2)\n"})
+    teacher, text, state, proposed = open_teacher(MemoryTeacherConfig(), sandbox), given.before, State(), []
+    while isinstance(answer := teacher.propose(given, text, state), Proposal):
+        proposed.append(answer.action)
+        [result] = sandbox.apply_many(text, given.language, [answer.action])
+        assert result.after is not None
+        text, state = result.after, state.merged(answer.state_update)
+    assert (proposed, answer) == ([RENAME, second], GaveUp("done"))

@@ -106,7 +106,15 @@ def test_the_lineage_has_the_edges_it_should(definitions: dg.Definitions) -> Non
         "trajectories": ["teacher_trajectories"],
         "stg_edits": ["splits"],
         "stg_drops": ["normalized/release_pairs"],
-        "reports/teacher": ["teacher_failures", "teacher_precision", "teacher_steps"],
+        "reports/teacher": [
+            "teacher_failures",
+            "teacher_levels",
+            "teacher_measures",
+            "teacher_over_out",
+            "teacher_precision",
+            "teacher_srl",
+            "teacher_steps",
+        ],
     }
 
 

@@ -27,7 +27,7 @@ from graftline.runtime.run_log import RunLog
 from graftline.runtime.settings import load_settings, stage_code
 from graftline.runtime.stages import identities
 from graftline.tasks.task import Task, sound_tasks
-from graftline.trajectories.collect import attempt, collect_many
+from graftline.trajectories.collect import attempt, collect_many, times_file
 from graftline.trajectories.export import STEPS, TRAJECTORIES, step_rows, trajectory_rows
 from graftline.trajectories.step import Trajectory, tally
 from graftline.trajectories.workers import Attempts, worker_attempts
@@ -91,7 +91,8 @@ class Lineage(DatasetStages):
         def make(folder: Path) -> Contents:
             tasks = list(read_lines(source / "tasks.jsonl", Task))
             trajectories = []
-            for trajectory in collect_many(tasks, self._attempts, folder):
+            times = times_file(self.paths.logs, language, split)
+            for trajectory in collect_many(tasks, self._attempts, folder, times):
                 trajectories.append(trajectory)
                 self.advance(len(trajectories), len(tasks))
             write_lines(folder / "trajectories.jsonl", trajectories)

@@ -1,19 +1,24 @@
 """The `induction` teacher: verified steps without a language model, by rule induction from the wanted text.
 
-It is privileged: it sees the wanted text. What it thinks aloud is therefore written from the text as it is and from
-what the sandbox answered, never from the wanted text, so that a model trained on it learns no guessing.
+It is privileged: it sees the wanted text. What it thinks aloud is therefore made of a `Sight` (`teachers.thoughts`),
+which has the instruction, the text as it is and what sandbox and critic answered, so that a model trained on it learns
+no guessing. What remains privileged is the choice of the place and of the action, and whether there is more to do.
 """
 
-import json
-
-from graftline.actions.action import PatternAction, RuleAction
+from graftline.actions.astgrep import Tree, parse
 from graftline.errors import DataError
-from graftline.rules.anti_unify import VARIABLE
-from graftline.rules.induce import Rejected, Step, next_step
-from graftline.sandbox.base import Sandbox
-from graftline.state.state import MAX_CHARACTERS, State, StateUpdate
+from graftline.rules.equality import equality
+from graftline.rules.induce import next_step
+from graftline.rules.induction import Step
+from graftline.sandbox.base import Sandbox, decided
+from graftline.state.state import State
 from graftline.tasks.task import Task
-from graftline.teachers.base import Attempt, Proposal
+from graftline.teachers.base import Attempt, GaveUp, Proposal
+from graftline.teachers.critic import over_application, stays
+from graftline.teachers.places import line_text
+from graftline.teachers.thoughts import Failure, Sight, attempt_thoughts, thought
+from graftline.teachers.updates import update_after
+from graftline.teachers.wording import Voice, quoted
 
 
 class InductionTeacher:
@@ -24,44 +29,59 @@ class InductionTeacher:
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
 
-    def propose(self, task: Task, text: str, state: State) -> Proposal | None:
-        try:
-            step = next_step(text, task.wanted, task.language, self._sandbox)
-        except DataError:
-            return None
-        if step is None:
-            return None
-        left = [f"{step.sites_left} place(s) still to change"] if step.sites_left else []
-        update = StateUpdate(
-            goals=[_shortened(task.instruction)] if not state.goals else None,
-            # without a number: the state keeps the last entries only, so that they cannot be counted
-            history=[f"rewrote {step.matches} match(es) of {_quoted(step.action)}"],
-            open_issues=left,
-            next_focus="the places that are left" if left else "done",
+    def propose(self, task: Task, text: str, state: State) -> Proposal | GaveUp:
+        step = next_step(text, task.wanted, task.language, self._sandbox)
+        if not isinstance(step, Step):
+            return GaveUp(_cause(task, text, step))
+        sight = self._sight(task, step, state)
+        attempts = tuple(
+            Attempt(
+                think=said,
+                action=rejected.action,
+                feedback=over_application(text, task.wanted, rejected.line, rejected.wanted, rejected.unwanted),
+            )
+            for said, rejected in zip(attempt_thoughts(sight), step.rejected, strict=True)
         )
-        attempts = tuple(Attempt(action=rejected.action, feedback=_feedback(rejected)) for rejected in step.rejected)
-        return Proposal(_thoughts(step), step.action, update, attempts)
+        lines = dict.fromkeys(rejected.line for rejected in step.rejected if stays(text, task.wanted, rejected.line))
+        kept = tuple(line_text(text, line) for line in lines)
+        update = update_after(sight, state, _parsed(task, step), kept, step.sites_left == 0)
+        return Proposal(
+            think=thought(sight),
+            action=step.action,
+            state_update=update,
+            attempts=attempts,
+            alternatives=tuple(scored.action for scored in step.alternatives),
+        )
+
+    def _sight(self, task: Task, step: Step, state: State) -> Sight:
+        [result] = self._sandbox.apply_many(step.before, task.language, [step.action])
+        failures = tuple(
+            Failure(rejected.action, rejected.line, quoted(line_text(step.before, rejected.line)))
+            for rejected in step.rejected
+        )
+        return Sight(
+            instruction=task.instruction,
+            tree=parse(step.before, task.language),
+            done=state.history[-1] if state.history else "",
+            failures=failures,
+            action=step.action,
+            matches=decided(result).matches,
+            # the text tells the steps of a task apart
+            voice=Voice(f"{task.id}\0{step.before}"),
+        )
 
 
-def _thoughts(step: Step) -> str:
-    sentences = [f"{_quoted(rejected.action)} is too broad: {_feedback(rejected)}." for rejected in step.rejected]
-    free = sorted(set(VARIABLE.findall(_matcher(step.action))))
-    how = f"keeping {', '.join(free)} free" if free else "literally"
-    sentences.append(f"I match {_quoted(step.action)}, {how}; that covers {step.matches} place(s).")
-    return " ".join(sentences)
+def _cause(task: Task, text: str, cause: str) -> str:
+    try:
+        if equality(text, task.wanted, task.language).is_verified:
+            return "done"
+    except DataError:
+        return cause
+    return "partial" if cause == "no_candidate" and text != task.before else cause
 
 
-def _feedback(rejected: Rejected) -> str:
-    return f"it makes {rejected.unwanted} unwanted edit(s), first at line {rejected.line}"
-
-
-def _matcher(action: PatternAction | RuleAction) -> str:
-    return action.pattern if isinstance(action, PatternAction) else json.dumps(action.rule, ensure_ascii=False)
-
-
-def _quoted(action: PatternAction | RuleAction) -> str:
-    return f"`{_shortened(' '.join(_matcher(action).split()), 120)}`"
-
-
-def _shortened(text: str, length: int = MAX_CHARACTERS) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
+def _parsed(task: Task, step: Step) -> Tree | None:
+    try:
+        return parse(step.after, task.language)
+    except DataError:
+        return None

@@ -1,17 +1,30 @@
-"""The `memory` teacher: proposes the gold action of a task where it is known, and gives up elsewhere."""
+"""The `memory` teacher: proposes the gold actions of a task where they are known, and gives up elsewhere."""
+
+import re
 
 from graftline.state.state import State, StateUpdate
 from graftline.tasks.task import Task
-from graftline.teachers.base import Proposal
+from graftline.teachers.base import GaveUp, Proposal
+
+_STEP = re.compile(r"step (\d+): ")
 
 
 class MemoryTeacher:
-    """Answers from the task itself, once per task."""
+    """Answers from the task itself, each gold action once; the state says how many there were."""
 
     name = "memory"
 
-    def propose(self, task: Task, text: str, state: State) -> Proposal | None:
-        if task.gold_action is None or state.history:
-            return None
-        update = StateUpdate(history=["step 1: applied the gold action"], open_issues=[], next_focus="done")
-        return Proposal("I apply the action that is known to be right.", task.gold_action, update)
+    def propose(self, task: Task, text: str, state: State) -> Proposal | GaveUp:
+        if task.gold_action is None:
+            return GaveUp("no_gold")
+        actions = (task.gold_action, *task.gold_next)
+        last = _STEP.match(state.history[-1]) if state.history else None
+        step = int(last[1]) + 1 if last else 1
+        if step > len(actions):
+            return GaveUp("done" if text == task.wanted else "partial")
+        update = StateUpdate(
+            history=[f"step {step}: applied the gold action"],
+            open_issues=[],
+            next_focus="done" if step == len(actions) else "the next gold action",
+        )
+        return Proposal("I apply the action that is known to be right.", actions[step - 1], update)

@@ -7,24 +7,32 @@ write a data set of failures.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from difflib import unified_diff
 from pathlib import Path
+from time import perf_counter
 
 from pydantic import Field, ValidationError
 
+from graftline.actions.action import PatternAction, RuleAction
+from graftline.actions.astgrep import Language
 from graftline.config import Config
 from graftline.errors import DataError, RecordError, SandboxError
 from graftline.rules.equality import Level
-from graftline.rules.grade import Grade, grade, is_general
+from graftline.rules.grade import Grade, grade, is_general, measured, over_out, parse_ok
+from graftline.rules.similarity import srl
+from graftline.rules.tidy import tidied
 from graftline.sandbox.base import Sandbox, SandboxResult, Verdict
 from graftline.state.state import State
 from graftline.tasks.task import Task
-from graftline.teachers.base import Proposal, Teacher
+from graftline.teachers.base import GaveUp, Proposal, Teacher
 from graftline.trajectories.reward import Reward, RewardWeights, reward
 from graftline.trajectories.step import (
+    AttemptTime,
     ModelOutput,
     Prompt,
     SandboxOutcome,
+    Timings,
     Trajectory,
     TrajectoryStep,
 )
@@ -43,18 +51,28 @@ class Collecting(Config):
 
 
 def collect_many(
-    tasks: Sequence[Task], attempts: Callable[[Iterable[Task]], Iterator[Trajectory]], folder: Path
+    tasks: Sequence[Task],
+    attempts: Callable[[Iterable[Task]], Iterator[Trajectory]],
+    folder: Path,
+    times: Path | None = None,
 ) -> Iterator[Trajectory]:
     """Yield the trajectory of every task, in order; those that a killed run left in `folder`'s journal are not redone.
 
-    `attempts` makes the trajectories of the tasks it is given, in their order.
+    `attempts` makes the trajectories of the tasks it is given, in their order. `times` is the file for how long each of
+    them took (`AttemptTime`), which is no part of the artefact: it differs from run to run.
 
     Raises:
         SandboxError: the sandbox failed twice running; start again to go on.
     """
     journal = folder / JOURNAL_NAME
     finished = {trajectory.task_id: trajectory for trajectory in _journalled(journal)}
-    with journal.open("a", encoding="utf-8", newline="") as stream:
+    with ExitStack() as stack:
+        stream = stack.enter_context(journal.open("a", encoding="utf-8", newline=""))
+        log = None
+        if times is not None:
+            times.parent.mkdir(parents=True, exist_ok=True)
+            _whole_lines(times)
+            log = stack.enter_context(times.open("a" if finished else "w", encoding="utf-8", newline=""))
         made = attempts(task for task in tasks if task.id not in finished)
         for task in tasks:
             trajectory = finished.get(task.id)
@@ -62,7 +80,14 @@ def collect_many(
                 trajectory = next(made)
                 stream.write(trajectory.model_dump_json() + "\n")
                 stream.flush()
+                if log is not None:
+                    log.write(_time(trajectory).model_dump_json() + "\n")
             yield trajectory
+
+
+def times_file(logs: Path, language: Language, split: str) -> Path:
+    """Return where it is written down how long the attempts at the tasks of one partition took."""
+    return logs / "attempts" / language / f"{split}.jsonl"
 
 
 def collect(task: Task, teacher: Teacher, sandbox: Sandbox, collecting: Collecting) -> Trajectory:
@@ -71,30 +96,30 @@ def collect(task: Task, teacher: Teacher, sandbox: Sandbox, collecting: Collecti
     Raises:
         SandboxError, BoundaryError: sandbox or teacher cannot answer; nothing is known about the attempt.
     """
+    started, answers_ms = perf_counter(), list[float]()
     text, state, steps, seen = task.before, State(), list[TrajectoryStep](), {task.before}
-    level, ending = Level.NONE, "max_steps"
+    level, ending, cause = Level.NONE, "max_steps", ""
     for _ in range(collecting.max_steps):
-        proposal = teacher.propose(task, text, state)
-        if proposal is None:
-            ending = "gave_up"
+        asked = perf_counter()
+        answer = teacher.propose(task, text, state)
+        answers_ms.append(_milliseconds_since(asked))
+        if isinstance(answer, GaveUp):
+            ending, cause = "gave_up", answer.cause
             break
-        [result] = sandbox.apply_many(text, task.language, [proposal.action])
-        after = text if result.after is None else result.after
-        graded = _graded(task, after)
-        steps.append(_step(task, text, state, proposal, result, graded, steps, collecting.weights))
-        level = graded.level
+        steps.append(_step(task, text, state, answer, steps, sandbox, collecting.weights))
+        level, outcome = steps[-1].level, steps[-1].sandbox_result
         if level.is_verified:
             ending = "done"
             break
-        if result.verdict is not Verdict.OK:
-            ending = str(result.verdict)
+        if outcome.verdict is not Verdict.OK or outcome.after is None:
+            ending = str(outcome.verdict)
             break
-        if after in seen:
+        if outcome.after in seen:
             ending = "repeated_text"
             break
-        text, state = after, state.merged(proposal.state_update)
+        text, state = outcome.after, state.merged(answer.state_update)
         seen.add(text)
-    return Trajectory(
+    trajectory = Trajectory(
         task_id=task.id,
         dataset=task.dataset,
         language=task.language,
@@ -107,8 +132,10 @@ def collect(task: Task, teacher: Teacher, sandbox: Sandbox, collecting: Collecti
         steps=tuple(steps),
         level=level,
         ending=ending,
+        failure="" if level.is_verified else cause or ending,
         reward=steps[-1].reward if steps else Reward(value=0.0, cause=ending),
     )
+    return trajectory.timed(Timings(_milliseconds_since(started), tuple(answers_ms)))
 
 
 def attempt(task: Task, teacher: Teacher, sandbox: Sandbox, collecting: Collecting) -> Trajectory:
@@ -120,25 +147,21 @@ def attempt(task: Task, teacher: Teacher, sandbox: Sandbox, collecting: Collecti
         return collect(task, teacher, sandbox, collecting)
 
 
-def _graded(task: Task, text: str) -> Grade:
-    try:
-        return grade(task.before, text, task.wanted, task.language)
-    except DataError:  # the action made a text too long or too deep to be read
-        return Grade(Level.NONE, 0.0)
-
-
 def _step(
     task: Task,
     text: str,
     state: State,
     proposal: Proposal,
-    result: SandboxResult,
-    graded: Grade,
-    earlier: list[TrajectoryStep],
+    earlier: Sequence[TrajectoryStep],
+    sandbox: Sandbox,
     weights: RewardWeights,
 ) -> TrajectoryStep:
-    general = is_general(proposal.action)
-    is_all_general = general and all(step.is_general for step in earlier)
+    action = proposal.action
+    [result] = sandbox.apply_many(text, task.language, [action])
+    graded = _graded(task, tidied(text, result))
+    measures = measured(action, text, result, task.wanted, task.language, sandbox, own=task.before)
+    general = is_general(action)
+    spread = [measures.over_out, *(step.over_out for step in earlier)]
     return TrajectoryStep(
         task_id=task.id,
         step=len(earlier) + 1,
@@ -146,41 +169,103 @@ def _step(
         state_before=state,
         model_output=ModelOutput(
             think=proposal.think,
-            action=proposal.action,
+            action=action,
             state_update=proposal.state_update,
             attempts=proposal.attempts,
+            alternatives=proposal.alternatives,
         ),
         sandbox_result=_outcome(text, result),
+        parse_ok=parse_ok(result.verdict),
+        format_ok=True,
         level=graded.level,
         progress=graded.progress,
-        is_general=general,
-        reward=reward(result.verdict, graded.level, graded.progress, is_all_general, weights),
+        over_in=measures.over_in,
+        over_out=measures.over_out,
+        idempotent=measures.idempotent,
+        neg_fail=measures.neg_fail,
+        general=general,
+        mdl=measures.mdl,
+        support=measures.support,
+        support_pairs=None if measures.support is None else int(measures.support > 0),
+        srl=srl(action, _golds(task)),
+        reward=reward(
+            result.verdict,
+            graded.level,
+            graded.progress,
+            general and all(step.general for step in earlier),
+            weights,
+            is_broad=graded.is_verified and _is_broad(task, spread, sandbox, weights),
+            unwanted=(measures.over_in or 0) / max(1, len(result.matches)),
+        ),
     )
 
 
+def _graded(task: Task, text: str) -> Grade:
+    try:
+        return grade(task.before, text, task.wanted, task.language)
+    except DataError:  # the action made a text too long or too deep to be read
+        return Grade(Level.NONE, 0.0)
+
+
+def _is_broad(task: Task, spread: Sequence[float | None], sandbox: Sandbox, weights: RewardWeights) -> bool:
+    """Return whether an action changes foreign code more often than the weights allow."""
+    # what is not known is held against nobody
+    most = max((each for each in spread if each is not None), default=0.0)
+    if most <= weights.most_over_out:
+        return False
+    # an idiom that is to be replaced wherever it stands is no fault of who replaces it so
+    allowed = [over_out(gold, task.language, sandbox, task.before) or 0.0 for gold in _golds(task)]
+    return most - max(allowed, default=0.0) > weights.most_over_out
+
+
+def _golds(task: Task) -> list[PatternAction | RuleAction]:
+    return [] if task.gold_action is None else [task.gold_action, *task.gold_next]
+
+
 def _outcome(text: str, result: SandboxResult) -> SandboxOutcome:
-    lines = () if result.after is None else unified_diff(text.splitlines(), result.after.splitlines(), n=0, lineterm="")
+    after = None if result.after is None else tidied(text, result)
+    lines = () if after is None else unified_diff(text.splitlines(), after.splitlines(), n=0, lineterm="")
     return SandboxOutcome(
         verdict=result.verdict,
         matches=len(result.matches),
-        after=result.after,
+        after=after,
         diff="\n".join(lines)[:_MAX_DIFF_CHARACTERS],
         error=result.error,
         isolation=f"{result.isolation.level}/{result.isolation.implementation}",
     )
 
 
+def _milliseconds_since(started: float) -> float:
+    return round((perf_counter() - started) * 1000, 3)
+
+
+def _time(trajectory: Trajectory) -> AttemptTime:
+    return AttemptTime(
+        task_id=trajectory.task_id,
+        dataset=trajectory.dataset,
+        language=trajectory.language,
+        teacher=trajectory.teacher,
+        attempt_ms=trajectory.timings.attempt_ms,
+        answers_ms=trajectory.timings.answers_ms,
+    )
+
+
 def _journalled(journal: Path) -> Iterator[Trajectory]:
-    """Yield the whole lines of a journal, and cut off a last one that a kill left half written."""
-    if not journal.exists():
-        return
-    content = journal.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if len(whole) < len(content):
-        with journal.open("r+b") as stream:
-            stream.truncate(len(whole))
-    for number, line in enumerate(whole.splitlines(), 1):
+    """Yield the trajectories in a journal."""
+    for number, line in enumerate(_whole_lines(journal).splitlines(), 1):
         try:
             yield Trajectory.model_validate_json(line)
         except ValidationError as error:
             raise RecordError(f"{journal}: line {number} is no trajectory; delete the file and start again") from error
+
+
+def _whole_lines(path: Path) -> bytes:
+    """Return the whole lines of a file, and cut off a last one that a kill left half written."""
+    if not path.exists():
+        return b""
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if len(whole) < len(content):
+        with path.open("r+b") as stream:
+            stream.truncate(len(whole))
+    return whole

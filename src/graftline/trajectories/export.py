@@ -1,12 +1,30 @@
 """Rows of Parquet from trajectories: one per step and one per trajectory, the reward a nullable number beside its cause."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
-from graftline.actions.action import ACTION
+from graftline.actions.action import ACTION, PatternAction, RuleAction
 from graftline.parquet import Column
+from graftline.trajectories.reward import Reward, rl_reward
 from graftline.trajectories.step import Trajectory, TrajectoryStep
+
+_MEASURES: Mapping[str, Column] = {
+    "parse_ok": "flag?",
+    "format_ok": "flag",
+    "level": "text",
+    "progress": "number",
+    "over_in": "whole?",
+    "over_out": "number?",
+    "idempotent": "flag?",
+    "neg_fail": "whole?",
+    "mdl": "number?",
+    "support": "whole?",
+    "support_pairs": "whole?",
+    "srl": "number?",
+}
+_REWARDS: Mapping[str, Column] = {"reward": "number?", "reward_cause": "text", "rl_reward": "number?"}
 
 STEPS: Mapping[str, Column] = {
     "task_id": "text",
@@ -21,17 +39,17 @@ STEPS: Mapping[str, Column] = {
     "think": "text",
     "action": "text",
     "action_form": "text",
+    "attempts": "text",
+    "alternatives": "text",
     "state_update": "text",
     "verdict": "text",
     "matches": "whole",
     "after": "text?",
     "isolation": "text",
-    "level": "text",
-    "progress": "number",
-    "is_general": "flag",
+    **_MEASURES,
+    "general": "flag",
     "is_verified": "flag",
-    "reward": "number?",
-    "reward_cause": "text",
+    **_REWARDS,
 }
 TRAJECTORIES: Mapping[str, Column] = {
     "task_id": "text",
@@ -44,12 +62,12 @@ TRAJECTORIES: Mapping[str, Column] = {
     "origin_group": "text",
     "origin": "text",
     "steps": "whole",
-    "level": "text",
     "ending": "text",
+    "failure": "text",
+    **_MEASURES,
+    "all_general": "flag",
     "is_verified": "flag",
-    "is_all_general": "flag",
-    "reward": "number?",
-    "reward_cause": "text",
+    **_REWARDS,
 }
 
 
@@ -59,7 +77,11 @@ def step_rows(trajectories: Iterable[Trajectory], split: str) -> list[dict[str, 
 
 
 def trajectory_rows(trajectories: Iterable[Trajectory], split: str) -> list[dict[str, Any]]:
-    """Return one row of `TRAJECTORIES` per trajectory."""
+    """Return one row of `TRAJECTORIES` per trajectory.
+
+    What holds of every step is true when it is true of all, counts are sums, `over_out` and `neg_fail` those of the step
+    that does worst, `mdl` and `srl` means; each is missing when it is of one step, and there is none without steps.
+    """
     return [
         {
             "task_id": trajectory.task_id,
@@ -72,19 +94,49 @@ def trajectory_rows(trajectories: Iterable[Trajectory], split: str) -> list[dict
             "origin_group": trajectory.group,
             "origin": trajectory.origin,
             "steps": len(trajectory.steps),
-            "level": str(trajectory.level),
             "ending": trajectory.ending,
+            "failure": trajectory.failure,
+            **_measures_of(trajectory),
+            "all_general": trajectory.all_general,
             "is_verified": trajectory.is_verified,
-            "is_all_general": bool(trajectory.steps) and all(step.is_general for step in trajectory.steps),
-            "reward": trajectory.reward.value,
-            "reward_cause": trajectory.reward.cause,
+            **_rewards(trajectory.format_ok, trajectory.reward),
         }
         for trajectory in trajectories
     ]
 
 
+def _measures_of(trajectory: Trajectory) -> dict[str, Any]:
+    steps = trajectory.steps
+    accepted = [step.parse_ok for step in steps]
+    return {
+        # one that is refused says it of all
+        "parse_ok": False if False in accepted else _of_known(all, accepted),
+        "format_ok": trajectory.format_ok,
+        "level": str(trajectory.level),
+        "progress": steps[-1].progress if steps else 0.0,
+        "over_in": _of_known(sum, [step.over_in for step in steps]),
+        "over_out": _of_known(max, [step.over_out for step in steps]),
+        "idempotent": _of_known(all, [step.idempotent for step in steps]),
+        "neg_fail": _of_known(max, [step.neg_fail for step in steps]),
+        "mdl": _of_known(_mean, [step.mdl for step in steps]),
+        "support": _of_known(sum, [step.support for step in steps]),
+        "support_pairs": _of_known(max, [step.support_pairs for step in steps]),
+        "srl": _of_known(_mean, [step.srl for step in steps]),
+    }
+
+
+def _of_known(summary: Callable[[list[Any]], Any], values: Sequence[Any]) -> Any:
+    """Return the summary of `values` if there are some and none is missing."""
+    return None if not values or None in values else summary([*values])
+
+
+def _mean(values: list[float]) -> float:
+    return round(fmean(values), 6)
+
+
 def _step_row(trajectory: Trajectory, step: TrajectoryStep, split: str) -> dict[str, Any]:
-    action = ACTION.dump_python(step.model_output.action, mode="json")
+    said = step.model_output
+    action = ACTION.dump_python(said.action, mode="json")
     return {
         "task_id": trajectory.task_id,
         "dataset": trajectory.dataset,
@@ -95,18 +147,41 @@ def _step_row(trajectory: Trajectory, step: TrajectoryStep, split: str) -> dict[
         "instruction": step.prompt.instruction,
         "text": step.prompt.text,
         "state_before": step.state_before.model_dump_json(),
-        "think": step.model_output.think,
+        "think": said.think,
         "action": json.dumps(action, ensure_ascii=False),
         "action_form": "rule" if "rule" in action else "pattern",
-        "state_update": step.model_output.state_update.model_dump_json(exclude_none=True),
+        "attempts": json.dumps([attempt.model_dump(mode="json") for attempt in said.attempts], ensure_ascii=False),
+        "alternatives": _as_json(said.alternatives),
+        "state_update": said.state_update.model_dump_json(exclude_none=True),
         "verdict": str(step.sandbox_result.verdict),
         "matches": step.sandbox_result.matches,
         "after": step.sandbox_result.after,
         "isolation": step.sandbox_result.isolation,
+        "parse_ok": step.parse_ok,
+        "format_ok": step.format_ok,
         "level": str(step.level),
         "progress": step.progress,
-        "is_general": step.is_general,
+        "over_in": step.over_in,
+        "over_out": step.over_out,
+        "idempotent": step.idempotent,
+        "neg_fail": step.neg_fail,
+        "mdl": step.mdl,
+        "support": step.support,
+        "support_pairs": step.support_pairs,
+        "srl": step.srl,
+        "general": step.general,
         "is_verified": trajectory.is_verified,
-        "reward": step.reward.value,
-        "reward_cause": step.reward.cause,
+        **_rewards(step.format_ok, step.reward),
+    }
+
+
+def _as_json(actions: Sequence[PatternAction | RuleAction]) -> str:
+    return json.dumps([ACTION.dump_python(action, mode="json") for action in actions], ensure_ascii=False)
+
+
+def _rewards(is_well_formed: bool, reward: Reward) -> dict[str, Any]:
+    return {
+        "reward": reward.value,
+        "reward_cause": reward.cause,
+        "rl_reward": rl_reward(is_well_formed, reward),
     }

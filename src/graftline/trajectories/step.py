@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from graftline.actions.action import Action
 from graftline.actions.astgrep import Language
@@ -12,7 +13,7 @@ from graftline.rules.equality import Level
 from graftline.sandbox.base import Verdict
 from graftline.state.state import State, StateUpdate
 from graftline.teachers.base import Attempt
-from graftline.trajectories.reward import Reward
+from graftline.trajectories.reward import BAD_FORMAT, Reward
 
 
 class _Stored(BaseModel):
@@ -33,6 +34,9 @@ class ModelOutput(_Stored):
     action: Action
     state_update: StateUpdate
     attempts: tuple[Attempt, ...] = ()
+    """Tried before the action, in order, and rejected."""
+    alternatives: tuple[Action, ...] = ()
+    """Other actions that would be right at this place, from literal to general, where the teacher knows some."""
 
 
 class SandboxOutcome(_Stored):
@@ -41,6 +45,7 @@ class SandboxOutcome(_Stored):
     verdict: Verdict
     matches: int
     after: str | None
+    """The text after, tidied (`rules.tidy`)."""
     diff: str
     """Unified, without context."""
     error: str
@@ -49,7 +54,7 @@ class SandboxOutcome(_Stored):
 
 
 class TrajectoryStep(_Stored):
-    """One turn."""
+    """One turn; a measure is None where it cannot be told (`rules.grade`)."""
 
     task_id: str
     step: int
@@ -58,17 +63,43 @@ class TrajectoryStep(_Stored):
     state_before: State
     model_output: ModelOutput
     sandbox_result: SandboxOutcome
+    parse_ok: bool | None
+    """Whether ast-grep accepts the action; None where it never said."""
+    format_ok: bool
+    """Whether the answer could be read; one that could not ends the attempt."""
     level: Level
     """Of the text after this step."""
     progress: float
-    is_general: bool
+    over_in: int | None
+    over_out: float | None
+    idempotent: bool | None
+    neg_fail: int | None
+    general: bool
+    """Whether the action has a metavariable, so that it can match more than the text it was made for."""
+    mdl: float | None
+    support: int | None
+    """Places that it puts right."""
+    support_pairs: int | None
+    """Pairs of texts in which it puts something right: of a task, which has one, 1 or 0."""
+    srl: float | None
+    """Similarity to the gold action (`rules.similarity`); None where the task has none. Never truth."""
     reward: Reward
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """How long an attempt took by the wall clock, which is no part of what it came to: neither stored nor compared."""
+
+    attempt_ms: float = field(default=0.0, compare=False)
+    """With the sandbox and all measures."""
+    answers_ms: tuple[float, ...] = field(default=(), compare=False)
+    """Of the teacher alone, for every answer, that by which it gives up included."""
 
 
 class Trajectory(_Stored):
     """One attempt at one task."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     task_id: str
     dataset: str
     language: Language
@@ -83,12 +114,47 @@ class Trajectory(_Stored):
     """Of the last text."""
     ending: str
     """`done`, `gave_up`, `max_steps`, `repeated_text`, or the verdict that ended it."""
+    failure: str
+    """Class of failure: the cause for which the teacher gave up, or else the ending; empty where it is verified."""
     reward: Reward
+    _timings: Timings = PrivateAttr(default_factory=Timings)
 
     @property
     def is_verified(self) -> bool:
         """Whether the last text counts as the wanted one; then every step of it counts as verified."""
         return self.level.is_verified
+
+    @property
+    def format_ok(self) -> bool:
+        """Whether every answer could be read."""
+        return self.failure != BAD_FORMAT
+
+    @property
+    def all_general(self) -> bool:
+        """Whether every action leaves something free; False without steps."""
+        return bool(self.steps) and all(step.general for step in self.steps)
+
+    @property
+    def timings(self) -> Timings:
+        """How long it took; zero where it was read from a file."""
+        return self._timings
+
+    def timed(self, timings: Timings) -> Self:
+        """Return the same attempt with how long it took."""
+        copy = self.model_copy()
+        copy._timings = timings
+        return copy
+
+
+class AttemptTime(_Stored):
+    """How long one attempt took, as the log has it."""
+
+    task_id: str
+    dataset: str
+    language: Language
+    teacher: str
+    attempt_ms: float
+    answers_ms: tuple[float, ...]
 
 
 def tally(trajectories: Sequence[Trajectory]) -> dict[str, int]:

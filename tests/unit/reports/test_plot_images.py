@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib as mpl
 import pytest
 
-from assets.reports.plots import bars, embedded, funnel, histogram, shares
+from assets.reports.plots import bars, embedded, funnel, grouped, histogram, shares, stacked
 
 STEPS = [{"step": f"dropped: reason {number}", "number": number * 1000, "is_loss": number % 2} for number in range(60)]
 BINS = [
@@ -16,11 +16,15 @@ BINS = [
 ]
 SHARES = [{"licence": f"Licence-{number}", "percent_of_kept": 100 / 60} for number in range(60)]
 PRECISION = [{"language": "python", "dataset": f"set{number}", "precision": 0.5} for number in range(30)]
+PARTS = [{"failure": f"class {number}", "general": number, "literal": None} for number in range(60)]
+TIMES = [{"language": f"language {number}", "p50": 10 * number + 0.5, "p90": 10**number} for number in range(6)]
 DRAWN: dict[str, Callable[[], bytes]] = {
     "bars": lambda: bars(PRECISION, ["language", "dataset"], "precision"),
     "funnel": lambda: funnel(STEPS),
+    "grouped": lambda: grouped(TIMES, ["language"], ["p50", "p90"], "milliseconds"),
     "histogram": lambda: histogram(BINS, "characters/4"),
     "shares": lambda: shares(SHARES, "licence", "percent_of_kept"),
+    "stacked": lambda: stacked(PARTS, ["failure"], ["general", "literal"], "attempts"),
 }
 
 
@@ -44,6 +48,9 @@ def test_a_style_of_the_user_does_not_show(monkeypatch: pytest.MonkeyPatch) -> N
         lambda: funnel([{"step": "rows", "number": 0, "is_loss": False}]),
         lambda: bars([], ["language"], "precision"),  # no attempt was made
         lambda: bars([{"language": "java", "precision": None}], ["language"], "precision"),  # none was valid
+        lambda: grouped([], ["language"], ["p50"], "milliseconds"),
+        lambda: grouped([{"language": "java", "p50": None}], ["language"], ["p50"], "milliseconds"),
+        lambda: stacked([], ["failure"], ["attempts"], "attempts"),
         lambda: histogram([{"side": "pre", "tokens_from": 4, "edits": 1}], "o200k_base"),  # one bin, one side
         lambda: shares([{"licence": "MIT", "percent_of_kept": 100.0}], "licence", "percent_of_kept"),
     ],

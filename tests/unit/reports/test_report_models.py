@@ -156,6 +156,96 @@ def test_the_example_is_a_small_edit_and_always_the_same(edits: list[tuple[str, 
     assert found == ([f"one:{shown}"] if shown else [])
 
 
+def attempt(name: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "task_id": name, "dataset": "one", "language": "python", "split": "train", "teacher": "t", "steps": 1,
+        "ending": "done", "failure": "", "format_ok": True, "level": "exact", "all_general": True, "is_verified": True,
+        "reward": 1.0, **changes,
+    }  # fmt: skip
+
+
+def step(name: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "task_id": name, "language": "python", "split": "train", "teacher": "t", "step": 1, "action_form": "pattern",
+        "verdict": "ok", "matches": 1, "parse_ok": True, "format_ok": True, "level": "exact", "progress": 1.0,
+        "over_in": 0, "over_out": 0.0, "idempotent": True, "mdl": 0.5, "support": 1, "general": True,
+        "is_verified": True, "reward": 1.0, **changes,
+    }  # fmt: skip
+
+
+WRONG: dict[str, Any] = {"level": "none", "is_verified": False, "reward": 0.0}
+
+
+@pytest.fixture(scope="module")
+def taught() -> Models:
+    """Four valid attempts, of which two are verified, and one of which nothing is known."""
+    return Models(
+        {
+            "trajectories": [
+                attempt("a"),
+                attempt("b", level="tests", all_general=False, reward=0.8, steps=2),
+                attempt("c", **WRONG, steps=0, all_general=False, ending="gave_up", failure="too_large"),
+                attempt("d", **WRONG, ending="no_match", failure="no_match"),
+                attempt("e", **{**WRONG, "reward": None}, ending="wall_timeout", failure="wall_timeout"),
+            ],
+            "steps": [
+                step("a", srl=1.0),
+                step("b", general=False, over_out=3.5, idempotent=None, srl=0.75),
+                step("b", over_in=2, over_out=0.5, idempotent=False, neg_fail=1, srl=0.75, is_verified=False),
+                step("d", verdict="no_match", over_in=None, over_out=None, idempotent=None, mdl=None, support=None),
+            ],
+        }
+    )
+
+
+def test_precision_is_of_valid_attempts(taught: Models) -> None:
+    # 2 of 4 verified, 1 of 4 exact, 1 of 4 general; the mean of 1, 0.8, 0 and 0; 1 + 2 verified steps
+    assert taught.rows("teacher_precision") == [
+        ("t", "python", "one", 5, 1, 2, 1, 1, 3, 0.5, 0.25, 0.25, 0.45),
+    ]
+
+
+def test_levels_are_shares_of_the_valid_attempts_by_what_their_actions_leave_free(taught: Models) -> None:
+    assert taught.rows("teacher_levels") == [
+        ("t", "exact", "general", True, 1, 0.25),
+        ("t", "none", "general", False, 1, 0.25),
+        ("t", "none", "none", False, 1, 0.25),
+        ("t", "tests", "literal", True, 1, 0.25),
+    ]
+
+
+def test_failures_have_their_class_and_their_share_of_all_attempts(taught: Models) -> None:
+    assert taught.rows("teacher_failures") == [
+        ("t", "python", "no_match", "no_match", "none", 1, 0.2),
+        ("t", "python", "too_large", "gave_up", "none", 1, 0.2),
+        ("t", "python", "wall_timeout", "wall_timeout", "none", 1, 0.2),
+    ]
+
+
+def test_what_is_not_known_of_an_action_counts_for_nothing(taught: Models) -> None:
+    assert taught.rows("teacher_measures") == [
+        # two general steps: one of two with nothing unwanted, without a foreign hit, and idempotent; one negative changed
+        ("t", "python", "general", 2, 0.5, 0.5, 0.0, 0.5, 0.5, 0.5, 0.0, 0.5, 1.0),
+        ("t", "python", "literal", 1, 1.0, 0.0, 3.5, 3.5, 3.5, None, None, 0.5, 1.0),
+    ]
+
+
+def test_foreign_hits_are_binned_upwards(taught: Models) -> None:
+    assert taught.rows("teacher_over_out") == [
+        ("t", "general", 0, 1),
+        ("t", "general", 1, 1),
+        ("t", "literal", 10, 1),
+    ]
+
+
+def test_more_foreign_hits_than_the_last_bin_holds_are_in_one_of_their_own() -> None:
+    assert Models({"steps": [step("a", over_out=100.1)]}).rows("teacher_over_out") == [("t", "general", None, 1)]
+
+
+def test_similarities_are_in_tenths_and_the_greatest_in_the_last(taught: Models) -> None:
+    assert taught.rows("teacher_srl") == [("t", 0.7, 1, 1), ("t", 0.9, 1, 0)]
+
+
 def test_no_test_objects_to_what_is_right(models: Models) -> None:
     assert {test: models.failures(test) for test in TESTS} == {test: [] for test in TESTS}
 

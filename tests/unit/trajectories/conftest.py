@@ -8,7 +8,7 @@ from graftline.actions.action import PatternAction, RuleAction
 from graftline.actions.astgrep import Language
 from graftline.state.state import State, StateUpdate
 from graftline.tasks.task import Task
-from graftline.teachers.base import Proposal, Teacher
+from graftline.teachers.base import GaveUp, Proposal, Teacher
 
 Action = PatternAction | RuleAction
 
@@ -22,10 +22,10 @@ class ReadingTeacher:
         self._actions = list(actions)
         self.asked: list[tuple[str, State]] = []
 
-    def propose(self, task: Task, text: str, state: State) -> Proposal | None:
+    def propose(self, task: Task, text: str, state: State) -> Proposal | GaveUp:
         self.asked.append((text, state))
         if not self._actions:
-            return None
+            return GaveUp("no_candidate")
         number = len(self.asked)
         return Proposal(f"thought {number}", self._actions.pop(0), StateUpdate(history=[f"step {number}"]))
 
@@ -40,7 +40,9 @@ def reading() -> Callable[[Sequence[Action]], Teacher]:
 def task_of() -> Callable[..., Task]:
     """A function of the texts before and wanted that returns a task."""
 
-    def made(before: str, wanted: str, id: str = "d:1", language: Language = "python") -> Task:
+    def made(
+        before: str, wanted: str, id: str = "d:1", language: Language = "python", gold_action: Action | None = None
+    ) -> Task:
         return Task(
             id=id,
             dataset="d",
@@ -48,6 +50,7 @@ def task_of() -> Callable[..., Task]:
             instruction="Change it.",
             before=before,
             wanted=wanted,
+            gold_action=gold_action,
             licence="MIT",
             group="g",
             origin="o",

@@ -9,21 +9,24 @@ import pytest
 
 from graftline.actions.action import PatternAction, RuleAction
 from graftline.parquet import read_parquet, write_parquet
+from graftline.rules.cost import description_length
 from graftline.sandbox.memory import MemorySandbox
 from graftline.tasks.task import Task
+from graftline.teachers.base import Attempt
 from graftline.trajectories.collect import Collecting, collect
 from graftline.trajectories.export import STEPS, TRAJECTORIES, step_rows, trajectory_rows
 from graftline.trajectories.reward import Reward
 from graftline.trajectories.step import Trajectory
 
 Made = Callable[[Sequence[PatternAction | RuleAction]], Trajectory]
-F = PatternAction(pattern="f($A)", rewrite="x($A)")
+F = PatternAction(pattern="old($A)", rewrite="x($A)")
+MDL = round(description_length(F) / description_length(PatternAction(pattern="old('é')", rewrite="x('é')")), 3)
 
 
 @pytest.fixture
 def made(task_of: Callable[..., Task], reading: Callable[..., Any]) -> Made:
     """A function of actions that returns the attempt in which they are proposed."""
-    task = task_of("f('é')\n", "x('é')\n")
+    task = task_of("old('é')\n", "x('é')\n")
     return lambda actions: collect(task, reading(actions), MemorySandbox(), Collecting())
 
 
@@ -40,12 +43,25 @@ def test_a_trajectory_is_one_row(made: Made) -> None:
             "origin_group": "g",
             "origin": "o",
             "steps": 1,
-            "level": "exact",
             "ending": "done",
+            "failure": "",
+            "parse_ok": True,
+            "format_ok": True,
+            "level": "exact",
+            "progress": 1.0,
+            "over_in": 0,
+            "over_out": 0.0,
+            "idempotent": True,
+            "neg_fail": None,
+            "mdl": MDL,
+            "support": 1,
+            "support_pairs": 1,
+            "srl": None,
+            "all_general": True,
             "is_verified": True,
-            "is_all_general": True,
             "reward": 1.0,
             "reward_cause": "verified",
+            "rl_reward": 1.0,
         }
     ]
 
@@ -70,21 +86,34 @@ def test_a_step_is_one_row(made: Made) -> None:
         "teacher": "reading",
         "step": 1,
         "instruction": "Change it.",
-        "text": "f('é')\n",
+        "text": "old('é')\n",
         "think": "thought 1",
-        "action": '{"pattern": "f($A)", "rewrite": "x($A)"}',
+        "action": '{"pattern": "old($A)", "rewrite": "x($A)"}',
         "action_form": "pattern",
+        "attempts": "[]",
+        "alternatives": "[]",
         "state_update": '{"history":["step 1"]}',
         "verdict": "ok",
         "matches": 1,
         "after": "x('é')\n",
         "isolation": "none/memory",
+        "parse_ok": True,
+        "format_ok": True,
         "level": "exact",
         "progress": 1.0,
-        "is_general": True,
+        "over_in": 0,
+        "over_out": 0.0,
+        "idempotent": True,
+        "neg_fail": None,
+        "mdl": MDL,
+        "support": 1,
+        "support_pairs": 1,
+        "srl": None,
+        "general": True,
         "is_verified": True,
         "reward": 1.0,
         "reward_cause": "verified",
+        "rl_reward": 1.0,
     }
 
 
@@ -100,22 +129,66 @@ def test_a_rule_is_written_as_one(made: Made) -> None:
 def test_an_attempt_without_a_step_is_a_trajectory_and_no_step(made: Made) -> None:
     given_up = made([])
     [row] = trajectory_rows([given_up], "train")
-    assert (row["steps"], row["is_all_general"], row["reward"], row["reward_cause"]) == (0, False, 0.0, "gave_up")
+    assert (row["steps"], row["all_general"], row["reward"], row["reward_cause"]) == (0, False, 0.0, "gave_up")
+    unknown = ("parse_ok", "over_in", "over_out", "idempotent", "neg_fail", "mdl", "support", "support_pairs", "srl")
+    assert [row[name] for name in unknown] == [None] * 9
     assert step_rows([given_up], "train") == []
 
 
 def test_rows_stand_in_the_order_of_trajectories_and_steps(made: Made) -> None:
-    first = made([PatternAction(pattern="f($A)", rewrite="h($A)"), PatternAction(pattern="h($A)", rewrite="x($A)")])
+    first = made(
+        [PatternAction(pattern="old($A)", rewrite="mid($A)"), PatternAction(pattern="mid($A)", rewrite="x($A)")]
+    )
     second = made([F]).model_copy(update={"task_id": "d:2"})
     rows = step_rows([first, second], "train")
-    assert [(row["step"], row["text"]) for row in rows] == [(1, "f('é')\n"), (2, "h('é')\n"), (1, "f('é')\n")]
+    assert [(row["step"], row["text"]) for row in rows] == [(1, "old('é')\n"), (2, "mid('é')\n"), (1, "old('é')\n")]
     assert [row["task_id"] for row in trajectory_rows([first, second], "train")] == ["d:1", "d:2"]
 
 
 def test_a_step_of_a_verified_attempt_counts_as_verified(made: Made) -> None:
-    actions = [PatternAction(pattern="f($A)", rewrite="h($A)"), PatternAction(pattern="h($A)", rewrite="x($A)")]
+    actions = [PatternAction(pattern="old($A)", rewrite="mid($A)"), PatternAction(pattern="mid($A)", rewrite="x($A)")]
     rows = step_rows([made(actions), made(actions[:1])], "train")
     assert [(row["level"], row["is_verified"]) for row in rows] == [("none", True), ("exact", True), ("none", False)]
+
+
+def test_measures_of_a_trajectory_sum_up_those_of_its_steps(made: Made) -> None:
+    actions = [PatternAction(pattern="old($A)", rewrite="mid($A)"), PatternAction(pattern="mid($A)", rewrite="x($A)")]
+    trajectory = made(actions)
+    first, second = trajectory.steps
+    steps = (
+        first.model_copy(update={"over_in": 1, "over_out": 0.5, "idempotent": False, "mdl": 0.2, "neg_fail": None}),
+        second.model_copy(update={"over_in": 2, "over_out": 0.25, "mdl": 0.3, "neg_fail": 1, "support": 3}),
+    )
+    [row] = trajectory_rows([trajectory.model_copy(update={"steps": steps})], "train")
+    found = {name: row[name] for name in ("over_in", "over_out", "idempotent", "mdl", "neg_fail", "support")}
+    # nothing is known of the whole where it is not known of a part
+    assert found == {
+        "over_in": 3,
+        "over_out": 0.5,
+        "idempotent": False,
+        "mdl": 0.25,
+        "neg_fail": None,
+        "support": first.support + 3,
+    }
+
+
+def test_a_refused_action_is_refused_whatever_else_is_not_known(made: Made) -> None:
+    trajectory = made([PatternAction(pattern="old($A)", rewrite="$B"), F])
+    [row] = trajectory_rows([trajectory], "train")
+    assert (row["parse_ok"], row["failure"], row["over_in"]) == (False, "action_error", None)
+
+
+def test_what_a_teacher_tried_and_knew_is_written_as_json(made: Made) -> None:
+    trajectory = made([F])
+    literal = PatternAction(pattern="old('é')", rewrite="x('é')")
+    said = trajectory.steps[0].model_output.model_copy(
+        update={"attempts": (Attempt(action=literal, feedback="no"),), "alternatives": (literal,)}
+    )
+    step = trajectory.steps[0].model_copy(update={"model_output": said})
+    [row] = step_rows([trajectory.model_copy(update={"steps": (step,)})], "train")
+    action = {"pattern": "old('é')", "rewrite": "x('é')"}
+    assert json.loads(row["attempts"]) == [{"think": "", "action": action, "feedback": "no"}]
+    assert row["alternatives"] == '[{"pattern": "old(\'é\')", "rewrite": "x(\'é\')"}]'
 
 
 def test_the_columns_of_rows_are_those_declared(made: Made) -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from graftline.errors import RecordError, SandboxError
+from graftline.jsonl import read_lines
 from graftline.sandbox.memory import MemorySandbox
 from graftline.tasks.task import Task
 from graftline.teachers.induction import InductionTeacher
 from graftline.trajectories.collect import JOURNAL_NAME, Collecting, attempt, collect_many
-from graftline.trajectories.step import Trajectory
+from graftline.trajectories.step import AttemptTime, Trajectory
 
 
 class Attempts:
@@ -111,3 +112,27 @@ def test_each_attempt_is_in_the_journal_before_the_next_begins(tasks: list[Task]
 def test_no_tasks_make_an_empty_journal(tmp_path: Path) -> None:
     assert list(collect_many([], Attempts(), tmp_path)) == []
     assert (tmp_path / JOURNAL_NAME).read_bytes() == b""
+
+
+def test_how_long_attempts_took_is_written_beside_for_all_of_them_once(tasks: list[Task], tmp_path: Path) -> None:
+    times = tmp_path / "logs" / "times.jsonl"
+    with pytest.raises(SandboxError):
+        list(collect_many(tasks, Attempts(stop_at="d:3"), tmp_path, times))
+    with times.open("a", encoding="utf-8") as stream:
+        stream.write('{"task_id": "half')
+    trajectories = list(collect_many(tasks, Attempts(), tmp_path, times))
+    found = list(read_lines(times, AttemptTime))
+    assert [time.task_id for time in found] == [task.id for task in tasks]
+    # the teacher is asked once more than it takes steps where it gives up
+    steps = [len(trajectory.steps) + (trajectory.ending == "gave_up") for trajectory in trajectories]
+    assert [len(time.answers_ms) for time in found] == steps
+    assert all(time.attempt_ms > 0 for time in found)
+
+
+def test_times_of_an_earlier_collection_are_gone(tasks: list[Task], tmp_path: Path) -> None:
+    times = tmp_path / "times.jsonl"
+    for number in range(2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        list(collect_many(tasks[:2], Attempts(), folder, times))
+    assert [time.task_id for time in read_lines(times, AttemptTime)] == ["d:0", "d:1"]

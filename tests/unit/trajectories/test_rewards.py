@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from graftline.rules.equality import Level
 from graftline.sandbox import Verdict
-from graftline.trajectories.reward import Reward, RewardWeights, reward
+from graftline.trajectories.reward import Reward, RewardWeights, reward, rl_reward
 
 WEIGHTS = RewardWeights()
 
@@ -16,6 +16,7 @@ WEIGHTS = RewardWeights()
         (Verdict.OK, Level.EXACT, 1.0, True, 1.0, "verified"),
         (Verdict.OK, Level.BLANKS, 1.0, True, 1.0, "verified"),
         (Verdict.OK, Level.TREE, 1.0, True, 1.0, "verified"),
+        (Verdict.OK, Level.TESTS, 1.0, True, 1.0, "verified"),
         (Verdict.OK, Level.EXACT, 1.0, False, 0.8, "verified_literal"),
         # 0.6 times the progress, to six places
         (Verdict.OK, Level.PARTIAL, 0.5, True, 0.3, "partial"),
@@ -40,6 +41,35 @@ def test_an_outcome_has_one_reward(
     assert reward(verdict, level, progress, is_all_general, WEIGHTS) == Reward(value=value, cause=cause)
 
 
+@pytest.mark.parametrize(
+    ("level", "is_all_general", "is_broad", "expected"),
+    [
+        (Level.EXACT, True, True, Reward(value=0.6, cause="verified_broad")),
+        (Level.EXACT, False, True, Reward(value=0.8, cause="verified_literal")),
+        (Level.PARTIAL, True, True, Reward(value=0.3, cause="partial")),
+    ],
+)
+def test_only_what_is_verified_and_general_can_be_too_broad(
+    level: Level, is_all_general: bool, is_broad: bool, expected: Reward
+) -> None:
+    assert reward(Verdict.OK, level, 0.5, is_all_general, WEIGHTS, is_broad=is_broad) == expected
+
+
+@pytest.mark.parametrize(("unwanted", "value"), [(0.0, 0.3), (0.25, 0.225), (1.0, 0.0)])
+def test_a_partial_reward_is_less_by_the_share_of_unwanted_matches(unwanted: float, value: float) -> None:
+    found = reward(Verdict.OK, Level.PARTIAL, 0.5, True, WEIGHTS, unwanted=unwanted)
+    assert found == Reward(value=value, cause="partial")
+
+
+@pytest.mark.parametrize("value", [None, 0.0, 0.6, 1.0])
+def test_reinforcement_learning_takes_the_reward_of_what_could_be_read(value: float | None) -> None:
+    assert rl_reward(True, Reward(value=value, cause="c")) == value
+
+
+def test_reinforcement_learning_punishes_what_could_not_be_read() -> None:
+    assert rl_reward(False, Reward(value=0.0, cause="gave_up")) == -1.0
+
+
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_only_the_wall_clock_and_a_lack_of_the_sandbox_say_nothing(verdict: Verdict) -> None:
     says_nothing = verdict in ("wall_timeout", "needs_cli", "runner_error")
@@ -59,7 +89,15 @@ def test_a_reward_outside_its_range_is_refused(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"verified_general": 1.1}, {"verified_literal": -0.1}, {"progress": 2}, {"bonus": 0.1}]
+    "given",
+    [
+        {"verified_general": 1.1},
+        {"verified_literal": -0.1},
+        {"progress": 2},
+        {"verified_broad": 2},
+        {"most_over_out": -1},
+        {"bonus": 0.1},
+    ],
 )
 def test_weights_outside_their_range_are_refused(given: dict[str, float]) -> None:
     with pytest.raises(ValidationError):

@@ -11,9 +11,12 @@ select
     count(*) filter (not is_valid) as no_reward,
     count(*) filter (is_verified) as verified,
     count(*) filter (level = 'exact') as exact,
-    count(*) filter (is_verified and is_all_general) as general,
+    count(*) filter (is_verified and all_general) as general,
     coalesce(sum(steps) filter (is_verified), 0)::bigint as verified_steps,
     round(count(*) filter (is_verified and is_valid) / nullif(count(*) filter (is_valid), 0), 4) as precision,
+    round(count(*) filter (level = 'exact' and is_valid) / nullif(count(*) filter (is_valid), 0), 4) as exact_share,
+    round(count(*) filter (is_verified and all_general and is_valid) / nullif(count(*) filter (is_valid), 0), 4)
+        as general_share,
     round(avg(reward), 4) as mean_reward
 from attempts
 group by all

@@ -4,7 +4,7 @@ select
     action_form,
     verdict,
     count(*) as steps,
-    count(*) filter (is_general) as general,
+    count(*) filter (general) as general,
     round(avg(matches), 2) as mean_matches,
     round(avg(reward), 4) as mean_reward
 from {{ ref('stg_steps') }}

@@ -5,9 +5,11 @@ select
     split,
     teacher,
     steps,
-    level,
     ending,
+    failure,
+    format_ok,
+    level,
+    all_general,
     is_verified,
-    is_all_general,
     reward
 from {{ source('lineage', 'trajectories') }}

@@ -1,0 +1,100 @@
+"""Where in a text something stands, for those who talk about it: lines, the definitions round them, look-alikes."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from graftline.actions.astgrep import Node, Tree
+from graftline.rules.anti_unify import VARIABLE
+from graftline.teachers.wording import quoted
+
+_DEFINITION = re.compile(
+    r"^(async_)?(function|generator_function|class|method|constructor|interface|enum|record|abstract_class)"
+    r"_(definition|declaration|expression)$|^(method_definition|class|function)$"
+)
+_WORD = re.compile(r"[^\W\d]\w*")
+_PROSE = re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`")
+_GRAMMAR = frozenset(
+    _WORD.findall(
+        "and as assert async await break case catch class cls const continue def default del do elif else enum except"
+        " export extends false False final finally for from function if implements import in instanceof int interface"
+        " is lambda let match new None not null of or pass private protected public raise return self static super"
+        " switch this throw throws true True try typeof undefined var void while with yield"
+    )
+)
+"""Words that tell nothing apart."""
+
+
+def line_of(text: str, offset: int) -> int:
+    """Return the line, from 1, of the character at `offset`."""
+    return text.count("\n", 0, offset) + 1
+
+
+def line_text(text: str, line: int) -> str:
+    """Return a line of `text` without the blanks round it; empty where there is no such line."""
+    lines = text.split("\n")
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+def first_code_line(text: str, start: int, end: int) -> int:
+    """Return the line of the first character from `start` to `end` that is not blank."""
+    piece = text[start:end]
+    return line_of(text, start + len(piece) - len(piece.lstrip()))
+
+
+def names_around(tree: Tree, offset: int) -> str:
+    """Return the names of the definitions round the character at `offset`, outermost first; empty at the top level."""
+    names, node = list[str](), tree.root
+    while (inner := _child_at(node, offset)) is not None:
+        node = inner
+        if _DEFINITION.match(node.kind):
+            name = node.handle.field("name")
+            if name is not None:
+                names.append(name.text())
+    return ".".join(names)
+
+
+def _child_at(node: Node, offset: int) -> Node | None:
+    return next((child for child in node.children if child.start <= offset < child.end), None)
+
+
+def telling_word(text: str, patterns: Sequence[str]) -> str:
+    """Return the rarest name in `patterns` that `text` holds, by which look-alikes are found; empty without one."""
+    counts = Counter(_WORD.findall(text))
+    bare = [VARIABLE.sub(" ", pattern) for pattern in patterns]
+    # prose tells less than names do
+    for pieces in ([_PROSE.sub(" ", pattern) for pattern in bare], bare):
+        names = dict.fromkeys(name for piece in pieces for name in _WORD.findall(piece))
+        telling: list[str] = [name for name in names if len(name) > 1 and name not in _GRAMMAR and counts[name]]
+        if telling:
+            return min(telling, key=lambda name: (counts[name], -len(name)))
+    return ""
+
+
+def lines_with(text: str, word: str) -> list[int]:
+    """Return the lines that hold `word` as a whole word."""
+    whole = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
+    return [number for number, line in enumerate(text.split("\n"), 1) if whole.search(line)]
+
+
+def captured(tree: Tree, offset: int, pattern: str, variable: str) -> str:
+    """Return what `variable` of a plain `pattern` stands for where it matches at `offset`; empty where that is unknown.
+
+    `pattern` is one of our own: it is matched in this process.
+    """
+    name = variable.lstrip("$")
+    for node in tree.root.handle.find_all(pattern=pattern):
+        if node.range().start.index != offset:
+            continue
+        if variable.startswith("$$$"):
+            found = node.get_multiple_matches(name)
+            return tree.text[found[0].range().start.index : found[-1].range().end.index] if found else ""
+        single = node.get_match(name)
+        return single.text() if single is not None else ""
+    return ""
+
+
+def place_of(tree: Tree, offset: int, end: int) -> tuple[int, str, str]:
+    """Return line, quoted code and enclosing definitions of characters `offset` to `end`."""
+    line = first_code_line(tree.text, offset, end)
+    return line, quoted(line_text(tree.text, line)), names_around(tree, offset)

@@ -1,0 +1,191 @@
+"""The critic: what it finds, which line it names, which hints it gives, and what it keeps to itself."""
+
+import pytest
+
+from graftline.actions.action import PatternAction, RuleAction
+from graftline.errors import SandboxError
+from graftline.sandbox import Isolation, SandboxResult, Verdict
+from graftline.sandbox.memory import MemorySandbox
+from graftline.teachers.critic import Criticism, Finding, criticise
+
+BEFORE = """\
+class A:
+    def f(self, x=1):
+        log(x)
+        return g(x, key=2)
+
+
+def h():
+    return g(1, key=2) == 'a'
+"""
+WANTED = BEFORE.replace("g(x, key=2)", "g(x, name=2)")
+
+
+def criticism(action: PatternAction | RuleAction, wanted: str | None = WANTED, is_revealing: bool = False) -> Criticism:
+    return criticise(action, BEFORE, "python", MemorySandbox(), wanted, is_revealing)
+
+
+def test_a_right_action_is_right() -> None:
+    action = PatternAction(pattern="g(x, key=$A)", rewrite="g(x, name=$A)")
+    assert criticism(action) == Criticism(Finding.RIGHT, "It makes the text that is asked for (1 match).", None, 1)
+
+
+def test_an_action_that_is_too_broad_is_told_the_line_that_must_stay() -> None:
+    action = PatternAction(pattern="g($X, key=$A)", rewrite="g($X, name=$A)")
+    feedback = "It also rewrites line 8, `return g(1, key=2) == 'a'`, which must stay as it is. 1 match was right."
+    assert criticism(action) == Criticism(Finding.TOO_BROAD, feedback, 8, 1, 1)
+
+
+def test_a_right_place_with_a_wrong_text_is_told_apart() -> None:
+    feedback = "The place on line 4, `return g(x, key=2)`, has to change, but not into `g(x, nam=2)`."
+    found = criticism(PatternAction(pattern="g(x, key=2)", rewrite="g(x, nam=2)"))
+    assert found == Criticism(Finding.WRONG_TEXT, feedback, 4, 0, 1)
+
+
+def test_what_is_missed_is_named_only_by_a_revealing_critic() -> None:
+    wanted = WANTED.replace("log(x)", "trace(x)")
+    action = PatternAction(pattern="g(x, key=2)", rewrite="g(x, name=2)")
+    silent, revealing = criticism(action, wanted), criticism(action, wanted, is_revealing=True)
+    feedback = "All that it changes is wanted (1 match), but more has to change."
+    assert silent == Criticism(Finding.INCOMPLETE, feedback, None, 1, 0)
+    missed = f"{feedback} Missed: on line 3, `log` should be `trace`."
+    assert revealing == Criticism(Finding.INCOMPLETE, missed, None, 1, 0, (3,))
+
+
+def test_without_a_wanted_text_the_places_are_all_that_is_said() -> None:
+    found = criticism(PatternAction(pattern="g($$$X)", rewrite="k($$$X)"), wanted=None)
+    assert found == Criticism(Finding.APPLIED, "It changes 2 places, on lines 4 and 8.")
+
+
+def test_an_action_that_writes_what_stands_there_is_told_so() -> None:
+    feedback = "It matches 1 place, the first on line 3, but writes what stands there already."
+    found = criticism(PatternAction(pattern="log($X)", rewrite="log($X)"))
+    assert found == Criticism(Finding.NO_CHANGE, feedback, 3)
+
+
+def test_a_text_that_no_longer_parses_is_broken() -> None:
+    feedback = "The text no longer parses: on line 4 it writes `g((x, key=2)`."
+    action = PatternAction(pattern="g(x, key=2)", rewrite="g((x, key=2)")
+    assert [criticism(action, wanted) for wanted in (None, WANTED)] == [Criticism(Finding.BROKEN, feedback, 4)] * 2
+
+
+def test_what_is_wanted_is_right_though_it_does_not_parse() -> None:
+    action = PatternAction(pattern="log(x)", rewrite="log((x)")
+    assert criticism(action, BEFORE.replace("log(x)", "log((x)")).finding == Finding.RIGHT
+
+
+HINTS = {
+    "a word that is not there": (
+        PatternAction(pattern="lod($X)", rewrite=""),
+        "`lod` is not in the text. Did you mean `log`, on line 3?",
+    ),
+    "too few arguments": (
+        PatternAction(pattern="g($X)", rewrite=""),
+        "`g($$$X)` would match `g(x, key=2)` on line 4: $VARIABLE stands for one node, $$$VARIABLE for any number.",
+    ),
+    "the same variable twice": (
+        PatternAction(pattern="$A == $A", rewrite=""),
+        "`$A_0 == $A_1` would match `g(1, key=2) == 'a'` on line 8:"
+        " a metavariable that stands twice needs the same code twice.",
+    ),
+    "other quotes": (
+        PatternAction(pattern='g(1, key=2) == "a"', rewrite=""),
+        "`g(1, key=2) == 'a'` would match `g(1, key=2) == 'a'` on line 8: the quotes are others.",
+    ),
+    "a piece read as something else": (
+        PatternAction(pattern="key=$V", rewrite=""),
+        "The nearest code is `key=2` on line 4, of kind `keyword_argument`. The pattern is read as `assignment`."
+        " To match that, use the pattern `f(key=$V)` with the selector `keyword_argument`.",
+    ),
+    "a kind that the text has not": (
+        RuleAction(rule={"kind": "lambda"}, fix=""),
+        "No node of the text is of kind `lambda`; the commonest are `identifier`, `integer`, `block`, `call`,"
+        " `argument_list` and `function_definition`.",
+    ),
+    "a condition that is too near": (
+        RuleAction(rule={"pattern": "g($$$X)", "inside": {"kind": "class_definition"}}, fix=""),
+        "`pattern` alone would match `g(x, key=2)` on line 4; `inside` rules it out."
+        " `inside` and `has` look one level far unless `stopBy: end` is given.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_an_empty_match_is_explained(name: str) -> None:
+    action, hint = HINTS[name]
+    assert criticism(action) == Criticism(Finding.NO_MATCH, f"Nothing in the text matches. {hint}")
+
+
+REFUSED = {
+    "several nodes": (
+        PatternAction(pattern="log($X)\nreturn $Y", rewrite=""),
+        "Please check the pattern source `log($X) return $Y`. A pattern has to be one node. The nearest one is"
+        " `log(x) return g(x, key=2)` on line 3, of kind `block`. Match all of it, or one part at a time.",
+    ),
+    "no node": (
+        PatternAction(pattern=" ", rewrite=""),
+        "A pattern cannot be empty: write the code that is to be matched.",
+    ),
+    "an unknown kind": (
+        RuleAction(rule={"kind": "function_def"}, fix=""),
+        "No node of the text is of kind `function_def`; kinds like it are `function_definition`.",
+    ),
+    "an unbound variable": (
+        PatternAction(pattern="log($X)", rewrite="log($Y)"),
+        "`fix` uses $Y, but the pattern has $X.",
+    ),
+    "any node at all": (
+        RuleAction(rule={"regex": "x"}, fix=""),
+        "Add `pattern` or `kind`, so that it is known which nodes are meant.",
+    ),
+    "a bad regular expression": (
+        RuleAction(rule={"kind": "call", "regex": "("}, fix=""),
+        "A `regex` is one of Rust: escape `( ) [ ] { } . * + ? | ^ $` and `\\`, and use no look-around.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refused_action_is_explained(name: str) -> None:
+    action, hint = REFUSED[name]
+    found = criticism(action)
+    assert (found.finding, found.line) == (Finding.INVALID, None)
+    assert found.feedback.startswith("ast-grep refuses it: ")
+    assert found.feedback.endswith(hint)
+
+
+def test_a_piece_of_a_method_chain_is_led_to_the_whole() -> None:
+    action = PatternAction(pattern=".option('--no-x', $$$REST)", rewrite="")
+    found = criticise(action, "cmd.option('--no-x', 1, 2);\n", "typescript", MemorySandbox())
+    hint = "The nearest one is `cmd.option('--no-x', 1, 2)` on line 1, of kind `call_expression`. Match all of it,"
+    assert hint in found.feedback
+
+
+class OneVerdictSandbox:
+    """A sandbox in which everything ends alike."""
+
+    isolation = Isolation("none", "one verdict")
+
+    def __init__(self, verdict: Verdict) -> None:
+        self._verdict = verdict
+
+    def apply_many(self, source: str, language: str, actions: list[PatternAction]) -> list[SandboxResult]:
+        return [SandboxResult(self._verdict, None, self.isolation) for _ in actions]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@pytest.mark.parametrize("verdict", [Verdict.WALL_TIMEOUT, Verdict.RUNNER_ERROR, Verdict.NEEDS_CLI])
+def test_a_sandbox_that_cannot_answer_is_no_criticism(verdict: Verdict) -> None:
+    with pytest.raises(SandboxError):
+        criticise(PatternAction(pattern="x", rewrite="y"), BEFORE, "python", OneVerdictSandbox(verdict), WANTED)
+
+
+@pytest.mark.parametrize(
+    "verdict", [Verdict.CPU_TIMEOUT, Verdict.OUT_OF_MEMORY, Verdict.OUTPUT_FLOOD, Verdict.CRASH, Verdict.VIOLATION]
+)
+def test_an_action_that_was_stopped_is_told_so(verdict: Verdict) -> None:
+    found = criticise(PatternAction(pattern="x", rewrite="y"), BEFORE, "python", OneVerdictSandbox(verdict), WANTED)
+    what = verdict.replace("_", " ")
+    assert found == Criticism(Finding.FAILED, f"It was stopped ({what}): make it match less, or write less.")
