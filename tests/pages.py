@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from graftline.paths import Paths
 from graftline.progress import progress_bars
 from graftline.runtime.run import run_all
+from tests.rules_examples import write_rules_examples
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PAGES = {
@@ -104,4 +105,5 @@ def written_root(small: Any) -> Path:
     (root / "code" / "m.py").write_text("def total(rows):\n    return sum([row for row in rows])\n", "utf-8")
     [spec] = [fence.body for fence in fences() if fence.page == "docs/cli.md" and fence.language == "json"]
     (root / "tests.json").write_text(spec, "utf-8")
+    write_rules_examples(root)
     return root

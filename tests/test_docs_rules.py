@@ -1,0 +1,53 @@
+"""`docs/rules.md`: its commands print what is shown, in the order in which they stand, and its tables are complete."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from graftline.cli import main
+from graftline.rules.history import MAX_BLOB_BYTES, MAX_FILES_OF_COMMIT
+from graftline.rules.hunks import MAX_CHANGED_LINES, MAX_LINES
+from graftline.rules.learning import REASONS
+from graftline.rules.rule_file import read_rules
+from tests.pages import PAGES, codes, fences, section, table
+from tests.rules_examples import write_rules_examples
+
+SHOWN = [fence for fence in fences() if fence.page == "docs/rules.md" and fence.language == "console"]
+
+
+def test_every_command_prints_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "configs" / "manifests").mkdir(parents=True)
+    write_rules_examples(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(tmp_path))
+    for fence in SHOWN:
+        result = CliRunner().invoke(main, shlex.split(fence.body.removeprefix("$ "))[1:])
+        said = "".join(
+            line for line in result.output.splitlines(keepends=True) if not line.startswith("commits of ")
+        )  # progress
+        assert (result.exit_code, said if fence.output is not None else None) == (0, fence.output), fence.body
+    assert len(SHOWN) >= 8
+    kinds = set[str]()
+    for name in ("rules.yml", "mined.yml"):
+        [rule] = read_rules((tmp_path / name).read_text("utf-8"), name)
+        kinds |= {*rule.facts, "examples"}
+    keys = {codes(row[0])[0] for row in table(section("docs/rules.md", "## The rule file"))}
+    assert keys == kinds | {"stays"}
+
+
+def test_the_reasons_are_the_documented_ones() -> None:
+    rows = table(section("docs/rules.md", "## From one example"))
+    assert {codes(row[0])[0]: row[1] for row in rows} == {key: said for key, said in REASONS.items() if key}
+
+
+def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
+    words = " ".join(PAGES["docs/rules.md"].read_text("utf-8").split())
+    said = [
+        f"statements of at most {MAX_LINES} lines",
+        f"changes of more than {MAX_CHANGED_LINES} lines",
+        f"more than {MAX_FILES_OF_COMMIT} files",
+        f"more than {MAX_BLOB_BYTES:,} bytes",
+    ]
+    assert [one for one in said if one not in words] == []

@@ -1,0 +1,274 @@
+"""The commands below `graftline rules`: what they print, what they change, what they end with."""
+
+import json
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from graftline.actions.astgrep import executable
+from graftline.cli import main
+
+BEFORE = "def f(client, url):\n    data = client.get(url, timeout=3)\n    return data\n"
+AFTER = BEFORE.replace("client.get", "client.fetch")
+RULE = """id: fetch
+language: python
+rule:
+  pattern: $A.get($B, timeout=$C)
+fix: $A.fetch($B, timeout=$C)
+metadata:
+  examples:
+    - before: "a.get(1, timeout=2)\\n"
+      after: "a.fetch(1, timeout=2)\\n"
+  stays: ["a.get(1)\\n"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "configs" / "manifests").mkdir(parents=True)
+    (tmp_path / "configs" / "sandbox.yaml").write_text("actions: {kind: memory}\n", "utf-8")
+    put(tmp_path, {"before.py": BEFORE, "after.py": AFTER, "rules.yml": RULE})
+    put(tmp_path, {"code/m.py": "x.get(1, timeout=2)\ny.get(1)\n", "code/node_modules/n.py": "x.get(1, timeout=2)\n"})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    return tmp_path
+
+
+def put(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+
+
+def run(folder: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["--root", str(folder), "rules", *arguments])
+
+
+def test_induce_prints_a_rule_file_that_ast_grep_takes(folder: Path) -> None:
+    result = run(folder, "induce", "before.py", "after.py")
+    assert result.exit_code == 0, result.stderr
+    put(folder, {"found.yml": result.stdout})
+    command = [str(executable()), "scan", "--rule", "found.yml", "--update-all", "before.py"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    assert (folder / "before.py").read_text("utf-8") == AFTER
+
+
+def test_induce_says_what_is_general_what_changes_and_what_matches_elsewhere(folder: Path) -> None:
+    said = run(folder, "induce", "before.py", "after.py", "--check", "code").stderr
+    assert "-    data = client.get(url, timeout=3)\n+    data = client.fetch(url, timeout=3)\n" in said
+    assert ": general\n  matches 1 place in 1 file\n  code/m.py: 1 (line 1)\nnot looked at: 1 vendored folder\n" in said
+
+
+def test_induce_says_all_there_is_as_json(folder: Path) -> None:
+    said = json.loads(run(folder, "induce", "before.py", "after.py", "--check", "code", "--json").stdout)
+    assert (said["solved"], said["unsolved"], said["levels"]) == (True, "", ["exact"])
+    assert [(one["path"], one["lines"]) for one in said["matched"]] == [("code/m.py", [1])]
+    assert [one["facts"]["general"] for one in said["rules"]] == [True]
+
+
+def test_what_induce_writes_passes_its_own_test(folder: Path) -> None:
+    assert run(folder, "induce", "before.py", "after.py", "--out", "found.yml").exit_code == 0
+    result = run(folder, "test", "found.yml", "--json")
+    assert (result.exit_code, {one["passed"] for one in json.loads(result.stdout)["outcomes"]}) == (0, {True})
+
+
+def test_induce_takes_several_pairs_and_files_to_keep(folder: Path) -> None:
+    put(folder, {"b/one.py": "f(a.x)\n", "b/two.py": "f(b.y)\n", "a/one.py": "g(a.x)\n", "a/two.py": "g(b.y)\n"})
+    put(folder, {"b/same.py": "k()\n", "a/same.py": "k()\n", "kept.py": "h(1)\n"})
+    result = run(folder, "induce", "b", "a", "--keep", "kept.py", "--json")
+    said = json.loads(result.stdout)
+    assert (result.exit_code, said["solved"], said["levels"]) == (0, True, ["exact", "exact"])
+
+
+def test_induce_ends_with_1_and_says_why_where_it_finds_nothing(folder: Path) -> None:
+    put(folder, {"long.py": "x = '" + "a" * 9_000 + "'\n", "other.py": "y = '" + "b" * 9_999 + "'\n"})
+    put(folder, {"empty.py": ""})
+    result = run(folder, "induce", "empty.py", "after.py")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1].startswith("unsolved (")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("before.py",), 2, "give a file before and the same file after, or --pair"),
+        ((), 2, "give a file before and the same file after, or --pair"),
+        (("gone.py", "after.py"), 1, "error: gone.py: no such file; expected a source file such as a.py\n"),
+        (("code", "after.py"), 1, "error: code: is a folder; expected a file, or a folder on both sides\n"),
+        (("rules.yml", "after.py"), 1, "error: rules.yml: its name does not say a language; say --language\n"),
+        (("latin.py", "after.py"), 1, "error: latin.py: is not UTF-8 at byte 0; save it as UTF-8\n"),
+        (("zero.py", "after.py"), 1, "error: zero.py: is binary, it holds a zero byte; expected source code\n"),
+        (
+            ("before.py", "before.py"),
+            1,
+            "error: before.py and before.py: are equal; expected a change from the first to the second\n",
+        ),
+        (
+            ("before.py", "after.py", "--pair", "a.js", "b.js"),
+            1,
+            "error: examples: are in javascript and python; give those of one language, or say --language\n",
+        ),
+    ],
+)
+def test_induce_answers_bad_input_in_one_sentence(
+    folder: Path, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    put(folder, {"a.js": "f()\n", "b.js": "g()\n"})
+    (folder / "latin.py").write_bytes(b"\xff")
+    (folder / "zero.py").write_bytes(b"x\0")
+    result = run(folder, "induce", *arguments)
+    assert (result.exit_code, said in result.stderr) == (code, True), result.stderr
+
+
+def test_apply_shows_the_difference_and_changes_nothing(folder: Path) -> None:
+    result = run(folder, "apply", "rules.yml", "code")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "1 place in 1 file would change; --write changes them\nnot looked at: 1 vendored folder\n",
+    )
+    assert "--- a/code/m.py\n+++ b/code/m.py\n" in result.stdout
+    assert "-x.get(1, timeout=2)\n+x.fetch(1, timeout=2)\n y.get(1)\n" in result.stdout
+    assert (folder / "code" / "m.py").read_text("utf-8") == "x.get(1, timeout=2)\ny.get(1)\n"
+
+
+def test_apply_writes_at_once_and_keeps_the_mode_the_line_ends_and_the_mark(folder: Path) -> None:
+    path = folder / "code" / "m.py"
+    path.write_bytes(b"\xef\xbb\xbfx.get(1, timeout=2)\r\ny = 1")
+    path.chmod(0o754)
+    assert run(folder, "apply", "rules.yml", "code/m.py", "code", "--write").exit_code == 0
+    assert path.read_bytes() == b"\xef\xbb\xbfx.fetch(1, timeout=2)\r\ny = 1"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o754
+    assert sorted(one.name for one in path.parent.iterdir()) == ["m.py", "node_modules"]
+
+
+def test_apply_does_not_follow_links(folder: Path) -> None:
+    put(folder, {"outside.py": "x.get(1, timeout=2)\n"})
+    (folder / "code" / "link.py").symlink_to(folder / "outside.py")
+    (folder / "code" / "sub").symlink_to(folder)
+    result = run(folder, "apply", "rules.yml", "code", "--write")
+    assert "not looked at: 2 symbolic link, 1 vendored folder" in result.stderr
+    assert run(folder, "apply", "rules.yml", "code/link.py", "--write").stderr == (
+        "error: code/link.py: is a symbolic link; name the file or folder that it leads to\n"
+    )
+    assert (folder / "outside.py").read_text("utf-8") == "x.get(1, timeout=2)\n"
+
+
+def test_apply_leaves_out_what_git_ignores_and_what_cannot_be_read(folder: Path) -> None:
+    put(folder, {"code/.gitignore": "made.py\n", "code/made.py": "x.get(1, timeout=2)\n"})
+    put(folder, {"code/long.py": f"x = '{'a' * 20_000}'\n", "code/large.py": "x = 1\n" * 100_000})
+    (folder / "code" / "zero.py").write_bytes(b"\0")
+    (folder / "code" / "latin.py").write_bytes(b"\xff")
+    subprocess.run(["git", "init", "-q", "code"], check=True, env={"PATH": os.environ["PATH"]})
+    assert json.loads(run(folder, "apply", "rules.yml", "code", "--json").stdout)["skipped"] == (
+        "1 binary, 1 ignored by git, 1 minified, 1 not UTF-8, 1 too large, 2 vendored folder"
+    )
+
+
+def test_apply_says_which_rule_ast_grep_refuses(folder: Path) -> None:
+    put(folder, {"rules.yml": RULE.replace("$A.fetch($B", "$A.fetch($Z")})
+    result = run(folder, "apply", "rules.yml", "code")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "error: rule 'fetch': ast-grep refuses it: Undefined meta var `Z` used in `fix`.\n",
+    )
+
+
+def test_explain_says_a_rule_in_words(folder: Path) -> None:
+    result = run(folder, "explain", "rules.yml")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "fetch (python)\nMatches\n  code of the form `$A.get($B, timeout=$C)`\nVariables\n  `$A`: any one node\n"
+        "  `$B`: any one node\n  `$C`: any one node\nWrites `$A.fetch($B, timeout=$C)`\n",
+    )
+
+
+def test_test_ends_with_1_where_an_example_fails_or_there_is_none(folder: Path) -> None:
+    assert run(folder, "test", "rules.yml").exit_code == 0
+    put(folder, {"wrong.yml": RULE.replace("a.fetch(1, timeout=2)", "a.fetch(2)")})
+    result = run(folder, "test", "wrong.yml")
+    assert (result.exit_code, "FAILED" in result.stdout) == (1, True)
+    put(folder, {"bare.yml": RULE.partition("metadata")[0]})
+    result = run(folder, "test", "bare.yml")
+    assert (result.exit_code, "untested" in result.stdout) == (1, True)
+
+
+def test_test_exports_a_project_that_ast_grep_tests(folder: Path) -> None:
+    assert run(folder, "test", "rules.yml", "--export", "project").exit_code == 0
+    command = [str(executable()), "test", "--skip-snapshot-tests"]
+    done = subprocess.run(command, cwd=folder / "project", capture_output=True, text=True, check=False)
+    assert (done.returncode, "1 passed; 0 failed" in done.stdout) == (0, True)
+    assert "is there already" in run(folder, "test", "rules.yml", "--export", "project").stderr
+
+
+@pytest.mark.parametrize("command", [("apply", "{}", "code"), ("explain", "{}"), ("test", "{}")])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "error: x.yml: cannot be read (No such file or directory); expected a rule file\n"),
+        (b"\xff", "error: x.yml: is not UTF-8 at byte 0; save it as UTF-8\n"),
+        (b"", "error: x.yml: holds no rule; expected ast-grep rules with `rule` and `fix`\n"),
+    ],
+)
+def test_a_rule_file_that_is_none_is_refused(
+    folder: Path, command: tuple[str, ...], content: bytes | None, said: str
+) -> None:
+    if content is not None:
+        (folder / "x.yml").write_bytes(content)
+    result = run(folder, *(part.format("x.yml") for part in command))
+    assert (result.exit_code, result.stderr) == (1, said)
+
+
+def test_mine_writes_rules_that_ast_grep_takes_with_their_support(folder: Path) -> None:
+    repository = repository_with_a_repeated_edit(folder)
+    result = run(folder, "mine", str(repository), "--workers", "0", "--out", "mined.yml")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (0, "1 rule from 2 small changes in 3 commits")
+    command = [str(executable()), "scan", "--rule", "mined.yml", "--json", "before.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert [one["replacement"] for one in json.loads(done.stdout)] == ["client.fetch(url, timeout=3)"]
+    assert run(folder, "test", "mined.yml").exit_code == 0
+
+
+def test_mine_takes_a_range_in_the_current_repository(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(repository_with_a_repeated_edit(folder))
+    said = json.loads(run(folder, "mine", "HEAD~1..HEAD", "--workers", "0", "--json").stdout)
+    assert {key: said[key] for key in ("commits", "files", "changes", "rules")} == {
+        "commits": 1, "files": 1, "changes": 1, "rules": [],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("code",), "error: code: is in no git repository that can be read; name the folder of one\n"),
+        (("gone",), "error: gone: no such folder; expected one in a git repository, or a range such as v1..v2\n"),
+        (
+            ("repo", "--range", "x..y"),
+            "error: range 'x..y': 'y' names no commit of repo; expected a range such as v1..v2\n",
+        ),
+    ],
+)
+def test_mine_answers_bad_input_in_one_sentence(folder: Path, arguments: tuple[str, ...], said: str) -> None:
+    repository_with_a_repeated_edit(folder)
+    result = run(folder, "mine", *arguments)
+    assert (result.exit_code, result.stderr) == (1, said)
+
+
+def repository_with_a_repeated_edit(folder: Path) -> Path:
+    repository = folder / "repo"
+    environment = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    environment |= {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    names = ("one", "two")
+    states = [{f"{name}.py": f"client.{{}}({name}, timeout=1)\n" for name in names}]
+    subprocess.run(["git", "init", "-q", str(repository)], check=True, env=environment)
+    for done in range(3):
+        texts = {
+            f"{name}.py": states[0][f"{name}.py"].format("fetch" if n < done else "get") for n, name in enumerate(names)
+        }
+        put(repository, texts)
+        for arguments in (["add", "--all"], ["commit", "-q", "-m", "change"]):
+            subprocess.run(["git", "-C", str(repository), *arguments], check=True, env=environment)
+    return repository
