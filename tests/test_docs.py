@@ -224,6 +224,7 @@ def test_levels_and_rewards_are_the_documented_ones() -> None:
     weights = RewardWeights()
     given = [reward(verdict, Level.NONE, 0.0, True, weights) for verdict in Verdict]
     given += [reward(Verdict.OK, Level.EXACT, 1.0, is_general, weights) for is_general in (True, False)]
+    given.append(reward(Verdict.OK, Level.EXACT, 1.0, True, weights, is_broad=True))
     expected = {one.cause: "missing" if one.value is None else str(one.value) for one in given}
     expected |= {"partial": f"{weights.progress} of progress", "gave_up": "0.0"}
     assert documented == expected
