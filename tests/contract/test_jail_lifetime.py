@@ -205,6 +205,17 @@ def test_a_forked_process_that_ends_leaves_the_jail_of_its_parent(kind: str) -> 
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
+def test_who_waits_outside_of_namespaces_ends_as_the_process_that_was_to_enter_them() -> None:
+    program = """
+        import os
+        from graftline.confined import case_jail, kernel
+        kernel.unshare = lambda namespaces: os._exit(7)
+        case_jail.enter_namespaces({"user": None})
+    """
+    done = subprocess.run([sys.executable, "-c", dedented(program)], check=False, timeout=30)
+    assert done.returncode == 7
+
+
 @on_walled_ones_only
 def test_a_server_that_was_killed_between_calls_is_started_again(open_another: Callable[..., ServedJail]) -> None:
     jail = open_another()

@@ -2,12 +2,13 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import closing
 
 import pytest
 
-from graftline.errors import DataError
-from graftline.sandbox import Case, Verdict
+from graftline.errors import DataError, SandboxError
+from graftline.sandbox import Case, Verdict, served
 from graftline.sandbox.served import ServedJail
 from tests.jails import (
     LIMITS,
@@ -171,6 +172,17 @@ def test_an_argument_that_no_program_can_have_is_refused(jail: ServedJail, argum
     # it must not look as if the program had run
     with pytest.raises(DataError):
         jail.run(Case("ast-grep", ("run", "-p", argument)))
+
+
+@pytest.mark.parametrize("argument", ["a\0b", "a\ud800b"])
+@on_walled_ones_only
+def test_a_program_that_cannot_be_started_has_not_ended(
+    open_another: Callable[[], ServedJail], argument: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as if nothing had been found wrong outside
+    monkeypatch.setattr(served, "fault_of_arguments", lambda arguments: "")
+    with pytest.raises(SandboxError, match=r"a case was not started \(ast-grep: "):
+        open_another().run(Case("ast-grep", ("run", "-p", argument)))
 
 
 @on_served_ones_only
