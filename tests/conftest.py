@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytest.register_assert_rewrite("tests.jails")  # it asserts for the tests that import it
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 OF_THE_USER = ("GRAFTLINE_", "HF_")
 """Variables by which whoever runs the tests chooses datasets and homes for runs of their own."""

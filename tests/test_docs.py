@@ -31,7 +31,7 @@ from graftline.runtime.manifests import Manifest
 from graftline.runtime.settings import TrajectorySettings
 from graftline.sandbox import CaseLimits, SandboxSettings, Verdict
 from graftline.sandbox.limits import LEVELS, Limits
-from graftline.sandbox.workspaces import WorkspaceLimits
+from graftline.sandbox.workspace_limits import WorkspaceLimits
 from graftline.trajectories import step as steps
 from graftline.trajectories.export import STEPS, TRAJECTORIES
 from graftline.trajectories.reward import Reward, RewardWeights, reward

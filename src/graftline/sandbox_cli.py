@@ -150,11 +150,9 @@ def hostile(root: Path | None, names: tuple[str, ...], is_all: bool, as_json: bo
 
 
 def _settings(root: Path | None) -> "SandboxSettings":
-    from graftline.config import load_yaml
-    from graftline.sandbox import SandboxSettings
+    from graftline.sandbox.runner import load_sandbox_settings
 
-    path = _root(root) / "configs" / "sandbox.yaml"
-    return load_yaml(path, SandboxSettings) if path.exists() else SandboxSettings()
+    return load_sandbox_settings(_root(root))
 
 
 def _runner(root: Path | None) -> "SandboxRunner":

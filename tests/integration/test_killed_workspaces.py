@@ -12,13 +12,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from graftline.sandbox.workspaces import WorkspaceLimits, Workspaces
+from graftline.sandbox.workspace_limits import WorkspaceLimits
+from graftline.sandbox.workspaces import Workspaces
 
 LIMITS = WorkspaceLimits()
 PREPARING = """
 import os, subprocess, sys, time
 from pathlib import Path
-from graftline.sandbox.workspaces import WorkspaceLimits, Workspaces
+from graftline.sandbox.workspace_limits import WorkspaceLimits
+from graftline.sandbox.workspaces import Workspaces
 workspaces = Workspaces(Path(sys.argv[1]), WorkspaceLimits())
 def prepare():
     return workspaces.prepare("t", {"a.py": "1", "b/c.py": "2"})

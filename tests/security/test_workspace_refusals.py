@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from graftline.errors import DataError, SandboxError
-from graftline.sandbox.workspaces import WorkspaceLimits, Workspaces
+from graftline.sandbox.workspace_limits import WorkspaceLimits
+from graftline.sandbox.workspaces import Workspaces
 
 LIMITS = WorkspaceLimits()
 NOBODY = 65534
@@ -50,11 +51,11 @@ REFUSED = [
     ("a/..", "must stay inside"),
     ("/a", "must be relative"),
     ("//a", "must be relative"),
-    ("./a", "write 'a'"),
-    ("a//b", "write 'a/b'"),
-    ("a/./b", "write 'a/b'"),
-    ("a/", "write 'a'"),
-    ("a/.", "write 'a'"),
+    ("./a", "write it as 'a'"),
+    ("a//b", "write it as 'a/b'"),
+    ("a/./b", "write it as 'a/b'"),
+    ("a/", "write it as 'a'"),
+    ("a/.", "write it as 'a'"),
     ("C:/a", "forward slashes"),
     ("a:b", "forward slashes"),
     ("a\\b", "forward slashes"),

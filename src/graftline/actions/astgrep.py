@@ -93,11 +93,17 @@ class Tree:
 
 def is_safe(text: str) -> bool:
     """Return whether the binding may be given `text`: no half surrogate pairs, no length that takes it too long."""
+    is_short = len(text) <= MAX_SOURCE_CHARACTERS and max(map(len, text.split("\n"))) <= MAX_LINE_CHARACTERS
+    return is_short and is_unicode(text)
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether `text` holds no half surrogate pairs, which can be given to no program."""
     try:
         text.encode()
     except UnicodeEncodeError:
         return False
-    return len(text) <= MAX_SOURCE_CHARACTERS and max(map(len, text.split("\n"))) <= MAX_LINE_CHARACTERS
+    return True
 
 
 def parse(text: str, language: Language) -> Tree:

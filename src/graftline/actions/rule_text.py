@@ -1,21 +1,20 @@
-"""Actions from the text of an ast-grep rule file, and back.
+"""Actions from the text of an ast-grep rule file.
 
 What a file says beside the rewrite (id, message, severity and the like) is left out; what would change which places
 are rewritten and has no place in an action is refused. So is what YAML 1.2 and ast-grep's own reader take differently:
 `0o17` is a number to one and not to the other, and a text in quotes is the same to both.
 """
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from io import StringIO
 from typing import Any
 
 from pydantic import ValidationError
 
-from graftline.actions.action import MAX_RULE, PatternAction, RuleAction, rule_of
-from graftline.actions.astgrep import LANGUAGES, Language
-from graftline.config import MAX_DEPTH, parse_yaml
+from graftline.actions.action import MAX_RULE, RuleAction
+from graftline.actions.astgrep import LANGUAGES, Language, is_unicode
+from graftline.config import parse_yaml
 from graftline.errors import ConfigError, DataError
 
 _ALIASES: Mapping[str, Language] = {"py": "python", "js": "javascript", "jsx": "javascript", "ts": "typescript"}
@@ -39,9 +38,6 @@ _NO_TEXT = re.compile(  # to that reader or to YAML 1.2
     r"|[-+]?0[xob][0-9a-f_]+|[-+]?([0-9][0-9_]*\.?[0-9_]*|\.[0-9_]+)(e[-+]?[0-9_]+)?",
     re.IGNORECASE,
 )
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_PRINTED = re.compile(r"[ -~\xa0-\u2027\u2030-\ud7ff\ue000-\ufefe\uff00-\uffef\U00010000-\U0001fffd]*")
-_NOT_PRINTED = re.compile(f"[^{_PRINTED.pattern[1:-2]}]")
 _SHOWN = 80
 _LONGEST_MESSAGE = 500
 """Characters; that of a YAML reader repeats what it read."""
@@ -76,25 +72,6 @@ def rule_action(text: str, source: str = "rule") -> tuple[RuleAction, Language |
         raise DataError(f"{source}: {place + ': ' if place else ''}{fault['msg']}") from None
 
 
-def rule_text(action: PatternAction | RuleAction, language: Language) -> str:
-    """Return `action` as a rule file that `rule_action` and ast-grep read back as the same rule.
-
-    Raises:
-        DataError: it is nested too deep, too large, or holds something that no rule file can say.
-    """
-    try:
-        rule = rule_of(action)
-        text = "".join(f"{line}\n" for line in _lines({"language": language, **rule}))
-        again = rule_action(text, "rule file")
-    except (DataError, RecursionError, TypeError) as error:
-        raise DataError(f"action cannot be written as a rule file: {error}") from None
-    if again != (RuleAction.model_validate(rule), language):
-        raise DataError(
-            "action cannot be written as a rule file: it holds keys or numbers that would be read as others"
-        )
-    return text
-
-
 def _top_level(text: str, source: str) -> dict[str, Any]:
     """Return the YAML nodes of the one mapping in `text`, by key."""
     from ruamel.yaml import YAML
@@ -119,7 +96,7 @@ def _pairs(mapping: Any, place: str, source: str) -> Iterator[tuple[str, Any]]:
             raise DataError(f"{where}: has a key that is no text; quote it")
         if name == "<<":
             raise DataError(f"{where}: merges another mapping (<<); write its keys out")
-        if not _is_encodable(name):
+        if not is_unicode(name):
             raise DataError(f"{where}: has a key with half of a surrogate pair; write the character itself")
         yield name, node
 
@@ -132,7 +109,7 @@ def _value(node: Any, key: str, source: str) -> Any:
         return [_value(inner, key, source) for inner in node.value]
     value: str = node.value
     where = f"{source}: line {node.start_mark.line + 1}: {_short(key)}"
-    if not _is_encodable(value):
+    if not is_unicode(value):
         raise DataError(f"{where}: holds half of a surrogate pair; write the character itself")
     if node.style:
         return value
@@ -183,56 +160,6 @@ def _only_fix(fix: Any, source: str) -> Any:
     if unknown := sorted(fix.keys() - {*_FIX_KEYS, "title"}):
         raise DataError(f"{source}: 'fix' has an unknown key {_short(unknown[0])}; known here: {', '.join(_FIX_KEYS)}")
     return {key: value for key, value in fix.items() if key != "title"}  # what an editor shows
-
-
-def _lines(value: Any, depth: int = 0) -> Iterator[str]:
-    """Yield `value`, a mapping or a list that is not empty, as YAML in block style, not indented."""
-    if depth > MAX_DEPTH:
-        raise DataError(f"it is nested deeper than {MAX_DEPTH} levels")
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _entry(f"{_scalar(key)}:", inner, depth)
-    else:
-        for inner in value:
-            yield from _entry("-", inner, depth)
-
-
-def _entry(head: str, value: Any, depth: int) -> Iterator[str]:
-    if isinstance(value, str) and _is_block(value):
-        yield f"{head} |-"
-        yield from (f"  {line}" if line else "" for line in value.split("\n"))
-    elif isinstance(value, Mapping | Sequence) and not isinstance(value, str) and value:
-        lines = (f"  {line}" if line else "" for line in _lines(value, depth + 1))
-        # "- " takes as much room as the indentation
-        yield f"- {next(lines)[2:]}" if head == "-" else head
-        yield from lines
-    else:
-        yield f"{head} {_scalar(value)}"
-
-
-def _is_block(text: str) -> bool:
-    """Return whether `text` can stand as a literal block without further marks."""
-    lines = text.split("\n")
-    is_framed = lines[0][:1] not in ("", " ") and lines[-1].strip() != ""
-    return len(lines) > 1 and is_framed and all(map(_PRINTED.fullmatch, lines))
-
-
-def _scalar(value: Any) -> str:
-    if not isinstance(value, str):
-        return json.dumps(value)
-    if _PLAIN.fullmatch(value) and not _NO_TEXT.fullmatch(value) and not _NULL.fullmatch(value):
-        return value
-    quoted = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    escaped = _NOT_PRINTED.sub(lambda found: rf"\U{ord(found[0]):08x}", quoted)
-    return f'"{escaped}"'
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _short(value: Any) -> str:

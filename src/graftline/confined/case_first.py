@@ -122,7 +122,7 @@ class First:
             case_program.run(request, self._work, report)
         try:
             os.execv(self._walls.programs[request["program"]], [request["program"], *request["arguments"]])
-        except OSError as error:
+        except Exception as error:  # a zero byte in an argument is a ValueError
             say(trouble, {"error": f"{request['program']}: {error}"})
         os._exit(1)
 

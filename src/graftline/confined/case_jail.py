@@ -12,7 +12,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from graftline.confined import kernel, landlock
 from graftline.confined.seccomp import ENOSYS, HARMFUL, NEW_NAMESPACE, Filter
@@ -20,7 +20,7 @@ from graftline.confined.seccomp import ENOSYS, HARMFUL, NEW_NAMESPACE, Filter
 WORK, TEMPORARY = "/case/work", "/case/tmp"  # of nobody: the interpreter itself may be below any folder people use
 SHARED_MEMORY, PROCESSES = "/dev/shm", "/proc"
 _USER = 1000  # inside; outside it is the one of the slot, or of whoever runs graftline
-_DEVICES = ("null", "zero", "full", "random", "urandom")
+DEVICES = ("null", "zero", "full", "random", "urandom")
 _NO_FAMILY, _UNIX = 0xFFFF, 1
 _FAKE_TYPING = 0x5412  # TIOCSTI: puts characters into a terminal as if they had been typed
 _MEGABYTE = 1 << 20
@@ -36,17 +36,22 @@ def enter_namespaces(settings: Mapping[str, Any]) -> None:
     is_apart, says_apart = os.pipe()
     is_mapped, says_mapped = os.pipe()
     if child := os.fork():
-        os.read(is_apart, 1)
+        os.close(says_apart)  # or there is no end to read where the child is gone
+        os.close(is_mapped)
+        if not os.read(is_apart, 1):
+            _exit_as(child)
         for name, text in (("setgroups", "deny"), ("uid_map", f"{_USER} {user} 1"), ("gid_map", f"{_USER} {group} 1")):
             Path(f"/proc/{child}/{name}").write_text(text, "utf-8")
         os.write(says_mapped, b"1")
         _exit_as(child)
+    os.close(is_apart)
+    os.close(says_mapped)
     kernel.end_with_parent()
     kernel.unshare(kernel.NEW_USER)
     os.write(says_apart, b"1")
     os.read(is_mapped, 1)
-    for descriptor in (is_apart, says_apart, is_mapped, says_mapped):
-        os.close(descriptor)
+    os.close(says_apart)
+    os.close(is_mapped)
     others = kernel.NEW_MOUNTS | kernel.NEW_PIDS | kernel.NEW_IPC | kernel.NEW_UTS | kernel.NEW_NETWORK
     kernel.unshare(others | kernel.NEW_CGROUP)
     # opened as whoever started this: the user of the slot may not be able to walk to an interpreter in somebody's home
@@ -61,7 +66,7 @@ def enter_namespaces(settings: Mapping[str, Any]) -> None:
     _build_root(visible, settings["links"])
 
 
-def _exit_as(child: int) -> None:
+def _exit_as(child: int) -> NoReturn:
     _, status = os.waitpid(child, 0)
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
@@ -84,7 +89,7 @@ def _build_root(visible: Sequence[tuple[str, int]], links: Mapping[str, str]) ->
         inside.parent.mkdir(parents=True, exist_ok=True)
         if not inside.is_symlink() and not inside.exists():
             inside.symlink_to(target)
-    for name in _DEVICES:
+    for name in DEVICES:
         inside = Path(root, "dev", name)
         inside.parent.mkdir(exist_ok=True)
         inside.touch()
@@ -165,7 +170,7 @@ def give_up(settings: Mapping[str, Any], folders: Sequence[str], calls: Filter) 
     kernel.refuse_new_privileges()
     features.append("no_new_privs")
     if landlock.version() > 0:
-        devices = [f"/dev/{name}" for name in _DEVICES]
+        devices = [f"/dev/{name}" for name in DEVICES]
         readable = [*settings["visible"], *devices, "/etc/passwd", "/etc/group"]
         if settings["mode"] == "namespaces":
             readable.append(PROCESSES)

@@ -42,7 +42,7 @@ class CaseLimits(Config):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A program with its files; paths are relative to the working folder, as `sandbox.workspaces` accepts them."""
+    """A program with its files; paths are relative to the working folder, as `sandbox.file_names` takes them."""
 
     program: Program
     arguments: tuple[str, ...] = ()

@@ -7,28 +7,13 @@ from pydantic import Field
 from graftline.config import Config
 from graftline.errors import SandboxError
 from graftline.sandbox.base import Isolation, IsolationLevel
+from graftline.sandbox.features import REMEDIES, missing
 from graftline.sandbox.jail import CaseLimits, Jail, Program
 from graftline.sandbox.limits import is_at_least
-from graftline.sandbox.served import Mode, ServedJail, lacking
+from graftline.sandbox.served import Mode, ServedJail
 from graftline.sandbox.wrappers import WRAPPERS
 
 JailKind = Literal["namespaces", "bubblewrap", "nsjail", "firejail", "subprocess"]
-
-_NEEDS = {
-    "seccomp": "a kernel with seccomp filters (Linux 3.17 or newer, x86_64 or aarch64)",
-    "no_new_privs": "Linux 3.5 or newer",
-    "rlimits": "a system with resource limits",
-    "landlock": "a kernel with Landlock (Linux 5.13 or newer, with 'landlock' among its security modules)",
-    "signals_kept_in": "Landlock of version 6 (Linux 6.12), or graftline started as root",
-    "namespaces": "user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0,"
-    " user.max_user_namespaces above 0; in a container --security-opt seccomp=unconfined",
-    "disk_limits": "a working folder in memory, of limited size; kind 'namespaces' has one",
-    "file_limits": "a working folder of a limited number of files; kind 'namespaces' has one",
-    "no_exec": "a working folder from which nothing can be run; kind 'namespaces' has one",
-    "total_memory": "a control group for memory that may be written to (root, or a delegated one)",
-    "total_processes": "a control group for processes that may be written to (root, or a delegated one)",
-    "cpu_quota": "a control group for processor time that may be written to (root, or a delegated one)",
-}
 
 
 class JailConfig(Config):
@@ -55,7 +40,7 @@ def open_jail(config: JailConfig) -> Jail:
         try:
             isolation = jail.isolation
         except SandboxError as error:
-            needs = f"; it needs {_NEEDS['namespaces']}" if jail.mode == "namespaces" else ""
+            needs = f"; it needs {REMEDIES['namespaces']}" if jail.mode == "namespaces" else ""
             faults.append(f"{error}{needs}")
             continue
         if is_at_least(isolation.level, config.required_level):
@@ -63,11 +48,6 @@ def open_jail(config: JailConfig) -> Jail:
         jail.close()
         faults.append(_missing(isolation, config.required_level))
     raise SandboxError("; ".join(faults) + f"; {config.required_level!r} is required")
-
-
-def missing(isolation: Isolation, level: IsolationLevel) -> dict[str, str]:
-    """Return what `level` needs and `isolation` has not, and how to get it."""
-    return {name: _NEEDS[name] for name in lacking(isolation.features, level)}
 
 
 def _modes(config: JailConfig) -> list[Mode]:
@@ -89,5 +69,5 @@ def _jail(config: JailConfig, mode: Mode) -> ServedJail:
 def _missing(isolation: Isolation, level: IsolationLevel) -> str:
     if isolation.implementation == "subprocess":
         return "subprocess jail: isolates nothing; take kind 'namespaces', or say required_level 'none'"
-    lacks = "; ".join(f"{name}: {remedy}" for name, remedy in missing(isolation, level).items())
+    lacks = "; ".join(f"{name}: {remedy}" for name, remedy in missing(isolation.features, level).items())
     return f"{isolation.implementation} jail: reaches {isolation.level!r}, and lacks {lacks}"

@@ -6,9 +6,10 @@ from typing import get_args
 
 from graftline.errors import SandboxError
 from graftline.sandbox.base import IsolationLevel
+from graftline.sandbox.features import missing
 from graftline.sandbox.limits import LEVELS, is_at_least
 from graftline.sandbox.open import ProcessSandboxConfig, WarmSandboxConfig, open_sandbox
-from graftline.sandbox.open_jail import JailConfig, JailKind, missing, open_jail
+from graftline.sandbox.open_jail import JailConfig, JailKind, open_jail
 from graftline.sandbox.runner import SandboxSettings
 from graftline.sandbox.wrappers import WRAPPERS
 
@@ -70,7 +71,7 @@ def _of_jail(kind: JailKind) -> list[Finding]:
     lacks: tuple[str, ...] = ()
     if kind != "subprocess" and isolation.level != LEVELS[-1]:
         above = LEVELS[LEVELS.index(isolation.level) + 1]
-        lacks = tuple(f"{name}: {remedy}" for name, remedy in missing(isolation, above).items())
+        lacks = tuple(f"{name}: {remedy}" for name, remedy in missing(isolation.features, above).items())
     return [Finding("tests", isolation.implementation, isolation.level, isolation.features, lacks)]
 
 

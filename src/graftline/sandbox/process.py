@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language, executable, rules_document, scan_arguments
+from graftline.actions.astgrep import Language, executable, is_unicode, rules_document, scan_arguments
 from graftline.errors import SandboxError
 from graftline.sandbox.base import Isolation, Match, Request, SandboxResult, Usage, Verdict
 from graftline.sandbox.inner_process import InnerProcess
@@ -53,7 +53,7 @@ class ProcessSandbox:
     def apply_many(
         self, source: str, language: Language, actions: Sequence[PatternAction | RuleAction]
     ) -> list[SandboxResult]:
-        if not _is_unicode(source):
+        if not is_unicode(source):
             return [self._failed(Verdict.ACTION_ERROR, "source holds a lone surrogate") for _ in actions]
         results: list[SandboxResult] = []
         for batch in _batches(actions, language):
@@ -207,11 +207,3 @@ def _character_offsets(source: str) -> dict[int, int]:
         position += len(character.encode())
         offsets[position] = index
     return offsets
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -10,7 +10,6 @@ What an action or a test does is a result; an error means that the sandbox itsel
 not take. Code never runs in a workspace: tests get a copy of its files.
 """
 
-import difflib
 import hashlib
 import json
 import os
@@ -36,8 +35,10 @@ from graftline.sandbox.judge import TestResult, judged
 from graftline.sandbox.open import SandboxConfig, WarmSandboxConfig, open_sandbox
 from graftline.sandbox.open_jail import JailConfig, open_jail
 from graftline.sandbox.test_spec import CallsSpec, ProgramSpec, PytestSpec, TestSpec
-from graftline.sandbox.workspaces import WorkspaceLimits, Workspaces
+from graftline.sandbox.workspace_limits import WorkspaceLimits
+from graftline.sandbox.workspaces import Workspaces
 from graftline.secrets import local_secrets
+from graftline.text_diff import unified_diff
 
 ResultT = TypeVar("ResultT", SandboxResult, TestResult)
 
@@ -80,6 +81,16 @@ class SandboxSettings(Config):
     logs: LogsConfig = LogsConfig()
 
 
+def load_sandbox_settings(root: Path) -> SandboxSettings:
+    """Return what `configs/sandbox.yaml` below `root` says, or the usual settings without that file.
+
+    Raises:
+        ConfigError: the file says something it cannot mean.
+    """
+    path = root / "configs" / "sandbox.yaml"
+    return load_yaml(path, SandboxSettings) if path.exists() else SandboxSettings()
+
+
 class SandboxRunner:
     """Opens what it needs on first use; safe to use from several threads, one call at a time."""
 
@@ -99,13 +110,8 @@ class SandboxRunner:
 
     @classmethod
     def open(cls, root: Path) -> Self:
-        """Return a runner with the settings of `configs/sandbox.yaml` below `root`, or the usual ones without it.
-
-        Raises:
-            ConfigError: the file says something it cannot mean.
-        """
-        path = root / "configs" / "sandbox.yaml"
-        return cls(load_yaml(path, SandboxSettings) if path.exists() else SandboxSettings(), root)
+        """Return a runner with the settings below `root`; see `load_sandbox_settings`."""
+        return cls(load_sandbox_settings(root), root)
 
     def prepare_workspace(self, task_id: str, files: Mapping[str, str | bytes]) -> Path:
         """Write `files` into a folder of their own and return it.
@@ -274,8 +280,8 @@ def _requests(
             raise DataError(f"{path}: byte {error.start} is not UTF-8; actions go to texts only") from None
         requests[path] = Request(source, known, (action,))
     if not requests:
-        kinds = language or "of a language that is known"
-        raise DataError(f"the workspace has no file {kinds}; names have to end in one of {', '.join(LANGUAGE_OF)}")
+        wanted = f"language {language}" if language else "a language that is known"
+        raise DataError(f"the workspace has no file of {wanted}; names have to end in one of {', '.join(LANGUAGE_OF)}")
     return requests
 
 
@@ -301,21 +307,13 @@ def _combined(results: Mapping[str, SandboxResult], sources: Mapping[str, str]) 
         first.isolation,
         only.matches if only else (),
         usage=usage,
-        diff="".join(unified_diff(path, sources[path], changed[path].after or "") for path in changed),
+        diff="".join(
+            line
+            for path, result in changed.items()
+            for line in unified_diff(sources[path], result.after or "", f"a/{path}", f"b/{path}")
+        ),
         changed_files=tuple(path for path, result in changed.items() if result.after != sources[path]),
     )
-
-
-def unified_diff(path: str, before: str, after: str) -> str:
-    """Return the difference of two texts as `diff -u` has it; empty where there is none."""
-    lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{path}", f"b/{path}")
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-
-
-def _lines(text: str) -> list[str]:
-    # splitlines would also split at form feeds and their like, which belong to a line
-    pieces = text.split("\n")
-    return [piece + "\n" for piece in pieces[:-1]] + ([pieces[-1]] if pieces[-1] else [])
 
 
 def _described(result: SandboxResult | TestResult) -> dict[str, Any]:

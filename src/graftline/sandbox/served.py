@@ -20,7 +20,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -28,13 +28,13 @@ from graftline.confined import case_server
 from graftline.confined.case_jail import TEMPORARY
 from graftline.confined.case_program import NO_MEMORY
 from graftline.errors import DataError, SandboxError
-from graftline.paths import portable
-from graftline.sandbox.base import Isolation, IsolationLevel, Usage, Verdict
+from graftline.sandbox.base import Isolation, Usage, Verdict
 from graftline.sandbox.case_folder import CaseFolder
 from graftline.sandbox.cgroups import ControlGroup
+from graftline.sandbox.features import level_of
+from graftline.sandbox.file_names import folders_of, path_of
 from graftline.sandbox.inner_process import InnerProcess
 from graftline.sandbox.jail import Case, CaseEnd, CaseLimits, Program, fault_of_arguments
-from graftline.sandbox.limits import LEVELS
 from graftline.sandbox.visible import Interpreter, Visible, interpreter, visible
 from graftline.sandbox.wrappers import Wrapper
 
@@ -241,14 +241,7 @@ class ServedJail:
 
 def _check_files(files: Mapping[str, bytes], stdin_bytes: int, limits: CaseLimits) -> None:
     """Raise DataError for what cannot be laid: names that are refused, or more than fits."""
-    folders: set[str] = set()
-    for name in files:
-        path = portable(name)
-        if str(path) != name:
-            raise DataError(f"file name {name!r}: write it as {str(path)!r}")
-        folders.update(map(str, path.parents))
-    if both := sorted(folders & files.keys()):
-        raise DataError(f"file name {both[0]!r}: is a folder as well; name the file otherwise")
+    folders = folders_of(map(path_of, files))
     count = len(files) + len(folders) + _SPARE_FILES
     pages = sum(-(-len(data) // _PAGE_BYTES) + 1 for data in files.values()) + stdin_bytes // _PAGE_BYTES + _SPARE_FILES
     if count > limits.files or pages * _PAGE_BYTES > limits.disk_mb << 20:
@@ -266,29 +259,3 @@ def _environment(python: Interpreter) -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "TZ": "UTC",
     }
-
-
-def level_of(features: Collection[str]) -> IsolationLevel:
-    """Return the strongest level that is reached by what took hold."""
-    return next(level for level in reversed(LEVELS) if not lacking(features, level))
-
-
-def lacking(features: Collection[str], level: IsolationLevel) -> list[str]:
-    """Return what `level` needs beside `features`."""
-    # who has a user of its own cannot signal others, whatever the version of Landlock
-    have = {*features, "signals_kept_in"} if "own_user" in features else {*features}
-    return [name for name in NEEDED[level] if name not in have]
-
-
-_COMPUTE = ("rlimits", "no_new_privs", "seccomp")
-NEEDED: Mapping[IsolationLevel, tuple[str, ...]] = {
-    "none": (),
-    "compute": _COMPUTE,
-    "confined": (*_COMPUTE, "landlock", "signals_kept_in"),
-    "namespaces": (*_COMPUTE, "namespaces", "disk_limits"),
-    "full": (
-        *(*_COMPUTE, "landlock", "signals_kept_in", "namespaces", "disk_limits", "file_limits", "no_exec"),
-        *("total_memory", "total_processes", "cpu_quota"),
-    ),
-}
-"""What each level is made of."""

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from graftline.config import Config
 from graftline.confined.case_calls import is_plain
 from graftline.errors import DataError
-from graftline.paths import portable
+from graftline.sandbox.file_names import argument_path_of, folders_of
 from graftline.sandbox.jail import fault_of_arguments
 
 _FILES, _TEXT, _CALLS, _TESTS, _ARGUMENTS, _NAME = 200, 1 << 20, 1000, 10_000, 100, 2000
@@ -135,15 +135,11 @@ TestSpec = Annotated[PytestSpec | CallsSpec | ProgramSpec, Field(discriminator="
 
 
 def _checked(files: dict[str, str]) -> dict[str, str]:
+    try:
+        folders_of(map(argument_path_of, files))
+    except DataError as error:
+        raise ValueError(str(error)) from None
     for name, text in files.items():
-        try:
-            path = portable(name)
-        except DataError as error:
-            raise ValueError(str(error)) from None
-        if str(path) != name or name[0] in "-@":
-            raise ValueError(f"file name {name!r}: write it as {str(path).lstrip('-@')!r}")
-        if above := [str(parent) for parent in path.parents if str(parent) in files]:
-            raise ValueError(f"file name {name!r}: {above[0]!r} cannot be a file as well")
         if len(text) > _TEXT:
             raise ValueError(f"{name!r} has {len(text)} characters; at most {_TEXT} are taken")
     return files

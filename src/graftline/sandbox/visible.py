@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -155,9 +155,5 @@ def _links_to(path: str) -> dict[str, str]:
     return links
 
 
-def _topmost(paths: Iterable[str]) -> list[str]:
-    kept: list[str] = []
-    for path in sorted(paths):
-        if not kept or not path.startswith(kept[-1] + "/"):
-            kept.append(path)
-    return kept
+def _topmost(paths: Collection[str]) -> list[str]:
+    return [path for path in sorted(paths) if not any(str(above) in paths for above in Path(path).parents)]

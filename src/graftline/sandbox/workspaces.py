@@ -1,65 +1,38 @@
 """The folders in which actions are applied: one per application, below a folder that many processes may share.
 
-What a workspace holds is foreign as soon as something has run in it. It is entered name by name from an open folder,
-so that no symbolic link is followed, whenever it is put there; only regular files with one name are read, as many and
-as much of them as the limits allow; nothing of it is parsed.
+What a workspace holds is foreign as soon as something has run in it (`foreign_files`); nothing of it is parsed.
 
 A workspace belongs to the `Workspaces` that prepared it, which holds a lock for as long as it lives. The workspaces
 of one whose lock is free, because its process was killed, are removed by the next one on the same folder.
 """
 
-import errno
 import fcntl
 import logging
 import os
 import re
 import stat
 import threading
-import unicodedata
 import weakref
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
-from pydantic import Field
-
-from graftline.config import Config
 from graftline.confined.removal import FOLDER, names_in, remove
 from graftline.errors import DataError, SandboxError
 from graftline.hashing import sha256_text
-from graftline.paths import portable
+from graftline.sandbox.file_names import short
+from graftline.sandbox.foreign_files import FILE, NEW_FILE, entered, opened_files, put, read
+from graftline.sandbox.workspace_limits import WorkspaceLimits, check_count, check_files, check_size
 
 logger = logging.getLogger(__name__)
-
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a FIFO would block
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _PLAIN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 _DIGEST_END = re.compile(r"-[0-9a-f]{16}")
 _WORKSPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*-([0-9a-f]{12})-[0-9a-f]{32}")
 _OWNER_FILE = re.compile(r"\.owner-([0-9a-f]{12})\.lock")
-_PROJECT_FILES = frozenset({"sgconfig.yml", "sgconfig.yaml"})
-
-_LONGEST_PATH = 1024
-_SHOWN = 80
-_BY_CONTENT = frozenset(
-    {errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.EACCES, errno.ENXIO}
-)
-"""Errors that say what somebody put into a workspace, not that the machine is broken."""
-
-
-class WorkspaceLimits(Config):
-    """What one workspace may hold."""
-
-    files: int = Field(default=2000, ge=1, le=100_000)
-    """Files, and as many folders."""
-    file_kb: int = Field(default=1024, ge=1, le=1 << 20)
-    total_mb: int = Field(default=64, ge=1, le=1 << 14)
-    depth: int = Field(default=32, ge=1, le=100)
-    """Names in a path: `src/a.py` has two."""
 
 
 class Workspaces:
@@ -102,9 +75,9 @@ class Workspaces:
             DataError: a path is refused, or there is too much.
             SandboxError: the files cannot be written.
         """
-        _check_count(len(files), self._limits)
+        check_count(len(files), self._limits)
         contents = {name: _encoded(name, content) for name, content in files.items()}
-        _check({name: len(content) for name, content in contents.items()}, self._limits)
+        check_files({name: len(content) for name, content in contents.items()}, self._limits)
         name = f"{safe_name(task_id)}-{self._owner}-{uuid4().hex}"
         lock = threading.Lock()
         with lock:
@@ -119,9 +92,9 @@ class Workspaces:
                     ) from error
                 self._in_use[name] = lock
             try:
-                with _entered(name, self._folder, name) as top:
+                with entered(name, self._folder, name) as top:
                     for path, content in contents.items():
-                        _put(top, path, content, is_durable=False)
+                        put(top, path, content, is_durable=False)
             except BaseException:
                 self._remove(name)
                 raise
@@ -137,13 +110,13 @@ class Workspaces:
         """
         found: dict[str, bytes] = {}
         total = 0
-        with self._entered(workspace) as top, closing(_opened_files(top, self._limits)) as opened:
+        with self._entered(workspace) as top, closing(opened_files(top, self._limits)) as opened:
             for path, descriptor in opened:
                 room = min(self._limits.file_kb << 10, (self._limits.total_mb << 20) - total)
-                found[path] = _read(descriptor, room + 1, path)
+                found[path] = read(descriptor, room + 1, path)
                 total += len(found[path])
-                _check_size(path, len(found[path]), total, self._limits)
-        _check({path: len(content) for path, content in found.items()}, self._limits)
+                check_size(path, len(found[path]), total, self._limits)
+        check_files({path: len(content) for path, content in found.items()}, self._limits)
         return dict(sorted(found.items()))
 
     def write(self, workspace: Path, changed: Mapping[str, bytes]) -> None:
@@ -153,13 +126,13 @@ class Workspaces:
             DataError: as `read`, or the workspace would then hold what `read` refuses; nothing is written.
             SandboxError: it cannot be written.
         """
-        _check_count(len(changed), self._limits)
+        check_count(len(changed), self._limits)
         with self._entered(workspace) as top:
-            with closing(_opened_files(top, self._limits)) as opened:
+            with closing(opened_files(top, self._limits)) as opened:
                 sizes = {path: os.fstat(descriptor).st_size for path, descriptor in opened}
-            _check({**sizes, **{name: len(content) for name, content in changed.items()}}, self._limits)
+            check_files({**sizes, **{name: len(content) for name, content in changed.items()}}, self._limits)
             for path, content in sorted(changed.items()):
-                _put(top, path, content, is_durable=True)
+                put(top, path, content, is_durable=True)
 
     def cleanup(self, workspace: Path) -> None:
         """Remove `workspace` with all it holds; does nothing where that was done.
@@ -221,7 +194,7 @@ class Workspaces:
         with lock:
             if name not in self._in_use:
                 raise gone
-            with _entered(name, self._folder, name) as top:
+            with entered(name, self._folder, name) as top:
                 yield top
 
     def _remove(self, name: str) -> None:
@@ -298,7 +271,7 @@ def _new_owner(folder: int) -> tuple[str, int]:
     """Return a new owner with its locked file."""
     while True:
         owner = uuid4().hex[:12]
-        lock = os.open(f".owner-{owner}.lock", _NEW_FILE, 0o600, dir_fd=folder)
+        lock = os.open(f".owner-{owner}.lock", NEW_FILE, 0o600, dir_fd=folder)
         fcntl.flock(lock, fcntl.LOCK_EX)
         if os.fstat(lock).st_nlink:
             return owner, lock
@@ -308,7 +281,7 @@ def _new_owner(folder: int) -> tuple[str, int]:
 @contextmanager
 def _held(owner_file: str, folder: int) -> Iterator[None]:
     """Hold the lock of an owner; BlockingIOError while it lives."""
-    lock = os.open(owner_file, _FILE, dir_fd=folder)
+    lock = os.open(owner_file, FILE, dir_fd=folder)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
@@ -321,173 +294,8 @@ def _encoded(name: str, content: str | bytes) -> bytes:
         return content.encode() if isinstance(content, str) else content
     except UnicodeEncodeError as error:
         raise DataError(
-            f"file {_short(name)}: character {error.start} is half of a surrogate pair; expected valid Unicode, or bytes"
+            f"file {short(name)}: character {error.start} is half of a surrogate pair; expected valid Unicode, or bytes"
         ) from None
-
-
-def _check_count(count: int, limits: WorkspaceLimits) -> None:
-    if count > limits.files:
-        raise DataError(f"workspace of {count} files; at most {limits.files} are accepted")
-
-
-def _check(sizes: Mapping[str, int], limits: WorkspaceLimits) -> None:
-    """Refuse files that may not be in a workspace together; `sizes` counts bytes by path.
-
-    Raises:
-        DataError: they may not.
-    """
-    _check_count(len(sizes), limits)
-    known: dict[str, tuple[str, bool]] = {}
-    total = 0
-    for name, size in sizes.items():
-        parts = _checked_parts(name, limits)
-        total += size
-        _check_size(name, size, total, limits)
-        for depth in range(1, len(parts) + 1):
-            place, is_file = "/".join(parts[:depth]), depth == len(parts)
-            other, is_other_file = known.setdefault(_folded(place), (place, is_file))
-            if other != place:
-                raise DataError(f"files {other!r} and {place!r}: are the same to some systems; rename one of them")
-            if is_file != is_other_file:
-                raise DataError(f"file {place!r}: is a folder too; rename one of them")
-    if len(known) - len(sizes) > limits.files:
-        raise DataError(f"workspace of {len(known) - len(sizes)} folders; at most {limits.files} are accepted")
-
-
-def _checked_parts(name: str, limits: WorkspaceLimits) -> tuple[str, ...]:
-    if len(name) > _LONGEST_PATH:
-        raise DataError(f"file {_short(name)}: a path of {len(name)} characters; at most {_LONGEST_PATH} are accepted")
-    path = portable(name)
-    if path.as_posix() != name:
-        raise DataError(f"file {name!r}: is not the shortest way to write its path; write {path.as_posix()!r}")
-    if len(path.parts) > limits.depth:
-        raise DataError(f"file {name!r}: is nested deeper than {limits.depth} levels")
-    if not _PROJECT_FILES.isdisjoint(map(_folded, path.parts)):
-        raise DataError(
-            f"file {name!r}: is a project file of ast-grep, which can name native code to load; leave it out"
-        )
-    return path.parts
-
-
-def _check_size(name: str, size: int, total: int, limits: WorkspaceLimits) -> None:
-    if size > limits.file_kb << 10:
-        raise DataError(f"file {_short(name)}: is larger than {limits.file_kb} KB; leave it out")
-    if total > limits.total_mb << 20:
-        raise DataError(f"file {_short(name)}: with it, the workspace is larger than {limits.total_mb} MB")
-
-
-def _folded(path: str) -> str:
-    """Return what is the same for paths that a system without case, or one that composes characters, confuses."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())
-
-
-@contextmanager
-def _blamed(path: str) -> Iterator[None]:
-    """Say of errors below whether the content of a workspace or the machine is to blame, and at which path."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _BY_CONTENT:
-            raise DataError(
-                f"workspace: {path!r}: cannot be used ({error.strerror}); expected folders and regular files only"
-            ) from error
-        raise SandboxError(f"workspace: {path!r}: {error.strerror}; see to the disk that holds it") from error
-
-
-@contextmanager
-def _entered(name: str, folder: int, path: str) -> Iterator[int]:
-    """Open the folder `name` of an open folder; `path` is what messages call it."""
-    with _blamed(path):
-        descriptor = os.open(name, FOLDER, dir_fd=folder)
-    try:
-        if os.fstat(descriptor).st_dev != os.fstat(folder).st_dev:
-            raise DataError(f"workspace: {path!r}: is another file system; expected folders and regular files only")
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _opened_file(name: str, folder: int, path: str) -> Iterator[int]:
-    with _blamed(path):
-        descriptor = os.open(name, _FILE, dir_fd=folder)
-    try:
-        status = os.fstat(descriptor)
-        _check_kind(status, path)
-        if status.st_nlink > 1:
-            raise DataError(f"workspace: {path!r}: is a hard link; expected folders and regular files only")
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _check_kind(status: os.stat_result, path: str) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        kinds = {stat.S_IFLNK: "symbolic link", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
-        kind = kinds.get(stat.S_IFMT(status.st_mode), "device")
-        raise DataError(f"workspace: {path!r}: is a {kind}; expected folders and regular files only")
-
-
-def _opened_files(top: int, limits: WorkspaceLimits) -> Generator[tuple[str, int], None, None]:
-    """Yield path and descriptor of every file below an open folder; the descriptor is closed when the next is asked for."""
-    seen = 0
-
-    def below(folder: int, above: tuple[str, ...]) -> Iterator[tuple[str, int]]:
-        nonlocal seen
-        with _blamed("/".join(above) or "."):
-            names = sorted(names_in(folder, 2 * limits.files - seen + 1))
-        seen += len(names)
-        if seen > 2 * limits.files:
-            raise DataError(f"workspace: holds more than {limits.files} files and as many folders")
-        if names and len(above) >= limits.depth:
-            raise DataError(f"workspace: {'/'.join(above)!r}: is nested deeper than {limits.depth} levels")
-        for name in names:
-            path = "/".join((*above, name))
-            with _blamed(path):
-                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if stat.S_ISDIR(status.st_mode):
-                with _entered(name, folder, path) as inner:
-                    yield from below(inner, (*above, name))
-            else:
-                _check_kind(status, path)  # also before it is opened: to open a device may do something
-                with _opened_file(name, folder, path) as descriptor:
-                    yield path, descriptor
-
-    yield from below(top, ())
-
-
-def _read(descriptor: int, most: int, path: str) -> bytes:
-    """Return at most so many bytes of an open file."""
-    data = bytearray()
-    with _blamed(path):
-        while len(data) < most and (chunk := os.read(descriptor, min(1 << 20, most - len(data)))):
-            data += chunk
-    return bytes(data)
-
-
-def _put(top: int, path: str, content: bytes, is_durable: bool) -> None:
-    """Write a file below an open folder, and the folders it is in."""
-    *folders, name = path.split("/")
-    partial = f".partial-{uuid4().hex}"
-    with ExitStack() as opened, _blamed(path):
-        folder = top
-        for folder_name in folders:
-            with suppress(FileExistsError):
-                os.mkdir(folder_name, 0o700, dir_fd=folder)
-            folder = opened.enter_context(_entered(folder_name, folder, path))
-        try:
-            with os.fdopen(os.open(partial, _NEW_FILE, 0o600, dir_fd=folder), "wb") as stream:
-                stream.write(content)
-                stream.flush()
-                if is_durable:
-                    os.fsync(stream.fileno())
-            os.rename(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(partial, dir_fd=folder)
-            raise
-        if is_durable:
-            os.fsync(folder)
 
 
 def _remove(name: str, folder: int) -> None:
@@ -502,7 +310,3 @@ def _remove(name: str, folder: int) -> None:
         raise SandboxError(
             f"workspace {name}: cannot be removed ({error.strerror}); end what uses it, and remove it"
         ) from error
-
-
-def _short(name: str) -> str:
-    return repr(name) if len(name) <= _SHOWN else f"{name[:_SHOWN]!r}..."

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from graftline.confined.case_jail import SPARE_FILES
+from graftline.confined.case_jail import DEVICES, SPARE_FILES
 from graftline.errors import SandboxError
 from graftline.sandbox.jail import CaseLimits
 from graftline.sandbox.visible import Visible
 
 FOLDER = "/case"
 """Where most of them mount the folder in memory."""
-_DEVICES = ("null", "zero", "full", "random", "urandom")
 _SPARE_S = 120  # to start, and to answer
 
 
@@ -75,7 +74,7 @@ def _nsjail(path: str, seen: Visible, limits: CaseLimits, environment: Mapping[s
         *_each(("--env", f"{name}={value}") for name, value in environment.items()),
         *_each(("--bindmount_ro", shown) for shown in seen.paths),
         *_each(("--symlink", f"{target}:{link}") for link, target in seen.links.items()),
-        *_each(("--bindmount", f"/dev/{name}") for name in _DEVICES),
+        *_each(("--bindmount", f"/dev/{name}") for name in DEVICES),
         *("--mount", f"none:{FOLDER}:tmpfs:{memory}", "--"),
     ]
 

@@ -5,13 +5,12 @@ import random
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from graftline.actions.action import MAX_RULE, MAX_TEXT, PatternAction, RuleAction
-from graftline.actions.astgrep import LANGUAGES, executable
-from graftline.actions.rule_text import rule_action, rule_text
+from graftline.actions.action import MAX_RULE, RuleAction
+from graftline.actions.astgrep import executable
+from graftline.actions.rule_text import rule_action
 from graftline.errors import DataError
 
 BASE = "rule:\n  pattern: f($A)\nfix: g($A)\n"
@@ -244,125 +243,6 @@ def test_what_may_be_no_text_to_one_of_the_readers_is_refused(text: str) -> None
 PIECES = [" ", "\n", "\t", "a", "B_1", "(", ")", ":", "#", "-", "'", '"', "\\", "{", "}", "[", "]", "|", ">", "&", "*"]
 PIECES += ["!", "%", "@", "`", ",", "?", "~", "=", "<<", "é", "漢", "😀", "\x85", "\u2028", "\ufeff", "\ufffe", "\0"]
 PIECES += ["\x1b", "\x7f", "\xa0", "\r", "\r\n", "0", "1e3", "0x1", ".5", "yes", "null", "true", "---", "...", "\u200b"]
-
-
-def random_text(source: random.Random) -> str:
-    return "".join(source.choices(PIECES, k=source.choice([0, 1, 2, 5, 20])))
-
-
-def random_value(source: random.Random, depth: int) -> Any:
-    kind = source.choice(["text", "text", "list", "mapping"]) if depth < 4 else "text"
-    if kind == "text":
-        return random_text(source)
-    if kind == "list":
-        return [random_value(source, depth + 1) for _ in range(source.randrange(4))]
-    return random_mapping(source, depth + 1)
-
-
-def random_mapping(source: random.Random, depth: int = 0) -> dict[str, Any]:
-    found = {random_text(source): random_value(source, depth) for _ in range(source.randrange(4))}
-    found |= {key: source.randrange(-9, 10) for key in ("nthChild", "startChar") if source.random() < 0.2}
-    found |= {"reverse": source.random() < 0.5} if source.random() < 0.2 else {}
-    return {key: value for key, value in found.items() if key != "<<"}
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_an_action_survives_the_way_through_a_rule_file(seed: int) -> None:
-    source = random.Random(seed)
-    for _ in range(25):
-        fix = (
-            random_text(source) if source.random() < 0.5 else {"template": random_text(source), "expandEnd": {"a": "b"}}
-        )
-        parts = {key: random_mapping(source) for key in ("constraints", "transform", "utils") if source.random() < 0.3}
-        action = RuleAction(rule=random_mapping(source), fix=fix, **parts)
-        language = source.choice(LANGUAGES)
-        text = rule_text(action, language)
-        assert rule_action(text) == (action, language), text
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_ast_grep_reads_a_rule_file_of_ours_as_it_was_meant(tmp_path: Path, seed: int) -> None:
-    source = random.Random(seed)
-    for _ in range(15):
-        fix = random_text(source)
-        # nothing that a regular expression would take for more than a text
-        words = "".join(filter(str.isalpha, random_text(source)))
-        rule = {"any": [{"pattern": "foo"}, {"kind": "identifier", "regex": f"^never{words}$"}], "not": {"regex": "^x"}}
-        text = rule_text(RuleAction(rule=rule, fix=fix), "python")
-        assert replaced(text, tmp_path) == [fix], text
-
-
-def test_a_rule_file_reads_well() -> None:
-    action = RuleAction(
-        rule={"any": [{"pattern": "a:\n  $B"}, {"kind": "call", "nthChild": 1}], "not": {"all": []}},
-        constraints={"B": {"regex": "^\\d+$"}},
-        fix={"template": "yes", "expandEnd": {"regex": ","}},
-    )
-    assert (
-        rule_text(action, "python")
-        == r"""language: python
-rule:
-  any:
-    - pattern: |-
-        a:
-          $B
-    - kind: call
-      nthChild: 1
-  not:
-    all: []
-fix:
-  template: yes
-  expandEnd:
-    regex: ","
-constraints:
-  B:
-    regex: "^\\d+$"
-"""
-    )
-
-
-def test_a_pattern_action_becomes_the_rule_that_it_means() -> None:
-    text = rule_text(PatternAction(pattern="f($A)", rewrite="g($A)", selector="call"), "java")
-    assert rule_action(text) == (
-        RuleAction(rule={"pattern": {"context": "f($A)", "selector": "call"}}, fix="g($A)"),
-        "java",
-    )
-
-
-def nested(levels: int) -> dict[str, Any]:
-    rule: dict[str, Any] = {"kind": "call"}
-    for _ in range(levels):
-        rule = {"not": rule}
-    return rule
-
-
-@pytest.mark.parametrize(
-    "action",
-    [
-        RuleAction(rule={"pattern": None}, fix="x"),
-        RuleAction(rule={"pattern": 1}, fix="x"),
-        RuleAction(rule={"nthChild": 1.5}, fix="x"),
-        RuleAction(rule={"nthChild": 10**10}, fix="x"),
-        RuleAction(rule={"pattern": "\ud800"}, fix="x"),
-        RuleAction(rule={"<<": {"kind": "call"}}, fix="x"),
-        RuleAction(rule={"kind": "call"}, fix={"template": "x", "title": "y"}),
-        RuleAction(rule={"kind": "call"}, fix={"template": "x", "expand": {}}),
-        RuleAction(rule=nested(70), fix="x"),
-        RuleAction(rule=nested(400), fix="x"),
-        RuleAction(rule={"not": {"not": {"not": {"any": [{"kind": "a"}] * 4000}}}}, fix="x"),
-        RuleAction(rule={"k" * 2000: "x"}, fix="x"),
-        PatternAction(pattern="\x01" * MAX_TEXT, rewrite="x"),
-    ],
-    ids=lambda action: str(action)[:40],
-)
-def test_what_no_rule_file_can_say_is_refused(action: RuleAction | PatternAction) -> None:
-    with pytest.raises(DataError, match=r"^action cannot be written as a rule file: "):
-        rule_text(action, "python")
-
-
-def test_a_long_rule_survives() -> None:
-    action = RuleAction(rule={"any": [{"pattern": f"f{number}($A)"} for number in range(1200)]}, fix="x" * 20_000)
-    assert rule_action(rule_text(action, "python")) == (action, "python")
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -11,7 +11,7 @@ from graftline.errors import DataError, SandboxError
 from graftline.sandbox import JailConfig, SandboxRunner, SandboxSettings, Verdict, WarmSandboxConfig
 from graftline.sandbox.default import apply_action, cleanup, prepare_workspace, run_tests
 from graftline.sandbox.limits import Limits
-from graftline.sandbox.runner import LogsConfig, unified_diff
+from graftline.sandbox.runner import LogsConfig
 
 SUM = {"pattern": "sum([$X for $V in $L])", "rewrite": "sum($X for $V in $L)"}
 FILES = {
@@ -146,6 +146,13 @@ def test_a_workspace_without_a_file_for_the_action_is_refused(
     runner.cleanup(workspace)
 
 
+def test_a_workspace_without_a_file_of_the_language_of_the_rule_is_refused(runner: SandboxRunner) -> None:
+    workspace = runner.prepare_workspace("language", {"m.py": "x\n"})
+    with pytest.raises(DataError, match=r"^the workspace has no file of language java; names have to end in one of "):
+        runner.apply_action(workspace, "language: java\nrule: {pattern: x}\nfix: y\n")
+    runner.cleanup(workspace)
+
+
 def test_tests_run_on_the_files_as_they_are_now_and_leave_them_alone(runner: SandboxRunner) -> None:
     workspace = runner.prepare_workspace("tests", FILES)
     runner.apply_action(workspace, {"pattern": "return sum($A)", "rewrite": "return max($A)"}, only=["m.py"])
@@ -213,21 +220,3 @@ def test_the_four_calls_use_the_root_around_the_current_folder(tmp_path: Path, m
     assert run_tests(workspace, TESTS).passed is True
     cleanup(workspace)
     assert not workspace.exists()
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        ("a\n", "a\n", ""),
-        ("a\n", "b\n", "--- a/m\n+++ b/m\n@@ -1 +1 @@\n-a\n+b\n"),
-        (
-            "a",
-            "b",
-            "--- a/m\n+++ b/m\n@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n\\ No newline at end of file\n",
-        ),
-        ("a\x0cb\n", "a\x0cc\n", "--- a/m\n+++ b/m\n@@ -1 +1 @@\n-a\x0cb\n+a\x0cc\n"),
-        ("", "a\n", "--- a/m\n+++ b/m\n@@ -0,0 +1 @@\n+a\n"),
-    ],
-)
-def test_a_difference_is_that_of_diff(before: str, after: str, expected: str) -> None:
-    assert unified_diff("m", before, after) == expected

@@ -11,7 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from graftline.errors import DataError, SandboxError
-from graftline.sandbox.workspaces import WorkspaceLimits, Workspaces, safe_name
+from graftline.sandbox.workspace_limits import WorkspaceLimits
+from graftline.sandbox.workspaces import Workspaces, safe_name
 
 LIMITS = WorkspaceLimits()
 

@@ -3,8 +3,6 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import unified_diff
-from io import StringIO
 from pathlib import Path
 from random import Random
 from typing import Any, Generic, TypeVar
@@ -21,6 +19,7 @@ from graftline.parquet import parquet_tables, read_table
 from graftline.paths import Paths
 from graftline.record import RECORD_NAME, verified
 from graftline.runtime.dataset_views.names import partitions_named, sources_named
+from graftline.text_diff import unified_diff
 
 ALL_REASONS = "all"
 _COLUMNS = ("id", "dataset", "licence", "origin", "instruction", "pre", "post")
@@ -47,11 +46,7 @@ class SampledEdit:
 
     def diff(self) -> list[str]:
         """Return the change as lines of a unified diff, what cannot be seen spelled out."""
-        lines = unified_diff(_lines(self.pre), _lines(self.post), "before", "after")
-        return [
-            visible(line[:-1]) + ("" if line.endswith("\n") else visible(line[-1:]) + "\n\\ No newline at end of file")
-            for line in lines
-        ]
+        return [visible(line[:-1]) for line in unified_diff(self.pre, self.post, "before", "after")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +196,3 @@ def _stored(paths: Paths, names: Sequence[str], must: bool) -> list[str]:
     for name in found:
         verified(paths.normalized(name), "normalized")
     return found
-
-
-def _lines(text: str) -> list[str]:
-    # str.splitlines would also break at form feeds and the like, which are no ends of lines to a language
-    return StringIO(text, newline="\n").readlines()

@@ -1,0 +1,197 @@
+"""What can be run in any jail: threads, processes, other programs; and what is refused."""
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+from graftline.errors import DataError, SandboxError
+from graftline.sandbox import Case, Verdict, served
+from graftline.sandbox.served import ServedJail
+from tests.jails import (
+    LIMITS,
+    dedented,
+    has_process,
+    how,
+    is_soon,
+    new_jail,
+    on_served_ones_only,
+    on_walled_ones_only,
+    output,
+    python,
+)
+
+
+@on_served_ones_only
+def test_another_interpreter_starts(jail: ServedJail) -> None:
+    text = (
+        "import subprocess, sys; print(subprocess.run([sys.executable, '-c', 'print(5)'], capture_output=True).stdout)"
+    )
+    assert output(jail, python(text)) == "b'5\\n'\n"
+
+
+@on_served_ones_only
+def test_threads_run(jail: ServedJail) -> None:
+    text = "from concurrent.futures import ThreadPoolExecutor as T\nwith T(4) as t: print(list(t.map(abs, [-1, -2])))"
+    assert output(jail, python(text)) == "[1, 2]\n"
+
+
+@on_served_ones_only
+def test_an_event_loop_runs_and_starts_programs(jail: ServedJail) -> None:
+    text = """
+        import asyncio, sys
+        async def main():
+            await asyncio.sleep(0)
+            child = await asyncio.create_subprocess_exec(sys.executable, "-c", "print(9)", stdout=-1)
+            return (await child.communicate())[0]
+        print(asyncio.run(main()))
+    """
+    assert output(jail, python(dedented(text))) == "b'9\\n'\n"
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+@on_served_ones_only
+def test_processes_speak_over_pipes(jail: ServedJail, start: str) -> None:
+    text = f"""
+        import multiprocessing
+        def answer(end): end.send(end.recv() + 1)
+        if __name__ == "__main__":
+            context = multiprocessing.get_context({start!r})
+            ours, theirs = context.Pipe()
+            child = context.Process(target=answer, args=(theirs,))
+            child.start(); ours.send(41); print(ours.recv()); child.join()
+    """
+    assert output(jail, python(dedented(text))) == "42\n"
+
+
+@pytest.mark.parametrize("kind", ["namespaces", "subprocess"], indirect=True, scope="module")
+def test_processes_share_locks_and_queues(jail: ServedJail) -> None:
+    # they need a folder for memory objects, which only who has namespaces has of its own
+    text = "from concurrent.futures import ProcessPoolExecutor as P\nwith P(2) as p: print(list(p.map(abs, [-1, -2])))"
+    assert output(jail, python(text)) == "[1, 2]\n"
+
+
+@on_served_ones_only
+def test_classes_of_the_program_can_be_pickled(jail: ServedJail) -> None:
+    text = "import pickle\nclass A: pass\nprint(type(pickle.loads(pickle.dumps(A()))))"
+    assert output(jail, python(text)) == "<class '__main__.A'>\n"
+
+
+@on_served_ones_only
+def test_only_the_three_usual_descriptors_are_open(jail: ServedJail) -> None:
+    text = """
+        import os
+        def is_open(number):
+            try: os.fstat(number)
+            except OSError: return False
+            return True
+        print([number for number in range(1024) if is_open(number)])
+    """
+    assert output(jail, python(dedented(text))) == "[0, 1, 2]\n"
+
+
+def test_a_process_in_the_background_is_gone_afterwards(jail: ServedJail, kind: str) -> None:
+    mark = f"background-{kind}-{os.getpid()}"
+    text = """
+        import subprocess, sys
+        child = subprocess.Popen([sys.executable, "-c", "import time; print(1, flush=True); time.sleep(60)", sys.argv[1]],
+                                 start_new_session=True, stdout=subprocess.PIPE)
+        print(child.stdout.readline())
+    """
+    assert output(jail, python(dedented(text), mark)) == "b'1\\n'\n"
+    assert is_soon(lambda: not has_process(mark), within_s=2)
+
+
+@on_served_ones_only
+def test_a_grandchild_that_holds_the_output_is_not_waited_for(jail: ServedJail, kind: str) -> None:
+    mark = f"daemon-{kind}-{os.getpid()}"
+    text = """
+        import os, sys
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(60)", sys.argv[1]])
+            os._exit(0)
+        os.wait()
+        print("done")
+    """
+    end = jail.run(python(dedented(text), mark))
+    assert (how(end), end.stdout) == ((Verdict.OK, 0, None), b"done\n")
+    assert end.usage.wall_s < 5
+    assert is_soon(lambda: not has_process(mark), within_s=2)
+
+
+def test_what_is_not_listed_is_refused_with_the_list(jail: ServedJail) -> None:
+    with pytest.raises(DataError) as caught:
+        jail.run(Case("node", ("a.js",), {"a.js": b""}))
+    assert str(caught.value) == (
+        "program 'node': is not among the programs of this jail; there are ast-grep, calls, pytest, python"
+    )
+
+
+def test_what_is_not_installed_is_refused_with_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    jail = new_jail("subprocess", programs=("python", "node"))
+    with pytest.raises(DataError) as caught:
+        jail.run(Case("node", ("a.js",), {"a.js": b""}))
+    assert str(caught.value) == "program 'node': is not installed; there are python"
+
+
+@on_served_ones_only
+def test_ast_grep_runs(jail: ServedJail) -> None:
+    end = jail.run(Case("ast-grep", ("run", "-p", "f($A)", "-r", "g($A)", "m.py"), {"m.py": b"x = f(1)\n"}))
+    assert how(end) == (Verdict.OK, 0, None)
+    assert b"g(1)" in end.stdout
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed: apt-get install nodejs")
+@on_served_ones_only
+def test_node_runs(kind: str) -> None:
+    with closing(new_jail(kind, programs=("python", "node"))) as jail:
+        text = b"console.log(process.argv[2], require('fs').readFileSync(0, 'utf8')); process.exit(4)"
+        end = jail.run(Case("node", ("a.js", "x"), {"a.js": text}, stdin=b"in"))
+    assert (*how(end), end.stdout, end.stderr) == (Verdict.OK, 4, None, b"x in\n", b"")
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed: apt-get install default-jdk")
+@on_walled_ones_only
+def test_java_runs(kind: str) -> None:
+    # a virtual machine has threads and memory of its own
+    limits = LIMITS.model_copy(update={"memory_mb": 2048, "processes": 64, "cpu_s": 30, "wall_s": 30.0})
+    with closing(new_jail(kind, limits, ("python", "java"))) as jail:
+        text = b"class A { public static void main(String[] a) { System.out.println(a[0]); System.exit(4); } }"
+        end = jail.run(Case("java", ("A.java", "x"), {"A.java": text}))
+    assert (*how(end), end.stdout, end.stderr) == (Verdict.OK, 4, None, b"x\n", b"")
+
+
+@pytest.mark.parametrize("argument", ["a\0b", "a\ud800b"])
+@on_served_ones_only
+def test_an_argument_that_no_program_can_have_is_refused(jail: ServedJail, argument: str) -> None:
+    # it must not look as if the program had run
+    with pytest.raises(DataError):
+        jail.run(Case("ast-grep", ("run", "-p", argument)))
+
+
+@pytest.mark.parametrize("argument", ["a\0b", "a\ud800b"])
+@on_walled_ones_only
+def test_a_program_that_cannot_be_started_has_not_ended(
+    open_another: Callable[[], ServedJail], argument: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as if nothing had been found wrong outside
+    monkeypatch.setattr(served, "fault_of_arguments", lambda arguments: "")
+    with pytest.raises(SandboxError, match=r"a case was not started \(ast-grep: "):
+        open_another().run(Case("ast-grep", ("run", "-p", argument)))
+
+
+@on_served_ones_only
+def test_an_argument_that_is_too_long_is_refused(jail: ServedJail) -> None:
+    with pytest.raises(DataError):
+        jail.run(Case("ast-grep", ("run", "-p", "a" * 200_000)))
+
+
+def test_the_tools_are_those_that_ran(jail: ServedJail) -> None:
+    text = "import platform, pytest; print(platform.python_version(), pytest.__version__)"
+    end = jail.run(python(text))
+    assert end.stdout.decode().split() == [end.tools["python"], end.tools["pytest"]]
