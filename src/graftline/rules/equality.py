@@ -1,7 +1,9 @@
 """How equal two texts are: in bytes, but for blanks, or as trees."""
 
 import re
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
+from itertools import groupby
 from typing import Any
 
 from graftline.actions.astgrep import Language, Node, Tree, parse
@@ -19,7 +21,8 @@ class Level(StrEnum):
     BLANKS = "ws"
     """The same but for blanks at line ends, empty lines and the two ends of the text; none of it inside a string."""
     TREE = "ast"
-    """The same tree and tokens; white space and trailing separators aside, comments and strings included."""
+    """The same tree and tokens, comments and strings included; white space, trailing separators and the order of
+    neighbouring imports aside."""
     TESTS = "tests"
     """Another text, with which the tests of the task pass."""
     PARTIAL = "partial"
@@ -67,11 +70,25 @@ def _shape(tree: Tree) -> Any:
     def shape(node: Node) -> Any:
         if "comment" in node.kind or "string" in node.kind or not node.children:
             return None if _is_spare(node) else (node.kind, tree.of(node))
-        parts = tuple(part for child in node.children if (part := shape(child)) is not None)
+        parts = tuple(_with_imports_sorted(node.children, shape))
         # the indentation of Python is its syntax, but its parser lets a statement stand at any column
         return (node.kind, parts, tree.language == "python" and _is_ragged(tree, node))
 
     return shape(tree.root)
+
+
+def _with_imports_sorted(children: Sequence[Node], shape: Callable[[Node], Any]) -> Iterator[Any]:
+    """Yield the shapes of `children`; neighbouring imports of names are a set, for their order says nothing."""
+    for is_import, group in groupby(children, _is_import_of_names):
+        shapes = [part for child in group if (part := shape(child)) is not None]
+        yield from sorted(shapes, key=repr) if is_import else shapes
+
+
+def _is_import_of_names(node: Node) -> bool:
+    # one that binds nothing is there for what it does, when it does it
+    if node.kind == "import_statement":
+        return any(child.kind in ("import_clause", "dotted_name", "aliased_import") for child in node.children)
+    return node.kind in ("import_from_statement", "import_declaration")
 
 
 def _is_spare(node: Node) -> bool:

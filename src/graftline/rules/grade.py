@@ -16,22 +16,21 @@ What a rule does elsewhere, for one that memorises its example comes as near as 
 * `over_out`: how often it changes foreign code. MELT (https://arxiv.org/abs/2308.14687) counts the matches of rules in
   client code; Cummins et al., "Code the Transforms" (https://arxiv.org/abs/2410.08806), take precision on unseen inputs.
 * `idempotent`: whether twice is the same as once, as of every tool that is run over the same code again.
-* `general`: whether it leaves something free; `mdl`: its description length (Rissanen, 1978) relative to that of saying
+* `general`: whether it leaves something free (`rules.generality`); `mdl`: its description length (Rissanen, 1978) relative to that of saying
   the same literally; `support`: how many places it explains.
 
 Similarity of the action's own text to a gold action says nothing of right and wrong: see `rules.similarity`.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from graftline.actions.action import PatternAction, RuleAction, rule_of
+from graftline.actions.action import PatternAction, RuleAction
 from graftline.actions.astgrep import Language, parse
 from graftline.errors import DataError
 from graftline.rules import background
-from graftline.rules.anti_unify import VARIABLE
+from graftline.rules.canonical import needed_words, words_of
 from graftline.rules.change import Change
 from graftline.rules.cost import description_length
 from graftline.rules.diff import differences
@@ -42,8 +41,6 @@ from graftline.sandbox.base import Match, Request, Sandbox, SandboxResult, Verdi
 
 _TOKEN = re.compile(r"\w+|[^\s\w]")
 _PER_CHARACTERS = 100_000
-_ONE_WORD = re.compile(r"\^(\w+)\$")
-_NARROWING = ("has", "inside", "follows", "precedes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +139,8 @@ def over_out(action: PatternAction | RuleAction, language: Language, sandbox: Sa
     Raises:
         SandboxError: as `measured`.
     """
-    words = [re.compile(rf"\b{word}\b") for word in {*_needed_words(rule_of(action)["rule"])}]
-    texts = [text for text in background.texts(language) if all(word.search(text) for word in words)]
+    words = needed_words(action, language)
+    texts = [text for text in background.texts(language) if words <= words_of(text)]
     requests = [Request(text, language, (action,)) for text in texts]
     results = [decided(result) for [result] in sandbox.apply_each(requests)]
     own = own.strip()
@@ -156,15 +153,6 @@ def over_out(action: PatternAction | RuleAction, language: Language, sandbox: Sa
         for match in _changing(text, result.matches)
     )
     return round(changed * _PER_CHARACTERS / foreign, 3)
-
-
-def is_general(action: PatternAction | RuleAction) -> bool:
-    """Return whether `action` leaves something free, so that it can match more than the text it was made for."""
-    if isinstance(action, PatternAction):
-        return bool(VARIABLE.search(action.pattern))
-    free = set(VARIABLE.findall(str(action.rule)))
-    # a rule that captures itself whole, to keep what it stands beside, frees nothing by that
-    return bool(free - {action.rule.get("pattern")})
 
 
 def parse_ok(verdict: Verdict) -> bool | None:
@@ -238,19 +226,3 @@ def _relative_length(action: PatternAction | RuleAction, text: str, matches: Seq
     # without validation: the text of a place may be longer than an action may be
     literal = sum(description_length(PatternAction.model_construct(pattern=old, rewrite=new)) for old, new in said)
     return round(description_length(action) / literal, 3) if literal else None
-
-
-def _needed_words(rule: dict[str, Any]) -> Iterator[str]:
-    """Yield words without which `rule` cannot match; texts that lack one need not be tried."""
-    # a pattern that is more than a text has a context that is not matched, or skips tokens by its strictness
-    if isinstance(pattern := rule.get("pattern"), str):
-        yield from re.findall(r"\w+", VARIABLE.sub(" ", pattern))
-    if isinstance(regex := rule.get("regex"), str) and (word := _ONE_WORD.fullmatch(regex)):
-        yield word[1]
-    for part in _NARROWING:
-        if isinstance(inner := rule.get(part), dict):
-            yield from _needed_words(inner)
-    if isinstance(parts := rule.get("all"), list):
-        for inner in parts:
-            if isinstance(inner, dict):
-                yield from _needed_words(inner)

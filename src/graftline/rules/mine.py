@@ -29,7 +29,7 @@ from graftline.rules.canonical import canonical, key_of, needed_words, words_of
 from graftline.rules.change import Change
 from graftline.rules.cost import description_length
 from graftline.rules.examples import example_of
-from graftline.rules.grade import is_general
+from graftline.rules.generality import is_general
 from graftline.rules.history import FileChange
 from graftline.rules.hunks import hunks
 from graftline.rules.induce import Inducing, induce

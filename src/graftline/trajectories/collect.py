@@ -19,7 +19,8 @@ from graftline.actions.astgrep import Language
 from graftline.config import Config
 from graftline.errors import DataError, RecordError, SandboxError
 from graftline.rules.equality import Level
-from graftline.rules.grade import Grade, grade, is_general, measured, over_out, parse_ok
+from graftline.rules.generality import is_general
+from graftline.rules.grade import Grade, grade, measured, over_out, parse_ok
 from graftline.rules.similarity import srl
 from graftline.rules.tidy import tidied
 from graftline.sandbox.base import Sandbox, SandboxResult, Verdict

@@ -32,6 +32,18 @@ SAME: dict[str, tuple[Language, str, str, Level]] = {
         Level.TREE,
     ),
     "a semicolon at a line end": ("javascript", "a()\nb()\n", "a();\nb();\n", Level.TREE),
+    "imports in another order": (
+        "python",
+        "import a\nfrom b import c\nx()\n",
+        "from b import c\nimport a\nx()\n",
+        Level.TREE,
+    ),
+    "imports of Java in another order": (
+        "java",
+        "import b.B;\nimport a.A;\n",
+        "import a.A;\nimport b.B;\n",
+        Level.TREE,
+    ),
     "a semicolon of Python": ("python", "a; b\n", "a\nb\n", Level.TREE),
 }
 
@@ -45,6 +57,8 @@ def test_what_means_the_same_counts_as_wanted(language: Language, text: str, wan
 
 OTHER: dict[str, tuple[Language, str, str]] = {
     "a name": ("python", "f(a)\n", "f(b)\n"),
+    "the order of imports for what they do": ("javascript", "import 'a';\nimport 'b';\n", "import 'b';\nimport 'a';\n"),
+    "an import after a statement": ("python", "import a\nx()\nimport b\n", "import b\nx()\nimport a\n"),
     "the order": ("python", "f(a, b)\n", "f(b, a)\n"),
     "one thing more": ("python", "f(a)\n", "f(a, b)\n"),
     "a dedented statement": ("python", "if a:\n    b\n    c\n", "if a:\n    b\nc\n"),

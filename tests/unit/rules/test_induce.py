@@ -224,6 +224,28 @@ def test_a_deletion_takes_its_line_along(before: str, after: str, language: Lang
     assert (len(found.steps), found.result) == (1, after)
 
 
+MOVES: dict[str, tuple[str, str, Language]] = {
+    "a function to the end": (
+        "def a(x):\n    return x + 1\n\n\ndef b(x):\n    return a(x)\n",
+        "def b(x):\n    return a(x)\n\n\ndef a(x):\n    return x + 1\n",
+        "python",
+    ),
+    "a statement up": ("f(a)\ng(b)\nh(c)\n", "h(c)\nf(a)\ng(b)\n", "python"),
+    "a method into another class": (
+        "class A { int f() { return 1; } int g() { return 2; } }\nclass B { int h() { return 3; } }\n",
+        "class A { int g() { return 2; } }\nclass B { int h() { return 3; } int f() { return 1; } }\n",
+        "java",
+    ),
+    "an import": ("import b\nimport a\n\nx = a.b\n", "import a\nimport b\n\nx = a.b\n", "python"),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "language"), MOVES.values(), ids=MOVES)
+def test_what_moves_is_taken_out_and_put_in(before: str, after: str, language: Language) -> None:
+    found = induce(before, after, language, MemorySandbox())
+    assert (found.result, len(found.steps) <= 2) == (after, True)
+
+
 def test_a_fragment_of_a_comment_is_replaced_and_the_rest_of_it_left_free() -> None:
     before = "/**\n * Reads the colour of a thing.\n * @return the colour\n */\nint f() { return 1; }\n"
     step = one_step(before, before.replace("a thing", "the thing"), "java")
