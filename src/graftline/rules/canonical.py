@@ -15,21 +15,28 @@ _META = re.compile(r"\$+[A-Z_][A-Z0-9_]*")
 _WORD = re.compile(r"\w+")
 _WHOLE_WORD = re.compile(r"\^(\w+)\$")
 _NOT_CODE = frozenset(("kind", "regex", "field", "selector", "strictness", "replace", "by", "toCase", "matches"))
+_PARTS = ("pattern", "rule", "rewrite", "fix", "constraints", "transform", "utils")
+"""In this order variables are named."""
+_KEYED_BY_VARIABLES = ("constraints", "transform")
 _NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def canonical(action: PatternAction | RuleAction) -> PatternAction | RuleAction:
     """Return `action` with its variables named A, B, C in the order in which they come, and its keys sorted.
 
-    What is named in `utils` stays as it is, for its variables may be those of several places.
+    Variables that capture nothing (`$_`) keep their names.
     """
     tree = json.loads(canonical_json(action.model_dump()))
-    if "utils" in tree:
-        return ACTION.validate_python(tree)
-    first = [tree[key] for key in ("pattern", "rule", "constraints", "transform", "rewrite", "fix") if key in tree]
-    found = dict.fromkeys(name for part in first for name in _variables(part))
-    names = {name: _NAMES[number] if number < 26 else f"V{number}" for number, name in enumerate(found)}
+    names = _names(tree)
     return ACTION.validate_python({key: _renamed(value, names, key) for key, value in tree.items()})
+
+
+def canonical_text(action: PatternAction | RuleAction) -> str:
+    """Return the canonical form of `action` as JSON, with its blanks collapsed.
+
+    {"pattern": "f($X,  $Y)", "rewrite": "$Y"}  ->  {"pattern": "f($A, $B)", "rewrite": "$B"}
+    """
+    return json.dumps(_collapsed(canonical(action).model_dump()), sort_keys=True, ensure_ascii=False)
 
 
 def key_of(action: PatternAction | RuleAction) -> str:
@@ -79,7 +86,28 @@ def _words_of_rule(rule: Any) -> Iterator[str]:
                 yield from _words_of_rule(inner)
 
 
-def _variables(value: Any, key: str = "") -> Iterator[str]:
+def _names(tree: Mapping[str, Any]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for part in (part for part in _PARTS if part in tree):
+        for name in _variables(_ordered(tree[part], part, names), part):
+            number = len(names)
+            names.setdefault(name, _NAMES[number] if number < len(_NAMES) else f"V{number}")
+    return names
+
+
+def _ordered(value: Any, part: str, names: Mapping[str, str]) -> Any:
+    """Return `value` with what is keyed by variables as pairs, in an order that does not depend on their names."""
+    if part not in _KEYED_BY_VARIABLES or not isinstance(value, Mapping):
+        return value
+
+    def place(name: str) -> str:
+        # those not yet named come last, by what is said of them
+        return json.dumps([names.get(name, "~"), _renamed(value[name], names, "", "_")], sort_keys=True)
+
+    return [[f"${name}", value[name]] for name in sorted(value, key=place)]
+
+
+def _variables(value: Any, key: str) -> Iterator[str]:
     if isinstance(value, str):
         if key not in _NOT_CODE:
             yield from (name for _, name in _VARIABLE.findall(value))
@@ -91,16 +119,28 @@ def _variables(value: Any, key: str = "") -> Iterator[str]:
             yield from _variables(inner, key)
 
 
-def _renamed(value: Any, names: Mapping[str, str], key: str) -> Any:
+def _renamed(value: Any, names: Mapping[str, str], key: str, unknown: str = "") -> Any:
+    """Return `value` with the names of variables replaced; those without a new name keep theirs, or get `unknown`."""
     if isinstance(value, str):
         return (
-            value if key in _NOT_CODE else _VARIABLE.sub(lambda found: found[1] + names.get(found[2], found[2]), value)
+            value
+            if key in _NOT_CODE
+            else _VARIABLE.sub(lambda found: found[1] + names.get(found[2], unknown or found[2]), value)
         )
     if isinstance(value, Mapping):
-        is_by_name = key in ("constraints", "transform")
+        is_keyed = key in _KEYED_BY_VARIABLES
         return {
-            names.get(name, name) if is_by_name else name: _renamed(inner, names, name) for name, inner in value.items()
+            names.get(name, name) if is_keyed else name: _renamed(inner, names, name, unknown)
+            for name, inner in value.items()
         }
     if isinstance(value, list):
-        return [_renamed(inner, names, key) for inner in value]
+        return [_renamed(inner, names, key, unknown) for inner in value]
     return value
+
+
+def _collapsed(value: Any, key: str = "") -> Any:
+    if isinstance(value, str):
+        return value if key in _NOT_CODE else " ".join(value.split())
+    if isinstance(value, Mapping):
+        return {name: _collapsed(inner, name) for name, inner in value.items()}
+    return [_collapsed(inner, key) for inner in value] if isinstance(value, list) else value

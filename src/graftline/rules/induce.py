@@ -37,7 +37,6 @@ from graftline.sandbox.default import default_sandbox
 _BLANK_SITE = 0.1
 _BACKGROUND_COST = 3.0
 _UNTIDY_COST = 15.0
-_MAX_WEIGHED = 12
 _MAX_REJECTED, _MAX_ALTERNATIVES = 2, 4
 
 
@@ -189,6 +188,7 @@ def _step(change: Change, holding: Sequence[_Tried], failed: Sequence[_Tried], s
     return Step(
         chosen=_scored(*ranked[0], literal),
         before=before,
+        written=before if best.result.after is None else best.result.after,
         after=tidied(before, best.result),
         matches=len(best.result.matches),
         sites_left=len(change.wanted) - best.judgement.real,
@@ -201,10 +201,12 @@ def _weighed(ranked: Sequence[_Tried], language: Language, settings: Inducing) -
     """Return the best of `ranked` with the places they would change in the background, best first."""
     if not settings.uses_background:
         return [(one, 0) for one in ranked]
-    weighed = [
-        (one, background.hits(rule_of(one.candidate.action), language, one.candidate.words))
-        for one in ranked[:_MAX_WEIGHED]
-    ]
+    weighed: list[tuple[_Tried, int]] = []
+    for one in ranked:
+        # a background never makes a rule cheaper: what is dearer without it than another is with it is not looked at
+        if len(weighed) > _MAX_ALTERNATIVES and one.rank() >= min(other.rank(hits) for other, hits in weighed):
+            break
+        weighed.append((one, background.hits(rule_of(one.candidate.action), language, one.candidate.words)))
     return sorted(weighed, key=lambda pair: pair[0].rank(pair[1]))
 
 

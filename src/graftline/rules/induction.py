@@ -56,8 +56,10 @@ class Step:
 
     chosen: Scored
     before: str
+    written: str
+    """What `ast-grep scan --update-all` makes of the text before."""
     after: str
-    """The text after it, tidied (`rules.tidy`)."""
+    """The same, tidied (`rules.tidy`): the text that the next step starts from."""
     matches: int
     sites_left: int
     """Places that still differ afterwards, blanks aside."""

@@ -50,7 +50,7 @@ def test_what_induction_reports_equal_is_equal_when_its_steps_are_replayed(sampl
             for step in found.steps:
                 written = rewritten(replayed, language, step.action, tmp_path)
                 [result] = sandbox.apply_many(replayed, language, [step.action])
-                assert written == result.after
+                assert written == step.written == result.after
                 replayed = tidied(replayed, result)
             assert replayed == found.result
             is_verified = equality(replayed, after, language).is_verified

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from graftline.actions.action import ACTION, PatternAction, RuleAction
-from graftline.rules.similarity import MAX_COMPARED_CHARACTERS, canonical, srl
+from graftline.rules.canonical import canonical_text
+from graftline.rules.similarity import MAX_COMPARED_CHARACTERS, srl
 
 SWAP = PatternAction(pattern="f($A, $B, $$$REST)", rewrite="f($B, $A, $$$REST)")
 LONG = RuleAction(
@@ -48,22 +49,22 @@ def test_names_of_metavariables_do_not_count(action: PatternAction | RuleAction)
     for _ in range(200):
         names = dict(zip(NAMES, rng.sample([f"{name}X" for name in NAMES], len(NAMES)), strict=True))
         other = ACTION.validate_python(renamed(given, names))
-        assert (canonical(other), srl(other, [action])) == (canonical(action), 1.0)
+        assert (canonical_text(other), srl(other, [action])) == (canonical_text(action), 1.0)
 
 
 def test_metavariables_that_are_two_stay_two() -> None:
     same = PatternAction(pattern="f($A, $A)", rewrite="g($A)")
     other = PatternAction(pattern="f($A, $B)", rewrite="g($A)")
-    assert canonical(same) != canonical(other)
+    assert canonical_text(same) != canonical_text(other)
 
 
 @pytest.mark.parametrize(
     ("action", "expected"),
     [
-        (PatternAction(pattern="f($X,  $Y)", rewrite="$Y"), '{"pattern": "f($V1, $V2)", "rewrite": "$V2"}'),
-        (PatternAction(pattern="f(\n  $X\n)", rewrite=" $X "), '{"pattern": "f( $V1 )", "rewrite": "$V1"}'),
+        (PatternAction(pattern="f($X,  $Y)", rewrite="$Y"), '{"pattern": "f($A, $B)", "rewrite": "$B"}'),
+        (PatternAction(pattern="f(\n  $X\n)", rewrite=" $X "), '{"pattern": "f( $A )", "rewrite": "$A"}'),
         # what captures nothing has no name
-        (PatternAction(pattern="f($_, $_B, $$$)", rewrite="g()"), '{"pattern": "f($_, $_, $$$)", "rewrite": "g()"}'),
+        (PatternAction(pattern="f($_, $_B, $$$)", rewrite="g()"), '{"pattern": "f($_, $_B, $$$)", "rewrite": "g()"}'),
         (
             RuleAction(rule={"regex": "^a  $B", "kind": "x"}, fix="b"),
             '{"fix": "b", "rule": {"kind": "x", "regex": "^a  $B"}}',
@@ -73,7 +74,7 @@ def test_metavariables_that_are_two_stay_two() -> None:
 def test_a_canonical_form_has_sorted_keys_numbered_variables_and_single_blanks(
     action: PatternAction | RuleAction, expected: str
 ) -> None:
-    assert canonical(action) == expected
+    assert canonical_text(action) == expected
 
 
 def test_the_order_of_keys_does_not_count() -> None:
@@ -96,7 +97,7 @@ def test_the_nearest_of_several_counts() -> None:
 def test_common_characters_of_long_actions_count() -> None:
     long = PatternAction(pattern="f(" + "$A, b, " * 40 + "c)", rewrite="$A")
     other = PatternAction(pattern="f(" + "b, $A, " * 40 + "c)", rewrite="$A")
-    left_out = SequenceMatcher(None, canonical(long), canonical(other)).ratio()
+    left_out = SequenceMatcher(None, canonical_text(long), canonical_text(other)).ratio()
     assert (srl(long, [other]) or 0.0) > left_out
 
 
