@@ -3,6 +3,7 @@
 Not here: what a stage does (`graftline.runtime.lineage`). https://docs.dagster.io/guides/build/assets
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -25,17 +26,34 @@ def stage_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
     normalized = [dg.AssetKey(["normalized", name]) for name in catalogue.sources]
     return [
         _stage(catalogue, Lineage.splits, ["division", *normalized], "datasets", {"jsonl", "parquet"}),
-        _stage(catalogue, Lineage.synthetic_rules, ["splits"], "tasks", {"jsonl", "astgrep"}),
+        _stage(catalogue, Lineage.synthetic_rules, [_snippets(catalogue)], "tasks", {"jsonl", "astgrep"}),
         _stage(catalogue, Lineage.tasks, ["splits", "synthetic_rules"], "tasks", {"jsonl"}),
         _stage(catalogue, Lineage.teacher_trajectories, ["tasks"], "trajectories", {"jsonl", "astgrep"}),
         _stage(catalogue, Lineage.trajectories, ["teacher_trajectories"], "trajectories", {"parquet"}),
     ]
 
 
+def _snippets(catalogue: Catalogue) -> dg.AssetDep:
+    """Return the splits that synthetic edits are made on: those of the language, and of others that are also in it."""
+    used_by: dict[str, list[str]] = {language: [] for language in catalogue.languages}
+    for language in catalogue.languages:
+        for of in catalogue.snippets_of(language):
+            used_by[of].append(language)
+    dimensions = {
+        "language": dg.DimensionPartitionMapping("language", dg.StaticPartitionMapping(used_by)),
+        "split": dg.DimensionPartitionMapping("split", dg.IdentityPartitionMapping()),
+    }
+    with warnings.catch_warnings():
+        # that its form may change concerns us, not who loads the definitions
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        mapping = dg.MultiPartitionMapping(dimensions)
+    return dg.AssetDep("splits", partition_mapping=mapping)
+
+
 def _stage(
     catalogue: Catalogue,
     make: Callable[[Lineage, Language, Split], Built],
-    deps: Sequence[str | dg.AssetKey],
+    deps: Sequence[str | dg.AssetKey | dg.AssetDep],
     group: str,
     kinds: set[str],
 ) -> dg.AssetsDefinition:

@@ -145,6 +145,8 @@ class Synthesis(Config):
     seed: int = 0
     per_partition: int = Field(default=40, ge=0)
     """At most, for each language and split."""
+    per_snippet: int = Field(default=8, ge=1)
+    """At most, of one text."""
 
 
 class Catalogue(Config):
@@ -175,6 +177,11 @@ class Catalogue(Config):
     def sources(self) -> dict[str, Dataset]:
         """The datasets in use that hold edits."""
         return {name: dataset for name, dataset in self.used.items() if not dataset.is_evaluation}
+
+    def snippets_of(self, language: Language) -> tuple[Language, ...]:
+        """Return the languages whose edits synthetic ones of `language` are made on: JavaScript is TypeScript too."""
+        also = "javascript" in self.languages and language == "typescript"
+        return (language, "javascript") if also else (language,)
 
     def using(self, names: tuple[str, ...], source: str) -> Self:
         """Return the catalogue with other datasets in use; `source` says who names them.

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from graftline.actions.action import PatternAction
+from graftline.actions.action import Action
 from graftline.actions.astgrep import Language
 
 
@@ -38,8 +38,10 @@ class Edit(BaseModel):
     edit, whatever dataset holds it. Empty where it is only grown from the commit."""
     origin: str = Field(min_length=1)
     """Where in that repository or package, readable."""
-    gold_action: PatternAction | None = None
-    """The action that makes `post` from `pre`, for synthetic edits."""
+    gold_action: Action | None = None
+    """The action that makes `post` from `pre`, or the first of several; for synthetic edits."""
+    gold_next: tuple[Action, ...] = ()
+    """The actions after it, each on what the one before made: an import, and then its uses."""
 
 
 class Label(BaseModel):

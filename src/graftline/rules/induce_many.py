@@ -162,7 +162,7 @@ def _held(
         judgements = {i: _judged(state[i], results[i]) for i in others} | {at: judgement}
         changes_negative = any(
             _changes(text, answer[number]) for text, answer in zip(negatives, answers[len(others) :], strict=True)
-        )
+        ) or any(_is_unknown(answer[number]) for answer in answers)
         if not changes_negative and not any(one.wrong for one in judgements.values()):
             order = range(len(state))
             held.append(_Held(candidate, tuple(results[i] for i in order), tuple(judgements[i] for i in order)))
@@ -189,6 +189,11 @@ def _judged(pair: _Pair, result: SandboxResult) -> Judgement:
     # of a pair that cannot be compared nothing may change
     wrong = result.matches if _changes(pair.text, result) else ()
     return Judgement(frozenset(), 0, (), wrong, 0)
+
+
+def _is_unknown(result: SandboxResult) -> bool:
+    """Return whether it is not known what an action does to a text, as where it ran out of time."""
+    return result.verdict not in (Verdict.OK, Verdict.NO_MATCH, Verdict.ACTION_ERROR)
 
 
 def _changes(text: str, result: SandboxResult) -> bool:

@@ -18,6 +18,8 @@ from graftline.rules.matcher import by_name, rust_regex
 _MAX_ALTERNATIVES = 3
 _INSIDE_COST, _BESIDE_COST, _COUNTED_COST = 8.0, 10.0, 20.0
 _MAX_QUOTED = 120
+_MAX_COUNTED = 250_000
+"""Matches times siblings beyond which a match is not known by its number: ast-grep counts from the first every time."""
 _ENCLOSING = re.compile(r"^(function|class|method|constructor|interface)_(definition|declaration)$")
 
 
@@ -32,7 +34,7 @@ def repaired(change: Change, candidate: Candidate, judgement: Judgement) -> Iter
         return
     for variable, constraint in _constraints(change, rule, judgement):
         yield _with(candidate, {**rule, "constraints": {variable: constraint}}, 0.0)
-    for cost, place in (*_definitions(candidate, judgement), *_neighbourhoods(change, candidate)):
+    for cost, place in (*_definitions(candidate, judgement), *_neighbourhoods(change, candidate, judgement)):
         yield _with(candidate, {**rule, "rule": {"all": [rule["rule"], place]}}, cost)
 
 
@@ -48,7 +50,9 @@ def _definitions(candidate: Candidate, judgement: Judgement) -> Iterator[tuple[f
         yield _INSIDE_COST, {"inside": {**named, "stopBy": "end"}}
 
 
-def _neighbourhoods(change: Change, candidate: Candidate) -> Iterator[tuple[float, dict[str, Any]]]:
+def _neighbourhoods(
+    change: Change, candidate: Candidate, judgement: Judgement
+) -> Iterator[tuple[float, dict[str, Any]]]:
     """Yield what stands before or after the statement of a match, and as last resort which child of its list it is."""
     node, depth = candidate.region.first, 0
     while node.parent is not None and not is_sequence(node.parent):
@@ -64,8 +68,10 @@ def _neighbourhoods(change: Change, candidate: Candidate) -> Iterator[tuple[floa
         relations.append((_BESIDE_COST, {"follows": _quoted(change, siblings[place - 1])}))
     if place + 1 < len(siblings):
         relations.append((_BESIDE_COST, {"precedes": _quoted(change, siblings[place + 1])}))
-    number = place + 1 - sum("comment" in child.kind for child in siblings[:place])
-    relations.append((_COUNTED_COST, {"nthChild": {"position": number, "ofRule": {"not": {"regex": "^(#|//|/\\*)"}}}}))
+    if (len(judgement.right) + len(judgement.wrong)) * len(siblings) <= _MAX_COUNTED:
+        number = place + 1 - sum("comment" in child.kind for child in siblings[:place])
+        counted = {"position": number, "ofRule": {"not": {"regex": "^(#|//|/\\*)"}}}
+        relations.append((_COUNTED_COST, {"nthChild": counted}))
     for cost, relation in relations:
         yield cost, relation if depth == 0 else {"inside": {"kind": node.kind, **relation, "stopBy": "end"}}
 

@@ -39,17 +39,23 @@ class Lineage(DatasetStages):
 
     def synthetic_rules(self, language: Language, split: Split) -> Built:
         """Make synthetic edits, each with its gold action, on the snippets of one language and split."""
-        source = self.paths.partition("processed", language, split)
+        sources = {of: self.paths.partition("processed", of, split) for of in self.catalogue.snippets_of(language)}
         synthesis = self.catalogue.synthesis
-        request = self._request(
-            "synthetic_rules", f"{language}/{split}", {"splits": self.verified(source, "splits")},
-            {"synthesis": synthesis.model_dump(mode="json"), **self._rewriter},
-        )  # fmt: skip
+        inputs = {
+            "splits" if of == language else f"splits.{of}": self.verified(source, "splits")
+            for of, source in sources.items()
+        }
+        config = {"synthesis": synthesis.model_dump(mode="json"), **self._rewriter}
+        request = self._request("synthetic_rules", f"{language}/{split}", inputs, config)
 
         def make(folder: Path) -> Contents:
-            edits = list(read_lines(source / "edits.jsonl", Edit))
+            edits = [edit for source in sources.values() for edit in read_lines(source / "edits.jsonl", Edit)]
             made: list[Edit] = []
-            for edit in synthesize(edits, language, synthesis.per_partition, synthesis.seed, self.ports.sandbox):
+            found = synthesize(
+                edits, language, synthesis.per_partition, synthesis.seed, self.ports.sandbox, split,
+                synthesis.per_snippet,
+            )  # fmt: skip
+            for edit in found:
                 made.append(edit)
                 self.advance(len(made), synthesis.per_partition)
             made.sort(key=lambda edit: edit.id)

@@ -32,7 +32,9 @@ class Task(BaseModel):
     wanted: str
     """The text that counts as done; for grading and privileged teachers, never part of a prompt."""
     gold_action: Action | None = None
-    """The action that makes it, where it is known."""
+    """The action that makes it, or the first of several, where it is known."""
+    gold_next: tuple[Action, ...] = ()
+    """The actions after that, each on what the one before made."""
     licence: str
     group: str
     origin: str
@@ -75,6 +77,7 @@ def task_of(edit: Edit) -> Task:
         before=edit.pre,
         wanted=edit.post,
         gold_action=edit.gold_action,
+        gold_next=edit.gold_next,
         licence=edit.licence,
         group=edit.group,
         origin=edit.origin,
@@ -84,9 +87,9 @@ def task_of(edit: Edit) -> Task:
 
 def unsoundness(task: Task, sandbox: Sandbox) -> str:
     """Return why `task` is not sound; empty when it is."""
-    gold = task.wanted
-    if task.gold_action is not None:
-        result = decided(sandbox.apply_many(task.before, task.language, [task.gold_action])[0])
+    gold = task.wanted if task.gold_action is None else task.before
+    for action in () if task.gold_action is None else (task.gold_action, *task.gold_next):
+        result = decided(sandbox.apply_many(gold, task.language, [action])[0])
         if result.verdict is not Verdict.OK or result.after is None:
             return f"gold_{result.verdict}"
         gold = result.after

@@ -1,6 +1,7 @@
 """The stages of the lineage: what they make, refuse and tell."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
@@ -98,11 +99,32 @@ def test_synthetic_edits_stand_in_the_order_of_their_ids_and_their_families_are_
     run(made)
     for split in ("train", "dev", "test"):
         folder = Paths(made).partition("synthetic", "python", split)
-        ids = [edit.id for edit in read_lines(folder / "edits.jsonl", Edit)]
-        assert ids == sorted(ids)
-        # what can be done to the one call `old(a, b)`
-        families = ("add_keyword", "rename_function", "swap_arguments", "wrap_function")
-        assert load_record(folder).counts == {"rows": 4, **{f"rows.template:{family}": 1 for family in families}}
+        edits = list(read_lines(folder / "edits.jsonl", Edit))
+        families = Counter(tag for edit in edits for tag in edit.tags if tag.startswith("template:"))
+        assert [edit.id for edit in edits] == sorted(edit.id for edit in edits)
+        # of what can be done to the one call `old(a, b)`, each thing once
+        assert load_record(folder).counts == {"rows": 8, **{f"rows.{family}": 1 for family in families}}
+        # families that are held out are not for training
+        is_held_out = any("templates:held_out" in edit.tags for edit in edits)
+        assert not (is_held_out and split == "train")
+
+
+def test_synthetic_edits_of_typescript_are_made_on_javascript_too(
+    small_checkout: Any, pair: Mapping[str, Any], reconfigure: Callable[..., None], run: Run
+) -> None:
+    pre, post = "function first(x) {\n  return old(x, 1);\n}\n", "function first(x) {\n  return fresh(x, 1);\n}\n"
+    small_checkout.write([{**pair, "language": "javascript", "pre": pre, "post": post}])
+    reconfigure(small_checkout.root, "datasets.yaml", {"languages": ["javascript", "typescript"]})
+    run(small_checkout.root)
+    made = [
+        edit
+        for split in ("train", "dev", "test")
+        for edit in read_lines(
+            Paths(small_checkout.root).partition("synthetic", "typescript", split) / "edits.jsonl", Edit
+        )
+    ]
+    assert made
+    assert {(edit.language, "source_language:javascript" in edit.tags) for edit in made} == {("typescript", True)}
 
 
 def test_an_unsound_edit_is_counted_and_no_task(

@@ -1,0 +1,180 @@
+"""Synthetic edits: template families filled with names of real snippets, so that the gold actions are known.
+
+An edit inherits group, commit, licence and therefore split of its snippet. Of the families about a fifth is held out
+(`families.HELD_OUT`): none of their instances is in train. Which instances hold is said by `trial`.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from graftline.actions.astgrep import Language, Tree, parse
+from graftline.datasets.division import Split
+from graftline.datasets.edit import Edit
+from graftline.datasets.syntax import is_clean
+from graftline.datasets.synthetic.candidate import Candidate, Filling, inverse_of
+from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT
+from graftline.datasets.synthetic.family import Site
+from graftline.datasets.synthetic.look_alikes import LookAlike, look_alike
+from graftline.datasets.synthetic.names import Names
+from graftline.datasets.synthetic.scan import sites_in, words_of
+from graftline.datasets.synthetic.trial import Trial, outcomes
+from graftline.errors import DataError
+from graftline.hashing import digest
+from graftline.sandbox.base import Sandbox
+
+_BATCH = 16
+"""Snippets that go to the sandbox together. How often a family was used counts from one batch to the next, so the edits
+depend on this number, but not on the machine."""
+
+_LEAST_READ = 200
+"""Snippets that are read where fewer edits are wanted: new names come from all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Snippet:
+    edit: Edit
+    tree: Tree
+    sites: Sequence[Site]
+    words: Sequence[tuple[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Instance:
+    candidate: Candidate
+    pre: str
+    post: str
+    alike: LookAlike | None
+
+
+def synthesize(
+    edits: Sequence[Edit],
+    language: Language,
+    count: int,
+    seed: int,
+    sandbox: Sandbox,
+    split: Split = "train",
+    per_snippet: int = 8,
+) -> Iterator[Edit]:
+    """Yield at most `count` synthetic edits in `language` on the texts before of `edits`, `per_snippet` on each.
+
+    Texts of another language are taken where they parse in this one: so JavaScript becomes TypeScript. Snippets and
+    families take turns, families that were used least and instances with a look-alike that must stay first.
+
+    Raises:
+        SandboxError: the sandbox failed.
+    """
+    rng = random.Random(digest([seed, language, split, [edit.id for edit in edits]]))
+    drawn = rng.sample(edits, min(len(edits), max(_LEAST_READ, count) if count else 0))
+    snippets = [snippet for edit in drawn if (snippet := _read(edit, language)) is not None]
+    families = [family for family in FAMILIES if split != "train" or family.id not in HELD_OUT]
+    filling = Filling(families, language, Names(site for snippet in snippets for site in snippet.sites))
+    made: set[str] = set()
+    used: Counter[str] = Counter()
+    quota = min(per_snippet, -(-count // max(1, len(snippets))))
+    while snippets and quota:
+        for start in range(0, len(snippets), _BATCH):
+            batch = snippets[start : start + _BATCH]
+            for snippet, instances in zip(batch, _instances(batch, filling, seed, sandbox), strict=True):
+                fresh = [instance for instance in instances if _id(snippet, instance) not in made]
+                left = quota - (len(instances) - len(fresh))
+                for instance in _chosen(fresh, used, left, rng):
+                    if len(made) == count:
+                        return
+                    made.add(_id(snippet, instance))
+                    yield _edit(snippet, instance, language, seed)
+        # where too few families fit, the snippets in which more do make up for it
+        quota = min(per_snippet, 2 * quota) if quota < per_snippet else 0
+
+
+def _read(edit: Edit, language: Language) -> _Snippet | None:
+    """Return what `edit` offers as a snippet of `language`; None where its text does not parse."""
+    if not is_clean(edit.pre, language):
+        return None
+    try:
+        tree = parse(edit.pre, language)
+    except DataError:  # nested deeper than ast-grep may be asked to go
+        return None
+    return _Snippet(edit, tree, sites_in(tree), words_of(tree))
+
+
+def _instances(batch: Sequence[_Snippet], filling: Filling, seed: int, sandbox: Sandbox) -> list[list[_Instance]]:
+    """Return the instances that hold on each snippet of `batch`, ways back included."""
+    language = batch[0].tree.language
+    draws = [random.Random(digest([seed, language, snippet.edit.id])) for snippet in batch]
+    asked = [
+        (number, candidate)
+        for number, (snippet, rng) in enumerate(zip(batch, draws, strict=True))
+        for candidate in filling.candidates(snippet.edit.pre, [word for _, word in snippet.words], snippet.sites, rng)
+    ]
+    found: list[list[_Instance]] = [[] for _ in batch]
+    trials = [Trial(batch[number].edit.pre, candidate.actions) for number, candidate in asked]
+    there = outcomes(trials, language, sandbox)
+    ways_back: list[tuple[_Instance, int]] = []
+    for (number, candidate), outcome in zip(asked, there, strict=True):
+        if outcome is None:
+            continue
+        snippet = batch[number]
+        alike = look_alike(snippet.tree, snippet.words, candidate.slots["name"], outcome.matches)
+        found[number].append(_Instance(candidate, snippet.edit.pre, outcome.post, alike))
+        inverse = inverse_of(candidate, draws[number])
+        if inverse is not None:
+            # what is outside the places changed is the same on the way back, but nodes there may be of another kind
+            alike = None if alike == "same_kind" else alike
+            ways_back.append((_Instance(inverse, outcome.post, snippet.edit.pre, alike), number))
+    trials = [Trial(instance.pre, instance.candidate.actions) for instance, _ in ways_back]
+    for (instance, number), outcome in zip(ways_back, outcomes(trials, language, sandbox), strict=True):
+        if outcome is not None and outcome.post == instance.post:
+            found[number].append(instance)
+    return found
+
+
+def _chosen(instances: Sequence[_Instance], used: Counter[str], quota: int, rng: random.Random) -> Iterator[_Instance]:
+    """Yield at most `quota` of `instances`: of families that were used least, and with a look-alike, first."""
+    waiting = rng.sample(instances, len(instances))
+    while waiting and quota > 0:
+        best = min(waiting, key=lambda one: used[one.candidate.template_id] * (1 if one.alike else 2) + (not one.alike))
+        waiting.remove(best)
+        used[best.candidate.template_id] += 1
+        quota -= 1
+        yield best
+
+
+def _id(snippet: _Snippet, instance: _Instance) -> str:
+    candidate = instance.candidate
+    # a way back starts from another text than the snippet's, with the same names
+    facts = [snippet.edit.id, snippet.tree.language, candidate.template_id, dict(candidate.slots), instance.pre]
+    return f"synthetic:{digest(facts)[:16]}"
+
+
+def _edit(snippet: _Snippet, instance: _Instance, language: Language, seed: int) -> Edit:
+    source, candidate = snippet.edit, instance.candidate
+    tags = [
+        "synthetic",
+        f"template:{candidate.template_id}",
+        f"templates:{'held_out' if candidate.family.id in HELD_OUT else 'trained'}",
+        f"licence:{source.licence}",
+        f"seed:{seed}",
+    ]
+    if instance.alike:
+        tags.append(f"hard_negative:{instance.alike}")
+    if source.language != language:
+        tags.append(f"source_language:{source.language}")
+    return Edit(
+        instruction=candidate.instruction,
+        pre=instance.pre,
+        post=instance.post,
+        language=language,
+        tags=tuple(tags),
+        id=_id(snippet, instance),
+        dataset="synthetic_rules",
+        licence=source.licence,
+        group=source.group,
+        aliases=source.aliases,
+        commit=source.commit,
+        other_commits=source.other_commits,
+        origin=f"{candidate.template_id} on {source.id}, {source.origin}",
+        gold_action=candidate.actions[0],
+        gold_next=candidate.actions[1:],
+    )
