@@ -147,6 +147,9 @@ TERMS = {f"{PAIRS}terms": "https://huggingface.co/datasets/owner/name"}
 SHA256 = "44db2c977d6f27a4f934c56a4c69553d30e2b0811fb612363787214f7ce4d33f"
 OTHER_TOKEN = {"HF_TOKEN": "hf_of_another"}
 SANDBOX_TEST = "sandbox test {root}/tests.json {root}/code"
+INDUCE = "rules induce {root}/before.py {root}/after.py"
+RULES = "rules apply {root}/rules.yml {root}/before.py"
+RULE = "id: fetch\nlanguage: python\nrule: {pattern: get($A)}\nfix: fetch($A)\n"
 FAULTS = [
     Fault(changed(splitting__seeed=1, synthesis__per_partition="40"), "check"),
     Fault(changed(splitting={"train": 0.9, "dev": 0.1, "test": 0.1}), "check"),
@@ -196,6 +199,24 @@ FAULTS = [
     Fault(replaced("tests.json", '{"kind": "pytests"}'), SANDBOX_TEST, after_run=True),
     Fault(replaced("configs/sandbox.yaml", "tests: {kind: namespaces, programs: [python]}\n"), SANDBOX_TEST, after_run=True),
     Fault(replaced("configs/sandbox.yaml", "tests: {kind: subprocess}\n"), SANDBOX_TEST, after_run=True),
+    Fault(replaced("after.py", None), INDUCE, after_run=True),
+    Fault(replaced("after.py", "def load(path):\n    return 1\n\0"), INDUCE, after_run=True),
+    Fault(replaced("after.py", f"x = '{'a' * 20_000}'\n"), INDUCE, after_run=True),
+    Fault(changed(), "rules induce {root}/before.py {root}/before.py", after_run=True),
+    Fault(changed(), "rules induce {root}/before.py {root}/code", after_run=True),
+    Fault(replaced("after.js", "fetch(1);\n"), "rules induce {root}/before.py {root}/after.js", after_run=True),
+    Fault(replaced("before.txt", "get(1)\n"), "rules induce {root}/before.txt {root}/after.py", after_run=True),
+    Fault(changed(), RULES),
+    Fault(replaced("rules.yml", "# none yet\n"), RULES),
+    Fault(replaced("rules.yml", "rule: {pattern: get($A)}\nfix: fetch($A)\n"), RULES),
+    Fault(replaced("rules.yml", "language: python\nrule: {pattern: get($A)}\n"), RULES),
+    Fault(replaced("rules.yml", f"{RULE}files: [a.py]\n"), RULES),
+    Fault(replaced("rules.yml", f"{RULE}metadata: {{examples: [get(1)]}}\n"), RULES),
+    Fault(replaced("rules.yml", RULE.replace("pattern: get($A)", "kind: cal")), RULES, after_run=True),
+    Fault(replaced("rules.yml", RULE), "rules apply {root}/rules.yml {root}/cod", after_run=True),
+    Fault(replaced("rules.yml", RULE), "rules test {root}/rules.yml --export {root}/code", after_run=True),
+    Fault(changed(), "rules mine {root}/configs"),
+    Fault(changed(), "rules mine {root}/shop --range v1..v2", after_run=True),
 ]  # fmt: skip
 
 

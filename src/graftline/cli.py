@@ -1,6 +1,7 @@
 """The `graftline` command. Parses, loads configuration, calls one function, prints a table or one line of JSON.
 
-The commands below `graftline datasets` and `graftline sandbox` are in `graftline.datasets_cli` and `graftline.sandbox_cli`.
+The commands below `graftline datasets`, `graftline rules` and `graftline sandbox` are in `graftline.datasets_cli`,
+`graftline.rules_cli` and `graftline.sandbox_cli`.
 
 Exit codes: 0 done, 1 an error with a message, 2 wrong usage, 130 interrupted.
 """
@@ -193,6 +194,11 @@ def check(root: Path | None, as_json: bool, inputs: bool) -> None:
 @main.group(cls=_LaterCommands)
 def datasets() -> None:
     """Fetch, clean, divide, look at and hand on the datasets."""
+
+
+@main.group(cls=_LaterCommands)
+def rules() -> None:
+    """Find rules from changes, say what they do, try and apply them."""
 
 
 @main.group(cls=_LaterCommands)

@@ -263,7 +263,7 @@ def _print_edits(edits: Sequence["SampledEdit"]) -> None:
     from rich.segment import Segment, Segments
     from rich.style import Style
 
-    from graftline.runtime.dataset_views.samples import visible
+    from graftline.text_diff import visible
 
     console = Console()
     for edit in edits:

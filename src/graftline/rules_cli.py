@@ -15,7 +15,7 @@ import click
 
 from graftline.cli import CommandT, json_option, paths_of, print_table
 from graftline.errors import ConfigError, DataError
-from graftline.rules_printing import plain, print_learned, print_lines, print_mined, print_rewritten
+from graftline.rules_printing import counted, plain, print_learned, print_lines, print_mined, print_rewritten
 
 if TYPE_CHECKING:
     from graftline.actions.astgrep import Language
@@ -102,7 +102,7 @@ def apply(root: Path | None, rule_file: Path, paths: tuple[Path, ...], write: bo
 def explain(rule_file: Path, as_json: bool) -> None:
     """Say in words what every rule of RULE_FILE matches, what its variables stand for, and what it writes."""
     from graftline.rules.explain import explained, summary
-    from graftline.rules.text_diff import visible
+    from graftline.text_diff import visible
 
     rules = _rules(rule_file)
     if as_json:
@@ -144,7 +144,7 @@ def test(root: Path | None, rule_file: Path, export: Path | None, as_json: bool)
         rows += [(name, "", "untested", "it has no examples under `metadata`") for name in untested]
         print_table(rule_file.name, ["rule", "tried", "outcome", "why"], rows)
         click.echo(
-            f"{len(outcomes) - len(failed)} passed, {len(failed)} failed, {len(untested)} rules without examples"
+            f"{len(outcomes) - len(failed)} passed, {len(failed)} failed, {counted(len(untested), 'rule')} without examples"
         )
     if failed or not outcomes:
         raise click.exceptions.Exit(1)
@@ -249,7 +249,8 @@ def _sides(before: Path, after: Path, language: "Language | None") -> "Iterable[
     if before.is_dir() and after.is_dir():
         return list(changed_pairs(before, after, lambda name: language or language_of_path(name)))
     old = _source(before, language)
-    return [(old, _source(after, language or old.language))]
+    # what stands beside a.py may be a.py.new
+    return [(old, _source(after, language or language_of_path(after.name) or old.language))]
 
 
 def _rules(path: Path) -> "tuple[FileRule, ...]":

@@ -78,7 +78,7 @@ def print_learned(
 def _print_places(matched: "Sequence[Matched]", has_looked: bool) -> None:
     total = sum(len(one.lines) for one in matched)
     if has_looked:
-        click.echo(f"  matches {_counted(total, 'place')} in {_counted(len(matched), 'file')}", err=True)
+        click.echo(f"  matches {counted(total, 'place')} in {counted(len(matched), 'file')}", err=True)
     for one in matched[:_FILES_SHOWN]:
         shown = ", ".join(map(str, one.lines[:_PLACES_SHOWN])) + (", …" if len(one.lines) > _PLACES_SHOWN else "")
         click.echo(f"  {one.file.path}: {len(one.lines)} (line {shown})", err=True)
@@ -101,8 +101,6 @@ def print_rewritten(
     done: "Sequence[Rewritten]", rules: "Sequence[FileRule]", skipped: str, is_written: bool, as_json: bool
 ) -> None:
     """Print what the rules make of files."""
-    from graftline.rules.text_diff import unified
-
     changed, faults = [one for one in done if not one.fault], [one.fault for one in done if one.fault]
     places = sum(sum(one.places) for one in changed)
     if as_json:
@@ -110,7 +108,7 @@ def print_rewritten(
             {
                 "path": str(one.file.path),
                 "places": {rule.id: number for rule, number in zip(rules, one.places, strict=True) if number},
-                "diff": "".join(f"{line}\n" for line in unified(one.file.text, one.text, str(one.file.path))),
+                "diff": _diff(one.file.text, one.text, str(one.file.path)),
             }
             for one in changed
         ]
@@ -119,7 +117,7 @@ def print_rewritten(
         for one in changed:
             _print_diff(one.file.text, one.text, str(one.file.path))
         what = "changed" if is_written else "would change; --write changes them" if changed else "would change"
-        click.echo(f"{_counted(places, 'place')} in {_counted(len(changed), 'file')} {what}", err=True)
+        click.echo(f"{counted(places, 'place')} in {counted(len(changed), 'file')} {what}", err=True)
         if skipped:
             click.echo(f"not looked at: {skipped}", err=True)
     for fault in faults:
@@ -131,8 +129,8 @@ def print_mined(found: "Mined", changes: "Gathered", commits: int, out: Path | N
     from graftline.rules.rule_file import named, written
 
     rules = named(found.rules)
-    small = _counted(found.pairs, "small change")
-    heading = [f"{_counted(len(rules), 'rule')} from {small} in {_counted(commits, 'commit')}"]
+    small = counted(found.pairs, "small change")
+    heading = [f"{counted(len(rules), 'rule')} from {small} in {counted(commits, 'commit')}"]
     text = written(rules, heading) if rules else ""
     if as_json:
         counts = {"commits": commits, "files": changes.changes, "changes": found.pairs, "candidates": found.candidates}
@@ -152,9 +150,14 @@ def print_mined(found: "Mined", changes: "Gathered", commits: int, out: Path | N
 
 
 def _print_diff(before: str, after: str, name: str, is_error: bool = False) -> None:
-    from graftline.rules.text_diff import unified
+    lines = _diff(before, after, name).split("\n")[:-1]
+    print_lines([(line, _STYLES.get(line[:1], "")) for line in lines], is_error)
 
-    print_lines([(line, _STYLES.get(line[:1], "")) for line in unified(before, after, name)], is_error)
+
+def _diff(before: str, after: str, name: str) -> str:
+    from graftline.text_diff import unified_diff
+
+    return "".join(unified_diff(before, after, f"a/{name}", f"b/{name}"))
 
 
 def print_lines(lines: Sequence[tuple[str, str]], is_error: bool = False) -> None:
@@ -163,7 +166,7 @@ def print_lines(lines: Sequence[tuple[str, str]], is_error: bool = False) -> Non
     from rich.segment import Segment, Segments
     from rich.style import Style
 
-    from graftline.rules.text_diff import visible
+    from graftline.text_diff import visible
 
     console = Console(stderr=is_error)
     if not console.is_terminal:
@@ -184,5 +187,6 @@ def _yes(value: Any) -> str:
     return "yes" if value else "no"
 
 
-def _counted(number: int, thing: str) -> str:
+def counted(number: int, thing: str) -> str:
+    """Return `number` with its noun: 1 place, 2 places."""
     return f"{number} {thing}{'' if number == 1 else 's'}"

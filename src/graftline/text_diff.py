@@ -1,7 +1,11 @@
-"""The difference of two texts."""
+"""The difference of two texts, and texts as a terminal can show them."""
 
 import difflib
+import re
 from collections.abc import Iterator
+
+# what moves the cursor, changes colours, or has text read in another order than it stands
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def unified_diff(before: str, after: str, old_name: str, new_name: str) -> Iterator[str]:
@@ -11,6 +15,11 @@ def unified_diff(before: str, after: str, old_name: str, new_name: str) -> Itera
     """
     for line in difflib.unified_diff(_lines(before), _lines(after), old_name, new_name):
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+
+
+def visible(text: str) -> str:
+    """Return `text` with what a terminal would not show as a character spelled out; tabs and line feeds stay."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def _lines(text: str) -> list[str]:

@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from ast_grep_py import Config, SgNode, SgRoot
+from ast_grep_py import Config, SgRoot
+from ast_grep_py import SgNode as SgNode
 
 from graftline.actions.action import PatternAction, RuleAction, rule_of
 from graftline.errors import ConfigError, DataError

@@ -13,9 +13,10 @@ from graftline.actions.astgrep import Node
 from graftline.rules.change import Change, Region, column, dedented
 from graftline.rules.diff import Site, is_sequence
 
-Policy = Literal["scoped", "all", "literal"]
+Policy = Literal["named", "scoped", "all", "literal"]
 """`scoped` keeps the names that say what the code is about (callees, attributes, keywords, types, imports) and frees
-operands, arguments and values; `all` frees receivers too; `literal` frees nothing."""
+operands, arguments and values; `named` keeps as well what is defined and the callees of calls that move as a whole;
+`all` frees receivers too; `literal` frees nothing."""
 Lists = Literal["runs", "long_runs", "items"]
 """Whether untouched neighbours in a list become one `$$$VARIABLE` (from one, or from two on) or one each."""
 
@@ -23,6 +24,8 @@ POLICIES: tuple[tuple[Policy, Lists], ...] = (
     ("scoped", "long_runs"),
     ("scoped", "items"),
     ("scoped", "runs"),
+    ("named", "long_runs"),
+    ("named", "items"),
     ("all", "long_runs"),
     ("all", "items"),
     ("literal", "items"),
@@ -38,6 +41,7 @@ _KEPT_KINDS = re.compile(
 _CALLS = {"call", "call_expression", "new_expression", "method_invocation"}
 _ACCESSES = {"attribute", "member_expression", "field_access", "method_invocation"}
 _CHAINS = _CALLS | _ACCESSES | {"subscript", "subscript_expression"}
+_NAMINGS = {"variable_declarator", "assignment", "assignment_expression"}
 _LITERAL_LISTS = {"object", "array", "list", "dictionary", "tuple", "set"}
 
 
@@ -106,6 +110,11 @@ class _Holes:
         if name and not _KEPT_KINDS.search(node.kind):
             yield node.start, node.end, name
             return
+        items = [child for child in node.children if child.is_named] if is_inside and is_sequence(node) else []
+        run = self._names.get(self._change.after.text[items[0].start : items[-1].end]) if items else None
+        if run and run.startswith("$$$"):
+            yield items[0].start, items[-1].end, run
+            return
         for child in node.children:
             if child.end > site.new_start and child.start < site.new_end:
                 yield from self._captured(child, site)
@@ -121,7 +130,7 @@ class _Holes:
                 node.is_named
                 and text in self._moved
                 and self._is_replaced(node)
-                and _is_free(self._change, node, "all")
+                and _is_free(self._change, node, self._policy if self._policy == "named" else "all")
             ):
                 self._add(node.start, node.end, text)
                 return
@@ -132,20 +141,23 @@ class _Holes:
             self._visit(child)
 
     def _visit_list(self, node: Node) -> None:
-        for run in self._runs(node.children):
+        # a list that comes back as it was is as good as untouched
+        is_moved = self._is_replaced(node) and self._change.before.of(node) in self._moved
+        for run in self._runs(node.children, is_moved):
             items = [child for child in run if child.is_named]
-            if len(items) >= (1 if self._lists == "runs" else 2) and all(map(self._is_plain, run)):
+            is_plain = all(self._is_plain(child, is_moved) for child in run)
+            if len(items) >= (1 if self._lists == "runs" else 2) and is_plain:
                 start, end = items[0].start, items[-1].end
                 self._add(start, end, self._change.before.text[start:end], is_many=True)
                 continue
             for child in run:
                 self._visit(child)
 
-    def _runs(self, children: Sequence[Node]) -> Iterator[list[Node]]:
+    def _runs(self, children: Sequence[Node], is_moved: bool) -> Iterator[list[Node]]:
         """Yield maximal runs of plain children; any other child is a run of its own."""
         run: list[Node] = []
         for child in children:
-            if not self._is_plain(child):
+            if not self._is_plain(child, is_moved):
                 yield from filter(None, (run, [child]))
                 run = []
                 continue
@@ -156,11 +168,11 @@ class _Holes:
         if run:
             yield run
 
-    def _is_plain(self, child: Node) -> bool:
+    def _is_plain(self, child: Node, is_moved: bool) -> bool:
         """Return whether a child of a list is an untouched item or separator."""
         is_part = child.is_named or self._change.before.of(child) in (",", ";", "")
         # a comment inside $$$ would swallow the separator that follows it
-        return is_part and "comment" not in child.kind and not self._is_touched(child)
+        return is_part and "comment" not in child.kind and (is_moved or not self._is_touched(child))
 
     def _add(self, start: int, end: int, text: str, is_many: bool = False) -> None:
         if text not in self._names:
@@ -187,8 +199,7 @@ def _is_free(change: Change, node: Node, policy: Policy) -> bool:
     text = change.before.of(node)
     if text in _CONSTANTS or not text.strip():
         return False
-    named = [child for child in parent.children if child.is_named]
-    is_first = bool(named) and named[0] is node
+    is_first = next((child for child in parent.children if child.is_named), None) is node
     if is_first and parent.kind in ("keyword_argument", "pair", "property_signature"):
         return False
     is_method_name = (
@@ -200,6 +211,8 @@ def _is_free(change: Change, node: Node, policy: Policy) -> bool:
     is_member_name = parent.kind in ("attribute", "field_access") and node.index == len(parent.children) - 1
     is_callee = parent.kind in _CALLS - {"method_invocation"} and is_first
     if is_method_name or is_member_name or is_callee or _is_definition_name(node, parent):
+        return False
+    if policy == "named" and (node.kind in _CALLS or (is_first and parent.kind in _NAMINGS)):
         return False
     if is_sequence(node) and node.kind not in _LITERAL_LISTS:
         return False
@@ -219,8 +232,9 @@ def _is_local(change: Change, receiver: Node) -> bool:
     while root.children and root.kind in _CHAINS:
         root = root.children[0]
     name = change.before.of(root)
+    # by convention a name with a capital is that of a class or a constant
     return (
-        name in change.bound
+        (name in change.bound and not name[:1].isupper())
         or root.kind not in ("identifier", "this")
         or (name in ("self", "this") and root is not receiver)
     )

@@ -1,8 +1,9 @@
 """Candidates for one place of a change: every region under every policy, and forms that quote less than a pattern."""
 
+import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Any, Literal
 
@@ -20,12 +21,24 @@ Forms = Literal["all", "plain", "literal"]
 
 _DEFINITIONS = re.compile(r"^(function|class|method|constructor|interface)_(definition|declaration)$")
 _TEXTS = re.compile(r"comment|string_(content|fragment)|character_data|jsx_text|^string$|string_literal|heredoc")
-_DEFINITION_COST, _SPECIAL = 15.0, len(POLICIES)
+_DEFINITION_COST, _NAMELESS_COST, _NAMED_COST, _SPECIAL = 6.0, 10.0, 3.0, len(POLICIES)
+_KEYWORDS = frozenset(keyword.kwlist) | {
+    "abstract", "await", "boolean", "break", "case", "catch", "class", "const", "constructor", "continue",
+    "debugger", "default", "delete", "do", "else", "enum", "export", "extends", "final", "finally", "float", "for",
+    "function", "if", "implements", "import", "in", "instanceof", "int", "interface", "let", "long", "new", "null",
+    "of", "package", "private", "protected", "public", "return", "short", "static", "super", "switch",
+    "synchronized", "this", "throw", "throws", "transient", "try", "type", "typeof", "undefined", "var", "void",
+    "volatile", "while", "with", "yield", "true", "false", "self",
+}  # fmt: skip
 _MAX_PATTERN_CHARACTERS, _MAX_PATTERN_LINES = 2_500, 40
 _MAX_FRAGMENTS, _MAX_FRAGMENT_CHARACTERS = 8, 160
 _MAX_QUOTED = 300
+_MAX_COMPARED = 4_000_000
 _TOKENS = re.compile(r"\w+|\W")
-_WORDS = re.compile(r"[^\W\d]\w*")
+_TELLING = re.compile(r"\w.{6,}\w", re.DOTALL)
+"""What a fragment must hold to say where it is from: eight characters, if the text has them."""
+_WORDS = re.compile(r"\b[^\W\d]\w*")
+_QUOTES = re.compile(r"""(['"`])(?:\\.|(?!\1)[^\\])*\1""", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +82,8 @@ def _general(change: Change, region: Region) -> Iterator[Candidate]:
     """Yield the templates of `region`."""
     seen = set()
     is_large = region.end - region.start > _MAX_PATTERN_CHARACTERS
+    named = template(change, region, "named", "long_runs")
+    has_names = named is not None and bool(_names(VARIABLE.sub("", named.pattern)))
     for preference, (policy, lists) in enumerate(POLICIES):
         if is_large and policy == "literal":
             continue
@@ -88,7 +103,16 @@ def _general(change: Change, region: Region) -> Iterator[Candidate]:
             if last is None:
                 continue
             fix = {"template": found.rewrite, "expandEnd": {**last, "stopBy": "end"}}
-        yield _candidate(region, rule, fix, preference, VARIABLE.sub("", found.pattern))
+        quoted = VARIABLE.sub("", found.pattern)
+        candidate = _candidate(region, rule, fix, preference, quoted)
+        # names could have been kept, and all of them are left free: one place is little evidence for that
+        is_careless = (has_names or not region.first.children) and not _names(quoted)
+        more = _NAMELESS_COST if is_careless else _NAMED_COST if policy == "named" else 0.0
+        yield replace(candidate, cost=candidate.cost + more)
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(_WORDS.findall(text)) - _KEYWORDS
 
 
 def _candidate(
@@ -100,8 +124,10 @@ def _candidate(
     transform: dict[str, Any] | None = None,
 ) -> Candidate:
     action = action_of(rule, fix, transform)
+    # how a string is escaped does not count where it is matched
+    words = frozenset(_WORDS.findall(_QUOTES.sub(" ", quoted) if "\\" in quoted else quoted))
     cost = description_length(action) + (_DEFINITION_COST if _DEFINITIONS.match(region.first.kind) else 0.0)
-    return Candidate(action, free_parts(action), cost, preference, region, frozenset(_WORDS.findall(quoted)))
+    return Candidate(action, free_parts(action), cost, preference, region, words)
 
 
 def action_of(
@@ -127,7 +153,10 @@ def _special(change: Change, region: Region) -> Iterator[Candidate]:
         return
     if not region.is_single:
         return
-    if sites and _TEXTS.search(node.kind):
+    is_within = all(
+        node.start <= site.start < site.end <= node.end or node.start < site.start < node.end for site in sites
+    )
+    if sites and is_within and _TEXTS.search(node.kind):
         yield from _text_edits(change, region, sites)
     is_beside = len(sites) == 1 and sites[0].start == sites[0].end and sites[0].start in (node.start, node.end)
     if is_beside and is_sequence(node.parent):
@@ -246,16 +275,25 @@ def _text_edits(change: Change, region: Region, sites: Sequence[Site]) -> Iterat
 def _fragments(region: Region, old: str, new: str) -> Iterator[Candidate]:
     """Yield the replacement of the fragments of a text that change, each widened until the text holds it once."""
     left, right = _TOKENS.findall(old), _TOKENS.findall(new)
-    if len(left) * len(right) > 4_000_000:
+    front = next((n for n, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
+    rest = min(len(left), len(right)) - front
+    back = next((n for n in range(rest) if left[-1 - n] != right[-1 - n]), rest)
+    middle, new_middle = left[front : len(left) - back], right[front : len(right) - back]
+    if len(middle) * len(new_middle) > _MAX_COMPARED:
         return
-    changes = [code for code in SequenceMatcher(None, left, right, autojunk=False).get_opcodes() if code[0] != "equal"]
+    matcher = SequenceMatcher(None, middle, new_middle, autojunk=False)
+    changes = [
+        (front + i, front + j, front + k, front + m) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"
+    ]
     if not 1 <= len(changes) <= _MAX_FRAGMENTS:
         return
     transform: dict[str, Any] = {}
     source, current, first = "$A", old, ""
-    for number, (_, i, j, k, m) in enumerate(changes):
+    for number, (i, j, k, m) in enumerate(changes):
         low, high = i, j
-        while (fragment := "".join(left[low:high])).strip() == "" or current.count(fragment) != 1:
+        while not _TELLING.search(fragment := "".join(left[low:high])) or current.count(fragment) != 1:
+            if low == 0 and high == len(left) and current.count(fragment) == 1:
+                break
             if len(fragment) > _MAX_FRAGMENT_CHARACTERS or (low == 0 and high == len(left)):
                 return
             low, high = max(0, low - 1), min(len(left), high + 1)

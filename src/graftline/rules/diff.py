@@ -6,6 +6,7 @@ invariant that replacing every site in the text before gives the text after.
 """
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from graftline.actions.astgrep import Node, Tree
 _MAX_ALIGNED_PAIRS = 40_000
 _LEAST_SIMILARITY = 0.35
 _MAX_WEIGHT = 60
+_MAX_COUNTED = 8_000
 _TOKENS = re.compile(r"\w+|[^\w\s]")
 _SEQUENCES = (
     "argument_list", "arguments", "parameters", "block", "body", "module", "program", "list", "array", "tuple",
@@ -166,8 +168,24 @@ class _Comparison:
         middle: list[tuple[int, int]] = []
         if 0 < len(middle_old) * len(middle_new) <= _MAX_ALIGNED_PAIRS:
             middle = [(front + i, front + j) for i, j in self._heaviest(middle_old, middle_new)]
+        elif middle_old and middle_new:
+            middle = [(front + i, front + j) for i, j in self._between_equal(middle_old, middle_new)]
         ends = [(len(old) - back + k, len(new) - back + k) for k in range(back)]
         return [(i, i) for i in range(front)] + middle + ends
+
+    def _between_equal(self, old: Sequence[Node], new: Sequence[Node]) -> Iterator[tuple[int, int]]:
+        """Yield pairs of many children: those of the same text, and between them the heaviest where it is small."""
+        texts, new_texts = list(map(self._before.of, old)), list(map(self._after.of, new))
+        counts, new_counts = Counter(texts), Counter(new_texts)
+        places = {text: j for j, text in enumerate(new_texts) if new_counts[text] == 1}
+        anchors = [(i, places[text]) for i, text in enumerate(texts) if counts[text] == 1 and text in places]
+        i = j = 0
+        for anchor in [*_ascending(anchors), (len(old), len(new))]:
+            if 0 < (anchor[0] - i) * (anchor[1] - j) <= _MAX_ALIGNED_PAIRS:
+                yield from ((i + a, j + b) for a, b in self._heaviest(old[i : anchor[0]], new[j : anchor[1]]))
+            if anchor[0] < len(old):
+                yield anchor
+            i, j = anchor[0] + 1, anchor[1] + 1
 
     def _heaviest(self, old: Sequence[Node], new: Sequence[Node]) -> Iterator[tuple[int, int]]:
         """Yield the common subsequence of the greatest total similarity."""
@@ -189,7 +207,10 @@ class _Comparison:
 
     def _tokens(self, tree: Tree, node: Node) -> Counter[str]:
         if node not in self._counted:
-            self._counted[node] = Counter(_TOKENS.findall(tree.of(node)))
+            text = tree.of(node)
+            if len(text) > _MAX_COUNTED:
+                text = text[: _MAX_COUNTED // 2] + text[-_MAX_COUNTED // 2 :]
+            self._counted[node] = Counter(_TOKENS.findall(text))
         return self._counted[node]
 
     def _similarity(self, old: Node, new: Node) -> float:
@@ -203,6 +224,22 @@ class _Comparison:
         left, right = self._tokens(self._before, old), self._tokens(self._after, new)
         dice = 2 * (left & right).total() / (left.total() + right.total())
         return dice * min(left.total(), right.total(), _MAX_WEIGHT) if dice >= _LEAST_SIMILARITY else 0.0
+
+
+def _ascending(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the longest subsequence of `pairs`, ascending on the left, that ascends on the right as well."""
+    ends: list[int] = []
+    before: dict[tuple[int, int], tuple[int, int] | None] = {}
+    tops: list[tuple[int, int]] = []
+    for pair in pairs:
+        at = bisect_left(ends, pair[1])
+        before[pair] = tops[at - 1] if at else None
+        ends[at : at + 1], tops[at : at + 1] = [pair[1]], [pair]
+    found, last = [], tops[-1] if tops else None
+    while last is not None:
+        found.append(last)
+        last = before[last]
+    return found[::-1]
 
 
 def _below(node: Node) -> Iterator[Node]:

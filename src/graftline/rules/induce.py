@@ -14,8 +14,10 @@ decides anything: the same texts give the same rules on any machine.
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from pydantic import Field
 
@@ -34,6 +36,9 @@ from graftline.rules.tidy import tidied
 from graftline.sandbox.base import Sandbox, SandboxResult, decided
 from graftline.sandbox.default import default_sandbox
 
+_MAX_SQUARES = 500_000_000
+"""Of the lengths of lines together: the binding takes time in the square of each."""
+_LAYOUT = re.compile(r"[\s,;]+")
 _BLANK_SITE = 0.1
 _BACKGROUND_COST = 3.0
 _UNTIDY_COST = 15.0
@@ -121,14 +126,19 @@ def rank(candidate: Candidate, judgements: Sequence[Judgement], hits: int) -> tu
     real = sum(judgement.real for judgement in judgements)
     blank = sum(len(judgement.fixed) for judgement in judgements) - real
     untidy = sum(judgement.untidy for judgement in judgements)
-    cost = candidate.cost + _BACKGROUND_COST * math.log2(1 + hits) + _UNTIDY_COST * untidy
+    # the more places of the example bear a rule out, the less it matters that it is about much other code as well
+    foreign = _BACKGROUND_COST * math.log2(1 + hits) / max(1, real)
+    cost = candidate.cost + foreign + _UNTIDY_COST * untidy
     return real == 0, cost / (real + _BLANK_SITE * blank), candidate.preference, candidate.action.model_dump_json()
 
 
 def unreadable(*texts: str) -> Unsolved:
     """Return why one of `texts` is not parsed; empty when that is not known without doing it."""
     for text in texts:
-        if len(text) > MAX_SOURCE_CHARACTERS or max(map(len, text.split("\n"))) > MAX_LINE_CHARACTERS:
+        lines = [len(line) for line in text.split("\n")]
+        if len(text) > MAX_SOURCE_CHARACTERS or max(lines) > MAX_LINE_CHARACTERS:
+            return "too_large"
+        if sum(length * length for length in lines) > _MAX_SQUARES:
             return "too_large"
     return ""
 
@@ -163,8 +173,9 @@ def _best_step(change: Change, sandbox: Sandbox, settings: Inducing) -> Step | U
         holding = [one for one in tried if one.judgement.holds]
         if not holding:
             fixable = sorted((one for one in tried if one.judgement.right), key=lambda one: one.candidate.cost)
-            again = [better for one in fixable for better in repaired(change, one.candidate, one.judgement)]
-            holding = [one for one in _judged(change, again[: settings.max_repairs], sandbox) if one.judgement.holds]
+            again = (better for one in fixable for better in repaired(change, one.candidate, one.judgement))
+            tried = _judged(change, list(islice(again, settings.max_repairs)), sandbox)
+            holding = [one for one in tried if one.judgement.holds]
         if holding:
             return _step(change, holding, failed, settings)
     return "no_candidate"
@@ -185,6 +196,8 @@ def _step(change: Change, holding: Sequence[_Tried], failed: Sequence[_Tried], s
     before = change.before.text
     others = [_scored(one, hits, literal) for one, hits in ranked[1:]][:_MAX_ALTERNATIVES]
     cheapest = sorted(failed, key=lambda one: (one.candidate.cost, one.candidate.action.model_dump_json()))
+    # another way to the same program is no failure
+    wrong = (one for one in cheapest if not _is_wanted(change, tidied(before, one.result)))
     return Step(
         chosen=_scored(*ranked[0], literal),
         before=before,
@@ -193,8 +206,17 @@ def _step(change: Change, holding: Sequence[_Tried], failed: Sequence[_Tried], s
         matches=len(best.result.matches),
         sites_left=len(change.wanted) - best.judgement.real,
         alternatives=tuple(sorted(others, key=lambda one: one.variables)),
-        rejected=tuple(_rejected(before, one) for one in cheapest[:_MAX_REJECTED]),
+        rejected=tuple(_rejected(before, one) for one in islice(wrong, _MAX_REJECTED)),
     )
+
+
+def _is_wanted(change: Change, text: str) -> bool:
+    after = change.after.text
+    return _squeezed(text) == _squeezed(after) and level_of(text, after, change.language).is_verified
+
+
+def _squeezed(text: str) -> str:
+    return _LAYOUT.sub("", text)
 
 
 def _weighed(ranked: Sequence[_Tried], language: Language, settings: Inducing) -> list[tuple[_Tried, int]]:

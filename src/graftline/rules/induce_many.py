@@ -7,6 +7,7 @@ shared among the places it puts right in all pairs, so that one rule for many is
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from graftline.actions.action import rule_of
 from graftline.actions.astgrep import Language
@@ -121,8 +122,8 @@ def _best(
         tried = list(candidates(change, site, settings.forms))
         held, close = _held(state, at, tried, language, sandbox, negatives)
         if not held:
-            again = [better for one, verdict in close for better in repaired(change, one, verdict)]
-            held, _ = _held(state, at, again[: settings.max_repairs], language, sandbox, negatives)
+            again = (better for one, verdict in close for better in repaired(change, one, verdict))
+            held, _ = _held(state, at, list(islice(again, settings.max_repairs)), language, sandbox, negatives)
         if held:
             return _cheapest(held, language, settings)
     return None

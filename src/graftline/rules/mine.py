@@ -14,6 +14,7 @@ anti-unify; here rules are compared by what they do to all edits.
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -120,13 +121,20 @@ def induced_pairs(
     Raises:
         SandboxError: the sandbox failed.
     """
+    if not count:
+        with closing(open_sandbox(config)) as sandbox:
+            yield from map(partial(_induced, sandbox), changes)
+        return
     with Workers[FileChange, tuple[FileChange, list[Pair]]](count, partial(_inducer, config)) as workers:
         yield from workers.map(changes)
 
 
 def _inducer(config: SandboxConfig) -> Callable[[FileChange], tuple[FileChange, list[Pair]]]:
-    sandbox = open_sandbox(config)
-    return lambda change: (change, list(_pairs(change, sandbox)))
+    return partial(_induced, open_sandbox(config))  # it goes with the process
+
+
+def _induced(sandbox: Sandbox, change: FileChange) -> tuple[FileChange, list[Pair]]:
+    return change, list(_pairs(change, sandbox))
 
 
 def _pairs(change: FileChange, sandbox: Sandbox) -> Iterator[Pair]:

@@ -6,16 +6,19 @@ from click.testing import CliRunner
 
 from graftline.cli import main
 from graftline.datasets_cli import COMMANDS as OF_DATASETS
+from graftline.rules_cli import COMMANDS as OF_RULES
 from graftline.sandbox_cli import COMMANDS as OF_SANDBOX
 from tests.pages import PAGES, codes, section, table
 
-COMMANDS = ["check", "datasets", "doctor", "run", "sandbox", "summary", "wiring"]
-GROUPS = ("datasets", "sandbox")
+COMMANDS = ["check", "datasets", "doctor", "rules", "run", "sandbox", "summary", "wiring"]
+GROUPS = ("datasets", "rules", "sandbox")
 DATASET_COMMANDS = ["list", "fetch", "normalize", "split", "stats", "verify", "sample", "export-dvc", "publish"]
+RULES_COMMANDS = ["induce", "apply", "explain", "test", "mine"]
 SANDBOX_COMMANDS = ["probe", "apply", "test", "hostile"]
 LEAVES: dict[str, click.Command] = (
     {name: command for name, command in main.commands.items() if name not in GROUPS}
     | {f"datasets {command.name}": command for command in OF_DATASETS}
+    | {f"rules {command.name}": command for command in OF_RULES}
     | {f"sandbox {command.name}": command for command in OF_SANDBOX}
 )
 
@@ -28,7 +31,13 @@ def _environment_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
 @pytest.mark.parametrize(
-    ("group", "commands"), [([], COMMANDS), (["datasets"], DATASET_COMMANDS), (["sandbox"], SANDBOX_COMMANDS)]
+    ("group", "commands"),
+    [
+        ([], COMMANDS),
+        (["datasets"], DATASET_COMMANDS),
+        (["rules"], RULES_COMMANDS),
+        (["sandbox"], SANDBOX_COMMANDS),
+    ],
 )
 def test_the_help_lists_every_command(group: list[str], commands: list[str], option: str) -> None:
     result = CliRunner().invoke(main, [*group, option], prog_name="graftline")
@@ -38,7 +47,7 @@ def test_the_help_lists_every_command(group: list[str], commands: list[str], opt
     assert [line for line in listed if len(line.split()) < 2] == []
 
 
-@pytest.mark.parametrize("group", [[], ["datasets"], ["sandbox"]])
+@pytest.mark.parametrize("group", [[], ["datasets"], ["rules"], ["sandbox"]])
 def test_no_command_at_all_is_wrong_usage_answered_with_the_help(group: list[str]) -> None:
     result = CliRunner().invoke(main, group, prog_name="graftline")
 

@@ -76,6 +76,18 @@ def test_what_induce_writes_passes_its_own_test(folder: Path) -> None:
     assert (result.exit_code, {one["passed"] for one in json.loads(result.stdout)["outcomes"]}) == (0, {True})
 
 
+def test_induce_takes_the_language_of_both_files_from_their_names(folder: Path) -> None:
+    put(folder, {"after.js": "fetch(1);\n"})
+    result = run(folder, "induce", "before.py", "after.js")
+    expected = "error: examples: are in javascript and python; give those of one language, or say --language\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", expected)
+
+
+def test_induce_takes_a_file_after_whose_name_says_no_language_for_one_of_that_before(folder: Path) -> None:
+    put(folder, {"before.py.new": AFTER})
+    assert json.loads(run(folder, "induce", "before.py", "before.py.new", "--json").stdout)["solved"]
+
+
 def test_induce_takes_several_pairs_and_files_to_keep(folder: Path) -> None:
     put(folder, {"b/one.py": "f(a.x)\n", "b/two.py": "f(b.y)\n", "a/one.py": "g(a.x)\n", "a/two.py": "g(b.y)\n"})
     put(folder, {"b/same.py": "k()\n", "a/same.py": "k()\n", "kept.py": "h(1)\n"})

@@ -25,6 +25,8 @@ def test_the_policies_go_from_the_names_kept_to_nothing_free() -> None:
         "scoped long_runs",
         "scoped items",
         "scoped runs",
+        "named long_runs",
+        "named items",
         "all long_runs",
         "all items",
         "literal items",
@@ -37,6 +39,8 @@ def test_a_scoped_template_keeps_receivers_keywords_and_constants() -> None:
         "scoped long_runs": ("m.old($$$A)", "m.new($$$A)"),
         "scoped items": ("m.old($A, $B, k=$C, None)", "m.new($A, $B, k=$C, None)"),
         "scoped runs": ("m.old($$$A)", "m.new($$$A)"),
+        "named long_runs": ("m.old($$$A)", "m.new($$$A)"),
+        "named items": ("m.old($A, $B, k=$C, None)", "m.new($A, $B, k=$C, None)"),
         "all long_runs": ("$A.old($$$B)", "$A.new($$$B)"),
         "all items": ("$A.old($B, $C, k=$D, None)", "$A.new($B, $C, k=$D, None)"),
         "literal items": ("m.old(a, b.c, k=1, None)", "m.new(a, b.c, k=1, None)"),
@@ -49,10 +53,24 @@ def test_a_receiver_that_the_text_binds_is_free_under_every_policy_but_the_liter
         "scoped long_runs": ("$A.old($B)", "$A.new($B)"),
         "scoped items": ("$A.old($B)", "$A.new($B)"),
         "scoped runs": ("$A.old($$$B)", "$A.new($$$B)"),
+        "named long_runs": ("$A.old($B)", "$A.new($B)"),
+        "named items": ("$A.old($B)", "$A.new($B)"),
         "all long_runs": ("$A.old($B)", "$A.new($B)"),
         "all items": ("$A.old($B)", "$A.new($B)"),
         "literal items": ("m.old(a)", "m.new(a)"),
     }
+
+
+def test_a_named_template_keeps_what_is_defined_and_the_callee_of_a_call_that_moves() -> None:
+    before, after = (
+        "async function g() {\n  const x = await load(a, b);\n}\n",
+        "async function g() {\n  const x = load(a, b);\n}\n",
+    )
+    found = templates("javascript", before, after, "const x = await load(a, b);")
+    assert (found["scoped items"], found["named items"]) == (
+        ("const $A = await $B;", "const $A = $B;"),
+        ("const x = await load($A, $B);", "const x = load($A, $B);"),
+    )
 
 
 # region and new text under ("scoped", "items"), the policy with one variable for each thing

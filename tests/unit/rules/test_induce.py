@@ -249,10 +249,11 @@ def test_what_moves_is_taken_out_and_put_in(before: str, after: str, language: L
 def test_a_fragment_of_a_comment_is_replaced_and_the_rest_of_it_left_free() -> None:
     before = "/**\n * Reads the colour of a thing.\n * @return the colour\n */\nint f() { return 1; }\n"
     step = one_step(before, before.replace("a thing", "the thing"), "java")
+    fragment, new = "of a thing", "of the thing"
     assert step.action == RuleAction(
-        rule={"pattern": "$A", "kind": "block_comment", "regex": " a "},
+        rule={"pattern": "$A", "kind": "block_comment", "regex": fragment},
         fix="$T0",
-        transform={"T0": {"replace": {"source": "$A", "replace": " a ", "by": " the "}}},
+        transform={"T0": {"replace": {"source": "$A", "replace": fragment, "by": new}}},
     )
 
 

@@ -3,9 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from ast_grep_py import SgNode
-
-from graftline.actions.astgrep import Language, Node, Tree
+from graftline.actions.astgrep import Language, Node, SgNode, Tree
 from graftline.datasets.synthetic.family import Role, Site
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)

@@ -1,6 +1,5 @@
 """A few edits, chosen by chance but always the same ones for a seed, or a few of the rows that were left out."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +18,11 @@ from graftline.parquet import parquet_tables, read_table
 from graftline.paths import Paths
 from graftline.record import RECORD_NAME, verified
 from graftline.runtime.dataset_views.names import partitions_named, sources_named
-from graftline.text_diff import unified_diff
+from graftline.text_diff import unified_diff, visible
 
 ALL_REASONS = "all"
 _COLUMNS = ("id", "dataset", "licence", "origin", "instruction", "pre", "post")
 # what moves the cursor, changes colours, or has text read in another order than it stands
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 SampledT = TypeVar("SampledT")
 
@@ -109,11 +107,6 @@ def sample_drops(
             files = verified(paths.division, "division").files
             tables += [_duplicate_table(paths.division / file, name, reason) for file in files]
     return _drawn(tables, number, seed)
-
-
-def visible(text: str) -> str:
-    """Return `text` with characters that would steer a terminal spelled out; tabs and ends of lines stay."""
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 @dataclass(frozen=True, slots=True)
