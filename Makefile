@@ -30,7 +30,7 @@ ui: install ## Open the Dagster UI on http://127.0.0.1:3000
 	$(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p 3000
 
 test: install ## Run every test that needs nothing but the checkout
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 check: install ## Lint, types, import floors
 	$(BIN)/ruff format --check .
