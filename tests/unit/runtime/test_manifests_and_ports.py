@@ -33,9 +33,10 @@ EMBEDDED = Manifest(
 
 
 def children() -> list[int]:
-    """Return the processes below this one, but for one that Python keeps as long as the tests run."""
+    """Return the processes below this one that run, but for one that Python keeps as long as the tests run."""
     found = psutil.Process().children(recursive=True)
-    return [child.pid for child in found if "resource_tracker" not in " ".join(child.cmdline())]
+    running = [child for child in found if child.status() != psutil.STATUS_ZOMBIE]
+    return [child.pid for child in running if "resource_tracker" not in " ".join(child.cmdline())]
 
 
 @pytest.mark.parametrize(
