@@ -64,12 +64,12 @@ def test_every_reason_for_leaving_a_row_out_is_documented_with_a_real_message(
     new_checkout: Callable[[Path], Any], tmp_path: Path
 ) -> None:
     small = new_checkout(tmp_path / "root")
-    cut = gzip.compress(line(PAIR) * 99)[:-9]
+    cut = gzip.compress(line(PAIR) * 99, mtime=0)[:-9]
     for name, rows in ROWS.items():
         folder = small.root / "rows" / name
         folder.mkdir(parents=True)
         (folder / "rows.jsonl").write_bytes(b"\n".join(rows))
-        (folder / "rows.jsonl.gz").write_bytes(cut if name == "release_pairs" else gzip.compress(b""))
+        (folder / "rows.jsonl.gz").write_bytes(cut if name == "release_pairs" else gzip.compress(b"", mtime=0))
         entry = {"reader": name, "home": f"rows/{name}", "version": "1", "license": "MIT", "files": [{"path": "*"}]}
         changed(**{f"datasets__{name}": entry, "use": list(ROWS)})(small.root)
     (small.root / "configs" / "evals").mkdir()

@@ -141,7 +141,7 @@ def test_the_pin_of_a_file_that_a_mirror_keeps_compressed_is_that_of_what_is_in_
     pin = shop.write("far", PAIRS, top="mirror")
     shop.configure(files=[pin])
     plain = shop.root / "mirror" / "far" / "rows.jsonl"
-    Path(f"{plain}.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    Path(f"{plain}.gz").write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
     plain.unlink()
     monkeypatch.setenv("GRAFTLINE_DATASET_MIRROR", str(shop.root / "mirror"))
     shop.run("fetch", "far")

@@ -59,7 +59,7 @@ def refusal(folder: Path, content: bytes) -> str:
 
 @pytest.mark.parametrize(
     "pack",
-    [zipped, lambda files: gzip.compress(tarred(files)), lambda files: bz2.compress(tarred(files))],
+    [zipped, lambda files: gzip.compress(tarred(files), mtime=0), lambda files: bz2.compress(tarred(files))],
     ids=["zip", "gzip", "bzip2"],
 )
 def test_wanted_files_are_read_in_the_order_of_the_archive(
@@ -77,7 +77,7 @@ def test_links_and_devices_are_left_out(tmp_path: Path) -> None:
         special("a/folder.py", tarfile.DIRTYPE),
         special("a/folder.py", tarfile.DIRTYPE),  # the same folder twice is no harm
     )
-    assert read(tmp_path, gzip.compress(tarred(FILES, *others))) == FILES
+    assert read(tmp_path, gzip.compress(tarred(FILES, *others), mtime=0)) == FILES
 
 
 def test_a_link_in_a_zip_file_is_left_out(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_link_in_a_zip_file_is_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../one.py", "/one.py", "a/../../one.py", "a\\..\\one.py", "C:\\one.py"])
-@pytest.mark.parametrize("pack", [zipped, lambda files: gzip.compress(tarred(files))], ids=["zip", "gzip"])
+@pytest.mark.parametrize("pack", [zipped, lambda files: gzip.compress(tarred(files), mtime=0)], ids=["zip", "gzip"])
 def test_a_name_that_leaves_the_folder_is_refused_wanted_or_not(
     tmp_path: Path, name: str, pack: Callable[[Mapping[str, bytes]], bytes]
 ) -> None:
@@ -111,7 +111,7 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path, second: str) -> None:
     assert refusal(tmp_path, buffer.getvalue()) == f"a.archive: holds {second!r} twice; do not use this release"
 
 
-@pytest.mark.parametrize("pack", [zipped, lambda files: gzip.compress(tarred(files))], ids=["zip", "gzip"])
+@pytest.mark.parametrize("pack", [zipped, lambda files: gzip.compress(tarred(files), mtime=0)], ids=["zip", "gzip"])
 def test_a_wanted_file_that_is_too_large_is_named_without_its_text(
     tmp_path: Path, pack: Callable[[Mapping[str, bytes]], bytes]
 ) -> None:
@@ -119,7 +119,7 @@ def test_a_wanted_file_that_is_too_large_is_named_without_its_text(
     assert read(tmp_path, pack(large)) == {"a/large.py": None, "a/most.py": large["a/most.py"]}
 
 
-@pytest.mark.parametrize("pack", [zipped, lambda files: gzip.compress(tarred(files))], ids=["zip", "gzip"])
+@pytest.mark.parametrize("pack", [zipped, lambda files: gzip.compress(tarred(files), mtime=0)], ids=["zip", "gzip"])
 def test_an_archive_that_unpacks_to_too_much_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[Mapping[str, bytes]], bytes]
 ) -> None:
@@ -133,7 +133,7 @@ def test_an_archive_of_too_many_files_is_refused(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(archives, "MAX_FILES", 3)
     files = {f"a/{number}.bin": b"" for number in range(4)}
     message = "a.archive: holds more than 3 files; a release of that size is not read"
-    assert refusal(tmp_path, zipped(files)) == refusal(tmp_path, gzip.compress(tarred(files))) == message
+    assert refusal(tmp_path, zipped(files)) == refusal(tmp_path, gzip.compress(tarred(files), mtime=0)) == message
 
 
 def test_an_archive_that_is_too_large_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def test_a_header_that_claims_to_be_huge_is_refused(tmp_path: Path) -> None:
 
 def test_headers_of_headers_end_in_a_refusal(tmp_path: Path) -> None:
     header = special("a/header", tarfile.XHDTYPE).tobuf(tarfile.GNU_FORMAT)
-    assert refusal(tmp_path, gzip.compress(header * 5000)).startswith("a.archive: is damaged, or no archive (")
+    assert refusal(tmp_path, gzip.compress(header * 5000, mtime=0)).startswith("a.archive: is damaged, or no archive (")
 
 
 def test_an_encrypted_file_is_refused(tmp_path: Path) -> None:
@@ -169,10 +169,10 @@ def test_an_encrypted_file_is_refused(tmp_path: Path) -> None:
     [
         (b"", "is neither zip nor gzip nor bzip2; expected a release as its registry holds it"),
         (b"<html>not found</html>", "is neither zip nor gzip nor bzip2; expected a release as its registry holds it"),
-        (gzip.compress(b"no tar file"), "is damaged, or no archive (truncated header); fetch it again"),
+        (gzip.compress(b"no tar file", mtime=0), "is damaged, or no archive (truncated header); fetch it again"),
         (zipped(FILES)[:-30], "is damaged, or no archive (File is not a zip file); fetch it again"),
         (
-            gzip.compress(tarred(FILES))[:-30],
+            gzip.compress(tarred(FILES), mtime=0)[:-30],
             "is damaged, or no archive (Compressed file ended before the end-of-stream marker was reached);"
             " fetch it again",
         ),

@@ -113,7 +113,10 @@ def test_a_row_that_cannot_become_an_edit_is_dropped_with_its_reason() -> None:
 
 def test_the_files_of_all_languages_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
     line = json.dumps(commit_row()).encode()
-    for name, content in {"python/data.jsonl": line, "java/data.jsonl.gz": gzip.compress(line + b"\n" + line)}.items():
+    for name, content in {
+        "python/data.jsonl": line,
+        "java/data.jsonl.gz": gzip.compress(line + b"\n" + line, mtime=0),
+    }.items():
         path = tmp_path / "data" / name
         path.parent.mkdir(parents=True)
         path.write_bytes(content)

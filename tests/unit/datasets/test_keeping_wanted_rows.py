@@ -67,7 +67,7 @@ def test_equal_rows_are_equal_bytes_however_they_were_packed(tmp_path: Path) -> 
 
 
 def test_a_file_without_a_wanted_row_is_kept_empty_and_counted(tmp_path: Path) -> None:
-    assert keep(tmp_path, gzip.compress(b"{\n"))[1] == {"rows_in": 1, "rows": 0, "not_kept.malformed_json": 1}
+    assert keep(tmp_path, gzip.compress(b"{\n", mtime=0))[1] == {"rows_in": 1, "rows": 0, "not_kept.malformed_json": 1}
     assert kept(tmp_path) == []
 
 
@@ -76,7 +76,7 @@ def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
 
 
 def test_what_comes_before_the_damage_of_a_file_is_kept(tmp_path: Path) -> None:
-    first, second = gzip.compress(b"\n".join(ROWS[:3]) + b"\n"), PACKED
+    first, second = gzip.compress(b"\n".join(ROWS[:3]) + b"\n", mtime=0), PACKED
     _, counts = keep(tmp_path, first + second[:15] + b"\xff" * 40)
     assert (counts["rows"], counts["rows_in"], counts["not_kept.truncated_file"]) == (2, 4, 1)
     assert kept(tmp_path) == WANTED[:2]

@@ -50,7 +50,7 @@ def lines(content: bytes, name: str = "a.jsonl", limit: int = 100) -> list[tuple
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_lines_are_what_line_feeds_end(content: bytes, found: list[tuple[int, bytes | Drop]], is_packed: bool) -> None:
     name = "a.jsonl.gz" if is_packed else "a.jsonl"
-    assert lines(gzip.compress(content) if is_packed else content, name) == found
+    assert lines(gzip.compress(content, mtime=0) if is_packed else content, name) == found
 
 
 @pytest.mark.parametrize("size", [MEBIBYTE - 1, MEBIBYTE, MEBIBYTE + 1, 2 * MEBIBYTE + 5])
@@ -67,22 +67,22 @@ def test_a_long_line_is_one_drop_wherever_pieces_of_the_file_end(size: int) -> N
 
 
 def test_a_mark_may_be_a_gzip_stream_of_its_own() -> None:
-    assert lines(gzip.compress(MARK) + gzip.compress(b"{}\n"), "a.jsonl.gz") == [(1, b"{}")]
+    assert lines(gzip.compress(MARK, mtime=0) + gzip.compress(b"{}\n", mtime=0), "a.jsonl.gz") == [(1, b"{}")]
 
 
 def test_damage_right_after_the_mark_leaves_the_first_line_without_it() -> None:
-    packed = gzip.compress(MARK + b"{}\n" + b"x" * 50)
+    packed = gzip.compress(MARK + b"{}\n" + b"x" * 50, mtime=0)
     assert lines(packed[:-1] + bytes([packed[-1] ^ 1]), "a.jsonl.gz")[0] == (1, b"{}")
 
 
 def test_damage_is_one_drop_in_the_line_it_is_in() -> None:
-    packed = gzip.compress(b"{}\n[]\nhalf")[:-8]
+    packed = gzip.compress(b"{}\n[]\nhalf", mtime=0)[:-8]
     detail = "the file is damaged from here on (the compressed file ends before its end-of-stream marker)"
     assert lines(packed, "a.jsonl.gz") == [(1, b"{}"), (2, b"[]"), (3, Drop(DropReason.TRUNCATED_FILE, detail))]
 
 
 def test_damage_in_a_line_that_is_too_long_is_counted_once() -> None:
-    packed = gzip.compress(b"{}\n" + b"x" * 1000)[:-8]
+    packed = gzip.compress(b"{}\n" + b"x" * 1000, mtime=0)[:-8]
     assert [(number, str(drop)[:14]) for number, drop in lines(packed, "a.jsonl.gz")[1:]] == [(2, "truncated_file")]
 
 
@@ -90,7 +90,7 @@ def test_files_come_in_the_order_of_their_paths_and_number_their_own_lines(tmp_p
     for name in ("b/a.jsonl", "a/z.jsonl", "c.jsonl"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(name.encode() + b"\n{}")
-    (tmp_path / "b" / "b.jsonl.gz").write_bytes(gzip.compress(b"[]"))
+    (tmp_path / "b" / "b.jsonl.gz").write_bytes(gzip.compress(b"[]", mtime=0))
     assert list(json_lines(tmp_path, 100)) == [
         RawRow("a/z.jsonl", 1, b"a/z.jsonl"),
         RawRow("a/z.jsonl", 2, b"{}"),

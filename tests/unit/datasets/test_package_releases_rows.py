@@ -42,7 +42,7 @@ class Packages:
                 member = tarfile.TarInfo(f"{top}/{name}")
                 member.size = len(text.encode())
                 archive.addfile(member, io.BytesIO(text.encode()))
-        self._write(registry, version, gzip.compress(buffer.getvalue()))
+        self._write(registry, version, gzip.compress(buffer.getvalue(), mtime=0))
 
     def _write(self, registry: str, version: str, content: bytes) -> None:
         path = self.folder / archive_path(registry, "demo", version)

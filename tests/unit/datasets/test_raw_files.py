@@ -66,7 +66,7 @@ def test_a_file_corrupt_in_the_middle_keeps_the_rows_before(ingested: Ingested, 
 
 
 def test_a_wrong_checksum_at_the_end_is_told_after_the_rows(ingested: Ingested, line: Line) -> None:
-    content = bytearray(gzip.compress(line(1)))
+    content = bytearray(gzip.compress(line(1), mtime=0))
     content[-8] ^= 1  # the CRC, before the four bytes of the length
     [*rows, (_, number, drop)] = ingested(bytes(content), "rows.jsonl.gz")
     assert (rows, number, drop.reason) == (kept(1, "rows.jsonl.gz"), 2, DropReason.TRUNCATED_FILE)
@@ -86,12 +86,12 @@ def test_a_damaged_file_takes_no_other_with_it(ingested: Ingested, tmp_path: Pat
 
 
 def test_several_gzip_streams_in_one_file_are_one_file(ingested: Ingested, line: Line) -> None:
-    content = gzip.compress(line(1)) + gzip.compress(line(2))
+    content = gzip.compress(line(1), mtime=0) + gzip.compress(line(2), mtime=0)
     assert ingested(content, "rows.jsonl.gz") == kept(2, "rows.jsonl.gz")
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("rows.jsonl", b""), ("rows.jsonl.gz", b""), ("rows.jsonl.gz", gzip.compress(b""))]
+    ("name", "content"), [("rows.jsonl", b""), ("rows.jsonl.gz", b""), ("rows.jsonl.gz", gzip.compress(b"", mtime=0))]
 )
 def test_an_empty_file_has_no_rows(ingested: Ingested, name: str, content: bytes) -> None:
     assert ingested(content, name) == []
@@ -110,7 +110,7 @@ def test_a_byte_order_mark_at_the_start_costs_no_row(ingested: Ingested, line: L
 
 
 def test_a_byte_order_mark_inside_gzip_costs_no_row(ingested: Ingested, line: Line) -> None:
-    assert ingested(gzip.compress(codecs.BOM_UTF8 + line(1)), "rows.jsonl.gz") == kept(1, "rows.jsonl.gz")
+    assert ingested(gzip.compress(codecs.BOM_UTF8 + line(1), mtime=0), "rows.jsonl.gz") == kept(1, "rows.jsonl.gz")
 
 
 def test_a_file_of_a_byte_order_mark_alone_has_no_rows(ingested: Ingested) -> None:
@@ -130,7 +130,7 @@ def test_blank_lines_are_no_rows_but_count_as_lines(ingested: Ingested, line: Li
 
 
 def test_files_are_read_in_the_order_of_their_names(ingested: Ingested, tmp_path: Path, line: Line) -> None:
-    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(line(2)))
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(line(2), mtime=0))
     (tmp_path / "_meta.json").write_text("{}", "utf-8")
     assert ingested(line(1), "a.jsonl") == [("a.jsonl", 1, "release_pairs:1"), ("b.jsonl.gz", 1, "release_pairs:2")]
 
