@@ -5,6 +5,7 @@ makes a rule file.
 """
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -207,14 +208,16 @@ COMMANDS = (induce, apply, explain, test, mine)
 
 
 def _settings(root: Path | None) -> "SandboxSettings":
-    from graftline.config import load_yaml
     from graftline.sandbox import SandboxSettings
+    from graftline.sandbox.runner import load_sandbox_settings
 
     try:
-        path = paths_of(root).configs / "sandbox.yaml"
+        found = paths_of(root).root
     except ConfigError:
+        if os.environ.get("GRAFTLINE_ROOT"):
+            raise
         return SandboxSettings()  # outside of any root, as in a checkout of somebody's own
-    return load_yaml(path, SandboxSettings) if path.exists() else SandboxSettings()
+    return load_sandbox_settings(found)
 
 
 @contextmanager
@@ -316,10 +319,11 @@ def _gathered(
 
 def _export(rules: "Sequence[FileRule]", folder: Path) -> None:
     from graftline.rules.examples import ast_grep_project
+    from graftline.rules.source_files import replace_file
 
     if folder.exists():
         raise DataError(f"{folder}: is there already; name a folder that is not")
     for name, text in ast_grep_project(rules).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
+        replace_file(path, text.encode())

@@ -16,6 +16,7 @@ from typing import Any
 
 from graftline.actions.astgrep import Language
 from graftline.actions.expand import BeyondBindingError, InvalidActionError, Source, replacements
+from graftline.rules.canonical import words_of
 
 _FILE = Path(__file__).with_name("background.jsonl.gz")
 _TEXT_CHARACTERS = 6_000
@@ -88,14 +89,4 @@ def _program(functions: list[str], language: Language) -> str:
 
 @cache
 def _parsed(language: Language) -> tuple[tuple[Source, frozenset[str]], ...]:
-    return tuple((Source.parsed(text, language), frozenset(_words(text))) for text in texts(language))
-
-
-def _words(text: str) -> Iterator[str]:
-    word = ""
-    for character in text + " ":
-        if character.isalnum() or character == "_":
-            word += character
-        elif word:
-            yield word
-            word = ""
+    return tuple((Source.parsed(text, language), words_of(text)) for text in texts(language))

@@ -19,7 +19,7 @@ from graftline.rules.matcher import by_name, by_text, matcher_of, rust_regex
 Forms = Literal["all", "plain", "literal"]
 """Which candidates are made: all, those that are a pattern and a rewrite and nothing else, or those without variables."""
 
-_DEFINITIONS = re.compile(r"^(function|class|method|constructor|interface)_(definition|declaration)$")
+DEFINITION = re.compile(r"^(function|class|method|constructor|interface)_(definition|declaration)$")
 _TEXTS = re.compile(r"comment|string_(content|fragment)|character_data|jsx_text|^string$|string_literal|heredoc")
 _DEFINITION_COST, _NAMELESS_COST, _NAMED_COST, _SPECIAL = 6.0, 10.0, 3.0, len(POLICIES)
 _KEYWORDS = frozenset(keyword.kwlist) | {
@@ -82,12 +82,10 @@ def _general(change: Change, region: Region) -> Iterator[Candidate]:
     """Yield the templates of `region`."""
     seen = set()
     is_large = region.end - region.start > _MAX_PATTERN_CHARACTERS
-    named = template(change, region, "named", "long_runs")
+    templates = {key: None if is_large and key[0] == "literal" else template(change, region, *key) for key in POLICIES}
+    named = templates["named", "long_runs"]
     has_names = named is not None and bool(_names(VARIABLE.sub("", named.pattern)))
-    for preference, (policy, lists) in enumerate(POLICIES):
-        if is_large and policy == "literal":
-            continue
-        found = template(change, region, policy, lists)
+    for preference, ((policy, _), found) in enumerate(templates.items()):
         if found is None or len(found.rewrite) > MAX_TEXT or len(found.pattern) > _MAX_PATTERN_CHARACTERS:
             continue
         if found.pattern.count("\n") > _MAX_PATTERN_LINES or found in seen:
@@ -126,7 +124,7 @@ def _candidate(
     action = action_of(rule, fix, transform)
     # how a string is escaped does not count where it is matched
     words = frozenset(_WORDS.findall(_QUOTES.sub(" ", quoted) if "\\" in quoted else quoted))
-    cost = description_length(action) + (_DEFINITION_COST if _DEFINITIONS.match(region.first.kind) else 0.0)
+    cost = description_length(action) + (_DEFINITION_COST if DEFINITION.match(region.first.kind) else 0.0)
     return Candidate(action, free_parts(action), cost, preference, region, words)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 from graftline.actions.action import ACTION, PatternAction, RuleAction
 from graftline.actions.astgrep import Language
 from graftline.hashing import canonical_json
+from graftline.rules.anti_unify import VARIABLE
 from graftline.rules.contexts import context_of
 
 _VARIABLE = re.compile(r"(?<!\$)(\${1,3})([A-Z][A-Z0-9_]*)")
-_META = re.compile(r"\$+[A-Z_][A-Z0-9_]*")
 _WORD = re.compile(r"\w+")
 _WHOLE_WORD = re.compile(r"\^(\w+)\$")
 _NOT_CODE = frozenset(("kind", "regex", "field", "selector", "strictness", "replace", "by", "toCase", "matches"))
@@ -68,7 +68,7 @@ def _within(pattern: str, selector: str, language: Language) -> str:
 
 
 def _words_of_pattern(pattern: str) -> frozenset[str]:
-    return words_of(_META.sub(" ", pattern))
+    return words_of(VARIABLE.sub(" ", pattern))
 
 
 def _words_of_rule(rule: Any) -> Iterator[str]:

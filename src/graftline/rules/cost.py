@@ -9,18 +9,18 @@ import re
 from typing import Any
 
 from graftline.actions.action import PatternAction, RuleAction
+from graftline.rules.anti_unify import VARIABLE
 
 _TOKEN = re.compile(r"(\$+[A-Z]\w*)|(\w+)|([^\s\w])")
 _WORD, _VARIABLE, _SIGN = 1.0, 0.5, 0.3
 _LINE, _LITERAL, _SELECTOR, _CONSTRAINTS, _LONG_REGEX = 4.0, 14.0, 4.0, 6.0, 3.0
-_VARIABLES = re.compile(r"\$+[A-Z_][A-Z0-9_]*")
 
 
 def description_length(action: PatternAction | RuleAction) -> float:
     """Return the length of `action`; lower is simpler."""
     matcher, fix = _matcher(action), _fix(action)
     length = _tokens(matcher) + _tokens(fix) + _LINE * matcher.count("\n")
-    if not _VARIABLES.search(matcher):
+    if not VARIABLE.search(matcher):
         length += _LITERAL
     if isinstance(action, PatternAction):
         return length + (_SELECTOR if action.selector else 0.0)

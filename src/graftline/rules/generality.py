@@ -1,13 +1,10 @@
 """What an action leaves free: whether it can match another text than the one it was made for."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graftline.actions.action import PatternAction, RuleAction
 from graftline.rules.anti_unify import VARIABLE
-
-_BARE = re.compile(r"\$+[A-Z_][A-Z0-9_]*")
 
 
 def free_parts(action: PatternAction | RuleAction) -> int:
@@ -20,7 +17,7 @@ def free_parts(action: PatternAction | RuleAction) -> int:
     if isinstance(action, PatternAction):
         return len(set(VARIABLE.findall(action.pattern)))
     parts = list(_parts(action.rule))
-    patterns = [text for part in parts if (text := _pattern(part)) and not _BARE.fullmatch(text.strip())]
+    patterns = [text for text in patterns_of(action.rule) if not VARIABLE.fullmatch(text.strip())]
     variables = {name for pattern in patterns for name in VARIABLE.findall(pattern)}
     if variables or patterns:
         return len(variables)
@@ -32,18 +29,24 @@ def is_general(action: PatternAction | RuleAction) -> bool:
     return free_parts(action) > 0
 
 
-def _parts(rule: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield what is asked of the match itself, of neighbours and surroundings nothing."""
+def patterns_of(rule: Any) -> Iterator[str]:
+    """Yield the patterns that a match of `rule` itself has to fit, of which there may be several."""
+    for part in _parts(rule):
+        pattern = part.get("pattern")
+        text = pattern.get("context") if isinstance(pattern, Mapping) else pattern
+        if isinstance(text, str):
+            yield text
+
+
+def _parts(rule: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield what is asked of the match itself, of neighbours and surroundings nothing; a rule may be of any form."""
+    if not isinstance(rule, Mapping):
+        return
     yield rule
     for key in ("all", "any"):
-        for part in rule.get(key) or ():
-            if isinstance(part, Mapping):
-                yield from _parts(part)
-
-
-def _pattern(part: Mapping[str, Any]) -> str:
-    pattern = part.get("pattern", "")
-    return str(pattern.get("context", "")) if isinstance(pattern, Mapping) else str(pattern)
+        parts = rule.get(key)
+        for part in parts if isinstance(parts, list) else ():
+            yield from _parts(part)
 
 
 def _is_whole(regex: str) -> bool:

@@ -132,15 +132,16 @@ def rank(candidate: Candidate, judgements: Sequence[Judgement], hits: int) -> tu
     return real == 0, cost / (real + _BLANK_SITE * blank), candidate.preference, candidate.action.model_dump_json()
 
 
-def unreadable(*texts: str) -> Unsolved:
-    """Return why one of `texts` is not parsed; empty when that is not known without doing it."""
-    for text in texts:
-        lines = [len(line) for line in text.split("\n")]
-        if len(text) > MAX_SOURCE_CHARACTERS or max(lines) > MAX_LINE_CHARACTERS:
-            return "too_large"
-        if sum(length * length for length in lines) > _MAX_SQUARES:
-            return "too_large"
-    return ""
+def relative_length(candidate: Candidate, literal: float | None) -> float:
+    """Return the cost of `candidate` over that of the shortest literal one that holds; 1 where none does."""
+    return round(candidate.cost / literal, 4) if literal else 1.0
+
+
+def is_too_large(text: str) -> bool:
+    """Return whether `text` is longer, or has longer lines, than is parsed here."""
+    lines = [len(line) for line in text.split("\n")]
+    is_long = len(text) > MAX_SOURCE_CHARACTERS or max(lines) > MAX_LINE_CHARACTERS
+    return is_long or sum(length * length for length in lines) > _MAX_SQUARES
 
 
 def level_of(text: str, after: str, language: Language) -> Level:
@@ -154,8 +155,8 @@ def level_of(text: str, after: str, language: Language) -> Level:
 
 
 def _tried_step(before: str, after: str, language: Language, sandbox: Sandbox, settings: Inducing) -> Step | Unsolved:
-    if cause := unreadable(before, after):
-        return cause
+    if is_too_large(before) or is_too_large(after):
+        return "too_large"
     try:
         return _best_step(Change.between(before, after, language), sandbox, settings)
     except DataError:
@@ -203,7 +204,7 @@ def _step(change: Change, holding: Sequence[_Tried], failed: Sequence[_Tried], s
         before=before,
         written=before if best.result.after is None else best.result.after,
         after=tidied(before, best.result),
-        matches=len(best.result.matches),
+        places=best.result.matches,
         sites_left=len(change.wanted) - best.judgement.real,
         alternatives=tuple(sorted(others, key=lambda one: one.variables)),
         rejected=tuple(_rejected(before, one) for one in islice(wrong, _MAX_REJECTED)),
@@ -234,8 +235,8 @@ def _weighed(ranked: Sequence[_Tried], language: Language, settings: Inducing) -
 
 def _scored(tried: _Tried, hits: int, literal: float | None) -> Scored:
     candidate = tried.candidate
-    relative = round(candidate.cost / literal, 4) if literal else 1.0
-    return Scored(candidate.action, candidate.free, relative, tried.judgement.real, 1, hits)
+    mdl = relative_length(candidate, literal)
+    return Scored(candidate.action, candidate.free, mdl, tried.judgement.real, 1, hits)
 
 
 def _rejected(before: str, tried: _Tried) -> Rejected:

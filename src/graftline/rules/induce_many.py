@@ -15,7 +15,7 @@ from graftline.errors import DataError
 from graftline.rules import background
 from graftline.rules.candidates import Candidate, candidates
 from graftline.rules.change import Change
-from graftline.rules.induce import Inducing, level_of, rank, unreadable
+from graftline.rules.induce import Inducing, is_too_large, level_of, rank, relative_length
 from graftline.rules.induction import Scored, SharedInduction
 from graftline.rules.judge import Judgement, judged
 from graftline.rules.repair import repaired
@@ -86,14 +86,15 @@ def induce_many(
         at = next((i for i, pair in enumerate(state) if pair.text != pair.wanted and i not in given_up), None)
         if at is None:
             break
-        held = _best(state, at, language, sandbox, negatives, settings)
-        moved = held is not None and any(
-            tidied(pair.text, result) != pair.text for pair, result in zip(state, held.results, strict=True)
-        )
-        if held is None or not moved:
+        best = _best(state, at, language, sandbox, negatives, settings)
+        if best is None:
             given_up.add(at)
             continue
-        actions.append(_scored(held, language, settings))
+        held, scored = best
+        if all(tidied(pair.text, result) == pair.text for pair, result in zip(state, held.results, strict=True)):
+            given_up.add(at)
+            continue
+        actions.append(scored)
         for pair, result in zip(state, held.results, strict=True):
             pair.text = tidied(pair.text, result)
             pair.change = _change(pair.text, pair.wanted, language, settings)
@@ -102,7 +103,7 @@ def induce_many(
 
 
 def _change(before: str, after: str, language: Language, settings: Inducing) -> Change | None:
-    if unreadable(before, after):
+    if is_too_large(before) or is_too_large(after):
         return None
     try:
         change = Change.between(before, after, language)
@@ -113,7 +114,7 @@ def _change(before: str, after: str, language: Language, settings: Inducing) -> 
 
 def _best(
     state: Sequence[_Pair], at: int, language: Language, sandbox: Sandbox, negatives: Sequence[str], settings: Inducing
-) -> _Held | None:
+) -> tuple[_Held, Scored] | None:
     """Return the best candidate for a site of pair `at` that is right everywhere; None where there is none."""
     change = state[at].change
     if change is None:
@@ -129,11 +130,14 @@ def _best(
     return None
 
 
-def _cheapest(held: Sequence[_Held], language: Language, settings: Inducing) -> _Held:
-    ranked = sorted(held, key=_Held.rank)
-    if not settings.uses_background:
-        return ranked[0]
-    return min(ranked[:_MAX_WEIGHED], key=lambda one: one.rank(_hits(one.candidate, language)))
+def _cheapest(held: Sequence[_Held], language: Language, settings: Inducing) -> tuple[_Held, Scored]:
+    ranked = sorted(held, key=_Held.rank)[:_MAX_WEIGHED]
+    hits = [_hits(one.candidate, language) if settings.uses_background else 0 for one in ranked]
+    best, foreign = min(zip(ranked, hits, strict=True), key=lambda pair: pair[0].rank(pair[1]))
+    literal = min((one.candidate.cost for one in held if not one.candidate.free), default=None)
+    candidate = best.candidate
+    mdl = relative_length(candidate, literal)
+    return best, Scored(candidate.action, candidate.free, mdl, best.sites, best.pairs, foreign)
 
 
 def _held(
@@ -203,9 +207,3 @@ def _changes(text: str, result: SandboxResult) -> bool:
 
 def _hits(candidate: Candidate, language: Language) -> int:
     return background.hits(rule_of(candidate.action), language, candidate.words)
-
-
-def _scored(held: _Held, language: Language, settings: Inducing) -> Scored:
-    candidate = held.candidate
-    hits = _hits(candidate, language) if settings.uses_background else 0
-    return Scored(candidate.action, candidate.free, 1.0, held.sites, held.pairs, hits)

@@ -5,6 +5,7 @@ from typing import Literal
 
 from graftline.actions.action import PatternAction, RuleAction
 from graftline.rules.equality import Level
+from graftline.sandbox.base import Match
 
 Unsolved = Literal["", "unreadable", "too_large", "too_different", "no_candidate", "partial", "repeated", "max_steps"]
 """Why the steps do not lead to the wanted text; empty where they do.
@@ -60,7 +61,8 @@ class Step:
     """What `ast-grep scan --update-all` makes of the text before."""
     after: str
     """The same, tidied (`rules.tidy`): the text that the next step starts from."""
-    matches: int
+    places: tuple[Match, ...]
+    """What it replaces, in the order of the text."""
     sites_left: int
     """Places that still differ afterwards, blanks aside."""
     alternatives: tuple[Scored, ...]
@@ -72,6 +74,11 @@ class Step:
     def action(self) -> PatternAction | RuleAction:
         """The action of the step."""
         return self.chosen.action
+
+    @property
+    def matches(self) -> int:
+        """Number of places that it replaces."""
+        return len(self.places)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from graftline.rules.equality import Level
 from graftline.rules.examples import example_of, stays_of
 from graftline.rules.induce import induce
 from graftline.rules.induce_many import induce_many
-from graftline.rules.induction import Induction, Scored, Unsolved
+from graftline.rules.induction import Scored, Unsolved
 from graftline.rules.rule_file import Example, FileRule, named
 from graftline.rules.source_files import SourceFile
 from graftline.rules.tidy import tidied
@@ -66,15 +66,11 @@ def learned(pairs: Sequence[tuple[SourceFile, SourceFile]], kept: Sequence[Sourc
         found = induce(*texts[0], language, sandbox)
         rejected = [[wrong.line for wrong in step.rejected] for step in found.steps]
         rules = _rules([step.chosen for step in found.steps], pairs, rejected, kept, language, sandbox)
-        return Learned(rules, (found.result,), (found.level,), _cause(found))
+        return Learned(rules, (found.result,), (found.level,), found.unsolved)
     shared = induce_many(texts, language, sandbox, [file.text for file in kept])
     rules = _rules(shared.actions, pairs, [], kept, language, sandbox)
     cause: Unsolved = "" if shared.is_verified else "partial" if rules else "no_candidate"
     return Learned(rules, shared.results, shared.levels, cause)
-
-
-def _cause(found: Induction) -> Unsolved:
-    return "" if found.is_verified else found.unsolved or "partial"
 
 
 def _rules(

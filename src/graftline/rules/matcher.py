@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from graftline.actions.astgrep import Language, Node, Tree, matches
+from graftline.actions.astgrep import Node, Tree, matches
 from graftline.rules.anti_unify import VARIABLE
 from graftline.rules.contexts import context_of
 
@@ -63,8 +63,3 @@ def same_span(node: Node) -> Iterator[Node]:
     while len(node.children) == 1 and (node.children[0].start, node.children[0].end) == (node.start, node.end):
         node = node.children[0]
         yield node
-
-
-def family(language: Language) -> str:
-    """Return what languages are alike to those who write patterns: JavaScript, TypeScript and TSX are."""
-    return language if language in ("python", "java") else "javascript"

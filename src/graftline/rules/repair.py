@@ -1,6 +1,5 @@
 """What can be added to a rule that changes too much, so that it changes what is wanted and nothing else."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -8,19 +7,18 @@ from typing import Any
 from graftline.actions.action import RuleAction, rule_of
 from graftline.actions.astgrep import Node, captures_of
 from graftline.rules.anti_unify import VARIABLE
-from graftline.rules.candidates import Candidate
+from graftline.rules.candidates import DEFINITION, Candidate
 from graftline.rules.change import Change
 from graftline.rules.cost import description_length
 from graftline.rules.diff import is_sequence
 from graftline.rules.judge import Judgement
-from graftline.rules.matcher import by_name, rust_regex
+from graftline.rules.matcher import by_name, by_text, rust_regex
 
 _MAX_ALTERNATIVES = 3
 _INSIDE_COST, _BESIDE_COST, _COUNTED_COST = 8.0, 10.0, 20.0
 _MAX_QUOTED = 120
 _MAX_COUNTED = 250_000
 """Matches times siblings beyond which a match is not known by its number: ast-grep counts from the first every time."""
-_ENCLOSING = re.compile(r"^(function|class|method|constructor|interface)_(definition|declaration)$")
 
 
 def repaired(change: Change, candidate: Candidate, judgement: Judgement) -> Iterator[Candidate]:
@@ -79,7 +77,7 @@ def _neighbourhoods(
 def _quoted(change: Change, node: Node) -> dict[str, Any]:
     text = change.before.of(node)
     if len(text) <= _MAX_QUOTED and "\n" not in text:
-        return {"kind": node.kind, "regex": f"^{rust_regex(text)}$"}
+        return by_text(node.kind, text)
     return by_name(change.before, node)
 
 
@@ -115,7 +113,7 @@ def _are_short(texts: Sequence[str]) -> bool:
 def _enclosing(node: Node) -> Iterator[Node]:
     above = node.parent
     while above is not None:
-        if _ENCLOSING.match(above.kind):
+        if DEFINITION.match(above.kind):
             yield above
         above = above.parent
 

@@ -5,7 +5,7 @@ A hint knows the action and the text before it, never the wanted text. What migh
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -14,6 +14,7 @@ from graftline.actions.astgrep import Language, Node, Tree, parse
 from graftline.errors import DataError
 from graftline.rules.anti_unify import VARIABLE
 from graftline.rules.contexts import context_of
+from graftline.rules.generality import patterns_of
 from graftline.sandbox.base import Sandbox, Verdict, decided
 from graftline.teachers.places import line_of, lines_with
 from graftline.teachers.wording import listed, quoted
@@ -38,7 +39,7 @@ def invalid_hint(action: PatternAction | RuleAction, error: str, tree: Tree) -> 
     if bad := _BAD_KIND.search(error):
         return _kinds_like(bad[1], tree)
     if unbound := _UNBOUND.search(error):
-        bound = sorted({name for text in _patterns(rule_of(action)["rule"]) for name in VARIABLE.findall(text)})
+        bound = sorted({name for text in patterns_of(rule_of(action)["rule"]) for name in VARIABLE.findall(text)})
         known = f"the pattern has {listed(bound)}" if bound else "the pattern has no metavariable"
         return f"`{unbound[2]}` uses ${unbound[1].lstrip('$')}, but {known}."
     if "any kind" in error or "positive matcher" in error:
@@ -58,7 +59,7 @@ def empty_match_hint(action: PatternAction | RuleAction, tree: Tree, sandbox: Sa
     failing = _failing_part(rule, tree, sandbox)
     if failing:
         return failing
-    patterns = list(_patterns(rule))
+    patterns = list(patterns_of(rule))
     if not patterns:
         kind = rule.get("kind")
         return _kinds_like(str(kind), tree) if kind and not _of_kind(tree, str(kind)) else ""
@@ -144,7 +145,7 @@ def _is_near(rule: Mapping[str, Any]) -> bool:
 
 def _in_context(action: PatternAction | RuleAction, tree: Tree) -> str:
     """Return in which context a pattern that is no node by itself can stand, judged by the nearest code."""
-    patterns = list(_patterns(rule_of(action)["rule"]))
+    patterns = list(patterns_of(rule_of(action)["rule"]))
     nearest = _nearest(patterns[0], tree) if patterns else None
     if nearest is None:
         return "Match the whole expression or statement, or give a context in which it stands and a `selector`."
@@ -206,17 +207,3 @@ def _kind_of_pattern(pattern: str, language: Language) -> str:
             return ""
         node = children[0]
     return node.kind
-
-
-def _patterns(rule: Any) -> Iterator[str]:
-    if not isinstance(rule, Mapping):
-        return
-    pattern = rule.get("pattern")
-    if isinstance(pattern, Mapping):
-        pattern = pattern.get("context")
-    if isinstance(pattern, str):
-        yield pattern
-    for key in ("all", "any"):
-        parts = rule.get(key)
-        for part in parts if isinstance(parts, list) else ():
-            yield from _patterns(part)

@@ -10,7 +10,7 @@ from graftline.errors import DataError
 from graftline.rules.equality import equality
 from graftline.rules.induce import next_step
 from graftline.rules.induction import Step
-from graftline.sandbox.base import Sandbox, decided
+from graftline.sandbox.base import Sandbox
 from graftline.state.state import State
 from graftline.tasks.task import Task
 from graftline.teachers.base import Attempt, GaveUp, Proposal
@@ -33,7 +33,7 @@ class InductionTeacher:
         step = next_step(text, task.wanted, task.language, self._sandbox)
         if not isinstance(step, Step):
             return GaveUp(_cause(task, text, step))
-        sight = self._sight(task, step, state)
+        sight = _sight(task, step, state)
         attempts = tuple(
             Attempt(
                 think=said,
@@ -53,22 +53,22 @@ class InductionTeacher:
             alternatives=tuple(scored.action for scored in step.alternatives),
         )
 
-    def _sight(self, task: Task, step: Step, state: State) -> Sight:
-        [result] = self._sandbox.apply_many(step.before, task.language, [step.action])
-        failures = tuple(
-            Failure(rejected.action, rejected.line, quoted(line_text(step.before, rejected.line)))
-            for rejected in step.rejected
-        )
-        return Sight(
-            instruction=task.instruction,
-            tree=parse(step.before, task.language),
-            done=state.history[-1] if state.history else "",
-            failures=failures,
-            action=step.action,
-            matches=decided(result).matches,
-            # the text tells the steps of a task apart
-            voice=Voice(f"{task.id}\0{step.before}"),
-        )
+
+def _sight(task: Task, step: Step, state: State) -> Sight:
+    failures = tuple(
+        Failure(rejected.action, rejected.line, quoted(line_text(step.before, rejected.line)))
+        for rejected in step.rejected
+    )
+    return Sight(
+        instruction=task.instruction,
+        tree=parse(step.before, task.language),
+        done=state.history[-1] if state.history else "",
+        failures=failures,
+        action=step.action,
+        matches=step.places,
+        # the text tells the steps of a task apart
+        voice=Voice(f"{task.id}\0{step.before}"),
+    )
 
 
 def _cause(task: Task, text: str, cause: str) -> str:

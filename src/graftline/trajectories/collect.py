@@ -215,8 +215,9 @@ def _is_broad(task: Task, spread: Sequence[float | None], sandbox: Sandbox, weig
     if most <= weights.most_over_out:
         return False
     # an idiom that is to be replaced wherever it stands is no fault of who replaces it so
-    allowed = [over_out(gold, task.language, sandbox, task.before) or 0.0 for gold in _golds(task)]
-    return most - max(allowed, default=0.0) > weights.most_over_out
+    allowed = [over_out(gold, task.language, sandbox, task.before) for gold in _golds(task)]
+    known = [each for each in allowed if each is not None]
+    return len(known) == len(allowed) and most - max(known, default=0.0) > weights.most_over_out
 
 
 def _golds(task: Task) -> list[PatternAction | RuleAction]:

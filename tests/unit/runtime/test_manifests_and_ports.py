@@ -34,9 +34,15 @@ EMBEDDED = Manifest(
 
 def children() -> list[int]:
     """Return the processes below this one that run, but for one that Python keeps as long as the tests run."""
-    found = psutil.Process().children(recursive=True)
-    running = [child for child in found if child.status() != psutil.STATUS_ZOMBIE]
-    return [child.pid for child in running if "resource_tracker" not in " ".join(child.cmdline())]
+    return [child.pid for child in psutil.Process().children(recursive=True) if is_ours(child)]
+
+
+def is_ours(child: psutil.Process) -> bool:
+    """Return whether a process runs; one that ends while it is looked at does not."""
+    try:
+        return child.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(child.cmdline())
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.mark.parametrize(
