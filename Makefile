@@ -15,7 +15,7 @@ export PYTHONWARNINGS := ignore:Function:FutureWarning,ignore:Parameter:Warning
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
-.PHONY: help run ui test check format bench bench-lineage bench-datasets bench-sandbox peers wheel install clean
+.PHONY: help run ui test check format integration bench bench-lineage bench-datasets bench-sandbox bench-actors peers wheel install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -29,7 +29,9 @@ run: install ## Bring the whole lineage up to date, then show what there is
 ui: install ## Open the Dagster UI on http://127.0.0.1:3000
 	$(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p 3000
 
-test: install ## Run every test that needs nothing but the checkout
+test: install ## Run every test that needs nothing but the checkout, a small language model among them
+	@# without it the tests of a real model are left out, and say so
+	-@$(BIN)/graftline models fetch smollm2-135m > /dev/null
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 check: install ## Lint, types, import floors
@@ -42,7 +44,11 @@ format: install ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: bench-lineage bench-datasets bench-sandbox ## Measure all claims; prints one line of JSON each
+integration: install ## Run the tests of larger models, and of vLLM's CPU build where GRAFTLINE_VLLM_ENV names its environment
+	$(BIN)/graftline models fetch smollm2-135m qwen2.5-coder-1.5b
+	GRAFTLINE_REAL_MODELS=1 $(BIN)/python -m pytest tests/integration/test_real_model.py tests/integration/test_vllm_cpu.py
+
+bench: bench-lineage bench-datasets bench-sandbox bench-actors ## Measure all claims; prints one line of JSON each
 
 bench-lineage: install ## Measure the whole lineage and what it costs to start
 	$(BIN)/python -m benchmarks.lineage
@@ -53,6 +59,9 @@ bench-datasets: install peers ## Measure raw rows to splits, peers beside them: 
 bench-sandbox: install ## Measure actions a second and tests in the jail, the bare commands beside them
 	$(BIN)/python -m benchmarks.sandbox
 
+bench-actors: install peers ## Measure actors, queue and states, and how well models solve tasks
+	$(BIN)/python -m benchmarks.actors
+
 peers: $(PEERS)/.installed ## Build .venv-peers, the libraries that benchmarks compare with
 
 wheel: install ## Build the wheel of the library into dist/
@@ -62,7 +71,7 @@ install: $(INSTALLED) $(MANIFEST) .dagster/dagster.yaml ## Build .venv
 
 clean: ## Remove what runs and builds left; .venv and .env stay
 	rm -rf .dagster .sandbox logs reports dist assets/reports/target .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
-	cd data && rm -rf raw division processed label_tasks synthetic tasks trajectories warehouse
+	cd data && rm -rf raw division processed label_tasks synthetic tasks trajectories retrieval state warehouse
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { echo "Python 3.11, 3.12 or 3.13 is needed; say which: make PYTHON=python3.12"; exit 1; }

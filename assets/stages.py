@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
-from assets.outcome import materialized_partitions
+from assets.outcome import materialized_partitions, readable_failure
 from assets.partitions import partitions_of
 from graftline.actions.astgrep import Language
 from graftline.datasets.catalogue import Catalogue
@@ -28,8 +29,8 @@ def stage_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
         _stage(catalogue, Lineage.splits, ["division", *normalized], "datasets", {"jsonl", "parquet"}),
         _stage(catalogue, Lineage.synthetic_rules, [_snippets(catalogue)], "tasks", {"jsonl", "astgrep"}),
         _stage(catalogue, Lineage.tasks, ["splits", "synthetic_rules"], "tasks", {"jsonl"}),
-        _stage(catalogue, Lineage.teacher_trajectories, ["tasks"], "trajectories", {"jsonl", "astgrep"}),
-        _stage(catalogue, Lineage.trajectories, ["teacher_trajectories"], "trajectories", {"parquet"}),
+        _teacher_trajectories(catalogue),
+        _stage(catalogue, Lineage.trajectories, ["tasks", "teacher_trajectories"], "trajectories", {"parquet"}),
     ]
 
 
@@ -74,6 +75,39 @@ def _stage(
         return materialized_partitions(context, lineage, partial(make, lineage))
 
     return stage
+
+
+class Teaching(dg.Config):
+    """Which teacher makes the attempts of a run, and where."""
+
+    ports: dict[str, Any] = Field(
+        default={},
+        description="Ports of the manifest to replace, as `--port` does: {teacher: openai, chat_model.fleet: gpu,"
+        " queue: redis}. With the queue `redis`, workers make the attempts (`graftline actor run`).",
+    )
+
+
+def _teacher_trajectories(catalogue: Catalogue) -> dg.AssetsDefinition:
+    make = Lineage.teacher_trajectories
+
+    @dg.asset(
+        name=make.__name__,
+        deps=["tasks"],
+        partitions_def=partitions_of(catalogue),
+        group_name="trajectories",
+        code_version=stage_code(make.__name__),
+        kinds={"jsonl", "astgrep"},
+        owners=["team:data"],
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        description=make.__doc__,
+    )
+    def teacher_trajectories(
+        context: dg.AssetExecutionContext, config: Teaching, lineage: dg.ResourceParam[Lineage]
+    ) -> dg.MaterializeResult[Any]:
+        with readable_failure(), lineage.with_ports(config.ports) as taught:
+            return materialized_partitions(context, taught, taught.teacher_trajectories)
+
+    return teacher_trajectories
 
 
 @dg.asset_check(asset="splits", name="schema_valid", blocking=True)

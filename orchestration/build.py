@@ -22,6 +22,7 @@ from orchestration.schedules import daily_lineage
 from resources.dbt import open_dbt
 from resources.lineage import LineageResource
 from resources.warehouse import Warehouse
+from sensors.actor_health import actor_health
 from sensors.dataset_versions import dataset_versions
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -53,7 +54,7 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
         asset_checks=[*(dataset_check(name) for name in catalogue.sources), *STAGE_CHECKS],
         jobs=[lineage_job],
         schedules=[daily_lineage(lineage_job.name, catalogue)],
-        sensors=[dataset_versions(lineage_job.name, catalogue, lineage)],
+        sensors=[dataset_versions(lineage_job.name, catalogue, lineage), actor_health(lineage)],
         resources={
             "lineage": lineage,
             "dbt": open_dbt(),

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from threading import Thread
 
 from graftline.datasets.catalogue import Dataset
-from graftline.datasets.hub.base import DatasetHub, HomeBusyError, Observation
+from graftline.datasets.hub.base import DatasetHub, Observation
+from graftline.downloads.retry import HomeBusyError
 from graftline.errors import ConfigError, GraftlineError
 from sensors.cursor import Known
 

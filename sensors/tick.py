@@ -10,7 +10,7 @@ import dagster as dg
 
 from graftline.datasets.catalogue import Dataset
 from graftline.datasets.hub.mirror import is_mirrored
-from graftline.datasets.hub.web import shown
+from graftline.downloads.web import shown
 from graftline.errors import RecordError
 from graftline.hashing import digest
 from graftline.paths import Paths

@@ -79,7 +79,9 @@ class SmallCheckout:
         manifests = root / "configs" / "manifests"
         manifests.mkdir(parents=True)
         self.sample.parent.mkdir(parents=True)
-        for source in (*(CHECKOUT / "configs" / "manifests").glob("*.yaml"), CHECKOUT / "configs" / "governance.yaml"):
+        shipped = CHECKOUT / "configs"
+        alone = [shipped / name for name in ("governance.yaml", "teacher_prompts.yaml", "vllm_actors.yaml")]
+        for source in (*(shipped / "manifests").glob("*.yaml"), *alone):
             (root / source.relative_to(CHECKOUT)).write_text(source.read_text("utf-8"), "utf-8")
         self.configure()
         self.write([])

@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from graftline.actors.fleet import Fleets
 from graftline.config import load_yaml
 from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.governance import Governance
+from graftline.models.catalogue import ModelCatalogue
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.settings import TrajectorySettings
 from graftline.sandbox import SandboxSettings
+from graftline.teachers.prompt import Prompts
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 CONFIGS = CHECKOUT / "configs"
@@ -24,8 +27,11 @@ FILES = sorted(path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*
 MODELS: dict[str, type[BaseModel]] = {
     "datasets.yaml": Catalogue,
     "governance.yaml": Governance,
+    "models.yaml": ModelCatalogue,
     "sandbox.yaml": SandboxSettings,
+    "teacher_prompts.yaml": Prompts,
     "trajectories.yaml": TrajectorySettings,
+    "vllm_actors.yaml": Fleets,
     "manifests/dev.yaml": Manifest,
     "manifests/local.yaml": Manifest,
     "manifests/prod.yaml": Manifest,

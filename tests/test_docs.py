@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -19,19 +20,25 @@ import pytest
 from click.testing import CliRunner
 from pydantic import BaseModel
 
+from graftline.actions.action import PatternAction
+from graftline.actors.fleet import Fleets
 from graftline.cli import main
 from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.governance import Governance
 from graftline.hashing import sha256_file
+from graftline.models.catalogue import ModelCatalogue
 from graftline.paths import Paths
 from graftline.record import NormalizedRecord, RawRecord, Record
 from graftline.rules.equality import Level
 from graftline.runtime import load_manifest, load_settings
+from graftline.runtime.exporting import FORMATS, stored_attempts
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.settings import TrajectorySettings
 from graftline.sandbox import CaseLimits, SandboxSettings, Verdict
 from graftline.sandbox.limits import LEVELS, Limits
 from graftline.sandbox.workspace_limits import WorkspaceLimits
+from graftline.state import StateStore, StateUpdate
+from graftline.teachers.prompt import Prompts, load_prompt
 from graftline.trajectories import step as steps
 from graftline.trajectories.export import STEPS, TRAJECTORIES
 from graftline.trajectories.reward import Reward, RewardWeights, reward
@@ -44,7 +51,12 @@ APACHE_2_0 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
 
 @pytest.fixture(scope="module")
 def root(new_checkout: Callable[[Path], Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written_root(new_checkout(tmp_path_factory.mktemp("docs") / "root"))
+    root = written_root(new_checkout(tmp_path_factory.mktemp("docs") / "root"))
+    shutil.copy(CHECKOUT / "configs" / "models.yaml", root / "configs")
+    with StateStore(root / "kept" / "states.sqlite") as states:
+        states.update("mine:1#1", StateUpdate(goals=["Log through the logger."]))
+        states.update("mine:1#1", StateUpdate(history=["renamed `show`"]))
+    return root
 
 
 @pytest.mark.parametrize("fence", PYTHON, ids=lambda fence: f"{fence.page}:{fence.line}")
@@ -164,8 +176,11 @@ def test_every_relative_link_leads_to_a_file_and_a_heading_that_exist() -> None:
     [
         ("datasets.yaml", Catalogue),
         ("governance.yaml", Governance),
+        ("models.yaml", ModelCatalogue),
         ("sandbox.yaml", SandboxSettings),
+        ("teacher_prompts.yaml", Prompts),
         ("trajectories.yaml", TrajectorySettings),
+        ("vllm_actors.yaml", Fleets),
         ("manifests/*.yaml", Manifest),
     ],
 )
@@ -214,6 +229,26 @@ def test_the_fields_of_the_json_lines_are_the_documented_ones() -> None:
     assert {name: parts[name] for name in models} == {name: set(model.model_fields) for name, model in models.items()}
 
 
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "atif"])
+def test_the_fields_of_rows_for_training_are_the_documented_ones(name: str, root: Path) -> None:
+    attempts = list(stored_attempts(Paths(root), "train"))
+    right = next(attempt for attempt in attempts if attempt.is_verified)
+    other = PatternAction(pattern="of_no_use($A)", rewrite="$A")
+    output = right.steps[0].model_output.model_copy(update={"action": other})
+    wrong = right.steps[0].model_copy(update={"model_output": output, "is_kept": False})
+    rows = FORMATS[name](
+        [*attempts, right.model_copy(update={"steps": (wrong,)})], load_prompt(CHECKOUT / "configs", "large")
+    )
+    row = next(rows)
+    text = section("docs/trajectories.md", "## Files for training")
+    assert [codes(cells[0])[0] for cells in table(text)] == list(FORMATS)
+    documented = table(text[text.index("| field |") - 1 :])
+    fields = {
+        field for cells in documented for field in codes(cells[0]) if cells[1] == "all" or name in codes(cells[1])
+    }
+    assert fields == row.keys()
+
+
 def test_levels_and_rewards_are_the_documented_ones() -> None:
     levels = table(section("docs/trajectories.md", "## Levels"))
     assert [(codes(row[0])[0], row[2]) for row in levels] == [
@@ -226,7 +261,7 @@ def test_levels_and_rewards_are_the_documented_ones() -> None:
     given += [reward(Verdict.OK, Level.EXACT, 1.0, is_general, weights) for is_general in (True, False)]
     given.append(reward(Verdict.OK, Level.EXACT, 1.0, True, weights, is_broad=True))
     expected = {one.cause: "missing" if one.value is None else str(one.value) for one in given}
-    expected |= {"partial": f"{weights.progress} of progress", "gave_up": "0.0"}
+    expected |= {"partial": f"{weights.progress} of progress", "gave_up": "0.0", "bad_format": "0.0"}
     assert documented == expected
 
 

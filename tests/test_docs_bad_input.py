@@ -22,7 +22,7 @@ from graftline.record import verified
 from graftline.runtime import load_manifest, open_lineage
 from graftline.sandbox.base import Isolation, SandboxResult, Verdict, decided
 from tests.hub_server import HubServer
-from tests.pages import codes, fences, pair_of, section, table, written_root
+from tests.pages import CHECKOUT, codes, fences, pair_of, section, table, written_root
 
 PAIR = pair_of("a", "python", "f(1)\n", "g(1)\n")
 COMMIT = {
@@ -150,6 +150,9 @@ SANDBOX_TEST = "sandbox test {root}/tests.json {root}/code"
 INDUCE = "rules induce {root}/before.py {root}/after.py"
 RULES = "rules apply {root}/rules.yml {root}/before.py"
 RULE = "id: fetch\nlanguage: python\nrule: {pattern: get($A)}\nfix: fetch($A)\n"
+PROMPT = "prompts: {mine: {system: s, state: $state, user: $instruction $cod, failed: $feedback, kept: k}}\n"
+FLEET = "fleets: {mine: {engine: vllm-cpu, model: m, actors: [{name: a, url: 'http://127.0.0.1:8001'}]}}\n"
+MODELS = (CHECKOUT / "configs" / "models.yaml").read_text("utf-8")
 FAULTS = [
     Fault(changed(splitting__seeed=1, synthesis__per_partition="40"), "check"),
     Fault(changed(splitting={"train": 0.9, "dev": 0.1, "test": 0.1}), "check"),
@@ -215,6 +218,16 @@ FAULTS = [
     Fault(replaced("rules.yml", RULE.replace("pattern: get($A)", "kind: cal")), RULES, after_run=True),
     Fault(replaced("rules.yml", RULE), "rules apply {root}/rules.yml {root}/cod", after_run=True),
     Fault(replaced("rules.yml", RULE), "rules test {root}/rules.yml --export {root}/code", after_run=True),
+    Fault(changed(), "run --port teacher=openai --port teacher.prompt=huge"),
+    Fault(replaced("configs/teacher_prompts.yaml", PROMPT), "run --port teacher=openai --port teacher.prompt=mine"),
+    Fault(changed(), "actors status --fleet big"),
+    Fault(replaced("configs/vllm_actors.yaml", FLEET), "actors status --fleet mine"),
+    Fault(replaced("configs/vllm_actors.yaml", FLEET.replace("vllm-cpu", "service")), "actors up --fleet mine"),
+    Fault(replaced("configs/models.yaml", MODELS), "models fetch big"),
+    Fault(changed(), "actor run"),
+    Fault(changed(), "actor queue --manifest prod", {"GRAFTLINE_REDIS_URL": "127.0.0.1:6379"}),
+    Fault(changed(), "state dump release_pairs:a5c560eaa49a4921"),
+    Fault(changed(), "trajectories export sft {root}/sft.jsonl"),
     Fault(changed(), "rules mine {root}/configs"),
     Fault(changed(), "rules mine {root}/shop --range v1..v2", after_run=True),
 ]  # fmt: skip

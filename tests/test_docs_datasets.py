@@ -16,7 +16,7 @@ from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, section, table
 
 PAGE = PAGES["docs/datasets.md"].read_text("utf-8")
 WORDS = " ".join(PAGE.split())
-ENTRIES = [fence for fence in fences() if fence.language == "yaml"]
+ENTRIES = [fence for fence in fences() if fence.page == "docs/datasets.md" and fence.language == "yaml"]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from graftline.hashing import code_version, digest
 from graftline.record import Contents, Request, load_record
 from graftline.rules.equality import Level
 from graftline.runtime.lineage import Lineage
-from graftline.trajectories.collect import times_file
+from graftline.trajectories.journal import times_folder
 from graftline.trajectories.step import AttemptTime
 from resources.warehouse import Warehouse
 
@@ -38,6 +38,7 @@ DATASET_MARTS = (
 )
 TEACHER_MARTS = (
     "teacher_precision",
+    "teacher_comparison",
     "teacher_levels",
     "teacher_failures",
     "teacher_steps",
@@ -117,12 +118,13 @@ def write_teacher(folder: Path, marts: Mapping[str, Rows], times: Rows) -> Conte
 
 
 def _times(lineage: Lineage) -> Iterator[AttemptTime]:
-    """Yield how long the attempts of all partitions took, as far as it was written down on this machine."""
+    """Yield how long the latest attempts of all partitions took, as far as it was written down on this machine."""
     for language, split in lineage.partitions():
-        path = times_file(lineage.paths.logs, language, split)
-        # a killed run leaves its last line half written, without an end
-        lines = path.read_text("utf-8").split("\n")[:-1] if path.exists() else []
-        yield from (AttemptTime.model_validate_json(line) for line in lines)
+        for path in sorted(times_folder(lineage.paths.logs, language, split).glob("*.jsonl")):
+            # a killed run leaves its last line half written, without an end
+            lines = path.read_text("utf-8").split("\n")[:-1]
+            times = (AttemptTime.model_validate_json(line) for line in lines)
+            yield from {time.task_id: time for time in times}.values()
 
 
 def _by_actions(rows: Rows, place: str, value: str) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ def teacher_page(marts: Mapping[str, Rows], times: Rows) -> str:
             "",
             table(precision),
             picture("precision.png", "precision by language and dataset"),
+            *_comparison(marts["teacher_comparison"]),
             "## By level and generality",
             "",
             "Share of the valid attempts of a teacher.",
@@ -67,6 +68,20 @@ def teacher_page(marts: Mapping[str, Rows], times: Rows) -> str:
             *([picture("milliseconds.png", "milliseconds per attempt and per answer")] if times else []),
         ]
     )
+
+
+def _comparison(rows: Rows) -> list[str]:
+    if not rows:
+        return []
+    return [
+        "## Side by side",
+        "",
+        "On the tasks that every teacher attempted. `solved` is the share of tasks with a verified attempt, `precision`"
+        " that of attempts. Tokens, cost and latency are those of all attempts, the failed ones included, and are missing"
+        " where no language model was asked or none has a price; latency is that of all answers of an attempt.",
+        "",
+        table(rows),
+    ]
 
 
 def time_rows(times: Iterable[AttemptTime]) -> list[dict[str, Any]]:

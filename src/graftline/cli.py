@@ -1,7 +1,6 @@
 """The `graftline` command. Parses, loads configuration, calls one function, prints a table or one line of JSON.
 
-The commands below `graftline datasets`, `graftline rules` and `graftline sandbox` are in `graftline.datasets_cli`,
-`graftline.rules_cli` and `graftline.sandbox_cli`.
+The commands below a group, such as `graftline datasets`, are in the module of that name, `graftline.datasets_cli`.
 
 Exit codes: 0 done, 1 an error with a message, 2 wrong usage, 130 interrupted.
 """
@@ -28,6 +27,7 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 _EXTRA = "pip install 'graftline[datasets]'"
 _WIDE = 1000
+_OF_HOMES = ("graftline.datasets.hub", "graftline.downloads", "graftline.models")
 _INTERRUPTED = 130  # as a shell says it of a process that an interrupt ended
 
 
@@ -197,6 +197,31 @@ def datasets() -> None:
 
 
 @main.group(cls=_LaterCommands)
+def models() -> None:
+    """Fetch and verify the weights of language models."""
+
+
+@main.group(cls=_LaterCommands)
+def actors() -> None:
+    """Start, stop and look at the servers of language models."""
+
+
+@main.group(cls=_LaterCommands)
+def actor() -> None:
+    """Work through the queue of attempts."""
+
+
+@main.group(cls=_LaterCommands)
+def state() -> None:
+    """Look at what attempts carry from step to step."""
+
+
+@main.group(cls=_LaterCommands)
+def trajectories() -> None:
+    """Hand trajectories on: for training, and to object storage."""
+
+
+@main.group(cls=_LaterCommands)
 def rules() -> None:
     """Find rules from changes, say what they do, try and apply them."""
 
@@ -237,11 +262,16 @@ def _log(root: Path | None, level: int) -> None:
     handler = logging.StreamHandler()
     folder = root or Path(os.environ.get("GRAFTLINE_ROOT") or Path.cwd())
     handler.addFilter(RedactingFilter(local_secrets(os.environ, folder)))
+    # at the handler: what works for long has files of its own, for which more is logged
+    handler.addFilter(lambda record: record.levelno >= _level_of(record.name, level))
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s", handlers=[handler])
     # of our own doing only: an HTTP library logs whole addresses, and what is in them
-    logging.getLogger("graftline").setLevel(level)
+    logging.getLogger("graftline").setLevel(min(level, logging.WARNING))
+
+
+def _level_of(logger: str, level: int) -> int:
     # whoever waits for a home wants to know why
-    logging.getLogger("graftline.datasets.hub").setLevel(min(level, logging.WARNING))
+    return min(level, logging.WARNING) if logger.startswith(_OF_HOMES) else level
 
 
 def _mark(is_there: bool, is_needed: bool) -> str:

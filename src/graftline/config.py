@@ -1,10 +1,12 @@
-"""YAML files into frozen pydantic models: strict, and every fault of a file in one message.
+"""YAML files into frozen pydantic models: strict, and every fault of a file in one message; and YAML from plain values.
 
 This is the one place that knows YAML. Files are read as YAML 1.2 (`no` is a word, not False; duplicate keys are
 an error), up to 1 MiB, without anchors: a configuration that needs them is a program.
 """
 
 import json
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from io import StringIO
 from pathlib import Path
@@ -16,6 +18,10 @@ from graftline.errors import ConfigError
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
+_PRINTED = re.compile(r"[\t\n -~\xa0-\u2027\u2030-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]*")
+"""Characters that every reader of YAML takes for what they are, without an escape."""
+_NO_TEXT = re.compile(r"y|n|yes|no|on|off|true|false|null|[=~]|<<|[-+]?\.(inf|nan)|[-+.]*[0-9].*", re.IGNORECASE)
+"""What some version of YAML takes for a truth, a number, a date or nothing, where it is not in quotes."""
 
 
 class Config(BaseModel):
@@ -35,7 +41,7 @@ def load_yaml(path: Path, model: type[ConfigT], overrides: Mapping[str, Any] | N
     """
     tree = parse_yaml(_text(path), str(path))
     for key, value in (overrides or {}).items():
-        _put(tree, key, value, str(path))
+        put(tree, key, value, str(path))
     return validated(tree, model, str(path))
 
 
@@ -86,6 +92,37 @@ def parse_yaml(text: str, source: str) -> Any:
     ) as error:  # of the reader itself, some of them
         first = str(error).partition("\n")[0] or type(error).__name__
         raise ConfigError(f"{source}: not valid YAML: {first}") from None
+
+
+def to_yaml(tree: Mapping[str, Any]) -> str:
+    """Return `tree`, of the kinds of values that JSON has, as one document that `parse_yaml` reads as the same.
+
+    Texts of several lines are literal blocks (`|`), others plain where any reader takes that for a text.
+    """
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # it starts as None
+    yaml.width = sys.maxsize
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    # of this instance: `add_representer` would change every writer of the process
+    yaml.representer.yaml_representers = {**yaml.representer.yaml_representers, str: _represented_text}
+    yaml.representer.ignore_aliases = lambda _: True
+    document = StringIO()
+    yaml.dump(tree, document)
+    return document.getvalue()
+
+
+def _represented_text(representer: Any, text: str) -> Any:
+    style = None
+    if not _PRINTED.fullmatch(text):
+        style = '"'
+    elif "\n" in text:
+        style = "|"
+    elif _NO_TEXT.fullmatch(text):
+        style = "'"
+    return representer.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 def _beyond_plain(events: Iterable[Any]) -> str:
@@ -145,7 +182,12 @@ def _annotation(model: type[BaseModel], field: str) -> Any:
     return model.model_fields[field].annotation if field in model.model_fields else None
 
 
-def _put(tree: Any, dotted: str, value: Any, source: str) -> None:
+def put(tree: Any, dotted: str, value: Any, source: str) -> None:
+    """Set a value of nested mappings by dotted key.
+
+    Raises:
+        ConfigError: something on the way is no mapping; `source` stands before it.
+    """
     keys = dotted.split(".")
     for depth, key in enumerate(keys):
         if not isinstance(tree, dict):

@@ -5,8 +5,11 @@
     ├── DataError          mend or replace the input data
     ├── RecordError        rebuild the stored artefact
     └── BoundaryError      look outside: a service, a tool, the machine
-        ├── DatasetError   a dataset's home
-        └── SandboxError   the jail itself (an action that fails in the jail is a result, not an error)
+        ├── DownloadError  where a file comes from: the home of a dataset, a server, a registry
+        ├── SandboxError   the jail itself (an action that fails in the jail is a result, not an error)
+        ├── ModelError     the places of a model's weights
+        ├── ActorError     a served model (an answer, however poor, is a result, not an error)
+        └── QueueError     the job queue
 
 A message is one sentence: what, which, what was expected, what to do. The classes take a message and nothing
 else, so that they cross process borders.
@@ -33,9 +36,21 @@ class BoundaryError(GraftlineError):
     """Something outside the library failed: look there."""
 
 
-class DatasetError(BoundaryError):
-    """The home of a dataset cannot be read, or answers with something else than was pinned."""
+class DownloadError(BoundaryError):
+    """What a file comes from cannot be read, or gives something else than was pinned."""
 
 
 class SandboxError(BoundaryError):
     """The jail is broken or weaker than required; never the verdict on an action."""
+
+
+class ModelError(BoundaryError):
+    """Weights cannot be had from any of their places, or are not those that were pinned."""
+
+
+class ActorError(BoundaryError):
+    """No actor answered in time, or all refused; nothing is known about what was asked."""
+
+
+class QueueError(BoundaryError):
+    """The queue cannot be reached, or lost what it must keep."""

@@ -66,9 +66,18 @@ class Paths:
         """The artefact of `stage` for one language and split."""
         return self.data / stage / language / split
 
+    def attempts(self, language: str, split: str, teacher: str) -> Path:
+        """The artefact of the attempts of one teacher at the tasks of one language and split."""
+        return self.partition("trajectories/raw", language, split) / file_name(teacher)
+
     def relative(self, path: Path) -> str:
         """Return `path` as it reads from the root, for messages and records."""
         return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
+
+
+def file_name(name: str) -> str:
+    """Return what a folder is called that stands for `name`: `openai/a b` is `openai-a-b`."""
+    return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "-"
 
 
 def find_root(environment: Mapping[str, str] | None = None, start: Path | None = None) -> Path:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn, Task, TaskID
     from rich.text import Text
 
-_IN_BYTES = frozenset({"raw"})
+_IN_BYTES = frozenset({"model", "raw"})
 """Stages whose work is counted in bytes; that of the others is in rows, files or tasks."""
 
 

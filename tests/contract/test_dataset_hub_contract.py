@@ -10,15 +10,16 @@ import fsspec
 import pytest
 
 from graftline.datasets.catalogue import Dataset, DatasetFile
-from graftline.datasets.hub.base import DatasetHub, Fetched
+from graftline.datasets.hub.base import DatasetHub
 from graftline.datasets.hub.filesystem import filesystem_hub
 from graftline.datasets.hub.http import HttpHub
 from graftline.datasets.hub.huggingface import HuggingFaceHub
 from graftline.datasets.hub.local import local_hub
 from graftline.datasets.hub.memory import memory_hub
 from graftline.datasets.hub.mirror import MirrorHub
-from graftline.datasets.hub.retry import Patience
-from graftline.errors import ConfigError, DatasetError
+from graftline.downloads.download import Fetched
+from graftline.downloads.retry import Patience
+from graftline.errors import ConfigError, DownloadError
 from graftline.secrets import Secrets
 from tests.hub_server import HubServer
 
@@ -177,7 +178,7 @@ def test_something_else_than_pinned_is_an_error_and_leaves_what_there_was(
     home.put({"rows.jsonl": b"12345678901"})
     target.parent.mkdir()
     target.write_bytes(b"older")
-    with pytest.raises(DatasetError, match=f"rows.jsonl: {reason}; restore the file in its home"):
+    with pytest.raises(DownloadError, match=f"rows.jsonl: {reason}; restore the file in its home"):
         fetch(home, home.dataset("rows.jsonl", **pins), target)
     assert (beside(target), target.read_bytes()) == (["rows.jsonl"], b"older")
 
@@ -193,14 +194,14 @@ def test_a_pinned_file_that_is_there_already_is_left_as_it_is(home: Home, target
 
 def test_a_missing_file_is_an_error_that_names_it(home: Home, target: Path) -> None:
     home.put({"other.jsonl": CONTENT})
-    with pytest.raises(DatasetError, match=r"rows\.jsonl: no such file"):
+    with pytest.raises(DownloadError, match=r"rows\.jsonl: no such file"):
         fetch(home, home.dataset("rows.jsonl"), target)
     assert beside(target) == []
 
 
 def test_a_folder_is_no_file(home: Home, target: Path) -> None:
     home.put({"rows.jsonl/inner": CONTENT})
-    with pytest.raises(DatasetError, match=r"rows\.jsonl: no such file"):
+    with pytest.raises(DownloadError, match=r"rows\.jsonl: no such file"):
         fetch(home, home.dataset("rows.jsonl"), target)
 
 
@@ -230,7 +231,7 @@ def test_a_stream_of_something_else_than_pinned_is_an_error_at_its_end(
         with home.hub.stream("demo", wanted, home.hub.files("demo", wanted)[0]) as stream:
             stream.read()
 
-    with pytest.raises(DatasetError, match=f"rows.jsonl: {reason}; restore the file in its home"):
+    with pytest.raises(DownloadError, match=f"rows.jsonl: {reason}; restore the file in its home"):
         read()
 
 
@@ -240,7 +241,7 @@ def test_a_pattern_is_every_file_that_fits_it_in_the_order_of_names(home: Home, 
     home.put({"b/y.jsonl": b"", "b/x.jsonl": b"", "a/x.jsonl": b"", "x.jsonl": b"", "a/b/x.jsonl": b"", "a/x.csv": b""})
     found = home.hub.files("demo", home.dataset("*/*.jsonl", "x.jsonl"))
     assert [file.path for file in found] == ["a/x.jsonl", "b/x.jsonl", "b/y.jsonl", "x.jsonl"]
-    with pytest.raises(DatasetError, match=r"\*\.parquet: no such file"):
+    with pytest.raises(DownloadError, match=r"\*\.parquet: no such file"):
         home.hub.files("demo", home.dataset("*.parquet"))
 
 
@@ -248,7 +249,7 @@ def test_the_revision_needs_every_file_that_is_not_pinned(home: Home, request: A
     home.put({"a.jsonl": CONTENT})
     if "huggingface" in request.node.callspec.id:
         pytest.skip("a commit is its own revision, and nobody is asked")
-    with pytest.raises(DatasetError, match=r"b\.jsonl: no such file"):
+    with pytest.raises(DownloadError, match=r"b\.jsonl: no such file"):
         home.hub.revision("demo", home.dataset("a.jsonl", "b.jsonl"))
 
 

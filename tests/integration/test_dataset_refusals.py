@@ -65,7 +65,7 @@ def test_a_file_that_is_not_the_pinned_one_is_refused_and_the_old_one_stays(root
         1,
         "",
         f"error: {root.path}/home/rows.jsonl: sha256 is {found}, but {'0' * 64} is expected; restore the file in its"
-        " home, or pin the new version in configs/datasets.yaml if you mean to change it\n",
+        " home, or pin the new version below configs/ if you mean to change it\n",
     )
     assert verified(root.paths.raw("commits"), "raw") == before
 

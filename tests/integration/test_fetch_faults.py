@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 from graftline.datasets.catalogue import Dataset, DatasetFile
-from graftline.datasets.hub.base import HomeBusyError
 from graftline.datasets.hub.http import HttpHub
-from graftline.datasets.hub.retry import Patience
-from graftline.errors import DatasetError
+from graftline.downloads.retry import HomeBusyError, Patience
+from graftline.errors import DownloadError
 from tests.hub_server import Fault, HubServer
 
 CONTENT = bytes(range(256)) * 2000
@@ -89,7 +88,7 @@ REFUSED = [
 @pytest.mark.parametrize(("fault", "reason"), REFUSED)
 def test_a_refusal_is_no_reason_to_ask_again(server: HubServer, target: Path, fault: Fault, reason: str) -> None:
     server.faults["/plain/rows.jsonl"] = [fault]
-    with pytest.raises(DatasetError) as error:
+    with pytest.raises(DownloadError) as error:
         fetch(server, target)
     # the key in the query of the home is not said
     assert str(error.value).startswith(f"{server.url}/plain/rows.jsonl: {reason}")
@@ -185,7 +184,7 @@ def test_an_altered_part_is_noticed_by_the_pin_and_fetched_anew(server: HubServe
 
 def test_a_home_that_sends_more_than_is_pinned_is_stopped(server: HubServer, target: Path) -> None:
     server.has_lengths = False
-    with pytest.raises(DatasetError, match=r"is longer than the 1000 bytes"):
+    with pytest.raises(DownloadError, match=r"is longer than the 1000 bytes"):
         fetch(server, target, size_bytes=1000)
     assert left(target) == []
 
@@ -202,7 +201,7 @@ def test_a_compressed_file_that_its_server_calls_a_coding_comes_as_it_is(server:
 
 def test_a_server_that_leads_in_circles_is_left(server: HubServer, target: Path) -> None:
     server.faults["/plain/rows.jsonl"] = [Fault(redirect="/plain/rows.jsonl")] * 20
-    with pytest.raises(DatasetError, match="leads on more than 10 times"):
+    with pytest.raises(DownloadError, match="leads on more than 10 times"):
         fetch(server, target)
 
 
@@ -211,7 +210,7 @@ import sys
 from pathlib import Path
 from graftline.datasets.catalogue import Dataset
 from graftline.datasets.hub.http import HttpHub
-from graftline.datasets.hub.retry import Patience
+from graftline.downloads.retry import Patience
 wanted = Dataset.model_validate_json(sys.argv[1])
 HttpHub(Patience(read_s=60.0)).fetch("demo", wanted, wanted.files[0], Path(sys.argv[2]), lambda done, total: None)
 """
@@ -265,7 +264,7 @@ def test_a_full_disk_is_said_and_what_was_fetched_is_kept(
 ) -> None:
     server.has_lengths = has_lengths
     target = small_disk / "rows.jsonl"
-    with pytest.raises(DatasetError, match=r"the disk of .*rows.jsonl is full, \d+ bytes are free .* make room"):
+    with pytest.raises(DownloadError, match=r"the disk of .*rows.jsonl is full, \d+ bytes are free .* make room"):
         fetch(server, target)
     kept = (small_disk / ".rows.jsonl.partial").stat().st_size
     assert (kept > 0) == (not has_lengths)

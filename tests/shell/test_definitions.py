@@ -103,10 +103,11 @@ def test_the_lineage_has_the_edges_it_should(definitions: dg.Definitions) -> Non
         "label_tasks": ["normalized/release_pairs"],
         "synthetic_rules": ["splits"],
         "tasks": ["splits", "synthetic_rules"],
-        "trajectories": ["teacher_trajectories"],
+        "trajectories": ["tasks", "teacher_trajectories"],
         "stg_edits": ["splits"],
         "stg_drops": ["normalized/release_pairs"],
         "reports/teacher": [
+            "teacher_comparison",
             "teacher_failures",
             "teacher_levels",
             "teacher_measures",

@@ -32,7 +32,10 @@ def root(small_checkout: Any, varied_pairs: list[dict[str, Any]], monkeypatch: p
 
 
 def materialize(
-    root: Path, instance: dg.DagsterInstance, selection: dg.AssetSelection | None = None
+    root: Path,
+    instance: dg.DagsterInstance,
+    selection: dg.AssetSelection | None = None,
+    ports: dict[str, Any] | None = None,
 ) -> dg.ExecuteInProcessResult:
     definitions = build_definitions()
     first, last = whole_range(load_settings(Paths(root)).catalogue)
@@ -40,7 +43,8 @@ def materialize(
     if selection is not None:
         job = job.get_subset(asset_selection=selection.resolve(definitions.resolve_asset_graph()))
     tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
-    return job.execute_in_process(instance=instance, tags=tags, raise_on_error=False)
+    config = {"ops": {"teacher_trajectories": {"config": {"ports": ports}}}} if ports else None
+    return job.execute_in_process(instance=instance, tags=tags, raise_on_error=False, run_config=config)
 
 
 def test_one_run_makes_everything_and_a_second_one_nothing(root: Path, instance: dg.DagsterInstance) -> None:
@@ -50,6 +54,21 @@ def test_one_run_makes_everything_and_a_second_one_nothing(root: Path, instance:
     again = [outcome for outcome in last_run(Paths(root)) if outcome.reason]
     # 2 of the dataset, 2 over all datasets, 5 stages in 9 partitions each, the warehouse, 2 reports
     assert (first.success, made, second.success, again) == (True, [True] * 52, True, [])
+
+
+def test_another_teacher_of_the_run_configuration_adds_its_attempts(root: Path, instance: dg.DagsterInstance) -> None:
+    teaching = dg.AssetSelection.assets("teacher_trajectories")
+    first = materialize(root, instance, teaching.upstream())
+    second = materialize(root, instance, teaching, {"teacher": "memory"})
+    unknown = materialize(root, instance, teaching, {"tutor": "memory"})
+    folder = Paths(root).partition("trajectories/raw", "python", "train")
+    assert (first.success, second.success, sorted(path.name for path in folder.iterdir())) == (
+        True,
+        True,
+        ["induction", "memory"],
+    )
+    [failure] = unknown.get_step_failure_events()
+    assert "port 'tutor' is unknown" in str(failure.step_failure_data.user_failure_data.description)
 
 
 def test_an_unchanged_rerun_keeps_every_data_version(root: Path, instance: dg.DagsterInstance) -> None:

@@ -9,9 +9,9 @@ from pydantic import Field, model_validator
 from graftline.actions.astgrep import Language
 from graftline.config import Config
 from graftline.datasets.sources import ReaderName
-from graftline.datasets.tokens import TokenizerName
 from graftline.errors import ConfigError, DataError
 from graftline.paths import portable
+from graftline.tokens import TokenizerName
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 

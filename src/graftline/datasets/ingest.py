@@ -19,7 +19,7 @@ from graftline.datasets.edit import Drop, DropReason, Edit, Label, Outcome
 from graftline.datasets.fingerprints import squeezed
 from graftline.datasets.language import confirmed, wrapped
 from graftline.datasets.sources.base import Source, bad_field
-from graftline.datasets.tokens import token_counter
+from graftline.tokens import token_counter
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ from graftline.datasets.catalogue import Dataset, DatasetFile
 from graftline.datasets.decontaminate import evaluation_files, texts_in
 from graftline.datasets.edit import Drop
 from graftline.datasets.formats import lines_of
-from graftline.datasets.hub.base import DatasetHub, Fetched
+from graftline.datasets.hub.base import DatasetHub
 from graftline.datasets.ingest import parsed
 from graftline.datasets.sources import source_of
+from graftline.downloads.download import Fetched
 from graftline.errors import DataError
 from graftline.hashing import sha256_file
 from graftline.record import write_atomically
@@ -50,7 +51,7 @@ def keep_wanted(
 
     Raises:
         DataError: the file is no JSON lines.
-        ConfigError, DatasetError: as `DatasetHub.stream`.
+        ConfigError, DownloadError: as `DatasetHub.stream`.
     """
     if not file.path.endswith((".jsonl", ".jsonl.gz")):
         raise DataError(f"{name}: {file.path}: only files of JSON lines can be read with `keep: wanted`")

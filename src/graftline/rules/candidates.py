@@ -1,6 +1,5 @@
 """Candidates for one place of a change: every region under every policy, and forms that quote less than a pattern."""
 
-import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,12 +7,13 @@ from difflib import SequenceMatcher
 from typing import Any, Literal
 
 from graftline.actions.action import MAX_TEXT, PatternAction, RuleAction
-from graftline.actions.astgrep import Node
+from graftline.actions.astgrep import Language, Node
 from graftline.rules.anti_unify import POLICIES, VARIABLE, template
 from graftline.rules.change import Change, Region, column, dedented
 from graftline.rules.cost import description_length
 from graftline.rules.diff import Site, is_sequence, replaced
 from graftline.rules.generality import free_parts
+from graftline.rules.keywords import KEYWORDS
 from graftline.rules.matcher import by_name, by_text, matcher_of, rust_regex
 
 Forms = Literal["all", "plain", "literal"]
@@ -22,14 +22,6 @@ Forms = Literal["all", "plain", "literal"]
 DEFINITION = re.compile(r"^(function|class|method|constructor|interface)_(definition|declaration)$")
 _TEXTS = re.compile(r"comment|string_(content|fragment)|character_data|jsx_text|^string$|string_literal|heredoc")
 _DEFINITION_COST, _NAMELESS_COST, _NAMED_COST, _SPECIAL = 6.0, 10.0, 3.0, len(POLICIES)
-_KEYWORDS = frozenset(keyword.kwlist) | {
-    "abstract", "await", "boolean", "break", "case", "catch", "class", "const", "constructor", "continue",
-    "debugger", "default", "delete", "do", "else", "enum", "export", "extends", "final", "finally", "float", "for",
-    "function", "if", "implements", "import", "in", "instanceof", "int", "interface", "let", "long", "new", "null",
-    "of", "package", "private", "protected", "public", "return", "short", "static", "super", "switch",
-    "synchronized", "this", "throw", "throws", "transient", "try", "type", "typeof", "undefined", "var", "void",
-    "volatile", "while", "with", "yield", "true", "false", "self",
-}  # fmt: skip
 _MAX_PATTERN_CHARACTERS, _MAX_PATTERN_LINES = 2_500, 40
 _MAX_FRAGMENTS, _MAX_FRAGMENT_CHARACTERS = 8, 160
 _MAX_QUOTED = 300
@@ -84,7 +76,7 @@ def _general(change: Change, region: Region) -> Iterator[Candidate]:
     is_large = region.end - region.start > _MAX_PATTERN_CHARACTERS
     templates = {key: None if is_large and key[0] == "literal" else template(change, region, *key) for key in POLICIES}
     named = templates["named", "long_runs"]
-    has_names = named is not None and bool(_names(VARIABLE.sub("", named.pattern)))
+    has_names = named is not None and bool(_names(VARIABLE.sub("", named.pattern), change.before.language))
     for preference, ((policy, _), found) in enumerate(templates.items()):
         if found is None or len(found.rewrite) > MAX_TEXT or len(found.pattern) > _MAX_PATTERN_CHARACTERS:
             continue
@@ -104,13 +96,13 @@ def _general(change: Change, region: Region) -> Iterator[Candidate]:
         quoted = VARIABLE.sub("", found.pattern)
         candidate = _candidate(region, rule, fix, preference, quoted)
         # names could have been kept, and all of them are left free: one place is little evidence for that
-        is_careless = (has_names or not region.first.children) and not _names(quoted)
+        is_careless = (has_names or not region.first.children) and not _names(quoted, change.before.language)
         more = _NAMELESS_COST if is_careless else _NAMED_COST if policy == "named" else 0.0
         yield replace(candidate, cost=candidate.cost + more)
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(_WORDS.findall(text)) - _KEYWORDS
+def _names(text: str, language: Language) -> frozenset[str]:
+    return frozenset(_WORDS.findall(text)) - KEYWORDS[language]
 
 
 def _candidate(

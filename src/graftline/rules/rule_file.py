@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 from graftline.actions.action import MAX_RULE, PatternAction, RuleAction, rule_of
 from graftline.actions.astgrep import Language
 from graftline.actions.rule_text import rule_action
-from graftline.config import Config, parse_yaml
+from graftline.config import Config, parse_yaml, to_yaml
 from graftline.errors import DataError
 from graftline.rules.explain import summary
 
@@ -25,10 +25,6 @@ MAX_FILE_CHARACTERS = 4 << 20
 MAX_RULES = 1_000
 _BREAK = re.compile(r"^---[ \t]*(?:#.*)?$", re.MULTILINE)
 _CONTENT = re.compile(r"^[ \t]*[^\s#]", re.MULTILINE)
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_WORDS_OF_YAML = re.compile(r"true|false|null|yes|no|on|off|y|n", re.IGNORECASE)
-_PRINTED = re.compile(r"[ -~\xa0-\u2027\u2030-\ud7ff\ue000-\ufefe\uff00-\uffef\U00010000-\U0001fffd]*")
-_NOT_PRINTED = re.compile(f"[^{_PRINTED.pattern[1:-2]}]")
 _WORD = re.compile(r"(?<!\$)\b[^\W\d]\w*")
 _MAX_ID = 48
 
@@ -186,7 +182,7 @@ def _text(rule: FileRule) -> str:
         **({"metadata": metadata} if metadata else {}),
     }
     try:
-        return "".join(f"{line}\n" for line in _lines(tree))
+        return to_yaml(tree)
     except RecursionError:
         raise DataError(f"rule {rule.id!r}: is nested too deep for a rule file; leave it out") from None
 
@@ -215,42 +211,3 @@ def _texts(rule: Any) -> Iterator[str]:
 
 def _words(text: str) -> list[str]:
     return list(dict.fromkeys(_WORD.findall(re.sub(r"\$+\w+", " ", text))))
-
-
-def _lines(value: Any) -> Iterator[str]:
-    """Yield `value`, a mapping or a list that is not empty, as YAML in block style, not indented."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _entry(f"{_scalar(key)}:", inner)
-    else:
-        for inner in value:
-            yield from _entry("-", inner)
-
-
-def _entry(head: str, value: Any) -> Iterator[str]:
-    if isinstance(value, str) and _is_block(value):
-        yield f"{head} |{'' if value.endswith(chr(10)) else '-'}"
-        yield from (f"  {line}" if line else "" for line in value.removesuffix("\n").split("\n"))
-    elif isinstance(value, Mapping | list | tuple) and value:
-        lines = (f"  {line}" if line else "" for line in _lines(value))
-        # "- " takes as much room as the indentation
-        yield f"- {next(lines)[2:]}" if head == "-" else head
-        yield from lines
-    else:
-        yield f"{head} {_scalar(value)}"
-
-
-def _is_block(text: str) -> bool:
-    """Return whether `text` can stand as a literal block without further marks."""
-    lines = text.removesuffix("\n").split("\n")
-    is_framed = lines[0][:1] not in ("", " ", "\t") and lines[-1].strip() != ""
-    return "\n" in text and is_framed and all(map(_PRINTED.fullmatch, lines))
-
-
-def _scalar(value: Any) -> str:
-    if not isinstance(value, str):
-        return json.dumps(value)
-    if _PLAIN.fullmatch(value) and not _WORDS_OF_YAML.fullmatch(value):
-        return value
-    quoted = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return '"' + _NOT_PRINTED.sub(lambda found: rf"\U{ord(found[0]):08x}", quoted) + '"'

@@ -14,12 +14,11 @@ from graftline.datasets.catalogue import Dataset
 from graftline.datasets.decontaminate import Evaluations, evaluation_files, evaluations, texts_in
 from graftline.datasets.division import Split
 from graftline.datasets.edit import Label
-from graftline.datasets.hub.base import Fetched
 from graftline.datasets.normalize import Plan, normalize
 from graftline.datasets.raw_rows import keep_wanted, number_of_rows
 from graftline.datasets.sources import source_of
 from graftline.datasets.split import write_division, write_split
-from graftline.datasets.tokens import TokenizerName
+from graftline.downloads.download import Fetched
 from graftline.errors import DataError, RecordError
 from graftline.hashing import digest, sha256_file
 from graftline.jsonl import read_lines, write_lines
@@ -27,6 +26,7 @@ from graftline.record import Built, Contents, DatasetRecord, Record, Request, lo
 from graftline.runtime.settings import stage_code
 from graftline.runtime.stages import Stages, identities
 from graftline.tasks.open_task import OpenTask, open_task_of
+from graftline.tokens import TokenizerName
 from graftline.workers import default_workers
 
 logger = logging.getLogger(__name__)

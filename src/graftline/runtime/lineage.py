@@ -5,7 +5,7 @@ dataset's home to splits, are in `graftline.runtime.dataset_stages`.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -16,26 +16,51 @@ from graftline.clock import Clock, utc_now
 from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic import synthesize
+from graftline.errors import RecordError
+from graftline.hashing import digest
 from graftline.jsonl import read_lines, write_lines
 from graftline.parquet import write_parquet
 from graftline.paths import Paths
-from graftline.record import Built, Contents, Record, Request
+from graftline.record import RECORD_NAME, Built, Contents, Record, Request, verified
+from graftline.runtime.asked_attempts import Partition, made, make_here, missing, stored, wait_for_workers
 from graftline.runtime.dataset_stages import DatasetStages
-from graftline.runtime.manifests import Manifest
+from graftline.runtime.example_store import refresh_examples
+from graftline.runtime.manifests import Manifest, replaced
 from graftline.runtime.ports import open_ports
 from graftline.runtime.run_log import RunLog
 from graftline.runtime.settings import load_settings, stage_code
 from graftline.runtime.stages import identities
 from graftline.tasks.task import Task, sound_tasks
-from graftline.trajectories.collect import attempt, collect_many, times_file
+from graftline.teachers.open import OpenAITeacherConfig
+from graftline.teachers.prompt import load_prompt
+from graftline.trajectories.assignment import Assignment
+from graftline.trajectories.collect import attempt
+from graftline.trajectories.current import current_attempts
 from graftline.trajectories.export import STEPS, TRAJECTORIES, step_rows, trajectory_rows
-from graftline.trajectories.step import Trajectory, tally
+from graftline.trajectories.journal import collect_many, times_folder
+from graftline.trajectories.shards import latest_by_key, linked_shards, read_shards, sealed_shards
+from graftline.trajectories.step import Trajectory, attempt_key, tally
 from graftline.trajectories.workers import Attempts, worker_attempts
 from graftline.workers import default_workers
 
 
 class Lineage(DatasetStages):
     """All stages over one root folder; made by `open_lineage`."""
+
+    @contextmanager
+    def with_ports(self, overrides: Mapping[str, Any]) -> Iterator["Lineage"]:
+        """Yield the same lineage with ports replaced (see `manifests.replaced`), closed at the end; itself for none.
+
+        Raises:
+            ConfigError: there is no such port, or it does not fit.
+            BoundaryError: a port cannot be had on this machine.
+        """
+        if not overrides:
+            yield self
+            return
+        manifest = replaced(self.manifest, overrides)
+        with open_ports(manifest, self.paths) as ports, ExitStack() as stack:
+            yield Lineage(self.paths, self.settings, manifest, ports, self.run_log, stack, self.clock, self.advance)
 
     def synthetic_rules(self, language: Language, split: Split) -> Built:
         """Make synthetic edits, each with its gold action, on the snippets of one language and split."""
@@ -81,48 +106,123 @@ class Lineage(DatasetStages):
         return self.build(self.paths.partition("tasks", language, split), request, make)
 
     def teacher_trajectories(self, language: Language, split: Split) -> Built:
-        """Let the teacher attempt the tasks of one language and split."""
-        source = self.paths.partition("tasks", language, split)
-        teacher = self.ports.teacher
+        """Let the teacher attempt the tasks of one language and split; earlier attempts, and other teachers', stay."""
+        source, teacher = self.paths.partition("tasks", language, split), self.ports.teacher
+        folder = self.paths.attempts(language, split, teacher.name)
         config = {
             "collecting": self.settings.trajectories.collecting.model_dump(mode="json"),
             "teacher": teacher.name,
+            **self._prompt,
             "isolation": f"{self.ports.sandbox.isolation.level}/{self.ports.sandbox.isolation.implementation}",
             **self._rewriter,
         }
-        request = self._request(
-            "teacher_trajectories", f"{language}/{split}", {"tasks": self.verified(source, "tasks")}, config
-        )
+        made_by = digest(config)
+        if teacher.listens:
+            config["asking"] = self.settings.trajectories.asking.model_dump(mode="json", exclude={"at_once"})
+        inputs = {"tasks": self.verified(source, "tasks")}
+        request = self._request("teacher_trajectories", f"{language}/{split}/{folder.name}", inputs, config)
 
-        def make(folder: Path) -> Contents:
+        def make(partial: Path) -> Contents:
             tasks = list(read_lines(source / "tasks.jsonl", Task))
-            trajectories = []
-            times = times_file(self.paths.logs, language, split)
-            for trajectory in collect_many(tasks, self._attempts, folder, times):
-                trajectories.append(trajectory)
-                self.advance(len(trajectories), len(tasks))
-            write_lines(folder / "trajectories.jsonl", trajectories)
-            return Contents(tally(trajectories))
+            record = self._stored(folder, "teacher_trajectories")
+            earlier = linked_shards(folder, partial) if record else []
+            known = latest_by_key(read_shards(earlier))
+            if teacher.listens:
+                current = self._asked(Partition(language, split, teacher, made_by), tasks, known)
+            else:
+                # another code may come to something else at all of them
+                is_same_code = record is not None and record.code_version == request.code_version
+                times = times_folder(self.paths.logs, language, split) / f"{folder.name}.jsonl"
+                current = self._worked_out(tasks, made_by, known if is_same_code else {}, partial, times)
+            added = [trajectory for trajectory in current if known.get(trajectory.key) != trajectory]
+            if added or not earlier:
+                write_lines(partial / f"shard-{len(earlier) + 1:05}.jsonl", added)
+            return Contents(tally(current))
 
-        return self.build(self.paths.partition("trajectories/raw", language, split), request, make)
+        return self.build(folder, request, make)
 
     def trajectories(self, language: Language, split: Split) -> Built:
-        """Write the trajectories of one language and split as Parquet, with their rewards as columns."""
-        source = self.paths.partition("trajectories/raw", language, split)
-        inputs = {"teacher_trajectories": self.verified(source, "teacher_trajectories")}
+        """Write the trajectories of all teachers at the tasks of one language and split as Parquet."""
+        source = self.paths.partition("tasks", language, split)
+        folders = self._attempted(language, split)
+        records = {f"teacher_trajectories.{name}": folders[name] for name in folders}
+        inputs = {name: self.verified(folder, "teacher_trajectories") for name, folder in records.items()}
+        inputs["tasks"] = self.verified(source, "tasks")
         request = self._request("trajectories", f"{language}/{split}", inputs, {})
 
-        def make(folder: Path) -> Contents:
-            trajectories = list(read_lines(source / "trajectories.jsonl", Trajectory))
-            steps = step_rows(trajectories, split)
-            write_parquet(folder / "steps.parquet", steps, STEPS)
-            write_parquet(folder / "trajectories.parquet", trajectory_rows(trajectories, split), TRAJECTORIES)
-            return Contents({**tally(trajectories), "steps": len(steps)})
+        def make(partial: Path) -> Contents:
+            tasks = list(read_lines(source / "tasks.jsonl", Task))
+            shards = (shard for folder in folders.values() for shard in sealed_shards(folder))
+            chosen = current_attempts(read_shards(shards), tasks)
+            steps = step_rows(chosen.attempts, split)
+            write_parquet(partial / "steps.parquet", steps, STEPS)
+            write_parquet(partial / "trajectories.parquet", trajectory_rows(chosen.attempts, split), TRAJECTORIES)
+            return Contents({**tally(chosen.attempts), "steps": len(steps), **chosen.left_out})
 
         return self.build(self.paths.partition("trajectories/parquet", language, split), request, make)
 
+    def _attempted(self, language: Language, split: Split) -> dict[str, Path]:
+        """Return the folder of every teacher that attempted these tasks, by name; of the one in use if there is none."""
+        of_all = self.paths.partition("trajectories/raw", language, split)
+        found = {path.parent.name: path.parent for path in sorted(of_all.glob(f"*/{RECORD_NAME}"))}
+        own = self.paths.attempts(language, split, self.ports.teacher.name)
+        return {name: path for name, path in found.items() if not name.startswith(".")} or {own.name: own}
+
+    def _asked(self, partition: Partition, tasks: Sequence[Task], known: Mapping[str, Trajectory]) -> list[Trajectory]:
+        """Let a teacher that asks a language model attempt what is missing, here or by workers of the queue."""
+        settings = self.settings.trajectories
+
+        def all_known() -> dict[str, Trajectory]:
+            return {**known, **stored(self.paths, partition)}
+
+        def left() -> list[Assignment]:
+            return missing(tasks, partition, settings.asking, all_known())
+
+        assignments = left()
+        if assignments:
+            refresh_examples(self.paths, self.ports.examples)
+        if assignments and self.manifest.queue.kind == "memory":
+            make_here(
+                assignments,
+                partition,
+                settings.asking,
+                settings.collecting,
+                self.ports.sandbox,
+                self.paths,
+                self.advance,
+            )
+        elif assignments:
+            wait_for_workers(assignments, self.ports.queue, left, self.advance)
+        return made(tasks, partition, settings.asking, all_known())
+
+    def _worked_out(
+        self, tasks: Sequence[Task], made_by: str, known: Mapping[str, Trajectory], folder: Path, times: Path
+    ) -> list[Trajectory]:
+        """Let a teacher that always comes to the same attempt what is not known, in worker processes."""
+        teacher = self.ports.teacher.name
+        keys = [attempt_key(task.digest, teacher, made_by, 1) for task in tasks]
+        todo = [task for task, key in zip(tasks, keys, strict=True) if key not in known]
+        found = {}
+        for trajectory in collect_many(todo, self._attempts(made_by), folder, times):
+            found[trajectory.key] = trajectory
+            self.advance(len(found), len(todo))
+        return [found[key] if key in found else known[key] for key in keys]
+
+    def _attempts(self, made_by: str) -> Attempts:
+        """Return what makes attempts that say by which settings they were made."""
+        attempts = self._workers
+        return lambda tasks: (one.model_copy(update={"made_by": made_by}) for one in attempts(tasks))
+
+    @property
+    def _prompt(self) -> dict[str, Any]:
+        """What shapes the questions of a teacher that asks a language model."""
+        config = self.manifest.teacher
+        if not isinstance(config, OpenAITeacherConfig):
+            return {}
+        return {"prompt": load_prompt(self.paths.configs, config.prompt).digest()}
+
     @cached_property
-    def _attempts(self) -> Attempts:
+    def _workers(self) -> Attempts:
         settings = self.settings.trajectories
         workers = settings.workers or default_workers()
         if workers == 1:
@@ -130,6 +230,13 @@ class Lineage(DatasetStages):
             return lambda tasks: (attempt(task, teacher, sandbox, settings.collecting) for task in tasks)
         opened = worker_attempts(workers, self.manifest.sandbox, self.manifest.teacher, settings.collecting)
         return self.open_until_end.enter_context(opened)
+
+    def _stored(self, folder: Path, kind: str) -> Record | None:
+        """Return the record of an artefact that is whole; None where there is none."""
+        try:
+            return verified(folder, kind)
+        except RecordError:
+            return None
 
     @property
     def _rewriter(self) -> dict[str, Any]:

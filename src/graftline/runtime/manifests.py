@@ -3,10 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from graftline.config import Config, load_yaml
+from graftline.actors.open import ActorsConfig, ChatModelConfig
+from graftline.blobs.open import BlobsConfig, FilesystemBlobsConfig
+from graftline.config import Config, load_yaml, put, validated
 from graftline.datasets.hub.open import HubConfig
 from graftline.errors import ConfigError
+from graftline.jobs.settings import MemoryQueueConfig, QueueConfig
 from graftline.paths import Paths
+from graftline.retrieval.open import HashedEmbedderConfig, SqliteVectorStoreConfig, VectorStoreConfig
 from graftline.sandbox.open import SandboxConfig
 from graftline.teachers.open import TeacherConfig
 
@@ -19,6 +23,11 @@ class Manifest(Config):
     dataset_hub: HubConfig
     sandbox: SandboxConfig
     teacher: TeacherConfig
+    chat_model: ChatModelConfig = ActorsConfig()
+    queue: QueueConfig = MemoryQueueConfig()
+    embedder: HashedEmbedderConfig = HashedEmbedderConfig()
+    vector_store: VectorStoreConfig = SqliteVectorStoreConfig()
+    blobs: BlobsConfig = FilesystemBlobsConfig(url="data/blobs")
 
 
 PORTS = tuple(Manifest.model_fields)
@@ -32,12 +41,28 @@ def load_manifest(paths: Paths, name: str, overrides: Mapping[str, Any] | None =
     """
     if name not in MANIFESTS:
         raise ConfigError(f"manifest {name!r} is unknown; known: {', '.join(MANIFESTS)}")
+    return load_yaml(paths.configs / "manifests" / f"{name}.yaml", Manifest, _values(overrides or {}))
+
+
+def replaced(manifest: Manifest, overrides: Mapping[str, Any]) -> Manifest:
+    """Return `manifest` with ports, or single keys of them, replaced as `load_manifest` does.
+
+    Raises:
+        ConfigError: there is no such port, or the result does not fit.
+    """
+    tree = manifest.model_dump(mode="json")
+    for key, value in _values(overrides).items():
+        put(tree, key, value, "ports")
+    return validated(tree, Manifest, "ports")
+
+
+def _values(overrides: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     # a port before its settings, in whatever order they were given
-    for key, value in sorted((overrides or {}).items(), key=lambda item: item[0].count(".")):
+    for key, value in sorted(overrides.items(), key=lambda item: item[0].count(".")):
         port, _, rest = key.partition(".")
         if port not in PORTS:
             raise ConfigError(f"port {port!r} is unknown; known: {', '.join(PORTS)}")
         # a bare name is an implementation, and what the file says of another one does not apply to it
         values[key] = {"kind": value} if not rest and isinstance(value, str) else value
-    return load_yaml(paths.configs / "manifests" / f"{name}.yaml", Manifest, values)
+    return values

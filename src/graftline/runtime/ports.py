@@ -2,28 +2,95 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from typing import Any, Self
 
+from graftline.actors.blocking import BlockingChatModel
+from graftline.actors.fleet import load_fleet
+from graftline.actors.open import ActorsConfig, open_chat_model
+from graftline.blobs.base import BlobStore
+from graftline.blobs.open import open_blob_store
 from graftline.datasets.hub.base import MIRROR_VARIABLE, DatasetHub
 from graftline.datasets.hub.open import open_hub
+from graftline.jobs.base import JobQueue
+from graftline.jobs.open import open_queue
 from graftline.paths import Paths
+from graftline.retrieval.open import open_embedder, open_vector_store
 from graftline.runtime.manifests import Manifest, load_manifest
 from graftline.sandbox.base import Sandbox
 from graftline.sandbox.open import open_sandbox
-from graftline.secrets import open_secrets
+from graftline.secrets import Secrets, open_secrets
 from graftline.teachers.base import Teacher
-from graftline.teachers.open import open_teacher
+from graftline.teachers.examples import Examples
+from graftline.teachers.open import Served, open_teacher
+
+_MEMORY_CONTEXT_TOKENS = 32_768
 
 
-@dataclass(frozen=True, slots=True)
 class Ports:
-    """Everything a lineage talks to, open."""
+    """Everything a lineage talks to; each is opened at its first use, and closed with `stack`."""
 
-    dataset_hub: DatasetHub
-    sandbox: Sandbox
-    teacher: Teacher
+    def __init__(
+        self, manifest: Manifest, paths: Paths, secrets: Secrets, stack: ExitStack, hub: DatasetHub | None = None
+    ) -> None:
+        self._manifest, self._paths, self._stack = manifest, paths, stack
+        self.secrets = secrets
+        self._hub = hub
+
+    @cached_property
+    def dataset_hub(self) -> DatasetHub:
+        """The homes of the datasets."""
+        return self._hub or dataset_hub(self._manifest, self._paths)
+
+    @classmethod
+    def closed_with(cls, stack: ExitStack, manifest: Manifest, paths: Paths) -> Self:
+        """Return the ports of `manifest`, none of them open, with the secrets of this process."""
+        return cls(manifest, paths, open_secrets(os.environ, paths.root), stack)
+
+    @cached_property
+    def sandbox(self) -> Sandbox:
+        """Where actions are applied."""
+        opened = open_sandbox(self._manifest.sandbox)
+        self._stack.callback(opened.close)
+        return opened
+
+    @cached_property
+    def teacher(self) -> Teacher:
+        """What attempts tasks."""
+        return open_teacher(self._manifest.teacher, self.sandbox, self._served)
+
+    @cached_property
+    def chat_model(self) -> BlockingChatModel:
+        """The served language model."""
+        opened = BlockingChatModel(open_chat_model(self._manifest.chat_model, self._paths.configs, self.secrets))
+        self._stack.callback(opened.close)
+        return opened
+
+    @cached_property
+    def queue(self) -> JobQueue:
+        """The queue of attempts to be made."""
+        opened = open_queue(self._manifest.queue, self.secrets)
+        self._stack.callback(opened.close)
+        return opened
+
+    @cached_property
+    def blobs(self) -> BlobStore:
+        """Where shards are uploaded to."""
+        return open_blob_store(self._manifest.blobs, self._paths.root, self.secrets)
+
+    @cached_property
+    def examples(self) -> Examples:
+        """Verified steps that language models are shown."""
+        store = open_vector_store(self._manifest.vector_store, self._paths.root)
+        self._stack.callback(store.close)
+        return Examples(open_embedder(self._manifest.embedder), store)
+
+    def _served(self) -> Served:
+        config, context_tokens = self._manifest.chat_model, _MEMORY_CONTEXT_TOKENS
+        if isinstance(config, ActorsConfig):
+            context_tokens = load_fleet(self._paths.configs, config.fleet).context_tokens
+        return Served(self.chat_model, context_tokens, self._paths.configs, self.examples)
 
 
 def dataset_hub(manifest: Manifest, paths: Paths, environment: Mapping[str, str] | None = None) -> DatasetHub:
@@ -34,16 +101,16 @@ def dataset_hub(manifest: Manifest, paths: Paths, environment: Mapping[str, str]
 
 @contextmanager
 def open_ports(manifest: Manifest, paths: Paths) -> Iterator[Ports]:
-    """Open every port of `manifest`, and close them at the end.
+    """Open the ports of `manifest`, and close them at the end: sandbox and teacher at once, others when they are used.
 
     Raises:
+        ConfigError: what an implementation reads is not there or does not fit.
         BoundaryError: an implementation cannot be had on this machine.
     """
-    sandbox = open_sandbox(manifest.sandbox)
-    try:
-        yield Ports(dataset_hub(manifest, paths), sandbox, open_teacher(manifest.teacher, sandbox))
-    finally:
-        sandbox.close()
+    with ExitStack() as stack:
+        ports = Ports.closed_with(stack, manifest, paths)
+        _ = ports.teacher
+        yield ports
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from graftline.datasets.hub.base import MIRROR_VARIABLE
 from graftline.datasets.sources import ReaderName
 from graftline.hashing import code_version
 from graftline.paths import Paths
+from graftline.runtime.asked_attempts import Asking
 from graftline.trajectories.collect import Collecting
 
 DATASETS_VARIABLE = "GRAFTLINE_DATASETS"
@@ -21,6 +22,7 @@ class TrajectorySettings(Config):
     """`configs/trajectories.yaml`."""
 
     collecting: Collecting = Collecting()
+    asking: Asking = Asking()
     workers: int = Field(default=0, ge=0, le=256)
     """Processes that make attempts; 0 for one per core, 8 at most. What they make does not depend on it."""
     least_verified_steps: int = Field(default=200, ge=0)
@@ -39,7 +41,7 @@ def load_settings(paths: Paths, environment: Mapping[str, str] | None = None) ->
 
     Raises:
         ConfigError: a file does not fit, or a dataset is named that is unknown.
-        DatasetError: the mirror cannot be read.
+        DownloadError: the mirror cannot be read.
     """
     catalogue = load_yaml(paths.configs / "datasets.yaml", Catalogue)
     return Settings(

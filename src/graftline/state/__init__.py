@@ -1,1 +1,22 @@
-"""The structured memory of an agent between the steps of one task."""
+"""The structured memory of an agent between the steps of one task.
+
+`merge`, `render` and `summarize_history` work on a `State`; a `StateStore` keeps many of them; `state_update_of` reads
+what a model says.
+"""
+
+from graftline.state.state import State, StateLimits, StateUpdate, merge, render, summarize_history
+from graftline.state.store import Change, Entry, StateStore
+from graftline.state.updates import state_update_of
+
+__all__ = [
+    "Change",
+    "Entry",
+    "State",
+    "StateLimits",
+    "StateStore",
+    "StateUpdate",
+    "merge",
+    "render",
+    "state_update_of",
+    "summarize_history",
+]

@@ -14,6 +14,7 @@ from graftline.actions.action import Action
 from graftline.actions.astgrep import Language
 from graftline.datasets.edit import Edit
 from graftline.errors import DataError
+from graftline.hashing import digest
 from graftline.rules.equality import equality
 from graftline.sandbox.base import Sandbox, Verdict, decided
 
@@ -40,6 +41,11 @@ class Task(BaseModel):
     origin: str
     """The row it comes from, as the edit names it."""
     tags: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """What tells the task, as it is, from all others."""
+        return digest(self.model_dump(mode="json"))
 
 
 @dataclass

@@ -6,18 +6,18 @@ it, and then the feedback is no longer fit for training. Whether a rule holds an
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language, parse
+from graftline.actions.astgrep import Language, Tree, parse
 from graftline.errors import DataError, SandboxError
 from graftline.rules.change import Change
 from graftline.rules.diff import Site
 from graftline.rules.equality import without_blanks
 from graftline.rules.judge import Judgement, judged
 from graftline.sandbox.base import Match, Sandbox, SandboxResult, Verdict, decided
-from graftline.teachers.hints import empty_match_hint, invalid_hint
+from graftline.teachers.hints import broken_hint, empty_match_hint, invalid_hint, left_out_hint, more_matches_hint
 from graftline.teachers.places import first_code_line, line_of, line_text
 from graftline.teachers.wording import counted, lines_named, listed, quoted
 
@@ -89,7 +89,7 @@ def criticise(
     [result] = sandbox.apply_many(before, language, [action])
     match decided(result).verdict:
         case Verdict.OK:
-            return _of_change(before, language, result, wanted, is_revealing)
+            return _of_change(action, before, language, result, sandbox, wanted, is_revealing)
         case Verdict.NO_MATCH:
             hint = empty_match_hint(action, parse(before, language), sandbox)
             return Criticism(Finding.NO_MATCH, f"Nothing in the text matches. {hint}".strip())
@@ -121,7 +121,13 @@ def stays(before: str, wanted: str, line: int) -> bool:
 
 
 def _of_change(
-    before: str, language: Language, result: SandboxResult, wanted: str | None, is_revealing: bool
+    action: PatternAction | RuleAction,
+    before: str,
+    language: Language,
+    result: SandboxResult,
+    sandbox: Sandbox,
+    wanted: str | None,
+    is_revealing: bool,
 ) -> Criticism:
     changing = [match for match in result.matches if match.replacement != before[match.start : match.end]]
     if not changing:
@@ -135,10 +141,31 @@ def _of_change(
     # what is wanted may be out of order on the way
     if (held is None or held.wrong) and _breaks(before, after, language):
         line, written = _line(before, changing[0]), quoted(changing[0].replacement)
-        return Criticism(Finding.BROKEN, f"The text no longer parses: on line {line} it writes {written}.", line)
+        feedback = (
+            f"After it the text is no valid {language}: on line {line} it writes {written}. {broken_hint(action)}"
+        )
+        return Criticism(Finding.BROKEN, feedback.strip(), line)
+    if held is not None and not is_revealing:
+        return _hinted(held, action, parse(before, language), result.matches, sandbox)
     lines = list(dict.fromkeys(_line(before, match) for match in changing))
     places = f"It changes {counted(len(changing), 'place')}, on {lines_named(lines)}."
     return held or Criticism(Finding.APPLIED, places)
+
+
+def _hinted(
+    held: Criticism,
+    action: PatternAction | RuleAction,
+    tree: Tree,
+    matches: Sequence[Match],
+    sandbox: Sandbox,
+) -> Criticism:
+    """Return `held` with what the action and the text before it let one say."""
+    hint = ""
+    if held.finding is Finding.INCOMPLETE:
+        hint = more_matches_hint(action, matches, tree, sandbox)
+    elif held.finding is Finding.WRONG_TEXT:
+        hint = left_out_hint(action)
+    return replace(held, feedback=f"{held.feedback} {hint}") if hint else held
 
 
 def _right(matches: int) -> Criticism:
@@ -158,7 +185,8 @@ def _held_against(change: Change, result: SandboxResult, is_revealing: bool) -> 
         line = _line(text, first)
         if _touches(change, first):
             where = f"line {line}, {quoted(line_text(text, line))}"
-            feedback = f"The place on {where}, has to change, but not into {quoted(first.replacement)}."
+            old, new = quoted(text[first.start : first.end]), quoted(first.replacement)
+            feedback = f"On {where}, something has to change, but not {old} into {new}."
             return Criticism(Finding.WRONG_TEXT, feedback + more, line, right, wrong, lines)
         feedback = over_application(text, change.after.text, line, right, wrong)
         return Criticism(Finding.TOO_BROAD, feedback + more, line, right, wrong, lines)

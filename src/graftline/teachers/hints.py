@@ -1,11 +1,13 @@
-"""Hints of the critic: why ast-grep refuses an action, and what in the text is nearest to a pattern without a match.
+"""Hints of the critic: why ast-grep refuses an action, what is nearest to a pattern without a match, and which pattern
+would match more (`teachers.wider` makes those that are tried).
 
 A hint knows the action and the text before it, never the wanted text. What might match instead is tried in the sandbox.
 """
 
+import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -15,19 +17,21 @@ from graftline.errors import DataError
 from graftline.rules.anti_unify import VARIABLE
 from graftline.rules.contexts import context_of
 from graftline.rules.generality import patterns_of
-from graftline.sandbox.base import Sandbox, Verdict, decided
+from graftline.sandbox.base import Match, Sandbox, Verdict, decided
 from graftline.teachers.places import line_of, lines_with
+from graftline.teachers.wider import WRAPPERS, readable, whole, wider
 from graftline.teachers.wording import listed, quoted
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
+_MIXED = re.compile(r"\$[A-Z_]+[a-z]\w*")
 _WORD = re.compile(r"[^\W\d]\w+")
 _BAD_KIND = re.compile(r"Kind `([^`]*)` is invalid")
 _UNBOUND = re.compile(r"meta var `([^`]*)` used in `(\w+)`")
+_ARGUMENTS = re.compile(r"\(.+\)$", re.DOTALL)
 _SINGLE = re.compile(r"(?<!\$)\$(?=[A-Z_])")
 _MAX_NODE_CHARACTERS = 1_000
 _MAX_KINDS = 3
 _LEAST_OVERLAP = 0.3
-_WRAPPERS = ("module", "program", "expression_statement")
 
 
 def invalid_hint(action: PatternAction | RuleAction, error: str, tree: Tree) -> str:
@@ -38,6 +42,8 @@ def invalid_hint(action: PatternAction | RuleAction, error: str, tree: Tree) -> 
         return "A pattern cannot be empty: write the code that is to be matched."
     if bad := _BAD_KIND.search(error):
         return _kinds_like(bad[1], tree)
+    if mixed := _MIXED.search(json.dumps(action.model_dump(mode="json"), ensure_ascii=False)):
+        return f"`{mixed[0]}` is no metavariable: their names have capital letters, digits and `_` alone."
     if unbound := _UNBOUND.search(error):
         bound = sorted({name for text in patterns_of(rule_of(action)["rule"]) for name in VARIABLE.findall(text)})
         known = f"the pattern has {listed(bound)}" if bound else "the pattern has no metavariable"
@@ -64,6 +70,50 @@ def empty_match_hint(action: PatternAction | RuleAction, tree: Tree, sandbox: Sa
         kind = rule.get("kind")
         return _kinds_like(str(kind), tree) if kind and not _of_kind(tree, str(kind)) else ""
     return _pattern_hint(patterns[0], rule, tree, sandbox)
+
+
+def more_matches_hint(
+    action: PatternAction | RuleAction, matches: Sequence[Match], tree: Tree, sandbox: Sandbox
+) -> str:
+    """Return which pattern, freer than that of `action`, matches most besides its `matches`; empty where none does.
+
+    Raises:
+        SandboxError: the sandbox failed.
+    """
+    patterns = wider(action.pattern, tree.language) if isinstance(action, PatternAction) else []
+    tried = [PatternAction(pattern=pattern, rewrite="") for pattern in patterns]
+    best, others = "", list[Match]()
+    for pattern, result in zip(
+        patterns, sandbox.apply_many(tree.text, tree.language, tried) if tried else [], strict=True
+    ):
+        found = [match for match in decided(result).matches if not any(_overlap(match, one) for one in matches)]
+        if len(found) > len(others):
+            best, others = pattern, found
+    if not best:
+        return ""
+    first = others[0]
+    place = f"{quoted(tree.text[first.start : first.end])} on line {line_of(tree.text, first.start)}"
+    return f"If places like it are meant, use {quoted(best)}: it also matches {place}."
+
+
+def broken_hint(action: PatternAction | RuleAction) -> str:
+    """Return what in the rewrite of `action` is written as it stands, but was surely meant otherwise; empty if nothing."""
+    fix = str(rule_of(action)["fix"])
+    return "`...` is written as it stands: use a metavariable of the pattern." if "..." in fix else ""
+
+
+def left_out_hint(action: PatternAction | RuleAction) -> str:
+    """Return which names of its pattern the rewrite of `action` does not repeat; empty where it repeats all."""
+    if not isinstance(action, PatternAction):
+        return ""
+    kept = {*_WORD.findall(action.rewrite)}
+    words = dict.fromkeys(_WORD.findall(VARIABLE.sub(" ", action.pattern)))
+    left_out = [f"`{word}`" for word in words if word not in kept]
+    return f"The rewrite leaves {listed(left_out)} out: repeat in it what has to stay." if left_out else ""
+
+
+def _overlap(one: Match, other: Match) -> bool:
+    return one.start < other.end and other.start < one.end
 
 
 def _pattern_hint(pattern: str, rule: Mapping[str, Any], tree: Tree, sandbox: Sandbox) -> str:
@@ -104,6 +154,8 @@ def _relaxed(pattern: str, rule: Mapping[str, Any], tree: Tree, sandbox: Sandbox
         ),
         "the quotes are others": pattern.translate(str.maketrans("'\"", "\"'")),
         "a `;` at the end is too much": pattern.rstrip().rstrip(";"),
+        "`...` stands for itself, $$$ARGS for any number of nodes": pattern.replace("...", "$$$ARGS"),
+        "the arguments are others": _ARGUMENTS.sub("($$$ARGS)", pattern),
     }
     tried = [(why, text) for why, text in variants.items() if text != pattern and text.strip()]
     if not tried:
@@ -115,7 +167,7 @@ def _relaxed(pattern: str, rule: Mapping[str, Any], tree: Tree, sandbox: Sandbox
         if decided(result).verdict is Verdict.OK:
             first = result.matches[0]
             place = quoted(tree.text[first.start : first.end])
-            return f"{quoted(text)} would match {place} on line {line_of(tree.text, first.start)}: {why}."
+            return f"Use {quoted(text)}: it matches {place} on line {line_of(tree.text, first.start)} ({why})."
     return ""
 
 
@@ -195,15 +247,8 @@ def _nearest(pattern: str, tree: Tree) -> Node | None:
 
 def _kind_of_pattern(pattern: str, language: Language) -> str:
     """Return the kind of node that `pattern` is read as alone; empty where it is several."""
-    # ast-grep, too, puts a letter for the sign that is none of Python's
-    text = pattern.replace("$", "µ") if language == "python" else pattern
     try:
-        node = parse(text, language).root
+        node = whole(parse(readable(pattern, language), language).root)
     except DataError:
         return ""
-    while node.kind in _WRAPPERS:
-        children = [child for child in node.children if child.is_named]
-        if len(children) != 1:
-            return ""
-        node = children[0]
-    return node.kind
+    return "" if node.kind in WRAPPERS else node.kind

@@ -5,6 +5,8 @@ which has the instruction, the text as it is and what sandbox and critic answere
 no guessing. What remains privileged is the choice of the place and of the action, and whether there is more to do.
 """
 
+from collections.abc import Sequence
+
 from graftline.actions.astgrep import Tree, parse
 from graftline.errors import DataError
 from graftline.rules.equality import equality
@@ -13,7 +15,7 @@ from graftline.rules.induction import Step
 from graftline.sandbox.base import Sandbox
 from graftline.state.state import State
 from graftline.tasks.task import Task
-from graftline.teachers.base import Attempt, GaveUp, Proposal
+from graftline.teachers.base import Attempt, GaveUp, Proposal, Turn
 from graftline.teachers.critic import over_application, stays
 from graftline.teachers.places import line_text
 from graftline.teachers.thoughts import Failure, Sight, attempt_thoughts, thought
@@ -25,11 +27,14 @@ class InductionTeacher:
     """Deterministic: the same task, the same steps."""
 
     name = "induction"
+    listens = False
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
 
-    def propose(self, task: Task, text: str, state: State) -> Proposal | GaveUp:
+    def propose(
+        self, task: Task, text: str, state: State, turns: Sequence[Turn] = (), attempt: int = 1
+    ) -> Proposal | GaveUp:
         step = next_step(text, task.wanted, task.language, self._sandbox)
         if not isinstance(step, Step):
             return GaveUp(_cause(task, text, step))

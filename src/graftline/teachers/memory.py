@@ -1,10 +1,11 @@
 """The `memory` teacher: proposes the gold actions of a task where they are known, and gives up elsewhere."""
 
 import re
+from collections.abc import Sequence
 
 from graftline.state.state import State, StateUpdate
 from graftline.tasks.task import Task
-from graftline.teachers.base import GaveUp, Proposal
+from graftline.teachers.base import GaveUp, Proposal, Turn
 
 _STEP = re.compile(r"step (\d+): ")
 
@@ -13,8 +14,11 @@ class MemoryTeacher:
     """Answers from the task itself, each gold action once; the state says how many there were."""
 
     name = "memory"
+    listens = False
 
-    def propose(self, task: Task, text: str, state: State) -> Proposal | GaveUp:
+    def propose(
+        self, task: Task, text: str, state: State, turns: Sequence[Turn] = (), attempt: int = 1
+    ) -> Proposal | GaveUp:
         if task.gold_action is None:
             return GaveUp("no_gold")
         actions = (task.gold_action, *task.gold_next)

@@ -1,14 +1,21 @@
 """From configuration to a teacher."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal, assert_never
 
 from pydantic import Field
 
+from graftline.actors.blocking import BlockingChatModel
 from graftline.config import Config
 from graftline.sandbox.base import Sandbox
 from graftline.teachers.base import Teacher
+from graftline.teachers.examples import Examples
 from graftline.teachers.induction import InductionTeacher
 from graftline.teachers.memory import MemoryTeacher
+from graftline.teachers.openai import OpenAITeacher
+from graftline.teachers.prompt import load_prompt
 
 
 class InductionTeacherConfig(Config):
@@ -23,15 +30,48 @@ class MemoryTeacherConfig(Config):
     kind: Literal["memory"] = "memory"
 
 
-TeacherConfig = Annotated[InductionTeacherConfig | MemoryTeacherConfig, Field(discriminator="kind")]
+class OpenAITeacherConfig(Config):
+    """The served language model of the port `chat_model`."""
+
+    kind: Literal["openai"] = "openai"
+    prompt: str = "small"
+    """Name of the prompt in `configs/teacher_prompts.yaml`."""
+    adapter: str = ""
+    """Name of a loaded LoRA adapter; empty for the model itself."""
 
 
-def open_teacher(config: TeacherConfig, sandbox: Sandbox) -> Teacher:
-    """Return the teacher of `config`; it tries its candidates in `sandbox`."""
+TeacherConfig = Annotated[
+    InductionTeacherConfig | MemoryTeacherConfig | OpenAITeacherConfig, Field(discriminator="kind")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a teacher needs that asks a served language model."""
+
+    model: BlockingChatModel
+    context_tokens: int
+    """Of one request: prompt and answer."""
+    configs: Path
+    """The folder with `teacher_prompts.yaml`."""
+    examples: Examples
+    """Verified steps, some of which are shown."""
+
+
+def open_teacher(config: TeacherConfig, sandbox: Sandbox, served: Callable[[], Served]) -> Teacher:
+    """Return the teacher of `config`; it tries its candidates in `sandbox`, or asks the model of `served`.
+
+    Raises:
+        ConfigError: there is no such prompt, or the model cannot be opened.
+    """
     match config:
         case InductionTeacherConfig():
             return InductionTeacher(sandbox)
         case MemoryTeacherConfig():
             return MemoryTeacher()
+        case OpenAITeacherConfig(prompt=name, adapter=adapter):
+            by = served()
+            prompt = load_prompt(by.configs, name)
+            return OpenAITeacher(by.model, prompt, by.context_tokens, by.examples, adapter)
         case _:
             assert_never(config)

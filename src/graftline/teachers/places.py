@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from graftline.actions.astgrep import Node, Tree
 from graftline.rules.anti_unify import VARIABLE
+from graftline.rules.keywords import KEYWORDS
 from graftline.teachers.wording import quoted
 
 _DEFINITION = re.compile(
@@ -14,15 +15,7 @@ _DEFINITION = re.compile(
 )
 _WORD = re.compile(r"[^\W\d]\w*")
 _PROSE = re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`")
-_GRAMMAR = frozenset(
-    _WORD.findall(
-        "and as assert async await break case catch class cls const continue def default del do elif else enum except"
-        " export extends false False final finally for from function if implements import in instanceof int interface"
-        " is lambda let match new None not null of or pass private protected public raise return self static super"
-        " switch this throw throws true True try typeof undefined var void while with yield"
-    )
-)
-"""Words that tell nothing apart."""
+_KEYWORDS = frozenset().union(*KEYWORDS.values())
 
 
 def line_of(text: str, offset: int) -> int:
@@ -65,7 +58,7 @@ def telling_word(text: str, patterns: Sequence[str]) -> str:
     # prose tells less than names do
     for pieces in ([_PROSE.sub(" ", pattern) for pattern in bare], bare):
         names = dict.fromkeys(name for piece in pieces for name in _WORD.findall(piece))
-        telling: list[str] = [name for name in names if len(name) > 1 and name not in _GRAMMAR and counts[name]]
+        telling: list[str] = [name for name in names if len(name) > 1 and name not in _KEYWORDS and counts[name]]
         if telling:
             return min(telling, key=lambda name: (counts[name], -len(name)))
     return ""

@@ -1,127 +1,138 @@
-"""The loop of one attempt: teacher, sandbox, grade, reward, state; and of many, with a journal.
+"""The loop of one attempt: teacher, sandbox, grade, reward, state. Many attempts are `trajectories.journal`'s.
 
-A failed attempt is data, with its cause. A sandbox that fails is asked once more; if it fails again the collection
-stops with that error, and what was collected is kept for the next start: a machine that is out of order must not
-write a data set of failures.
+A failed attempt is data, with its cause. A sandbox that fails is asked once more; if it fails again the attempt ends
+with that error: a machine that is out of order must not write a data set of failures.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from difflib import unified_diff
-from pathlib import Path
+from collections.abc import Callable
 from time import perf_counter
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language
 from graftline.config import Config
-from graftline.errors import DataError, RecordError, SandboxError
+from graftline.errors import SandboxError
 from graftline.rules.equality import Level
-from graftline.rules.generality import is_general
-from graftline.rules.grade import Grade, grade, measured, over_out, parse_ok
-from graftline.rules.similarity import srl
-from graftline.rules.tidy import tidied
-from graftline.sandbox.base import Sandbox, SandboxResult, Verdict
+from graftline.sandbox.base import Sandbox, Verdict
 from graftline.state.state import State
 from graftline.tasks.task import Task
-from graftline.teachers.base import GaveUp, Proposal, Teacher
-from graftline.trajectories.reward import Reward, RewardWeights, reward
-from graftline.trajectories.step import (
-    AttemptTime,
-    ModelOutput,
-    Prompt,
-    SandboxOutcome,
-    Timings,
-    Trajectory,
-    TrajectoryStep,
-)
+from graftline.teachers.base import GaveUp, Proposal, Teacher, Turn, Unreadable
+from graftline.teachers.critic import Criticism, Finding, criticise
+from graftline.trajectories.graded_step import graded_step, unreadable_step
+from graftline.trajectories.reward import SAYS_NOTHING, Reward, RewardWeights
+from graftline.trajectories.step import Timings, Trajectory, TrajectoryStep
 
 logger = logging.getLogger(__name__)
 
-JOURNAL_NAME = ".journal.jsonl"
-_MAX_DIFF_CHARACTERS = 20_000
+Remember = Callable[[State], None]
+
+_ON_THE_WAY = (Finding.INCOMPLETE, Finding.RIGHT)
 
 
 class Collecting(Config):
     """How attempts are made."""
 
     max_steps: int = Field(default=12, ge=1, le=64)
+    max_failed: int = Field(default=3, ge=1, le=64)
+    """So many failed steps, one after the other, end an attempt of a teacher that listens; one of any other ends with
+    the first."""
     weights: RewardWeights = RewardWeights()
 
 
-def collect_many(
-    tasks: Sequence[Task],
-    attempts: Callable[[Iterable[Task]], Iterator[Trajectory]],
-    folder: Path,
-    times: Path | None = None,
-) -> Iterator[Trajectory]:
-    """Yield the trajectory of every task, in order; those that a killed run left in `folder`'s journal are not redone.
+class _Attempt:
+    """One attempt, as far as it has come."""
 
-    `attempts` makes the trajectories of the tasks it is given, in their order. `times` is the file for how long each of
-    them took (`AttemptTime`), which is no part of the artefact: it differs from run to run.
+    def __init__(
+        self, task: Task, teacher: Teacher, sandbox: Sandbox, collecting: Collecting, remember: Remember
+    ) -> None:
+        self._task, self._teacher, self._sandbox, self._collecting = task, teacher, sandbox, collecting
+        self._remember = remember
+        self.text, self._state, self._seen = task.before, State(), {task.before}
+        self.steps, self._turns, self.answers_ms = list[TrajectoryStep](), list[Turn](), list[float]()
+        self.level, self.cause = Level.NONE, ""
 
-    Raises:
-        SandboxError: the sandbox failed twice running; start again to go on.
-    """
-    journal = folder / JOURNAL_NAME
-    finished = {trajectory.task_id: trajectory for trajectory in _journalled(journal)}
-    with ExitStack() as stack:
-        stream = stack.enter_context(journal.open("a", encoding="utf-8", newline=""))
-        log = None
-        if times is not None:
-            times.parent.mkdir(parents=True, exist_ok=True)
-            _whole_lines(times)
-            log = stack.enter_context(times.open("a" if finished else "w", encoding="utf-8", newline=""))
-        made = attempts(task for task in tasks if task.id not in finished)
-        for task in tasks:
-            trajectory = finished.get(task.id)
-            if trajectory is None:
-                trajectory = next(made)
-                stream.write(trajectory.model_dump_json() + "\n")
-                stream.flush()
-                if log is not None:
-                    log.write(_time(trajectory).model_dump_json() + "\n")
-            yield trajectory
+    def ending(self, number: int) -> str:
+        """Take steps until there is a reason to end, and return it."""
+        for _ in range(self._collecting.max_steps):
+            asked = perf_counter()
+            answer = self._teacher.propose(self._task, self.text, self._state, self._turns, number)
+            self.answers_ms.append(_milliseconds_since(asked))
+            match answer:
+                case GaveUp(cause=cause):
+                    self.cause = cause
+                    return "gave_up"
+                case Unreadable():
+                    self._note(unreadable_step(self._task, self.text, self._state, answer, self.steps), answer)
+                    ending = self._failed("bad_format")
+                case Proposal():
+                    ending = self._taken(answer)
+            if ending:
+                return ending
+        return "max_steps"
+
+    def _taken(self, proposal: Proposal) -> str:
+        """Take the step of `proposal`; return why the attempt ends with it, empty where it goes on."""
+        weights = self._collecting.weights
+        step = graded_step(self._task, self.text, self._state, proposal, self.steps, self._sandbox, weights)
+        outcome = step.sandbox_result
+        assert outcome is not None  # there is an action
+        is_told = self._teacher.listens and outcome.verdict not in SAYS_NOTHING and not step.level.is_verified
+        criticism = self._criticism(proposal) if is_told else None
+        if criticism:
+            step = step.model_copy(update={"feedback": criticism.feedback})
+        is_right = criticism is None or criticism.finding in _ON_THE_WAY
+        if outcome.after is not None and outcome.after not in self._seen and is_right:
+            self._note(step.model_copy(update={"is_kept": True}), proposal)
+            self.text, self._state, self.level = outcome.after, self._state.merged(proposal.state_update), step.level
+            self._seen.add(outcome.after)
+            self._remember(self._state)
+            return "done" if step.level.is_verified else ""
+        self._note(step, proposal)
+        if outcome.verdict in SAYS_NOTHING:
+            return str(outcome.verdict)
+        return self._failed("repeated_text" if outcome.verdict is Verdict.OK else str(outcome.verdict))
+
+    def _criticism(self, proposal: Proposal) -> Criticism:
+        return criticise(proposal.action, self.text, self._task.language, self._sandbox, self._task.wanted)
+
+    def _note(self, step: TrajectoryStep, answer: Proposal | Unreadable) -> None:
+        self.steps.append(step)
+        self._turns.append(Turn(self.text, answer, step.feedback, step.is_kept))
+
+    def _failed(self, ending: str) -> str:
+        """Return why the attempt ends with a failed step; empty where the teacher may try once more."""
+        if not self._teacher.listens:
+            return ending
+        latest = self.steps[-self._collecting.max_failed :]
+        is_over = len(latest) == self._collecting.max_failed and not any(step.is_kept for step in latest)
+        return "max_failed" if is_over else ""
 
 
-def times_file(logs: Path, language: Language, split: str) -> Path:
-    """Return where it is written down how long the attempts at the tasks of one partition took."""
-    return logs / "attempts" / language / f"{split}.jsonl"
+def collect(
+    task: Task,
+    teacher: Teacher,
+    sandbox: Sandbox,
+    collecting: Collecting,
+    number: int = 1,
+    made_by: str = "",
+    remember: Remember = lambda state: None,
+) -> Trajectory:
+    """Return the attempt with this `number`, from 1, of `teacher` at `task`; `made_by` is kept with it.
 
-
-def collect(task: Task, teacher: Teacher, sandbox: Sandbox, collecting: Collecting) -> Trajectory:
-    """Return one attempt of `teacher` at `task`.
+    `remember` is called with the state an attempt begins with, and with that after every step that is kept.
 
     Raises:
         SandboxError, BoundaryError: sandbox or teacher cannot answer; nothing is known about the attempt.
     """
-    started, answers_ms = perf_counter(), list[float]()
-    text, state, steps, seen = task.before, State(), list[TrajectoryStep](), {task.before}
-    level, ending, cause = Level.NONE, "max_steps", ""
-    for _ in range(collecting.max_steps):
-        asked = perf_counter()
-        answer = teacher.propose(task, text, state)
-        answers_ms.append(_milliseconds_since(asked))
-        if isinstance(answer, GaveUp):
-            ending, cause = "gave_up", answer.cause
-            break
-        steps.append(_step(task, text, state, answer, steps, sandbox, collecting.weights))
-        level, outcome = steps[-1].level, steps[-1].sandbox_result
-        if level.is_verified:
-            ending = "done"
-            break
-        if outcome.verdict is not Verdict.OK or outcome.after is None:
-            ending = str(outcome.verdict)
-            break
-        if outcome.after in seen:
-            ending = "repeated_text"
-            break
-        text, state = outcome.after, state.merged(answer.state_update)
-        seen.add(text)
+    started = perf_counter()
+    remember(State())
+    tried = _Attempt(task, teacher, sandbox, collecting, remember)
+    ending = tried.ending(number)
     trajectory = Trajectory(
         task_id=task.id,
+        task_digest=task.digest,
+        attempt=number,
+        made_by=made_by,
         dataset=task.dataset,
         language=task.language,
         instruction=task.instruction,
@@ -130,144 +141,40 @@ def collect(task: Task, teacher: Teacher, sandbox: Sandbox, collecting: Collecti
         origin=task.origin,
         tags=task.tags,
         teacher=teacher.name,
-        steps=tuple(steps),
-        level=level,
+        steps=tuple(tried.steps),
+        level=tried.level,
         ending=ending,
-        failure="" if level.is_verified else cause or ending,
-        reward=steps[-1].reward if steps else Reward(value=0.0, cause=ending),
+        failure="" if tried.level.is_verified else tried.cause or ending,
+        reward=_reward(tried.steps, ending),
     )
-    return trajectory.timed(Timings(_milliseconds_since(started), tuple(answers_ms)))
+    return trajectory.timed(Timings(_milliseconds_since(started), tuple(tried.answers_ms)))
 
 
-def attempt(task: Task, teacher: Teacher, sandbox: Sandbox, collecting: Collecting) -> Trajectory:
+def attempt(
+    task: Task,
+    teacher: Teacher,
+    sandbox: Sandbox,
+    collecting: Collecting,
+    number: int = 1,
+    made_by: str = "",
+    remember: Remember = lambda state: None,
+) -> Trajectory:
     """As `collect`, but a sandbox that fails is asked once more."""
     try:
-        return collect(task, teacher, sandbox, collecting)
+        return collect(task, teacher, sandbox, collecting, number, made_by, remember)
     except SandboxError as error:
         logger.warning("%s: the sandbox failed, once more: %s", task.id, error)
-        return collect(task, teacher, sandbox, collecting)
+        return collect(task, teacher, sandbox, collecting, number, made_by, remember)
 
 
-def _step(
-    task: Task,
-    text: str,
-    state: State,
-    proposal: Proposal,
-    earlier: Sequence[TrajectoryStep],
-    sandbox: Sandbox,
-    weights: RewardWeights,
-) -> TrajectoryStep:
-    action = proposal.action
-    [result] = sandbox.apply_many(text, task.language, [action])
-    graded = _graded(task, tidied(text, result))
-    measures = measured(action, text, result, task.wanted, task.language, sandbox, own=task.before)
-    general = is_general(action)
-    spread = [measures.over_out, *(step.over_out for step in earlier)]
-    return TrajectoryStep(
-        task_id=task.id,
-        step=len(earlier) + 1,
-        prompt=Prompt(instruction=task.instruction, text=text),
-        state_before=state,
-        model_output=ModelOutput(
-            think=proposal.think,
-            action=action,
-            state_update=proposal.state_update,
-            attempts=proposal.attempts,
-            alternatives=proposal.alternatives,
-        ),
-        sandbox_result=_outcome(text, result),
-        parse_ok=parse_ok(result.verdict),
-        format_ok=True,
-        level=graded.level,
-        progress=graded.progress,
-        over_in=measures.over_in,
-        over_out=measures.over_out,
-        idempotent=measures.idempotent,
-        neg_fail=measures.neg_fail,
-        general=general,
-        mdl=measures.mdl,
-        support=measures.support,
-        support_pairs=None if measures.support is None else int(measures.support > 0),
-        srl=srl(action, _golds(task)),
-        reward=reward(
-            result.verdict,
-            graded.level,
-            graded.progress,
-            general and all(step.general for step in earlier),
-            weights,
-            is_broad=graded.is_verified and _is_broad(task, spread, sandbox, weights),
-            unwanted=(measures.over_in or 0) / max(1, len(result.matches)),
-        ),
-    )
-
-
-def _graded(task: Task, text: str) -> Grade:
-    try:
-        return grade(task.before, text, task.wanted, task.language)
-    except DataError:  # the action made a text too long or too deep to be read
-        return Grade(Level.NONE, 0.0)
-
-
-def _is_broad(task: Task, spread: Sequence[float | None], sandbox: Sandbox, weights: RewardWeights) -> bool:
-    """Return whether an action changes foreign code more often than the weights allow."""
-    # what is not known is held against nobody
-    most = max((each for each in spread if each is not None), default=0.0)
-    if most <= weights.most_over_out:
-        return False
-    # an idiom that is to be replaced wherever it stands is no fault of who replaces it so
-    allowed = [over_out(gold, task.language, sandbox, task.before) for gold in _golds(task)]
-    known = [each for each in allowed if each is not None]
-    return len(known) == len(allowed) and most - max(known, default=0.0) > weights.most_over_out
-
-
-def _golds(task: Task) -> list[PatternAction | RuleAction]:
-    return [] if task.gold_action is None else [task.gold_action, *task.gold_next]
-
-
-def _outcome(text: str, result: SandboxResult) -> SandboxOutcome:
-    after = None if result.after is None else tidied(text, result)
-    lines = () if after is None else unified_diff(text.splitlines(), after.splitlines(), n=0, lineterm="")
-    return SandboxOutcome(
-        verdict=result.verdict,
-        matches=len(result.matches),
-        after=after,
-        diff="\n".join(lines)[:_MAX_DIFF_CHARACTERS],
-        error=result.error,
-        isolation=f"{result.isolation.level}/{result.isolation.implementation}",
-    )
+def _reward(steps: list[TrajectoryStep], ending: str) -> Reward:
+    """Return the reward of the last step; of one that listens, what came after the last text that was kept is no loss."""
+    if not steps:
+        return Reward(value=0.0, cause=ending)
+    kept = [step for step in steps if step.is_kept]
+    is_told = ending in ("max_failed", "max_steps") and kept
+    return kept[-1].reward if is_told else steps[-1].reward
 
 
 def _milliseconds_since(started: float) -> float:
     return round((perf_counter() - started) * 1000, 3)
-
-
-def _time(trajectory: Trajectory) -> AttemptTime:
-    return AttemptTime(
-        task_id=trajectory.task_id,
-        dataset=trajectory.dataset,
-        language=trajectory.language,
-        teacher=trajectory.teacher,
-        attempt_ms=trajectory.timings.attempt_ms,
-        answers_ms=trajectory.timings.answers_ms,
-    )
-
-
-def _journalled(journal: Path) -> Iterator[Trajectory]:
-    """Yield the trajectories in a journal."""
-    for number, line in enumerate(_whole_lines(journal).splitlines(), 1):
-        try:
-            yield Trajectory.model_validate_json(line)
-        except ValidationError as error:
-            raise RecordError(f"{journal}: line {number} is no trajectory; delete the file and start again") from error
-
-
-def _whole_lines(path: Path) -> bytes:
-    """Return the whole lines of a file, and cut off a last one that a kill left half written."""
-    if not path.exists():
-        return b""
-    content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if len(whole) < len(content):
-        with path.open("r+b") as stream:
-            stream.truncate(len(whole))
-    return whole

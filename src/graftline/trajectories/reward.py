@@ -11,10 +11,11 @@ from graftline.rules.equality import Level
 from graftline.sandbox.base import Verdict
 
 BAD_FORMAT = "bad_format"
-"""Cause by which a teacher gives up whose answer cannot be read: tags are missing, or the JSON is no action."""
+"""Cause of an answer that cannot be read: tags are missing, or the JSON is no action."""
 
 # on a machine that is too busy even a right action runs into the wall clock; a sandbox may lack what an action needs
-_SAYS_NOTHING = {Verdict.WALL_TIMEOUT, Verdict.NEEDS_CLI, Verdict.RUNNER_ERROR}
+SAYS_NOTHING = frozenset((Verdict.WALL_TIMEOUT, Verdict.NEEDS_CLI, Verdict.RUNNER_ERROR))
+"""Verdicts from which nothing is known about an action."""
 
 
 class RewardWeights(Config):
@@ -59,7 +60,7 @@ def reward(
     changes foreign code too often. `unwanted` is the share of the matches of the last one that change something that is
     not wanted.
     """
-    if verdict in _SAYS_NOTHING:
+    if verdict in SAYS_NOTHING:
         return Reward(value=None, cause=str(verdict))
     if verdict is not Verdict.OK:
         return Reward(value=0.0, cause=str(verdict))

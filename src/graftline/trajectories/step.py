@@ -9,11 +9,12 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from graftline.actions.action import Action
 from graftline.actions.astgrep import Language
+from graftline.hashing import digest
 from graftline.rules.equality import Level
 from graftline.sandbox.base import Verdict
 from graftline.state.state import State, StateUpdate
-from graftline.teachers.base import Attempt
-from graftline.trajectories.reward import BAD_FORMAT, Reward
+from graftline.teachers.base import Attempt, Generation
+from graftline.trajectories.reward import Reward
 
 
 class _Stored(BaseModel):
@@ -31,12 +32,15 @@ class ModelOutput(_Stored):
     """What the teacher said."""
 
     think: str
-    action: Action
+    action: Action | None
+    """None where the answer of a language model could not be read."""
     state_update: StateUpdate
     attempts: tuple[Attempt, ...] = ()
     """Tried before the action, in order, and rejected."""
     alternatives: tuple[Action, ...] = ()
     """Other actions that would be right at this place, from literal to general, where the teacher knows some."""
+    generation: Generation | None = None
+    """What a language model was asked and answered; None where none was."""
 
 
 class SandboxOutcome(_Stored):
@@ -62,11 +66,18 @@ class TrajectoryStep(_Stored):
     prompt: Prompt
     state_before: State
     model_output: ModelOutput
-    sandbox_result: SandboxOutcome
+    sandbox_result: SandboxOutcome | None
+    """None where there was no action."""
+    feedback: str = ""
+    """What a teacher that listens was told of it."""
+    is_kept: bool
+    """Whether the text went on from what it made; else the next step starts from the same text."""
     parse_ok: bool | None
     """Whether ast-grep accepts the action; None where it never said."""
     format_ok: bool
-    """Whether the answer could be read; one that could not ends the attempt."""
+    """Whether the answer could be read."""
+    format_strict: bool
+    """Whether the answer kept the format to the letter."""
     level: Level
     """Of the text after this step."""
     progress: float
@@ -99,8 +110,14 @@ class Timings:
 class Trajectory(_Stored):
     """One attempt at one task."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     task_id: str
+    task_digest: str
+    """Of the task as it was attempted."""
+    attempt: int = 1
+    """From 1."""
+    made_by: str = ""
+    """Digest of the settings of the teacher and of what it was asked with; empty where the teacher has none."""
     dataset: str
     language: Language
     instruction: str
@@ -113,26 +130,36 @@ class Trajectory(_Stored):
     level: Level
     """Of the last text."""
     ending: str
-    """`done`, `gave_up`, `max_steps`, `repeated_text`, or the verdict that ended it."""
+    """`done`, `gave_up`, `max_steps`, `max_failed`, `repeated_text`, or the verdict that ended it."""
     failure: str
     """Class of failure: the cause for which the teacher gave up, or else the ending; empty where it is verified."""
     reward: Reward
     _timings: Timings = PrivateAttr(default_factory=Timings)
 
     @property
+    def key(self) -> str:
+        """What tells the attempt from all others; two trajectories of one key are the same attempt."""
+        return attempt_key(self.task_digest, self.teacher, self.made_by, self.attempt)
+
+    @property
     def is_verified(self) -> bool:
-        """Whether the last text counts as the wanted one; then every step of it counts as verified."""
+        """Whether the last text counts as the wanted one; then every step of its path counts as verified."""
         return self.level.is_verified
 
     @property
+    def path(self) -> tuple[TrajectoryStep, ...]:
+        """The steps that led to the last text where it is the wanted one, else all."""
+        return tuple(step for step in self.steps if step.is_kept) if self.is_verified else self.steps
+
+    @property
     def format_ok(self) -> bool:
-        """Whether every answer could be read."""
-        return self.failure != BAD_FORMAT
+        """Whether every answer of the path could be read."""
+        return all(step.format_ok for step in self.path)
 
     @property
     def all_general(self) -> bool:
-        """Whether every action leaves something free; False without steps."""
-        return bool(self.steps) and all(step.general for step in self.steps)
+        """Whether every action of the path leaves something free; False without steps."""
+        return bool(self.path) and all(step.general for step in self.path)
 
     @property
     def timings(self) -> Timings:
@@ -144,6 +171,11 @@ class Trajectory(_Stored):
         copy = self.model_copy()
         copy._timings = timings
         return copy
+
+
+def attempt_key(task_digest: str, teacher: str, made_by: str, attempt: int) -> str:
+    """Return the key of an attempt (see `Trajectory.key`)."""
+    return digest([task_digest, teacher, made_by, attempt])
 
 
 class AttemptTime(_Stored):
@@ -164,7 +196,7 @@ def tally(trajectories: Sequence[Trajectory]) -> dict[str, int]:
     return {
         "rows": len(trajectories),
         "verified": len(verified_ones),
-        "verified_steps": sum(len(trajectory.steps) for trajectory in verified_ones),
+        "verified_steps": sum(len(trajectory.path) for trajectory in verified_ones),
         "no_reward": sum(trajectory.reward.value is None for trajectory in trajectories),
         **{f"level.{level}": count for level, count in sorted(levels.items())},
     }

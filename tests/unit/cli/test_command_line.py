@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from graftline import __version__
 from graftline.cli import main
-from graftline.datasets.hub.retry import Patience
+from graftline.downloads.retry import Patience
 from graftline.sandbox.limits import Limits
 
 DEFAULT_LIMITS = Limits().model_dump(mode="json")
@@ -262,7 +262,7 @@ def test_faults_of_the_configuration_are_printed_without_a_traceback(small_check
         "7 checked, 2 faulty\n",
         f"{configs}/trajectories.yaml: least_verified_steps: input should be greater than or equal to 0 (got -1)\n"
         f"{configs}/trajectories.yaml: wrokers: unknown key;"
-        " known here: collecting, least_verified_steps, workers\n"
+        " known here: asking, collecting, least_verified_steps, workers\n"
         f"{configs}/manifests/dev.yaml: line 1, column 11: not valid YAML:"
         " expected the node content, but found '<stream end>'\n",
     )

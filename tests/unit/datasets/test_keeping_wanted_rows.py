@@ -12,7 +12,7 @@ import pytest
 from graftline.datasets.catalogue import DatasetFile
 from graftline.datasets.hub.memory import memory_hub
 from graftline.datasets.raw_rows import keep_wanted, number_of_rows
-from graftline.errors import DataError, DatasetError
+from graftline.errors import DataError, DownloadError
 from tests.unit.datasets.fixtures import dataset
 
 ENTRY = dataset("agentpack", home="hub/agentpack", keep="wanted")
@@ -92,7 +92,7 @@ def test_a_damaged_file_is_read_to_its_end_for_its_sums(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pins", [{"sha256": "a" * 64}, {"size_bytes": 7}])
 def test_a_file_that_is_not_the_pinned_one_is_refused_and_none_is_left(tmp_path: Path, pins: dict[str, Any]) -> None:
-    with pytest.raises(DatasetError, match=r"hub/agentpack/train/part-0000\.jsonl\.gz: "):
+    with pytest.raises(DownloadError, match=r"hub/agentpack/train/part-0000\.jsonl\.gz: "):
         keep(tmp_path, PACKED, pins=pins)
     assert not (tmp_path / NAME).exists()
 
@@ -135,7 +135,7 @@ def test_only_json_lines_can_be_read_as_they_come(tmp_path: Path, name: str) -> 
 
 
 def test_a_file_that_is_not_there_is_an_error_and_leaves_none(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="no such file in memory"):
+    with pytest.raises(DownloadError, match="no such file in memory"):
         keep(tmp_path, None)
     assert not (tmp_path / NAME).exists()
 

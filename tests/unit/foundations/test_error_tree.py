@@ -8,7 +8,7 @@ from graftline.errors import (
     BoundaryError,
     ConfigError,
     DataError,
-    DatasetError,
+    DownloadError,
     GraftlineError,
     RecordError,
     SandboxError,
@@ -20,7 +20,7 @@ PARENTS = {
     DataError: GraftlineError,
     RecordError: GraftlineError,
     BoundaryError: GraftlineError,
-    DatasetError: BoundaryError,
+    DownloadError: BoundaryError,
     SandboxError: BoundaryError,
 }
 

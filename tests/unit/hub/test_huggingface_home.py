@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from graftline.datasets.catalogue import Dataset, DatasetFile
-from graftline.datasets.hub.base import HomeBusyError, Observation
+from graftline.datasets.hub.base import Observation
 from graftline.datasets.hub.huggingface import HuggingFaceHub
-from graftline.datasets.hub.retry import Patience
-from graftline.errors import ConfigError, DataError, DatasetError
+from graftline.downloads.retry import HomeBusyError, Patience
+from graftline.errors import ConfigError, DataError, DownloadError
 from graftline.secrets import EnvironmentSecrets, Secrets
 from tests.hub_server import Fault, HubServer
 
@@ -80,11 +80,11 @@ def test_the_listing_fills_in_size_and_checksum(server: HubServer) -> None:
 
 def test_a_pin_that_the_listing_contradicts_is_said_before_anything_is_fetched(server: HubServer) -> None:
     wanted = dataset(server, DatasetFile(path="data/a/rows.jsonl", sha256="0" * 64))
-    with pytest.raises(DatasetError) as error:
+    with pytest.raises(DownloadError) as error:
         hub(server).files("demo", wanted)
     assert str(error.value) == (
         f"hf://datasets/owner/name/data/a/rows.jsonl: sha256 is {hashlib.sha256(LARGE).hexdigest()}, but {'0' * 64} is"
-        " expected; restore the file in its home, or pin the new version in configs/datasets.yaml if you mean to change it"
+        " expected; restore the file in its home, or pin the new version below configs/ if you mean to change it"
     )
 
 
@@ -187,7 +187,7 @@ def test_a_look_is_one_look(server: HubServer, fault: Fault, retry_after_s: floa
 )
 def test_an_answer_of_something_else_is_an_error(server: HubServer, body: bytes, reason: str) -> None:
     server.faults["/api/datasets/owner/name/revision/main"] = [Fault(body=body)]
-    with pytest.raises(DatasetError, match=reason):
+    with pytest.raises(DownloadError, match=reason):
         hub(server).observe("demo", dataset(server), None)
 
 
@@ -195,7 +195,7 @@ def test_an_answer_of_something_else_is_an_error(server: HubServer, body: bytes,
 def test_a_listing_of_something_else_is_an_error(server: HubServer, body: bytes) -> None:
     wanted = dataset(server)
     server.faults[f"/api/datasets/owner/name/tree/{wanted.version}"] = [Fault(body=body)]
-    with pytest.raises(DatasetError, match=r"does not list its files as expected|no such file"):
+    with pytest.raises(DownloadError, match=r"does not list its files as expected|no such file"):
         hub(server).files("demo", wanted)
 
 
@@ -203,7 +203,7 @@ def test_a_listing_that_goes_on_elsewhere_is_refused(server: HubServer) -> None:
     wanted = dataset(server)
     link = {"Link": f'<{server.cdn}/api/datasets/owner/name/tree?page=2>; rel="next"'}
     server.faults[f"/api/datasets/owner/name/tree/{wanted.version}"] = [Fault(headers=link)]
-    with pytest.raises(DatasetError, match="another place"):
+    with pytest.raises(DownloadError, match="another place"):
         hub(server, HF_TOKEN=TOKEN).files("demo", wanted)
 
 
@@ -226,5 +226,5 @@ def test_a_branch_is_read_when_the_sum_of_every_file_is_pinned_and_other_bytes_a
     assert server.seen == []
     assert fetch(hub(server), pinned, tmp_path) == {path: content}
     other = dataset(server, DatasetFile(path=path, sha256="0" * 64), version="main")
-    with pytest.raises(DatasetError, match="sha256"):
+    with pytest.raises(DownloadError, match="sha256"):
         fetch(hub(server), other, tmp_path / "other")

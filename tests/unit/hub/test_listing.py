@@ -4,7 +4,7 @@ import pytest
 
 from graftline.datasets.catalogue import Dataset, DatasetFile
 from graftline.datasets.hub.listing import Facts, matches, resolved
-from graftline.errors import DataError, DatasetError
+from graftline.errors import DataError, DownloadError
 
 MATCHES = [
     ("*", "a.jsonl", True),
@@ -71,7 +71,7 @@ def test_a_pinned_entry_stands_beside_a_pattern_that_fits_it() -> None:
 
 
 def test_an_entry_without_a_file_is_an_error_that_lists_what_there_is() -> None:
-    with pytest.raises(DatasetError) as error:
+    with pytest.raises(DownloadError) as error:
         resolved("home", dataset(DatasetFile(path="*.csv")), {f"{digit}.txt": Facts() for digit in range(9)})
     assert str(error.value) == (
         "home/*.csv: no such file; mend `files` of the dataset; found: 0.txt, 1.txt, 2.txt, 3.txt, 4.txt"

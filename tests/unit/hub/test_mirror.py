@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from graftline.datasets.catalogue import Dataset, DatasetFile
-from graftline.datasets.hub.base import DatasetHub, Fetched
+from graftline.datasets.hub.base import DatasetHub
 from graftline.datasets.hub.local import local_hub
 from graftline.datasets.hub.mirror import MirrorHub, held_by_mirror
 from graftline.datasets.hub.open import HomesHubConfig, LocalHubConfig, MemoryHubConfig, open_hub
-from graftline.datasets.hub.retry import Patience
-from graftline.errors import ConfigError, DatasetError
+from graftline.downloads.download import Fetched
+from graftline.downloads.retry import Patience
+from graftline.errors import ConfigError, DownloadError
 from graftline.secrets import Secrets
 
 CONTENT = b"rows\n" * 5
@@ -104,7 +105,7 @@ def test_another_file_than_the_pinned_one_is_refused_where_it_must_match(
     tmp_path: Path, name: str, stored: bytes, reason: str
 ) -> None:
     hub = mirror(tmp_path, {name: stored}, must_match_pins=True)
-    with pytest.raises(DatasetError) as error:
+    with pytest.raises(DownloadError) as error:
         fetch(hub, dataset("rows.jsonl", sha256=SHA256, size_bytes=len(CONTENT)), tmp_path / "target" / name)
     assert str(error.value).startswith(f"{tmp_path}/mirror/demo/{name}: {reason}")
     assert list((tmp_path / "target").iterdir()) == []
@@ -137,7 +138,7 @@ def test_a_stream_of_the_mirror_is_checked_as_a_fetch_is(tmp_path: Path, caplog:
                 assert stream.read() == CONTENT
                 assert len(caplog.records) == 1
                 continue
-            with pytest.raises(DatasetError, match="sha256 is"):
+            with pytest.raises(DownloadError, match="sha256 is"):
                 stream.read()
 
 
@@ -147,7 +148,7 @@ def test_a_compressed_stream_cannot_be_checked_and_says_so(tmp_path: Path) -> No
     with hub.stream("demo", wanted, hub.files("demo", wanted)[0]) as stream:
         assert stream.read() == PACKED
     strict = mirror(tmp_path, {}, must_match_pins=True)
-    with pytest.raises(DatasetError, match=r"cannot be checked while it is read; keep 'rows.jsonl' itself there"):
+    with pytest.raises(DownloadError, match=r"cannot be checked while it is read; keep 'rows.jsonl' itself there"):
         strict.stream("demo", wanted, hub.files("demo", wanted)[0])
 
 

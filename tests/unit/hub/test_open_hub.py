@@ -8,10 +8,9 @@ import pytest
 
 from graftline.config import validated
 from graftline.datasets.catalogue import Dataset, DatasetFile, PackageRelease
-from graftline.datasets.hub.base import HomeBusyError
 from graftline.datasets.hub.homes import HomesHub
 from graftline.datasets.hub.open import HomesHubConfig, LocalHubConfig, MemoryHubConfig, open_hub
-from graftline.datasets.hub.retry import Patience
+from graftline.downloads.retry import HomeBusyError, Patience
 from graftline.errors import ConfigError, DataError
 from graftline.secrets import Secrets
 from tests.hub_server import HubServer

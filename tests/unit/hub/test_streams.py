@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from graftline.datasets.catalogue import Dataset, DatasetFile
-from graftline.datasets.hub.base import HomeBusyError
 from graftline.datasets.hub.http import HttpHub
-from graftline.datasets.hub.retry import Patience
-from graftline.errors import DatasetError
+from graftline.downloads.retry import HomeBusyError, Patience
+from graftline.errors import DownloadError
 from tests.hub_server import Fault, HubServer
 
 CONTENT = bytes(range(256)) * 1000
@@ -56,13 +55,13 @@ def test_a_stream_without_ranges_is_read_again_up_to_where_it_was_torn(server: H
 
 def test_a_stream_that_changes_in_the_middle_is_an_error(server: HubServer) -> None:
     server.faults["/train/part.jsonl.gz"] = [Fault(torn_at=100_000), Fault(body=CONTENT[::-1])]
-    with pytest.raises(DatasetError, match=r"part\.jsonl\.gz: changed while it was read; run again"):
+    with pytest.raises(DownloadError, match=r"part\.jsonl\.gz: changed while it was read; run again"):
         read(server)
 
 
 def test_a_pinned_stream_that_changes_in_the_middle_is_an_error_at_its_end(server: HubServer) -> None:
     server.faults["/train/part.jsonl.gz"] = [Fault(torn_at=100_000), Fault(body=CONTENT[::-1])]
-    with pytest.raises(DatasetError, match=r"part\.jsonl\.gz: sha256 is"):
+    with pytest.raises(DownloadError, match=r"part\.jsonl\.gz: sha256 is"):
         read(server, sha256=SHA256)
 
 

@@ -8,11 +8,10 @@ from email.utils import format_datetime
 import pytest
 
 from graftline.datasets.catalogue import Dataset, DatasetFile
-from graftline.datasets.hub.base import HomeBusyError
 from graftline.datasets.hub.http import HttpHub, file_url
-from graftline.datasets.hub.retry import Patience, persistently
-from graftline.datasets.hub.web import retry_after_s, shown
-from graftline.errors import ConfigError, DatasetError
+from graftline.downloads.retry import HomeBusyError, Patience, persistently
+from graftline.downloads.web import retry_after_s, shown
+from graftline.errors import ConfigError, DownloadError
 from tests.hub_server import Fault, HubServer
 
 HUB = HttpHub(Patience(connect_s=1.0, read_s=0.3, deadline_s=2.0, longest_pause_s=0.01))
@@ -108,7 +107,7 @@ def test_a_pattern_is_refused_where_nothing_can_be_listed() -> None:
 def test_a_server_that_is_not_there_is_an_error_that_names_it(server: HubServer) -> None:
     url = server.url
     server.__exit__()
-    with pytest.raises(DatasetError, match=f"{url}/plain/a.csv: cannot be reached \\(ConnectError\\)"):
+    with pytest.raises(DownloadError, match=f"{url}/plain/a.csv: cannot be reached \\(ConnectError\\)"):
         HUB.observe("demo", dataset(f"{url}/plain"), None)
 
 

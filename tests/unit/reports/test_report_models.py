@@ -158,8 +158,8 @@ def test_the_example_is_a_small_edit_and_always_the_same(edits: list[tuple[str, 
 
 def attempt(name: str, **changes: Any) -> dict[str, Any]:
     return {
-        "task_id": name, "dataset": "one", "language": "python", "split": "train", "teacher": "t", "steps": 1,
-        "ending": "done", "failure": "", "format_ok": True, "level": "exact", "all_general": True, "is_verified": True,
+        "task_id": name, "dataset": "one", "language": "python", "split": "train", "teacher": "t", "attempt": 1,
+        "steps": 1, "verified_steps": int(changes.get("is_verified", True)) * changes.get("steps", 1), "ending": "done", "failure": "", "format_ok": True, "level": "exact", "all_general": True, "is_verified": True,
         "reward": 1.0, **changes,
     }  # fmt: skip
 
@@ -203,6 +203,33 @@ def test_precision_is_of_valid_attempts(taught: Models) -> None:
     assert taught.rows("teacher_precision") == [
         ("t", "python", "one", 5, 1, 2, 1, 1, 3, 0.5, 0.25, 0.25, 0.45),
     ]
+
+
+def test_teachers_are_compared_on_the_tasks_that_all_of_them_attempted() -> None:
+    asked = {"teacher": "openai/m", "prompt_tokens": 100, "completion_tokens": 20, "cost_usd": 0.01, "latency_s": 2.0}
+    compared = Models(
+        {
+            "trajectories": [
+                attempt("a"),
+                attempt("b", **WRONG),
+                attempt("c"),
+                attempt("a", **asked),
+                # a second attempt at a task solves it, too
+                attempt("b", **asked | WRONG),
+                attempt("b", **asked, attempt=2, steps=2),
+                # nothing is known of one attempt, so that the task is not common to both
+                attempt("c", **asked | WRONG | {"reward": None}),
+            ]
+        }
+    )
+    assert compared.rows("teacher_comparison") == [
+        ("openai/m", "python", 2, 3, 2, 1.0, 0.6667, 3, 300, 60, 20.0, 0.03, 0.01, 2.0, 2.0),
+        ("t", "python", 2, 2, 1, 0.5, 0.5, 1, None, None, None, None, None, None, None),
+    ]
+
+
+def test_one_teacher_is_compared_with_nobody(taught: Models) -> None:
+    assert taught.rows("teacher_comparison") == []
 
 
 def test_levels_are_shares_of_the_valid_attempts_by_what_their_actions_leave_free(taught: Models) -> None:
@@ -263,6 +290,7 @@ def into(split: str, table: str, index: int, **changes: Any) -> Callable[[Plante
     return change
 
 
+TWICE = [attempt("a"), attempt("a"), attempt("a", attempt=2), attempt("b")]
 FAULTS: list[tuple[str, Callable[[Planted], None], list[tuple[Any, ...]]]] = [
     ("cluster_in_one_split", into("", "edits", 2, cluster="cluster-a"), [("cluster-a",)]),
     ("group_in_one_split", into("", "edits", 2, origin_group="OWNER/A"), [("owner/a",)]),  # letters are one
@@ -283,6 +311,7 @@ FAULTS: list[tuple[str, Callable[[Planted], None], list[tuple[Any, ...]]]] = [
     ("funnel_adds_up", lambda planted: planted["drops"].pop(), [("one",)]),
     ("funnel_adds_up", lambda planted: planted["normalized"].pop(), [("two",)]),
     ("funnel_adds_up", lambda planted: planted["counts"].pop(0), [("one",)]),
+    ("attempt_once", lambda planted: planted.update(trajectories=TWICE), [("a", "train", "t", 1)]),
 ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from graftline.trajectories.step import AttemptTime
 
 ROWS: dict[str, list[dict[str, Any]]] = {
     "teacher_precision": [{"teacher": "t", "language": "java", "dataset": "one", "tried": 4, "precision": 0.5}],
+    "teacher_comparison": [{"teacher": "t", "language": "java", "tasks": 4, "usd_per_verified_step": 0.125}],
     "teacher_levels": [
         {"teacher": "t", "level": "none", "actions": "none", "attempts": 1, "share": 0.25},
         {"teacher": "t", "level": "exact", "actions": "general", "attempts": 3, "share": 0.75},

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from graftline.actions.action import PatternAction, RuleAction
-from graftline.rules.generality import free_parts, is_general
+from graftline.rules.generality import free_parts, is_general, patterns_of
 
 PATTERNS = {
     "f(a)": 0,
@@ -44,3 +44,27 @@ RULES: dict[str, tuple[dict[str, Any], int]] = {
 @pytest.mark.parametrize(("rule", "number"), RULES.values(), ids=RULES)
 def test_a_rule_leaves_free_what_it_asks_of_the_match_itself(rule: dict[str, Any], number: int) -> None:
     assert free_parts(RuleAction(rule=rule, fix="")) == number
+
+
+MALFORMED: dict[str, tuple[Any, list[str]]] = {
+    "a number for a list": ({"all": 5}, []),
+    "a text for a list": ({"any": "x"}, []),
+    "a mapping for a list": ({"any": {"pattern": "f($A)"}}, []),
+    "a list of other things": ({"all": [5, None, "f($A)", [{"pattern": "f($A)"}], {"pattern": "g"}]}, ["g"]),
+    "a pattern that is no text": ({"pattern": ["f($A)"]}, []),
+    "a context that is no text": ({"pattern": {"context": {"pattern": "f($A)"}}}, []),
+    "nonsense below nonsense": ({"all": [{"any": [{"all": {"any": [7]}}, {"pattern": None}]}]}, []),
+    "a regular expression that is none": ({"kind": "call", "regex": {"not": []}}, []),
+}
+
+
+@pytest.mark.parametrize(("rule", "patterns"), MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_rule_has_the_patterns_that_can_be_read(rule: dict[str, Any], patterns: list[str]) -> None:
+    assert list(patterns_of(rule)) == patterns
+    # what cannot be read says nothing of the match, so that it is left free; the pattern `g` has no variable
+    assert free_parts(RuleAction(rule=rule, fix="")) == (0 if patterns else 1)
+
+
+@pytest.mark.parametrize("rule", [None, 5, "f($A)", [{"pattern": "f($A)"}]])
+def test_what_is_no_rule_has_no_patterns(rule: Any) -> None:
+    assert list(patterns_of(rule)) == []

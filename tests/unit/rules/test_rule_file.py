@@ -1,5 +1,6 @@
 """Rule files: what is written is read back, and taken by ast-grep itself."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from graftline.actions.astgrep import executable
 from graftline.errors import DataError
 from graftline.rules.canonical import canonical, key_of, needed_words
 from graftline.rules.examples import ast_grep_project, examples_tried
-from graftline.rules.rule_file import Example, FileRule, read_rules, slug, written
+from graftline.rules.rule_file import Example, FileRule, named, read_rules, slug, written
 from graftline.sandbox.memory import MemorySandbox
 
 SUM = FileRule(
@@ -55,6 +56,30 @@ def test_ast_grep_takes_what_is_written_and_makes_the_change(tmp_path: Path) -> 
     done = scan(tmp_path, written([SUM, AWKWARD], ["by hand"]), "x = sum([a for a in b])\n")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "m.py").read_text("utf-8") == "x = sum(a for a in b)\n"
+
+
+def test_ast_grep_reads_every_text_as_it_was(tmp_path: Path) -> None:
+    texts = (
+        "\ta\n\tb\n",
+        "  a\n b",
+        "\n\na\n\n",
+        "a \n",
+        "\r\n",
+        "\x1b",
+        "\x85\u2028\ufeff",
+        "yes",
+        "1e3",
+        "- a",
+        "🎉: #",
+    )
+    rules = [FileRule(PatternAction(pattern="x", rewrite=text), "python", facts={"texts": [text]}) for text in texts]
+    (tmp_path / "rules.yml").write_text(written(rules), "utf-8")
+    (tmp_path / "m.py").write_text("x\n", "utf-8")
+    command = [str(executable()), "scan", "--rule", "rules.yml", "--json", "--include-metadata", "m.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    found = {one["ruleId"]: one for one in json.loads(done.stdout)}
+    read = [found[rule.id] for rule in named(rules)]
+    assert [(one["replacement"], one["metadata"]["texts"]) for one in read] == [(text, [text]) for text in texts]
 
 
 def test_ast_grep_tests_the_examples_that_are_exported(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from graftline.datasets.edit import Edit
-from graftline.errors import DatasetError, RecordError
+from graftline.errors import DownloadError, RecordError
 from graftline.jsonl import read_lines
 from graftline.parquet import read_parquet
 from graftline.paths import Paths
@@ -76,7 +76,7 @@ def test_a_file_that_is_not_the_pinned_one_stops_the_run_and_nothing_is_stored(
 ) -> None:
     files = [{"path": "release_pairs.jsonl", "size_bytes": 1}]
     reconfigure(small_checkout.root, "datasets.yaml", {"datasets.release_pairs.files": files})
-    with opened() as lineage, pytest.raises(DatasetError, match=r"size_bytes is 0, but 1 is expected"):
+    with opened() as lineage, pytest.raises(DownloadError, match=r"size_bytes is 0, but 1 is expected"):
         lineage.raw("release_pairs")
     assert Paths(small_checkout.root).raw("release_pairs").exists() is False
 

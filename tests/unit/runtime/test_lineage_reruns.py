@@ -20,7 +20,7 @@ DOWN_FROM = {
     "synthetic_rules": "input splits changed",
     "tasks": "input splits, input synthetic_rules changed",
     "teacher_trajectories": "input tasks changed",
-    "trajectories": "input teacher_trajectories changed",
+    "trajectories": "input tasks, input teacher_trajectories.induction changed",
 }
 STAGES = ("raw", *DOWN_FROM, "label_tasks")
 
@@ -36,8 +36,10 @@ def by_stage(reasons: dict[str, str]) -> dict[str, str]:
 
 def changed_at(stage: str, reason: str, up_to: str = "trajectories", **others: str) -> dict[str, str]:
     """Return the reasons when `stage` is made again for `reason`, and all that follows because it was, `up_to` one."""
-    later = STAGES[STAGES.index(stage) + 1 : STAGES.index(up_to) + 1]
-    return {**dict.fromkeys(STAGES, ""), stage: reason, **{name: DOWN_FROM[name] for name in later}, **others}
+    later = {name: DOWN_FROM[name] for name in STAGES[STAGES.index(stage) + 1 : STAGES.index(up_to) + 1]}
+    if stage == "teacher_trajectories":
+        later["trajectories"] = "input teacher_trajectories.induction changed"
+    return {**dict.fromkeys(STAGES, ""), stage: reason, **later, **others}
 
 
 def content(root: Path) -> dict[str, bytes]:
@@ -135,16 +137,17 @@ def test_another_tokenizer_remakes_the_lengths_and_all_that_holds_them(
     )
 
 
-def test_another_teacher_remakes_the_attempts(made: Path, run: Run) -> None:
+def test_another_teacher_adds_its_attempts(made: Path, run: Run) -> None:
     reasons = by_stage(run(made, {"sandbox": "memory", "teacher": "memory"}))
-    assert reasons == changed_at("teacher_trajectories", "config teacher changed")
+    added = "input teacher_trajectories.memory changed"
+    assert reasons == changed_at("teacher_trajectories", "not there yet", trajectories=added)
 
 
 def test_another_jail_remakes_everything_it_had_a_word_in(made: Path, run: Run) -> None:
     assert by_stage(run(made, {"sandbox": "process"})) == {
-        **changed_at("teacher_trajectories", "input tasks, config isolation, config sandbox changed"),
+        **changed_at("tasks", "input synthetic_rules, config sandbox changed"),
+        "teacher_trajectories": "input tasks, config isolation, config sandbox changed",
         "synthetic_rules": "config sandbox changed",
-        "tasks": "input synthetic_rules, config sandbox changed",
     }
 
 

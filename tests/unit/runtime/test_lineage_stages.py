@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from graftline.datasets.edit import Edit
-from graftline.errors import ConfigError, DatasetError, RecordError
+from graftline.errors import ConfigError, DownloadError, RecordError
 from graftline.jsonl import read_lines
 from graftline.parquet import read_parquet
 from graftline.paths import Paths
@@ -63,8 +63,8 @@ def test_everything_may_be_in_memory(
     reconfigure(small_checkout.root, "datasets.yaml", {"languages": ["python"]})
     text = "".join(json.dumps(row) + "\n" for row in varied_pairs[:3])
     run(small_checkout.root, {"dataset_hub.files": {"data/samples/release_pairs.jsonl": text}}, manifest="test")
-    folder = Paths(small_checkout.root).partition("trajectories/raw", "python", "train")
-    trajectories = list(read_lines(folder / "trajectories.jsonl", Trajectory))
+    folder = Paths(small_checkout.root).attempts("python", "train", "memory")
+    trajectories = list(read_lines(folder / "shard-00001.jsonl", Trajectory))
     # that teacher knows the gold actions, which synthetic edits have and real ones have not
     assert sorted((one.dataset, one.ending, one.teacher) for one in trajectories) == [
         ("release_pairs", "gave_up", "memory"),
@@ -74,7 +74,7 @@ def test_everything_may_be_in_memory(
 
 
 def test_the_memory_hub_of_the_test_manifest_holds_nothing_by_itself(small_checkout: Any, run: Run) -> None:
-    with pytest.raises(DatasetError) as error:
+    with pytest.raises(DownloadError) as error:
         run(small_checkout.root, {}, manifest="test")
     assert str(error.value) == (
         "data/samples/release_pairs.jsonl: no such file; mend `files` of the dataset; found: nothing"
@@ -157,7 +157,7 @@ def test_an_unsound_edit_is_counted_and_no_task(
         ("synthetic_rules", "data/processed/python/dev"),
         ("tasks", "data/processed/python/dev"),
         ("teacher_trajectories", "data/tasks/python/dev"),
-        ("trajectories", "data/trajectories/raw/python/dev"),
+        ("trajectories", "data/trajectories/raw/python/dev/induction"),
     ],
 )
 def test_a_stage_without_its_input_says_what_is_missing_and_what_to_do(

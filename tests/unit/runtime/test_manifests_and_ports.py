@@ -8,12 +8,17 @@ import psutil
 import pytest
 
 from graftline.actions.action import PatternAction
+from graftline.actors.open import ActorsConfig, MemoryChatModelConfig
+from graftline.actors.settings import PoolSettings
+from graftline.blobs.open import MemoryBlobsConfig
 from graftline.datasets.hub.folder import FolderHub
 from graftline.datasets.hub.homes import HomesHub
 from graftline.datasets.hub.mirror import MirrorHub
 from graftline.datasets.hub.open import HomesHubConfig, LocalHubConfig, MemoryHubConfig
 from graftline.errors import ConfigError, DataError
+from graftline.jobs.settings import MemoryQueueConfig, RedisQueueConfig
 from graftline.paths import Paths, portable
+from graftline.retrieval.open import MemoryVectorStoreConfig
 from graftline.runtime import MANIFESTS, Manifest, build_ports, load_manifest
 from graftline.runtime.lineage import open_lineage
 from graftline.runtime.ports import dataset_hub, describe
@@ -29,6 +34,7 @@ EMBEDDED = Manifest(
     dataset_hub=HomesHubConfig(),
     sandbox=WarmSandboxConfig(limits=Limits(), required_level="compute"),
     teacher=InductionTeacherConfig(),
+    chat_model=ActorsConfig(fleet="embedded"),
 )
 
 
@@ -49,14 +55,35 @@ def is_ours(child: psutil.Process) -> bool:
     ("name", "manifest"),
     [
         ("local", EMBEDDED),
-        ("prod", EMBEDDED.model_copy(update={"dataset_hub": HomesHubConfig(mirror_must_match_pins=True)})),
+        (
+            "prod",
+            EMBEDDED.model_copy(
+                update={
+                    "dataset_hub": HomesHubConfig(mirror_must_match_pins=True),
+                    "chat_model": ActorsConfig(fleet="gpu"),
+                    "queue": RedisQueueConfig(),
+                }
+            ),
+        ),
         (
             "dev",
-            EMBEDDED.model_copy(update={"sandbox": WarmSandboxConfig(limits=Limits(cpu_s=2, wall_s=10.0))}),
+            EMBEDDED.model_copy(
+                update={
+                    "sandbox": WarmSandboxConfig(limits=Limits(cpu_s=2, wall_s=10.0)),
+                    "chat_model": ActorsConfig(fleet="smoke"),
+                }
+            ),
         ),
         (
             "test",
-            Manifest(dataset_hub=MemoryHubConfig(), sandbox=MemorySandboxConfig(), teacher=MemoryTeacherConfig()),
+            Manifest(
+                dataset_hub=MemoryHubConfig(),
+                sandbox=MemorySandboxConfig(),
+                teacher=MemoryTeacherConfig(),
+                chat_model=MemoryChatModelConfig(),
+                vector_store=MemoryVectorStoreConfig(),
+                blobs=MemoryBlobsConfig(),
+            ),
         ),
     ],
 )
@@ -112,8 +139,16 @@ def test_ports_and_single_keys_can_be_replaced(
     [
         ("staging", {}, "manifest 'staging' is unknown; known: local, dev, prod, test"),
         ("../local", {}, "manifest '../local' is unknown; known: local, dev, prod, test"),
-        ("local", {"jail": "memory"}, "port 'jail' is unknown; known: dataset_hub, sandbox, teacher"),
-        ("local", {"jail.limits": 1}, "port 'jail' is unknown; known: dataset_hub, sandbox, teacher"),
+        (
+            "local",
+            {"jail": "memory"},
+            "port 'jail' is unknown; known: dataset_hub, sandbox, teacher, chat_model, queue, embedder, vector_store, blobs",
+        ),
+        (
+            "local",
+            {"jail.limits": 1},
+            "port 'jail' is unknown; known: dataset_hub, sandbox, teacher, chat_model, queue, embedder, vector_store, blobs",
+        ),
     ],
 )
 def test_an_unknown_manifest_or_port_lists_the_known_ones(
@@ -204,7 +239,7 @@ def test_worker_processes_end_with_the_lineage(made: Path) -> None:
     with open_lineage(paths, manifest, "workers") as lineage:
         reason = lineage.teacher_trajectories("python", "train").reason
         during = children()
-    assert (reason, len(during) > len(before), children()) == ("config teacher changed", True, before)
+    assert (reason, len(during) > len(before), children()) == ("not there yet", True, before)
 
 
 def test_a_lineage_with_faulty_settings_opens_nothing(made: Path) -> None:
@@ -212,7 +247,9 @@ def test_a_lineage_with_faulty_settings_opens_nothing(made: Path) -> None:
     paths = Paths(made)
     (made / "configs" / "trajectories.yaml").write_text("worker: 2\n", "utf-8")
     with (
-        pytest.raises(ConfigError, match="worker: unknown key; known here: collecting, least_verified_steps, workers"),
+        pytest.raises(
+            ConfigError, match="worker: unknown key; known here: asking, collecting, least_verified_steps, workers"
+        ),
         open_lineage(paths, load_manifest(paths, "local"), "faulty"),
     ):
         pass
@@ -231,5 +268,10 @@ def test_a_description_names_every_setting_and_opens_nothing(tmp_path: Path, che
             "required_level": "compute",
         },
         "teacher": {"kind": "induction"},
+        "chat_model": {"kind": "actors", "fleet": "embedded", "pool": PoolSettings().model_dump(mode="json")},
+        "queue": MemoryQueueConfig().model_dump(mode="json"),
+        "embedder": {"kind": "hashed", "dimensions": 512},
+        "vector_store": {"kind": "sqlite", "path": "data/retrieval/examples.sqlite"},
+        "blobs": {"kind": "filesystem", "url": "data/blobs", "options": {}, "secrets": {}},
     }
     assert (children(), list(tmp_path.iterdir())) == (before, [])

@@ -3,10 +3,12 @@
 import pytest
 
 from graftline.actions.action import PatternAction, RuleAction
+from graftline.actions.astgrep import Language
 from graftline.errors import SandboxError
 from graftline.sandbox import Isolation, SandboxResult, Verdict
 from graftline.sandbox.memory import MemorySandbox
 from graftline.teachers.critic import Criticism, Finding, criticise
+from graftline.teachers.wider import wider
 
 BEFORE = """\
 class A:
@@ -37,7 +39,10 @@ def test_an_action_that_is_too_broad_is_told_the_line_that_must_stay() -> None:
 
 
 def test_a_right_place_with_a_wrong_text_is_told_apart() -> None:
-    feedback = "The place on line 4, `return g(x, key=2)`, has to change, but not into `g(x, nam=2)`."
+    feedback = (
+        "On line 4, `return g(x, key=2)`, something has to change, but not `g(x, key=2)` into `g(x, nam=2)`."
+        " The rewrite leaves `key` out: repeat in it what has to stay."
+    )
     found = criticism(PatternAction(pattern="g(x, key=2)", rewrite="g(x, nam=2)"))
     assert found == Criticism(Finding.WRONG_TEXT, feedback, 4, 0, 1)
 
@@ -47,7 +52,8 @@ def test_what_is_missed_is_named_only_by_a_revealing_critic() -> None:
     action = PatternAction(pattern="g(x, key=2)", rewrite="g(x, name=2)")
     silent, revealing = criticism(action, wanted), criticism(action, wanted, is_revealing=True)
     feedback = "All that it changes is wanted (1 match), but more has to change."
-    assert silent == Criticism(Finding.INCOMPLETE, feedback, None, 1, 0)
+    hint = "If places like it are meant, use `g($A, key=2)`: it also matches `g(1, key=2)` on line 8."
+    assert silent == Criticism(Finding.INCOMPLETE, f"{feedback} {hint}", None, 1, 0)
     missed = f"{feedback} Missed: on line 3, `log` should be `trace`."
     assert revealing == Criticism(Finding.INCOMPLETE, missed, None, 1, 0, (3,))
 
@@ -64,9 +70,18 @@ def test_an_action_that_writes_what_stands_there_is_told_so() -> None:
 
 
 def test_a_text_that_no_longer_parses_is_broken() -> None:
-    feedback = "The text no longer parses: on line 4 it writes `g((x, key=2)`."
+    feedback = "After it the text is no valid python: on line 4 it writes `g((x, key=2)`."
     action = PatternAction(pattern="g(x, key=2)", rewrite="g((x, key=2)")
     assert [criticism(action, wanted) for wanted in (None, WANTED)] == [Criticism(Finding.BROKEN, feedback, 4)] * 2
+
+
+def test_dots_that_are_written_are_said_to_be_no_metavariable() -> None:
+    feedback = (
+        "After it the text is no valid python: on line 4 it writes `g(...`."
+        " `...` is written as it stands: use a metavariable of the pattern."
+    )
+    action = PatternAction(pattern="g(x, key=2)", rewrite="g(...")
+    assert criticism(action) == Criticism(Finding.BROKEN, feedback, 4)
 
 
 def test_what_is_wanted_is_right_though_it_does_not_parse() -> None:
@@ -81,16 +96,25 @@ HINTS = {
     ),
     "too few arguments": (
         PatternAction(pattern="g($X)", rewrite=""),
-        "`g($$$X)` would match `g(x, key=2)` on line 4: $VARIABLE stands for one node, $$$VARIABLE for any number.",
+        "Use `g($$$X)`: it matches `g(x, key=2)` on line 4 ($VARIABLE stands for one node, $$$VARIABLE for any number).",
     ),
     "the same variable twice": (
         PatternAction(pattern="$A == $A", rewrite=""),
-        "`$A_0 == $A_1` would match `g(1, key=2) == 'a'` on line 8:"
-        " a metavariable that stands twice needs the same code twice.",
+        "Use `$A_0 == $A_1`: it matches `g(1, key=2) == 'a'` on line 8"
+        " (a metavariable that stands twice needs the same code twice).",
+    ),
+    "other arguments": (
+        PatternAction(pattern="g(a, $B, c)", rewrite=""),
+        "Use `g($$$ARGS)`: it matches `g(x, key=2)` on line 4 (the arguments are others).",
+    ),
+    "dots for any number of nodes": (
+        PatternAction(pattern="g(...) == 'a'", rewrite=""),
+        "Use `g($$$ARGS) == 'a'`: it matches `g(1, key=2) == 'a'` on line 8"
+        " (`...` stands for itself, $$$ARGS for any number of nodes).",
     ),
     "other quotes": (
         PatternAction(pattern='g(1, key=2) == "a"', rewrite=""),
-        "`g(1, key=2) == 'a'` would match `g(1, key=2) == 'a'` on line 8: the quotes are others.",
+        "Use `g(1, key=2) == 'a'`: it matches `g(1, key=2) == 'a'` on line 8 (the quotes are others).",
     ),
     "a piece read as something else": (
         PatternAction(pattern="key=$V", rewrite=""),
@@ -116,6 +140,23 @@ def test_an_empty_match_is_explained(name: str) -> None:
     assert criticism(action) == Criticism(Finding.NO_MATCH, f"Nothing in the text matches. {hint}")
 
 
+WIDER: dict[str, tuple[str, Language, list[str]]] = {
+    "arguments of a call": ("f(x, 1)", "python", ["f($A, 1)", "f(x, $A)", "f($A, $B)"]),
+    "what is free stays free": ("f($A, $$$B, g(1))", "javascript", ["f($A, $$$B, $C)"]),
+    "operands": ("x == None", "python", ["$A == None", "x == $A", "$A == $B"]),
+    "a constructor": ("new Buffer(s)", "java", ["new Buffer($A)"]),
+    "several statements": ("a; b", "javascript", []),
+    "no code": ("\ud800", "python", []),
+    "nothing": ("", "python", []),
+}
+
+
+@pytest.mark.parametrize("name", WIDER)
+def test_parts_of_a_pattern_are_left_free(name: str) -> None:
+    pattern, language, patterns = WIDER[name]
+    assert wider(pattern, language) == patterns
+
+
 REFUSED = {
     "several nodes": (
         PatternAction(pattern="log($X)\nreturn $Y", rewrite=""),
@@ -133,6 +174,10 @@ REFUSED = {
     "an unbound variable": (
         PatternAction(pattern="log($X)", rewrite="log($Y)"),
         "`fix` uses $Y, but the pattern has $X.",
+    ),
+    "small letters in a metavariable": (
+        PatternAction(pattern="log($X)", rewrite="log($Xs, $NewX)"),
+        "`$Xs` is no metavariable: their names have capital letters, digits and `_` alone.",
     ),
     "any node at all": (
         RuleAction(rule={"regex": "x"}, fix=""),

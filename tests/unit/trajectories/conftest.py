@@ -1,6 +1,7 @@
 """Small tasks, and the simplest teachers there can be."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,13 @@ class ReadingTeacher:
     """Proposes the actions it was given, one after the other, and then gives up."""
 
     name = "reading"
+    listens = False
 
     def __init__(self, actions: Sequence[Action]) -> None:
         self._actions = list(actions)
         self.asked: list[tuple[str, State]] = []
 
-    def propose(self, task: Task, text: str, state: State) -> Proposal | GaveUp:
+    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | GaveUp:
         self.asked.append((text, state))
         if not self._actions:
             return GaveUp("no_candidate")

@@ -16,7 +16,7 @@ from graftline.state.state import State, StateUpdate
 from graftline.tasks.task import Task
 from graftline.teachers.base import Attempt, GaveUp, Proposal
 from graftline.trajectories.collect import Collecting, attempt, collect
-from graftline.trajectories.reward import BAD_FORMAT, Reward, RewardWeights, rl_reward
+from graftline.trajectories.reward import Reward, RewardWeights
 from graftline.trajectories.step import (
     ModelOutput,
     Prompt,
@@ -41,7 +41,8 @@ F, G = pattern("old($A)", "x($A)"), pattern("g(2)", "y(2)")
 
 
 def test_all_of_an_attempt_is_stored(task_of: TaskOf, reading: Reading) -> None:
-    trajectory = collect(task_of("old(1)\ng(2)\n", "x(1)\ny(2)\n"), reading([F, G]), MemorySandbox(), Collecting())
+    task = task_of("old(1)\ng(2)\n", "x(1)\ny(2)\n")
+    trajectory = collect(task, reading([F, G]), MemorySandbox(), Collecting())
     first = TrajectoryStep(
         task_id="d:1",
         step=1,
@@ -56,8 +57,10 @@ def test_all_of_an_attempt_is_stored(task_of: TaskOf, reading: Reading) -> None:
             error="",
             isolation="none/memory",
         ),
+        is_kept=True,
         parse_ok=True,
         format_ok=True,
+        format_strict=True,
         # two tokens of four are done, and 0.6 is paid for all of them
         level=Level.PARTIAL,
         progress=0.5,
@@ -86,8 +89,10 @@ def test_all_of_an_attempt_is_stored(task_of: TaskOf, reading: Reading) -> None:
             error="",
             isolation="none/memory",
         ),
+        is_kept=True,
         parse_ok=True,
         format_ok=True,
+        format_strict=True,
         level=Level.EXACT,
         progress=1.0,
         over_in=0,
@@ -105,6 +110,7 @@ def test_all_of_an_attempt_is_stored(task_of: TaskOf, reading: Reading) -> None:
     )
     assert trajectory == Trajectory(
         task_id="d:1",
+        task_digest=task.digest,
         dataset="d",
         language="python",
         instruction="Change it.",
@@ -219,8 +225,9 @@ def test_what_a_teacher_tried_and_what_else_it_knows_are_kept(task_of: TaskOf) -
 
     class TryingTeacher:
         name = "trying"
+        listens = False
 
-        def propose(self, task: Task, text: str, state: State) -> Proposal | GaveUp:
+        def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | GaveUp:
             return Proposal("", F, StateUpdate(), (tried,), (pattern("old(1)", "x(1)"),))
 
     said = collect(task_of("old(1)\n", "x(1)\n"), TryingTeacher(), MemorySandbox(), Collecting()).steps[0].model_output
@@ -270,8 +277,9 @@ class PatientTeacher:
     """Proposes the same action every time it is asked."""
 
     name = "patient"
+    listens = False
 
-    def propose(self, task: Task, text: str, state: State) -> Proposal | GaveUp:
+    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | GaveUp:
         return Proposal("", F, StateUpdate())
 
 
@@ -292,8 +300,9 @@ class SilentTeacher:
     """A teacher that cannot answer."""
 
     name = "silent"
+    listens = False
 
-    def propose(self, task: Task, text: str, state: State) -> Proposal | GaveUp:
+    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | GaveUp:
         raise BoundaryError("no answer")
 
 
@@ -306,23 +315,18 @@ class GivingUpTeacher:
     """Gives up at once."""
 
     name = "giving up"
+    listens = False
 
     def __init__(self, cause: str) -> None:
         self.cause = cause
 
-    def propose(self, task: Task, text: str, state: State) -> Proposal | GaveUp:
+    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | GaveUp:
         return GaveUp(self.cause)
 
 
 def test_why_a_teacher_gave_up_is_the_class_of_the_failure(task_of: TaskOf) -> None:
     trajectory = collect(task_of("old(1)\n", "x(1)\n"), GivingUpTeacher("too_different"), MemorySandbox(), Collecting())
     assert (trajectory.ending, trajectory.failure, trajectory.format_ok) == ("gave_up", "too_different", True)
-
-
-def test_an_answer_that_cannot_be_read_is_of_bad_format(task_of: TaskOf) -> None:
-    trajectory = collect(task_of("old(1)\n", "x(1)\n"), GivingUpTeacher(BAD_FORMAT), MemorySandbox(), Collecting())
-    found = (trajectory.format_ok, trajectory.reward.value, rl_reward(trajectory.format_ok, trajectory.reward))
-    assert found == (False, 0.0, -1.0)
 
 
 def test_a_failure_without_a_cause_of_its_own_is_called_by_its_ending(task_of: TaskOf, reading: Reading) -> None:

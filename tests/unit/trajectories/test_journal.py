@@ -10,7 +10,8 @@ from graftline.jsonl import read_lines
 from graftline.sandbox.memory import MemorySandbox
 from graftline.tasks.task import Task
 from graftline.teachers.induction import InductionTeacher
-from graftline.trajectories.collect import JOURNAL_NAME, Collecting, attempt, collect_many
+from graftline.trajectories.collect import Collecting, attempt
+from graftline.trajectories.journal import JOURNAL_NAME, collect_many
 from graftline.trajectories.step import AttemptTime, Trajectory
 
 
@@ -129,10 +130,10 @@ def test_how_long_attempts_took_is_written_beside_for_all_of_them_once(tasks: li
     assert all(time.attempt_ms > 0 for time in found)
 
 
-def test_times_of_an_earlier_collection_are_gone(tasks: list[Task], tmp_path: Path) -> None:
+def test_times_of_a_later_collection_stand_after_those_before(tasks: list[Task], tmp_path: Path) -> None:
     times = tmp_path / "times.jsonl"
     for number in range(2):
         folder = tmp_path / str(number)
         folder.mkdir()
         list(collect_many(tasks[:2], Attempts(), folder, times))
-    assert [time.task_id for time in read_lines(times, AttemptTime)] == ["d:0", "d:1"]
+    assert [time.task_id for time in read_lines(times, AttemptTime)] == ["d:0", "d:1"] * 2

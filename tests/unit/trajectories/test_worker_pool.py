@@ -17,7 +17,8 @@ from graftline.sandbox.memory import MemorySandbox
 from graftline.tasks.task import Task
 from graftline.teachers.induction import InductionTeacher
 from graftline.teachers.open import InductionTeacherConfig
-from graftline.trajectories.collect import JOURNAL_NAME, Collecting, attempt, collect_many
+from graftline.trajectories.collect import Collecting, attempt
+from graftline.trajectories.journal import JOURNAL_NAME, collect_many
 from graftline.trajectories.workers import worker_attempts
 
 TEACHER = InductionTeacherConfig()

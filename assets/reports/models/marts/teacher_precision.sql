@@ -12,7 +12,7 @@ select
     count(*) filter (is_verified) as verified,
     count(*) filter (level = 'exact') as exact,
     count(*) filter (is_verified and all_general) as general,
-    coalesce(sum(steps) filter (is_verified), 0)::bigint as verified_steps,
+    sum(verified_steps)::bigint as verified_steps,
     round(count(*) filter (is_verified and is_valid) / nullif(count(*) filter (is_valid), 0), 4) as precision,
     round(count(*) filter (level = 'exact' and is_valid) / nullif(count(*) filter (is_valid), 0), 4) as exact_share,
     round(count(*) filter (is_verified and all_general and is_valid) / nullif(count(*) filter (is_valid), 0), 4)

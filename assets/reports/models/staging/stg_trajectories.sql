@@ -4,12 +4,18 @@ select
     language,
     split,
     teacher,
+    attempt,
     steps,
+    verified_steps,
     ending,
     failure,
     format_ok,
     level,
     all_general,
     is_verified,
+    prompt_tokens,
+    completion_tokens,
+    cost_usd,
+    latency_s,
     reward
 from {{ source('lineage', 'trajectories') }}

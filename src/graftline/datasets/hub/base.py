@@ -4,42 +4,17 @@ A result is a file, whole and of the pinned checksum. A home that cannot be read
 pinned, is an error: training on other bytes than were asked for is worse than not training.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
 from graftline.datasets.catalogue import Dataset, DatasetFile
-from graftline.errors import DatasetError
+from graftline.downloads.download import Advance, Fetched
 
 MIRROR_VARIABLE = "GRAFTLINE_DATASET_MIRROR"
 """Names the mirror, in the environment."""
-
-Advance = Callable[[int, int], None]
-"""Called with the bytes done and the bytes there are; 0 for an unknown number."""
-
-
-class HomeBusyError(DatasetError):
-    """The home does not answer for now: too many requests, out of service, or the connection broke."""
-
-    retry_after_s: float = 0.0
-    """How long it asks to be left alone; 0 where it does not say."""
-
-
-class UnreachableError(HomeBusyError):
-    """There is no way to the home: no network, as a rule, or no such server."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """A file as it came."""
-
-    sha256: str
-    size_bytes: int
-    is_upstream: bool
-    """Whether it is the file of the pinned revision: by checksum, or because its home says so. A file of a mirror
-    without a pin is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +40,7 @@ class DatasetHub(Protocol):
 
         Raises:
             ConfigError: nobody knows the home, or it is not pinned to a revision and has to be.
-            DatasetError: the home cannot be read.
+            DownloadError: the home cannot be read.
         """
 
     def observe(self, name: str, dataset: Dataset, known: Observation | None) -> Observation:
@@ -74,7 +49,7 @@ class DatasetHub(Protocol):
         One look, without patience: who observes looks again later.
 
         Raises:
-            ConfigError, DatasetError: as `revision`.
+            ConfigError, DownloadError: as `revision`.
             HomeBusyError: the home asks to come back later.
         """
 
@@ -87,7 +62,7 @@ class DatasetHub(Protocol):
         What the home says of size and checksum is filled in.
 
         Raises:
-            ConfigError, DatasetError: as `revision`, or there is no file for an entry.
+            ConfigError, DownloadError: as `revision`, or there is no file for an entry.
         """
 
     def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Fetched:
@@ -97,7 +72,7 @@ class DatasetHub(Protocol):
 
         Raises:
             ConfigError: the home wants a token, or terms to be accepted.
-            DatasetError: the home cannot be read, or size or checksum are not the pinned ones.
+            DownloadError: the home cannot be read, or size or checksum are not the pinned ones.
         """
 
     def stream(self, name: str, dataset: Dataset, file: DatasetFile) -> AbstractContextManager[IO[bytes]]:
@@ -106,5 +81,5 @@ class DatasetHub(Protocol):
         The read that finds the end verifies size and checksum.
 
         Raises:
-            ConfigError, DatasetError: as `fetch`.
+            ConfigError, DownloadError: as `fetch`.
         """

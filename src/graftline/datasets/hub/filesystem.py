@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import IO, Any
 
-from graftline.datasets.hub.base import HomeBusyError
-from graftline.datasets.hub.download import Opened
 from graftline.datasets.hub.folder import FolderHub
-from graftline.datasets.hub.retry import Patience, persistently
-from graftline.datasets.hub.web import shown
-from graftline.errors import ConfigError, DatasetError, GraftlineError
+from graftline.downloads.download import Opened
+from graftline.downloads.retry import HomeBusyError, Patience, persistently
+from graftline.downloads.web import shown
+from graftline.errors import ConfigError, DownloadError, GraftlineError
 from graftline.hashing import digest
 from graftline.paths import portable
 
@@ -41,7 +40,7 @@ def open_folder(url: str, patience: Patience) -> "FilesystemFolder":
     except (ImportError, ValueError) as error:
         raise ConfigError(f"{shown(url)}: {_first_line(error)}; install what fsspec needs for it, or mend it") from None
     except Exception as error:
-        raise DatasetError(f"{shown(url)}: {_cause(error)}") from error
+        raise DownloadError(f"{shown(url)}: {_cause(error)}") from error
     filesystem.invalidate_cache()  # it keeps listings as long as the process lives
     return FilesystemFolder(filesystem, path.rstrip("/"), shown(url).rstrip("/"), patience)
 
@@ -63,7 +62,7 @@ class FilesystemFolder:
         """Return the names of what lies in it, files and folders.
 
         Raises:
-            DatasetError: it cannot be listed.
+            DownloadError: it cannot be listed.
         """
         with faults(self.label):
             listed = self.filesystem.ls(self.folder, detail=False)
@@ -84,7 +83,7 @@ class FilesystemFolder:
     def _found(self) -> list[str]:
         with faults(self.label):
             if not self.filesystem.isdir(self.folder):
-                raise DatasetError(f"{self.label}: no such folder; restore it or mend `home` of the dataset")
+                raise DownloadError(f"{self.label}: no such folder; restore it or mend `home` of the dataset")
             return list(self.filesystem.find(self.folder))
 
     def _has(self, path: str) -> bool:
@@ -139,20 +138,20 @@ def faults(label: str) -> Iterator[None]:
 
     Raises:
         HomeBusyError: it may work at the next attempt.
-        DatasetError: it will not.
+        DownloadError: it will not.
     """
     try:
         yield
     except GraftlineError:
         raise
     except FileNotFoundError as error:
-        raise DatasetError(f"{label}: no such file; restore it or mend `home` and `files` of the dataset") from error
+        raise DownloadError(f"{label}: no such file; restore it or mend `home` and `files` of the dataset") from error
     except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
-        raise DatasetError(f"{label}: {_cause(error)}; check its permissions and the credentials") from error
+        raise DownloadError(f"{label}: {_cause(error)}; check its permissions and the credentials") from error
     except OSError as error:
         raise HomeBusyError(f"{label}: {_cause(error)}; check the network or its home") from error
     except Exception as error:  # there is a vendor behind each of them, with errors of its own
-        raise DatasetError(f"{label}: {_cause(error)}; check `home` and the credentials") from error
+        raise DownloadError(f"{label}: {_cause(error)}; check `home` and the credentials") from error
 
 
 def _protocols(filesystem: Any) -> set[str]:

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from graftline.datasets.catalogue import Dataset, DatasetFile
-from graftline.datasets.hub.base import Advance, Fetched, Observation
-from graftline.datasets.hub.download import Source, download
+from graftline.datasets.hub.base import Observation
 from graftline.datasets.hub.listing import MAX_LISTED, Facts, entries, resolved
-from graftline.datasets.hub.retry import Patience
-from graftline.datasets.hub.stream import streamed
-from graftline.errors import DatasetError
+from graftline.downloads.download import Advance, Fetched, Source, download
+from graftline.downloads.retry import Patience
+from graftline.downloads.stream import streamed
+from graftline.errors import DownloadError
 from graftline.hashing import digest
 
 
 class Folder(Protocol):
-    """A folder with files. Everything raises DatasetError where it cannot be read."""
+    """A folder with files. Everything raises DownloadError where it cannot be read."""
 
     @property
     def label(self) -> str:
@@ -45,13 +45,13 @@ def listed_paths(folder: Folder) -> list[str]:
     """Return the paths of `folder`, sorted.
 
     Raises:
-        DatasetError: there are too many.
+        DownloadError: there are too many.
     """
     paths: list[str] = []
     for path in folder.paths():
         paths.append(path)
         if len(paths) > MAX_LISTED:
-            raise DatasetError(f"{folder.label}: holds more than {MAX_LISTED} files; name the folder of the dataset")
+            raise DownloadError(f"{folder.label}: holds more than {MAX_LISTED} files; name the folder of the dataset")
     return sorted(paths)
 
 
@@ -59,7 +59,7 @@ def files_of(folder: Folder, dataset: Dataset) -> list[DatasetFile]:
     """Return the files of `dataset` in `folder`.
 
     Raises:
-        DatasetError: there is none for an entry.
+        DownloadError: there is none for an entry.
     """
     wanted = entries(dataset)
     if any(entry.is_pattern for entry in wanted):

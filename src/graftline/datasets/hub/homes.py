@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import IO
 
 from graftline.datasets.catalogue import Dataset, DatasetFile
-from graftline.datasets.hub.base import Advance, DatasetHub, Fetched, Observation
+from graftline.datasets.hub.base import DatasetHub, Observation
 from graftline.datasets.hub.local import local_hub
-from graftline.datasets.hub.retry import Patience
+from graftline.downloads.download import Advance, Fetched
+from graftline.downloads.retry import Patience
 from graftline.secrets import Secrets
 
 

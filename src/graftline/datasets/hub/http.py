@@ -1,29 +1,24 @@
-"""Homes on plain web servers, and files that are resumed by ranges (RFC 9110, sections 13 and 14)."""
+"""Homes on plain web servers."""
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from graftline.datasets.catalogue import Dataset, DatasetFile
-from graftline.datasets.hub.base import Advance, Fetched, Observation
-from graftline.datasets.hub.download import Opened, download
+from graftline.datasets.hub.base import Observation
 from graftline.datasets.hub.listing import entries
-from graftline.datasets.hub.retry import Patience, persistently
-from graftline.datasets.hub.stream import streamed
-from graftline.datasets.hub.web import AnswerError, Web, shown
+from graftline.downloads.download import Advance, Fetched, download
+from graftline.downloads.retry import Patience, persistently
+from graftline.downloads.stream import streamed
+from graftline.downloads.web import AnswerError, Web, shown
+from graftline.downloads.web_file import WebFile
 from graftline.errors import ConfigError
 from graftline.hashing import canonical_json, digest
 
-if TYPE_CHECKING:
-    import httpx
-
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _NO_HEAD = (403, 405, 501)
 """Servers of signed addresses, of files alone, and those that were never taught."""
 
@@ -72,7 +67,7 @@ class HttpHub:
     def stream(self, name: str, dataset: Dataset, file: DatasetFile) -> AbstractContextManager[IO[bytes]]:
         return streamed(self._source(dataset, file), file, self._patience)
 
-    def _source(self, dataset: Dataset, file: DatasetFile) -> "WebFile":
+    def _source(self, dataset: Dataset, file: DatasetFile) -> WebFile:
         return WebFile(self._web, file_url(dataset.home or "", file.path))
 
 
@@ -123,68 +118,3 @@ def _marks_in(etag: str) -> dict[str, list[str]]:
         return {str(path): [str(mark) for mark in found] for path, found in values.items() if len(found) == 3}
     except (ValueError, TypeError, AttributeError):
         return {}  # of an observation of another home
-
-
-@dataclass(frozen=True, slots=True)
-class WebFile:
-    """What is at an address, as something to download."""
-
-    web: Web
-    url: str
-
-    @property
-    def label(self) -> str:
-        return shown(self.url)
-
-    @contextmanager
-    def open(self, offset: int, etag: str) -> Iterator[Opened]:
-        if offset:
-            with self._from(offset, etag) as opened:
-                if opened is not None:
-                    yield opened
-                    return
-        with self.web.answer("GET", self.url) as response:
-            self._check(response)
-            yield self._whole(response)
-
-    @contextmanager
-    def _from(self, offset: int, etag: str) -> Iterator[Opened | None]:
-        """Yield the rest from `offset`, all of a new version, or None where it has to be asked for without a range."""
-        headers = {"Range": f"bytes={offset}-"}
-        if etag and not etag.startswith("W/"):  # a weak one says nothing of single bytes
-            headers["If-Range"] = etag
-        with self.web.answer("GET", self.url, headers, ok=(200, 206, 416)) as response:
-            if response.status_code == 416:
-                yield None
-                return
-            self._check(response)
-            if response.status_code == 200:
-                yield self._whole(response)
-                return
-            found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-            version = _version(response)
-            if found is None or int(found[1]) != offset or (etag and version and version != etag):
-                yield None
-                return
-            size_bytes = None if found[3] == "*" else int(found[3])
-            yield Opened(offset, size_bytes, version or etag, self.web.chunks(response, self.label))
-
-    def _whole(self, response: "httpx.Response") -> Opened:
-        size = response.headers.get("Content-Length", "")
-        size_bytes = int(size) if size.isdecimal() else None
-        return Opened(0, size_bytes, _version(response), self.web.chunks(response, self.label))
-
-    def _check(self, response: "httpx.Response") -> None:
-        coding = response.headers.get("Content-Encoding", "identity").lower()
-        # many servers call every .gz file a coding of something else, and send it as it is
-        is_file_itself = coding in ("gzip", "x-gzip") and self.label.endswith((".gz", ".tgz"))
-        if coding != "identity" and not is_file_itself:
-            raise AnswerError(
-                f"{self.label}: comes with Content-Encoding {coding!r}, though it was asked for as it is;"
-                " have its server send it unchanged"
-            )
-
-
-def _version(response: "httpx.Response") -> str:
-    version: str = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
-    return version

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from graftline.datasets.catalogue import Dataset, DatasetFile
-from graftline.errors import DatasetError
+from graftline.errors import DownloadError
 from graftline.paths import portable
 
 MAX_LISTED = 100_000
@@ -43,7 +43,7 @@ def resolved(home: str, dataset: Dataset, listed: Mapping[str, Facts]) -> list[D
 
     Raises:
         DataError: the name of one would lead out of its folder, or means something else on another system.
-        DatasetError: there is no file for an entry, or one differs from its pins.
+        DownloadError: there is no file for an entry, or one differs from its pins.
     """
     found: dict[str, DatasetFile] = {}
     # those with a pattern first, so that an entry of its own, which may be pinned, stands
@@ -51,7 +51,7 @@ def resolved(home: str, dataset: Dataset, listed: Mapping[str, Facts]) -> list[D
         paths = _paths(entry, listed)
         if not paths:
             known = ", ".join(sorted(listed)[:5]) or "nothing"
-            raise DatasetError(f"{home}/{entry.path}: no such file; mend `files` of the dataset; found: {known}")
+            raise DownloadError(f"{home}/{entry.path}: no such file; mend `files` of the dataset; found: {known}")
         for path in paths:
             found[path] = _pinned(home, entry, path, listed[path])
     return [found[path] for path in sorted(found)]
@@ -67,9 +67,9 @@ def _pinned(home: str, entry: DatasetFile, path: str, facts: Facts) -> DatasetFi
     pairs = (("size_bytes", facts.size_bytes, entry.size_bytes), ("sha256", facts.sha256, entry.sha256))
     for what, found, expected in pairs:
         if found is not None and expected is not None and found != expected:
-            raise DatasetError(
+            raise DownloadError(
                 f"{home}/{path}: {what} is {found}, but {expected} is expected; restore the file in its home,"
-                " or pin the new version in configs/datasets.yaml if you mean to change it"
+                " or pin the new version below configs/ if you mean to change it"
             )
     size = facts.size_bytes if entry.size_bytes is None else entry.size_bytes
     return DatasetFile(path=path, sha256=entry.sha256 or facts.sha256, size_bytes=size)

@@ -2,20 +2,16 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from graftline.datasets.catalogue import Dataset
-from graftline.datasets.hub.download import Opened
 from graftline.datasets.hub.folder import FolderHub
-from graftline.datasets.hub.retry import Patience
-from graftline.errors import ConfigError, DatasetError
+from graftline.downloads.local_file import LocalFile, unreadable
+from graftline.downloads.retry import Patience
+from graftline.errors import ConfigError, DownloadError
 from graftline.hashing import digest, sha256_file
 from graftline.paths import portable
-
-_CHUNK_BYTES = 1 << 20
 
 
 def local_hub(root: Path) -> FolderHub:
@@ -65,54 +61,17 @@ class LocalFolder:
         try:
             return sha256_file(self.folder / portable(path))
         except OSError as error:
-            raise DatasetError(f"{self.folder / path}: {_reason(error)}") from error
+            raise DownloadError(f"{self.folder / path}: {unreadable(error)}") from error
 
     def stamp(self, path: str) -> str:
         try:
             found = (self.folder / portable(path)).stat()
         except OSError as error:
-            raise DatasetError(f"{self.folder / path}: {_reason(error)}") from error
+            raise DownloadError(f"{self.folder / path}: {unreadable(error)}") from error
         return digest([found.st_size, found.st_mtime_ns, found.st_ino])
 
-    def source(self, path: str) -> "LocalFile":
+    def source(self, path: str) -> LocalFile:
         return LocalFile(self.folder / portable(path))
 
     def _refuse(self, error: OSError) -> None:
-        raise DatasetError(f"{self.folder}: cannot be listed ({error.strerror}); restore it or mend `home`") from error
-
-
-@dataclass(frozen=True, slots=True)
-class LocalFile:
-    """A file of this machine."""
-
-    path: Path
-
-    @property
-    def label(self) -> str:
-        return str(self.path)
-
-    @contextmanager
-    def open(self, offset: int, etag: str) -> Iterator[Opened]:
-        try:
-            stream = self.path.open("rb")
-        except OSError as error:
-            raise DatasetError(f"{self.path}: {_reason(error)}") from error
-        with stream:
-            state = os.fstat(stream.fileno())
-            found = f"{state.st_ino}-{state.st_mtime_ns}-{state.st_size}"
-            start = offset if etag in ("", found) and offset <= state.st_size else 0
-            stream.seek(start)
-            yield Opened(start, state.st_size, found, self._chunks(stream))
-
-    def _chunks(self, stream: IO[bytes]) -> Iterator[bytes]:
-        try:
-            while chunk := stream.read(_CHUNK_BYTES):
-                yield chunk
-        except OSError as error:
-            raise DatasetError(f"{self.path}: {_reason(error)}") from error
-
-
-def _reason(error: OSError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "no such file; restore it or mend `home` and `files` in configs/datasets.yaml"
-    return f"cannot be read ({error.strerror}); restore it or mend its permissions"
+        raise DownloadError(f"{self.folder}: cannot be listed ({error.strerror}); restore it or mend `home`") from error

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from graftline.datasets.catalogue import Dataset
-from graftline.datasets.hub.download import Opened
 from graftline.datasets.hub.folder import FolderHub
-from graftline.datasets.hub.retry import Patience
-from graftline.errors import DatasetError
+from graftline.downloads.download import Opened
+from graftline.downloads.retry import Patience
+from graftline.errors import DownloadError
 from graftline.paths import portable
 
 
@@ -55,7 +55,7 @@ class MemoryFolder:
     def _content(self, path: str) -> bytes:
         name = self._name(path)
         if name not in self.files:
-            raise DatasetError(f"{name}: no such file in memory; known: {', '.join(sorted(self.files)) or 'none'}")
+            raise DownloadError(f"{name}: no such file in memory; known: {', '.join(sorted(self.files)) or 'none'}")
         return self.files[name]
 
 

@@ -15,14 +15,14 @@ from typing import IO
 
 from graftline.datasets.catalogue import Dataset, DatasetFile
 from graftline.datasets.formats import gunzipped
-from graftline.datasets.hub.base import MIRROR_VARIABLE, Advance, DatasetHub, Fetched, Observation
-from graftline.datasets.hub.download import download, pin_fault
+from graftline.datasets.hub.base import MIRROR_VARIABLE, DatasetHub, Observation
 from graftline.datasets.hub.filesystem import FilesystemFolder, open_folder
 from graftline.datasets.hub.folder import listed_paths, observed, revision_of
 from graftline.datasets.hub.listing import Facts, entries, matches, resolved
-from graftline.datasets.hub.retry import Patience
-from graftline.datasets.hub.stream import refuse, streamed
-from graftline.errors import ConfigError, DatasetError
+from graftline.downloads.download import Advance, Fetched, download, pin_fault
+from graftline.downloads.retry import Patience
+from graftline.downloads.stream import refuse, streamed
+from graftline.errors import ConfigError, DownloadError
 
 logger = logging.getLogger(__name__)
 
@@ -38,11 +38,11 @@ def held_by_mirror(mirror: str, names: Iterable[str]) -> set[str]:
 
     Raises:
         ConfigError: there is no such mirror.
-        DatasetError: it cannot be listed.
+        DownloadError: it cannot be listed.
     """
     try:
         return set(names) & set(open_folder(mirror, Patience()).names())
-    except (ConfigError, DatasetError) as error:
+    except (ConfigError, DownloadError) as error:
         raise ConfigError(
             f"{MIRROR_VARIABLE}: {error.__cause__ or error}; expected a folder, or a URL that fsspec knows,"
             " with a folder per dataset in it"
@@ -87,7 +87,7 @@ class MirrorHub:
         fault = _inner_fault(pins, target) if is_compressed else pin_fault(pins, fetched.size_bytes, fetched.sha256)
         if fault and self._must_match_pins:
             target.unlink()
-            raise DatasetError(f"{source.label}: {fault}")
+            raise DownloadError(f"{source.label}: {fault}")
         if fault:
             logger.warning("%s: is not the pinned file, but is used: %s", source.label, fault)
         return replace(fetched, is_upstream=pins.sha256 is not None and not fault)
@@ -98,7 +98,7 @@ class MirrorHub:
         source = self._folder(name).source(file.path)
         pins, is_compressed = _pins(file, dataset)
         if is_compressed and self._must_match_pins and pins.sha256:
-            raise DatasetError(
+            raise DownloadError(
                 f"{source.label}: is compressed in the mirror only, so that its pin cannot be checked while it is read;"
                 f" keep {pins.path!r} itself there, or set `keep: all` for the dataset"
             )

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graftline.datasets.hub.base import HomeBusyError
-from graftline.datasets.hub.programs import run
-from graftline.errors import ConfigError, DatasetError
+from graftline.downloads.programs import run
+from graftline.downloads.retry import HomeBusyError
+from graftline.errors import ConfigError, DownloadError
 
 _UNKNOWN = ("E404", "ETARGET")
 _REFUSED = ("E401", "E403", "ENEEDAUTH")
@@ -22,7 +22,7 @@ def fetch_npm(name: str, version: str, folder: Path, environment: Mapping[str, s
 
     Raises:
         ConfigError: npm is missing, or the registry wants to know who asks.
-        DatasetError: there is no such release.
+        DownloadError: there is no such release.
         HomeBusyError: the registry does not answer.
     """
     label = f"npm:{name} {version}"
@@ -40,7 +40,7 @@ def fetch_npm(name: str, version: str, folder: Path, environment: Mapping[str, s
     # "latest" is a version to npm, but another one tomorrow
     if len(found) != 1 or (packed.get("name"), packed.get("version")) != (name, version):
         given = f"{packed.get('name')} {packed.get('version')}"
-        raise DatasetError(f"{label}: npm gives {given} instead; name a published version in `packages`")
+        raise DownloadError(f"{label}: npm gives {given} instead; name a published version in `packages`")
     return found[0]
 
 
@@ -55,7 +55,7 @@ def _fault(label: str, answer: Any, said: str) -> Exception:
     error = answer.get("error") if isinstance(answer, dict) else None
     code, summary = (str(error.get("code")), str(error.get("summary"))) if isinstance(error, dict) else ("", said)
     if code in _UNKNOWN:
-        return DatasetError(f"{label}: no such release in npm's registry; mend `packages` of the dataset")
+        return DownloadError(f"{label}: no such release in npm's registry; mend `packages` of the dataset")
     if code in _REFUSED:
         return ConfigError(f"{label}: npm's registry refuses us ({code}); log in with `npm login`, or mend .npmrc")
     return HomeBusyError(f"{label}: npm cannot bring it ({code or 'no code'}: {summary}); check npm's configuration")

@@ -10,7 +10,7 @@ from graftline.datasets.hub.base import DatasetHub
 from graftline.datasets.hub.homes import HomesHub
 from graftline.datasets.hub.local import local_hub
 from graftline.datasets.hub.memory import memory_hub
-from graftline.datasets.hub.retry import Patience
+from graftline.downloads.retry import Patience
 from graftline.secrets import Secrets
 
 

@@ -6,21 +6,15 @@ either, the first of its other wheels in the order of their names.
 """
 
 import re
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
-from graftline.datasets.catalogue import DatasetFile
-from graftline.datasets.hub.base import HomeBusyError
-from graftline.datasets.hub.download import download
-from graftline.datasets.hub.http import WebFile
-from graftline.datasets.hub.programs import Ran, run
-from graftline.datasets.hub.retry import Patience
-from graftline.datasets.hub.simple_index import Link, links, local_path, places
-from graftline.datasets.hub.web import Web
-from graftline.errors import ConfigError, DatasetError
+from graftline.downloads.pip import configured_places, fetch_link, run_pip
+from graftline.downloads.programs import Ran
+from graftline.downloads.retry import HomeBusyError, Patience
+from graftline.downloads.simple_index import Link, endings, links
+from graftline.downloads.web import Web
+from graftline.errors import DownloadError
 
 SOURCE_ENDINGS = (".tar.gz", ".zip", ".tgz", ".tar.bz2")
 """In the order of preference."""
@@ -38,37 +32,22 @@ def fetch_pypi(name: str, version: str, folder: Path, environment: Mapping[str, 
 
     Raises:
         ConfigError: pip is missing.
-        DatasetError: there is no such release, or it is not what the index says.
+        DownloadError: there is no such release, or it is not what the index says.
         HomeBusyError: the index does not answer.
     """
     label = f"pypi:{name} {version}"
-    if find_spec("pip") is None:
-        raise ConfigError(f"{label}: pip is not installed, but brings it; run `python -m ensurepip`")
-    ran = _pip(["download", "--no-deps", *_FOR_EVERY_PLATFORM, "--", f"{name}=={version}"], folder, environment)
+    ran = run_pip(["download", "--no-deps", *_FOR_EVERY_PLATFORM, "--", f"{name}=={version}"], folder, environment)
     if ran.status == 0 and (found := sorted(folder.glob("*.whl"))):
         return found[0]
-    config = _pip(["config", "list"], folder, environment)
     web = Web(patience)
-    offered = list(links(name, places(config.output, lambda: _usage(folder, environment)), web))
+    offered = list(links(name, configured_places(folder, environment), web))
     link = _chosen(label, name, version, offered, ran)
-    return _fetched(label, link, folder / "archive", web, patience)
-
-
-def _pip(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Ran:
-    # our own attempts are counted and spaced; pip's would only make each of them longer
-    quiet = ["--no-input", "--disable-pip-version-check", "--retries=0"]
-    return run([sys.executable, "-m", "pip", *quiet, *arguments], folder, environment)
-
-
-def _usage(folder: Path, environment: Mapping[str, str]) -> str:
-    # wide, so that no address is broken in two
-    return _pip(["download", "--help"], folder, {**environment, "COLUMNS": "1000"}).output
+    fetch_link(link, folder / "archive", lambda done, total: None, web, patience)
+    return folder / "archive"
 
 
 def _chosen(label: str, name: str, version: str, offered: Sequence[Link], ran: Ran) -> Link:
-    project = "[-_.]+".join(map(re.escape, re.split(r"[-_.]+", name)))
-    start = re.compile(f"{project}-{re.escape(version)}(?P<rest>-.*\\.whl|\\.[a-z].*)", re.IGNORECASE)
-    ending = {link.filename: match["rest"] for link in offered if (match := start.fullmatch(link.filename))}
+    ending = endings(name, version, (link.filename for link in offered))
     ours = sorted((link for link in offered if link.filename in ending), key=lambda link: link.filename)
     if any(_UNIVERSAL_WHEEL.fullmatch(ending[link.filename]) for link in ours):
         # another file in its place would make other rows of the same release
@@ -77,19 +56,9 @@ def _chosen(label: str, name: str, version: str, offered: Sequence[Link], ran: R
         for link in ours:
             if ending[link.filename] == wanted or (wanted == ".whl" and link.filename.endswith(wanted)):
                 return link
+    project = "[-_.]+".join(map(re.escape, re.split(r"[-_.]+", name)))
     others = (link.filename for link in offered if re.match(f"{project}-\\d", link.filename, re.IGNORECASE))
     known = ", ".join(list(dict.fromkeys(others))[-_SHOWN_FILES:]) or "nothing of that name"
-    raise DatasetError(f"{label}: no such release in pip's indexes, which have {known}; mend `packages` of the dataset")
-
-
-def _fetched(label: str, link: Link, target: Path, web: Web, patience: Patience) -> Path:
-    path = local_path(link.url)
-    if path is None:
-        pinned = DatasetFile(path="archive", sha256=link.sha256)
-        download(WebFile(web, link.url), pinned, target, lambda done, total: None, patience)
-        return target
-    try:
-        shutil.copyfile(path, target)
-    except OSError as error:
-        raise DatasetError(f"{label}: {path} cannot be read ({error.strerror}); mend pip's find-links") from error
-    return target
+    raise DownloadError(
+        f"{label}: no such release in pip's indexes, which have {known}; mend `packages` of the dataset"
+    )

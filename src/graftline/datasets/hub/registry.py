@@ -13,13 +13,13 @@ from typing import IO
 
 from graftline.datasets.archives import MAX_ARCHIVE_BYTES, archive_path
 from graftline.datasets.catalogue import Dataset, DatasetFile
-from graftline.datasets.hub.base import Advance, Fetched, Observation
-from graftline.datasets.hub.download import Opened, download
+from graftline.datasets.hub.base import Observation
 from graftline.datasets.hub.npm import fetch_npm
 from graftline.datasets.hub.pypi import fetch_pypi
-from graftline.datasets.hub.retry import Patience
-from graftline.datasets.hub.stream import streamed
-from graftline.errors import ConfigError, DatasetError
+from graftline.downloads.download import Advance, Fetched, Opened, download
+from graftline.downloads.retry import Patience
+from graftline.downloads.stream import streamed
+from graftline.errors import ConfigError, DownloadError
 from graftline.hashing import digest
 
 _CHUNK_BYTES = 1 << 20
@@ -91,7 +91,7 @@ class _Release:
             path = self._brought(Path(folder))
             size = path.stat().st_size
             if size > MAX_ARCHIVE_BYTES:
-                raise DatasetError(f"{self.label}: is {size} bytes large; at most {MAX_ARCHIVE_BYTES} are read")
+                raise DownloadError(f"{self.label}: is {size} bytes large; at most {MAX_ARCHIVE_BYTES} are read")
             with path.open("rb") as stream:
                 yield Opened(0, size, "", iter(lambda: stream.read(_CHUNK_BYTES), b""))
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from graftline.datasets.catalogue import Dataset, DatasetFile
-from graftline.datasets.hub.base import Advance, DatasetHub, Fetched, Observation
+from graftline.datasets.hub.base import DatasetHub, Observation
+from graftline.downloads.download import Advance, Fetched
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -3,6 +3,7 @@
 What is made here is what `graftline run` makes, and finds unchanged; only that no jail is opened for it.
 """
 
+import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,8 +24,7 @@ from graftline.runtime.manifests import Manifest
 from graftline.runtime.ports import Ports, dataset_hub
 from graftline.runtime.run_log import RunLog
 from graftline.runtime.settings import load_settings
-from graftline.sandbox.memory import MemorySandbox
-from graftline.teachers.memory import MemoryTeacher
+from graftline.secrets import open_secrets
 
 
 @dataclass
@@ -106,13 +106,13 @@ def open_dataset_stages(
 
     Raises:
         ConfigError: a configuration file does not fit.
-        DatasetError: the mirror cannot be read.
+        DownloadError: the mirror cannot be read.
     """
     settings = load_settings(paths)
     hub = CountedHub(dataset_hub(manifest, paths), progress.advance)
-    ports = Ports(hub, MemorySandbox(), MemoryTeacher())
     run = RunLog(paths, f"{clock():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}")
     with ExitStack() as stack:
+        ports = Ports(manifest, paths, open_secrets(os.environ, paths.root), stack, hub)
         yield DatasetStages(paths, settings, manifest, ports, run, stack, clock, progress.advance)
 
 

@@ -60,7 +60,7 @@ def entries(paths: Paths, environment: Mapping[str, str]) -> list[Entry]:
 
     Raises:
         ConfigError: the catalogue does not fit, or `environment` names an unknown dataset.
-        DatasetError: the mirror cannot be read.
+        DownloadError: the mirror cannot be read.
     """
     catalogue = load_settings(paths, environment).catalogue
     has_terms = any(dataset.terms for dataset in catalogue.datasets.values())

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from graftline.datasets.catalogue import Catalogue, Dataset, DatasetFile
 from graftline.datasets.formats import gunzipped
-from graftline.datasets.hub.download import pin_fault
 from graftline.datasets.hub.listing import entries
+from graftline.downloads.download import pin_fault
 from graftline.errors import RecordError
 from graftline.paths import Paths
 from graftline.record import DatasetRecord, Record, load_record, verified

@@ -1,0 +1,79 @@
+"""Watches the actors of the manifest's fleet, and writes down on `teacher_trajectories` what changed of them.
+
+A look asks every actor for `/health` and `/metrics`; an engine that hangs while both answer is told by the pool that uses
+it (`graftline.actors`). Nothing is started here: keepers do that (`graftline actors up`), or systemd.
+https://docs.dagster.io/guides/automate/sensors
+"""
+
+import json
+from typing import Any
+
+import dagster as dg
+
+from graftline.actors.fleet import load_fleet
+from graftline.actors.open import ActorsConfig
+from graftline.actors.status import ActorStatus, fleet_status
+from graftline.errors import GraftlineError
+from graftline.markdown import table
+from graftline.runtime.manifests import load_manifest
+from resources.lineage import LineageResource
+
+INTERVAL_S = 60
+
+
+def actor_health(lineage: LineageResource) -> dg.SensorDefinition:
+    """Return the sensor over the fleet that the manifest of `lineage` names."""
+
+    @dg.sensor(name="actor_health", minimum_interval_seconds=INTERVAL_S, asset_selection=["teacher_trajectories"])
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        """Observe on `teacher_trajectories` which actors came up, and which are gone."""
+        try:
+            name, found = _look(lineage)
+        except GraftlineError as error:
+            context.log.warning(str(error))
+            return dg.SensorResult(skip_reason=f"the actors cannot be looked at: {error}", cursor=context.cursor)
+        if not found:
+            return dg.SensorResult(skip_reason="the chat model of the manifest is no fleet of actors")
+        known = _known(context.cursor)
+        now = {actor.name: actor.phase for actor in found}
+        changed = {actor: phase for actor, phase in now.items() if known.get(actor, "down") != phase}
+        for actor in found:
+            if actor.name in changed and actor.phase in ("failing", "down"):
+                context.log.warning("actor %s is %s; %s", actor.name, actor.phase, actor.ended or "it does not answer")
+        states = ", ".join(f"{actor} {phase}" for actor, phase in now.items())
+        return dg.SensorResult(
+            skip_reason=f"fleet {name}: {states}",
+            asset_events=[_observation(name, found)] if changed else [],
+            cursor=json.dumps(now),
+        )
+
+    return sensor
+
+
+def _look(lineage: LineageResource) -> tuple[str, list[ActorStatus]]:
+    manifest = load_manifest(lineage.paths, lineage.manifest)
+    config = manifest.chat_model
+    if not isinstance(config, ActorsConfig):
+        return "", []
+    fleet = load_fleet(lineage.paths.configs, config.fleet)
+    return config.fleet, fleet_status(paths=lineage.paths, name=config.fleet, fleet=fleet)
+
+
+def _observation(fleet: str, found: list[ActorStatus]) -> dg.AssetObservation:
+    rows = [{"actor": one.name, "state": one.phase, "restarts": one.restarts, "address": one.url} for one in found]
+    return dg.AssetObservation(
+        "teacher_trajectories",
+        metadata={
+            "fleet": fleet,
+            "actors": dg.MetadataValue.md(table(rows)),
+            "actors_up": sum(one.phase == "up" for one in found),
+        },
+    )
+
+
+def _known(cursor: str | None) -> dict[str, Any]:
+    try:
+        found = json.loads(cursor or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

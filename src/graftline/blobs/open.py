@@ -1,0 +1,53 @@
+"""From configuration to a blob store."""
+
+from pathlib import Path
+from typing import Annotated, Literal, assert_never
+
+from pydantic import Field
+
+from graftline.blobs.base import BlobStore
+from graftline.blobs.filesystem import open_filesystem
+from graftline.blobs.memory import MemoryBlobStore
+from graftline.config import Config
+from graftline.secrets import Secrets
+
+
+class FilesystemBlobsConfig(Config):
+    """A bucket, a folder, or whatever else fsspec has a client for."""
+
+    kind: Literal["filesystem"] = "filesystem"
+    url: str = Field(min_length=1)
+    """A folder, from the root, or a URL: `s3://bucket/folder`, `gs://bucket/folder`."""
+    options: dict[str, str | int | bool] = Field(default_factory=dict)
+    """Of the client, such as `endpoint_url` of s3fs for a server other than Amazon's. Nothing secret."""
+    secrets: dict[str, str] = Field(default_factory=dict)
+    """Options that are secret, by the names of the variables that hold them: `{key: AWS_ACCESS_KEY_ID}`. Without them
+    the client looks where it always does, which for s3fs are the environment, `~/.aws` and the role of the machine."""
+
+
+class MemoryBlobsConfig(Config):
+    """In this process: for tests."""
+
+    kind: Literal["memory"] = "memory"
+
+
+BlobsConfig = Annotated[FilesystemBlobsConfig | MemoryBlobsConfig, Field(discriminator="kind")]
+
+
+def open_blob_store(config: BlobsConfig, root: Path, secrets: Secrets) -> BlobStore:
+    """Return the store of `config`; whether it answers shows at the first use.
+
+    Raises:
+        ConfigError: its client is not installed or does not take the options, or a secret is not set.
+    """
+    match config:
+        case FilesystemBlobsConfig():
+            secret = {
+                option: secrets.require(name, f"blobs.secrets.{option}").get_secret_value()
+                for option, name in config.secrets.items()
+            }
+            return open_filesystem(config.url, root, {**config.options, **secret}, secrets.redact)
+        case MemoryBlobsConfig():
+            return MemoryBlobStore()
+        case _:
+            assert_never(config)

@@ -1,0 +1,29 @@
+"""From configuration to a queue of jobs."""
+
+from typing import assert_never
+
+from graftline.errors import ConfigError
+from graftline.jobs.base import JobQueue
+from graftline.jobs.memory import MemoryJobQueue
+from graftline.jobs.settings import MemoryQueueConfig, QueueConfig, RedisQueueConfig
+from graftline.secrets import Secrets
+
+
+def open_queue(config: QueueConfig, secrets: Secrets) -> JobQueue:
+    """Return the queue of `config`, reached and found fit.
+
+    Raises:
+        ConfigError: the address of the server is missing or none.
+        QueueError: the server cannot be reached, or would lose jobs.
+    """
+    match config:
+        case MemoryQueueConfig():
+            return MemoryJobQueue(config)
+        case RedisQueueConfig():
+            try:
+                from graftline.jobs.redis import RedisJobQueue
+            except ImportError:
+                raise ConfigError("queue redis: redis is missing; pip install 'graftline[redis]'") from None
+            return RedisJobQueue(secrets.require(config.url, "the job queue"), config)
+        case _:
+            assert_never(config)

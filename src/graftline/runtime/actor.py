@@ -1,0 +1,130 @@
+"""A worker of the queue: `graftline actor run`, and what became of the jobs."""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from graftline.actors.pool import ActorPool
+from graftline.blobs.upload import upload_new
+from graftline.config import Config
+from graftline.errors import ConfigError
+from graftline.jobs.base import DeadLetter, Depth
+from graftline.jobs.worker import Outcome, WorkerSettings, stop_on_signals, work, worker_name
+from graftline.paths import Paths, file_name
+from graftline.runtime.actor_loop import AttemptMaker, Store, Ticker, WorkMetrics, look, open_states
+from graftline.runtime.example_store import refresh_examples
+from graftline.runtime.manifests import Manifest
+from graftline.runtime.ports import Ports, open_ports
+from graftline.runtime.settings import load_settings
+from graftline.telemetry.open import open_telemetry
+from graftline.telemetry.settings import TelemetrySettings
+
+logger = logging.getLogger(__name__)
+
+
+class ActorRun(Config):
+    """How a worker of the queue works."""
+
+    worker: WorkerSettings = WorkerSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    seal_s: float = 10.0
+    """How long at most readers wait for an attempt that was stored."""
+    is_uploading: bool = False
+    """Whether what is sealed is also put into the blob store of the manifest."""
+
+
+def run_actor(paths: Paths, manifest: Manifest, settings: ActorRun) -> Counter[Outcome]:
+    """Make the attempts of the queue until asked to stop, or until it is empty; return how many came to which end.
+
+    Raises:
+        ConfigError: a configuration file does not fit, or the queue is one that no other process can put into.
+        BoundaryError: a port cannot be had, or the queue cannot be reached any more.
+    """
+    if manifest.queue.kind == "memory":
+        raise ConfigError(
+            "queue 'memory' is inside one process, so that a worker would find nothing in it; "
+            "expected --port queue=redis, or materialise `teacher_trajectories` in process"
+        )
+    name = worker_name()
+    collecting = load_settings(paths).trajectories.collecting
+    with ExitStack() as stack:
+        ports = stack.enter_context(open_ports(manifest, paths))
+        fault = partial(_fault, ports)
+        process = file_name(name)
+        metrics = stack.enter_context(
+            open_telemetry(settings.telemetry, paths.logs / "actor", process, ports.secrets, fault)
+        )
+        refresh_examples(paths, ports.examples)
+        states, store = open_states(paths, stack), stack.enter_context(Store(paths, name))
+        stack.enter_context(Ticker(settings.seal_s, partial(_tick, paths, ports, store, settings)))
+        pool = ports.chat_model.model if manifest.teacher.kind == "openai" else None
+        stop = stack.enter_context(stop_on_signals())
+
+        def see() -> None:
+            metrics.draining(stop.is_asked)
+            look(metrics, ports.queue, pool.stats if isinstance(pool, ActorPool) else None)
+
+        stack.enter_context(Ticker(settings.seal_s, see))
+        make = AttemptMaker(ports.queue, ports.teacher, ports.sandbox, collecting, states, store, metrics)
+        return work(ports.queue, make, settings.worker, stop, name, WorkMetrics(metrics), ports.secrets.redact)
+
+
+def queue_state(paths: Paths, manifest: Manifest) -> tuple[Depth, list[DeadLetter]]:
+    """Return how many jobs the queue of `manifest` has, and its dead letters.
+
+    Raises:
+        QueueError: it cannot be reached.
+    """
+    with ExitStack() as stack:
+        queue = Ports.closed_with(stack, manifest, paths).queue
+        return queue.depth(), queue.dead()
+
+
+def revive(paths: Paths, manifest: Manifest, keys: Sequence[str]) -> int:
+    """Let dead letters of the queue of `manifest` wait again, all of them where `keys` is empty; return how many.
+
+    Raises:
+        QueueError: it cannot be reached.
+    """
+    with ExitStack() as stack:
+        queue = Ports.closed_with(stack, manifest, paths).queue
+        return queue.revive(keys or [letter.job.key for letter in queue.dead()])
+
+
+def upload_attempts(paths: Paths, manifest: Manifest) -> dict[str, int]:
+    """Put every shard of attempts into the blob store of `manifest` that is not there yet; return what was done.
+
+    Raises:
+        BoundaryError: the store failed; the next call goes on from there.
+    """
+    with ExitStack() as stack:
+        return _uploaded(paths, Ports.closed_with(stack, manifest, paths))
+
+
+def _uploaded(paths: Paths, ports: Ports) -> dict[str, int]:
+    folder = paths.data / "trajectories"
+    folder.mkdir(parents=True, exist_ok=True)
+    uploaded = upload_new(folder, ports.blobs, below="trajectories", is_sealed=_is_shard)
+    return {"sent": uploaded.sent, "sent_bytes": uploaded.sent_bytes, "kept": uploaded.kept}
+
+
+def _is_shard(path: Path) -> bool:
+    return path.suffix == ".jsonl"
+
+
+def _tick(paths: Paths, ports: Ports, store: Store, settings: ActorRun) -> None:
+    store.seal()
+    if settings.is_uploading:
+        _uploaded(paths, ports)
+
+
+def _fault(ports: Ports) -> str:
+    """Return what keeps the worker from working; empty where nothing does."""
+    try:
+        ports.queue.depth()
+    except Exception as error:  # whatever it is, this process does not work
+        return f"{type(error).__name__}: {error}"
+    return ""

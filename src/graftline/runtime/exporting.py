@@ -1,0 +1,112 @@
+"""Files for training, made of the attempts that count: `graftline trajectories export`."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graftline.actions.astgrep import Language
+from graftline.datasets.division import Split
+from graftline.errors import RecordError
+from graftline.jsonl import read_lines
+from graftline.paths import Paths
+from graftline.record import RECORD_NAME, verified
+from graftline.tasks.task import Task
+from graftline.teachers.prompt import Prompt, load_prompt
+from graftline.trajectories.current import current_attempts
+from graftline.trajectories.exports.atif import atif
+from graftline.trajectories.exports.rows import dpo_rows, rl_rows, sft_rows, srl_rows
+from graftline.trajectories.shards import read_shards, sealed_shards
+from graftline.trajectories.step import Trajectory
+
+Rows = Callable[[Iterable[Trajectory], Prompt], Iterator[dict[str, Any]]]
+
+FORMATS: Mapping[str, Rows] = {
+    "sft": sft_rows,
+    "dpo": dpo_rows,
+    "rl": rl_rows,
+    "srl": srl_rows,
+    "atif": lambda trajectories, prompt: map(atif, trajectories),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written."""
+
+    file: Path
+    rows: int
+    attempts: int
+    """Attempts they were made from."""
+
+
+def export(
+    paths: Paths,
+    format: str,
+    target: Path,
+    prompt: str,
+    split: Split = "train",
+    languages: Iterable[Language] | None = None,
+    teachers: Iterable[str] | None = None,
+) -> Exported:
+    """Write the attempts of one split to `target`, a JSON object per line, whole or not at all.
+
+    Args:
+        paths: Where the lineage is.
+        format: One of `FORMATS`.
+        target: The file; it is replaced.
+        prompt: Name of the prompt in `configs/teacher_prompts.yaml` that chats are made by.
+        split: Whose attempts.
+        languages: Those of these languages alone; of all where it is None.
+        teachers: Those of these teachers alone; of all where it is None.
+
+    Raises:
+        ConfigError: there is no such prompt.
+        RecordError: nothing is stored, or something is not what it was when it was written.
+    """
+    chosen = list(stored_attempts(paths, split, languages))
+    if teachers is not None:
+        named = set(teachers)
+        chosen = [attempt for attempt in chosen if attempt.teacher in named]
+    rows = 0
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    try:
+        with partial.open("w", encoding="utf-8", newline="") as stream:
+            for row in FORMATS[format](chosen, load_prompt(paths.configs, prompt)):
+                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+                rows += 1
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return Exported(target, rows, len(chosen))
+
+
+def stored_attempts(paths: Paths, split: Split, languages: Iterable[Language] | None = None) -> Iterator[Trajectory]:
+    """Yield the attempts of one split that count, of all teachers, by language and task.
+
+    Raises:
+        RecordError: as `export`.
+    """
+    wanted = None if languages is None else set(languages)
+    folders = sorted((paths.data / "trajectories" / "raw").glob(f"*/{split}"))
+    folders = [folder for folder in folders if wanted is None or folder.parent.name in wanted]
+    if not folders:
+        where = "" if wanted is None else f" in {', '.join(sorted(wanted))}"
+        raise RecordError(
+            f"{paths.data / 'trajectories' / 'raw'}: holds no attempts of split {split!r}{where};"
+            " materialise `teacher_trajectories` first"
+        )
+    for folder in folders:
+        source = paths.partition("tasks", folder.parent.name, split)
+        verified(source, "tasks")
+        shards = []
+        for record in sorted(folder.glob(f"[!.]*/{RECORD_NAME}")):
+            verified(record.parent, "teacher_trajectories")
+            shards += sealed_shards(record.parent)
+        tasks = list(read_lines(source / "tasks.jsonl", Task))
+        yield from current_attempts(read_shards(shards), tasks).attempts

@@ -1,0 +1,64 @@
+"""Patterns that leave more free than a given one: metavariables in the place of its operands and arguments."""
+
+import re
+from collections.abc import Iterator
+from string import ascii_uppercase
+
+from graftline.actions.astgrep import Language, Node, parse
+from graftline.errors import DataError
+from graftline.rules.anti_unify import VARIABLE
+
+WRAPPERS = ("module", "program", "expression_statement")
+"""Kinds of nodes that stand round a pattern because it is parsed as a program."""
+_LISTS = ("argument_list", "arguments")
+_MAX_PARTS = 6
+_FREE = re.compile(r"[$µ]+[A-Z_][A-Z0-9_]*")
+
+
+def wider(pattern: str, language: Language) -> list[str]:
+    """Return patterns with one of the parts of `pattern` left free, then with all of them; none where it is no code.
+
+    f(x, 1)  ->  f($A, 1), f(x, $A), f($A, $B)
+    """
+    text = readable(pattern, language)
+    try:
+        node = whole(parse(text, language).root)
+        parts = [] if node.kind in WRAPPERS else list(_parts(node, text))[:_MAX_PARTS]
+    except DataError:
+        return []
+    used = {name.lstrip("$") for name in VARIABLE.findall(pattern)}
+    names = [f"${letter}" for letter in ascii_uppercase if letter not in used]
+    each = [_freed(pattern, [part], names) for part in parts]
+    every = [_freed(pattern, parts, names)] if len(parts) > 1 else []
+    return [*each, *every]
+
+
+def readable(pattern: str, language: Language) -> str:
+    """Return `pattern` as code of the same length, which its language can parse."""
+    # ast-grep, too, puts a letter for the sign that is none of Python's
+    return pattern.replace("$", "µ") if language == "python" else pattern
+
+
+def whole(node: Node) -> Node:
+    """Return the node that a pattern is read as, of the root of its tree."""
+    while node.kind in WRAPPERS and len(named := [child for child in node.children if child.is_named]) == 1:
+        node = named[0]
+    return node
+
+
+def _parts(node: Node, text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the operands of `node` are, or the arguments if it is a call; not what is free already."""
+    children = [child for child in node.children if child.is_named]
+    lists = [child for child in children if child.kind in _LISTS]
+    operands = [child for child in lists[-1].children if child.is_named] if lists else children
+    for operand in operands:
+        if not _FREE.fullmatch(text[operand.start : operand.end]):
+            yield operand.start, operand.end
+
+
+def _freed(text: str, parts: list[tuple[int, int]], names: list[str]) -> str:
+    pieces, place = [], 0
+    for (start, end), name in zip(parts, names, strict=False):
+        pieces += [text[place:start], name]
+        place = end
+    return "".join([*pieces, text[place:]])

@@ -1,0 +1,95 @@
+"""What the pages say of language models, actors, states and figures, against the code and the shipped files."""
+
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from graftline.actors.fault import FaultKind
+from graftline.actors.fleet import Engine, Fleets
+from graftline.actors.status import Phase
+from graftline.config import load_yaml, parse_yaml, validated
+from graftline.models import stored
+from graftline.models.catalogue import ModelCatalogue
+from graftline.runtime.manifests import Manifest
+from graftline.runtime.settings import TrajectorySettings
+from graftline.state import State, StateLimits
+from graftline.teachers.prompt import Prompts
+from graftline.telemetry.metrics import Metrics
+from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, keys_of, section, table
+
+CONFIGS = CHECKOUT / "configs"
+FILES: dict[str, type[BaseModel]] = {"fleets": Fleets, "models": ModelCatalogue, "collecting": TrajectorySettings}
+EXAMPLES = [fence for fence in fences() if fence.language == "yaml" and fence.page != "docs/datasets.md"]
+
+
+def firsts(page: str, heading: str, contains: str = "|") -> list[str]:
+    """Return the first code of every row of the first table below `heading` that comes after `contains`."""
+    text = section(page, heading)
+    return [codes(row[0])[0] for row in table(text[text.index(contains) - 2 :])]
+
+
+@pytest.mark.parametrize("fence", EXAMPLES, ids=lambda fence: f"{fence.page}:{fence.line}")
+def test_an_example_of_configuration_fits(fence: Fence) -> None:
+    given = parse_yaml(fence.body, fence.page)
+    [first, *_] = given
+    local: dict[str, Any] = parse_yaml((CONFIGS / "manifests" / "local.yaml").read_text("utf-8"), "local")
+    tree, model = (given, FILES[first]) if first in FILES else ({**local, **given}, Manifest)
+    loaded = validated(tree, model, f"{fence.page}:{fence.line}")
+    assert given.keys() <= loaded.model_dump().keys()
+
+
+def test_the_tables_of_engines_and_fleets_are_what_is_shipped() -> None:
+    page = PAGES["docs/actors.md"].read_text("utf-8")
+    assert [codes(row[0])[0] for row in table(page)] == ["embedded", "vllm", "vllm-cpu", "service"]
+    assert {codes(row[0])[0] for row in table(page)} == set(get_args(Engine))
+    rows = table(page[page.index("| fleet as shipped |") - 1 :])
+    fleets = load_yaml(CONFIGS / "vllm_actors.yaml", Fleets).fleets
+    assert {codes(row[0])[0]: (codes(row[1])[0], codes(row[2])[0]) for row in rows} == {
+        name: (fleet.engine, fleet.model) for name, fleet in fleets.items()
+    }
+
+
+def test_phases_and_failures_of_actors_are_the_documented_ones() -> None:
+    assert firsts("docs/actors.md", "## On one machine", "| phase |") == list(get_args(Phase))
+    assert firsts("docs/actors.md", "## How actors are asked", "| failure |") == list(FaultKind)
+
+
+def test_the_tables_of_models_are_the_catalogue_and_its_states() -> None:
+    rows = table(PAGES["docs/models.md"].read_text("utf-8"))
+    catalogue = load_yaml(CONFIGS / "models.yaml", ModelCatalogue)
+    assert {codes(row[0])[0]: row[3] for row in rows} == {name: one.licence for name, one in catalogue.models.items()}
+    assert firsts("docs/models.md", "## What is stored", "| state |") == list(get_args(stored.State))
+
+
+def test_the_table_of_prompts_is_what_is_shipped() -> None:
+    rows = table(section("docs/language-models.md", "## Prompts"))
+    prompts = load_yaml(CONFIGS / "teacher_prompts.yaml", Prompts).prompts
+    assert {codes(row[0])[0]: codes(row[2])[0] for row in rows} == {
+        name: prompt.answer.layout for name, prompt in prompts.items()
+    }
+
+
+def test_the_fields_and_limits_of_a_state_are_the_documented_ones() -> None:
+    assert [codes(row[0])[0] for row in table(PAGES["docs/state.md"].read_text("utf-8"))] == list(State.model_fields)
+    rows = table(section("docs/state.md", "## Limits"))
+    assert {codes(row[0])[0]: f"`{row[1]}`" for row in rows} == keys_of(StateLimits)
+
+
+def test_every_figure_of_a_worker_is_documented_and_no_other() -> None:
+    families = [family for family in Metrics().families() if family.name.startswith("graftline_")]
+    names = [f"{family.name}_total" if family.type == "counter" else family.name for family in families]
+    assert firsts("docs/observability.md", "## Figures") == names
+
+
+def test_every_alert_is_documented_and_no_other() -> None:
+    alerts = CHECKOUT / "deploy" / "prometheus" / "alerts.yaml"
+    [group] = parse_yaml(alerts.read_text("utf-8"), str(alerts))["groups"]
+    assert firsts("docs/observability.md", "## Prometheus and Grafana", "| alert |") == [
+        rule["alert"] for rule in group["rules"]
+    ]
+
+
+def test_every_file_of_deploy_that_is_named_is_there() -> None:
+    named = {span for path in PAGES.values() for span in codes(path.read_text("utf-8")) if span.startswith("deploy/")}
+    assert sorted(name for name in named if not (CHECKOUT / name.rstrip("/")).exists()) == []

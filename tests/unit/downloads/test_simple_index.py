@@ -1,0 +1,125 @@
+"""Where pip looks for a project, and what is on the pages there; and the limits of the programs that are run."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from graftline.downloads.programs import run
+from graftline.downloads.retry import HomeBusyError, Patience
+from graftline.downloads.simple_index import Link, Places, links, local_path, places
+from graftline.downloads.web import Web
+from graftline.errors import ConfigError
+
+SUM = "0" * 64
+OPTION = "index-url"
+USAGE = f"""
+Package Index Options:
+  -i, --{OPTION} <url>  Base URL of the Python Package Index (default http://index.invalid/simple). This should
+                         point to a repository.
+"""
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ("", Places(("http://index.invalid/simple",), ())),
+        ("global.index-url='http://a.invalid/simple'", Places(("http://a.invalid/simple",), ())),
+        (
+            "global.index-url='http://a.invalid'\n:env:.index-url='http://c.invalid'\ndownload.index-url='http://b.invalid'",
+            Places(("http://c.invalid",), ()),  # the environment counts most
+        ),
+        (
+            "global.extra-index-url='http://b.invalid\\nhttp://c.invalid'\nglobal.index-url='http://a.invalid'",
+            Places(("http://a.invalid", "http://b.invalid", "http://c.invalid"), ()),
+        ),
+        (
+            "global.find-links='/shelf http://d.invalid/links'\n:env:.no-index='1'",
+            Places((), ("/shelf", "http://d.invalid/links")),
+        ),
+        (
+            "install.index-url='http://b.invalid'\nglobal.timeout='5'\nno setting",  # not of `pip download`
+            Places(("http://index.invalid/simple",), ()),
+        ),
+    ],
+)
+def test_places_are_those_of_pips_configuration(config: str, expected: Places) -> None:
+    assert places(config, lambda: USAGE) == expected
+
+
+def test_a_pip_that_names_no_index_is_a_fault_of_the_configuration() -> None:
+    with pytest.raises(ConfigError) as caught:
+        places("", lambda: "no usage")
+    assert str(caught.value) == "pip: neither its configuration nor its help names an index; set PIP_INDEX_URL"
+
+
+def test_a_page_in_a_folder_is_read_as_an_index(tmp_path: Path) -> None:
+    page = tmp_path / "simple" / "demo-project" / "index.html"
+    page.parent.mkdir(parents=True)
+    page.write_text(
+        "<!DOCTYPE html><a href='../../files/demo%20project-1.0.tar.gz#sha256=" + SUM + "'>1</a>"
+        "<a HREF=\"http://other.invalid/d-2.0.zip?x=1#md5=1\">2</a><a>no address</a><img src='x'>",
+        "utf-8",
+    )
+    where = Places((str(tmp_path / "simple"),), ())
+    assert list(links("Demo_.Project", where, Web(Patience()))) == [
+        Link("index.html", page.as_uri(), None),
+        Link(
+            "demo project-1.0.tar.gz",
+            (tmp_path / "files" / "demo%20project-1.0.tar.gz").as_uri().replace("%25", "%"),
+            SUM,
+        ),
+        Link("d-2.0.zip", "http://other.invalid/d-2.0.zip?x=1", None),
+    ]
+
+
+def test_a_page_that_is_named_is_read(tmp_path: Path) -> None:
+    (tmp_path / "links.html").write_text("<a href='a-1.0.zip'>a</a>", "utf-8")
+    where = Places((), ((tmp_path / "links.html").as_uri(), str(tmp_path / "none")))
+    assert list(links("a", where, Web(Patience()))) == [Link("a-1.0.zip", (tmp_path / "a-1.0.zip").as_uri(), None)]
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("file:///shelf/of%20files", Path("/shelf/of files")),
+        ("/shelf", Path("/shelf")),
+        ("shelf", Path("shelf")),
+        ("http://a.invalid/shelf", None),
+    ],
+)
+def test_paths_are_told_from_addresses(url: str, path: Path | None) -> None:
+    assert local_path(url) == path
+
+
+def test_a_program_says_how_it_ended(tmp_path: Path) -> None:
+    ran = run(["/bin/sh", "-c", "echo out; echo why >&2; echo >&2; exit 3"], tmp_path, os.environ)
+    assert (ran.status, ran.output, ran.last_error()) == (3, "out\n", "why")
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        run(["/no/such/program"], tmp_path, os.environ)
+    assert str(caught.value) == (
+        "/no/such/program: cannot be started (No such file or directory); mend its installation"
+    )
+
+
+def test_a_program_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    command = ["/bin/sh", "-c", "sleep 60 & echo $! > child; wait"]
+    with pytest.raises(HomeBusyError) as caught:
+        run(command, tmp_path, os.environ, time_limit_s=0.3)
+    assert str(caught.value) == "sh: was not done within 0.3 s; check the network or its registry"
+    child = Path("/proc") / (tmp_path / "child").read_text().strip()
+    deadline = time.monotonic() + 5
+    while _lives(child) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not _lives(child)
+
+
+def _lives(process: Path) -> bool:
+    try:
+        return (process / "stat").read_text().split()[2] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False

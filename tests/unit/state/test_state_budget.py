@@ -1,0 +1,178 @@
+"""How long a state is in a prompt, what goes when it is too long, and how it is written there."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from graftline.config import validated
+from graftline.errors import ConfigError
+from graftline.state import State, StateLimits, StateUpdate, merge, render, summarize_history
+
+FULL = State(
+    goals=("replace `old` by `new`",),
+    constraints=("keep `import os`", "keep line 3"),
+    decisions=tuple(f"decision {number} of this attempt" for number in range(6)),
+    hypotheses=("first thought", "second thought"),
+    history=("did one", "did two", "did three"),
+    open_issues=("line 7 is left",),
+    next_focus="line 7",
+)
+
+
+def test_a_state_is_rendered_compactly_in_a_fixed_order_without_what_is_empty() -> None:
+    state = State(next_focus="x", history=("a", "ü"), goals=("b",))
+
+    assert render(state) == '{"goals":["b"],"history":["a","ü"],"next_focus":"x"}'
+
+
+def test_an_empty_state_is_an_empty_object() -> None:
+    assert render(State()) == "{}"
+
+
+@pytest.mark.parametrize("text", ["</state>", "</STATE >", "<|im_end|>", "<|", "</", "\\</state>", '"</state>"'])
+def test_no_text_ends_the_block_or_the_turn(text: str) -> None:
+    rendered = render(State(goals=(text,)))
+
+    assert ("</" in rendered, "<|" in rendered, json.loads(rendered)) == (False, False, {"goals": [text]})
+
+
+def test_tokens_are_those_of_the_rendered_text() -> None:
+    # {}   and   {" go als ":[" hello ␣world "] }
+    assert (State().token_budget(), State(goals=("hello world",)).token_budget()) == (1, 8)
+
+
+def test_without_the_vocabulary_two_bytes_are_a_token() -> None:
+    program = """
+import sys
+sys.modules["bpe_openai"] = None
+from graftline.state import State
+print(State().token_budget(), State(goals=("äb",)).token_budget())
+"""
+    # {"goals":["äb"]} is 17 bytes
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "1 9\n"
+
+
+def test_a_short_state_needs_no_vocabulary() -> None:
+    program = """
+import sys
+from graftline.state import State, StateUpdate, merge
+merge(State(), StateUpdate(goals=["x" * 200], history=["y" * 200]))
+print("bpe_openai" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_state_within_the_budget_is_left_as_it_is() -> None:
+    assert summarize_history(FULL, FULL.token_budget()) == FULL
+
+
+def test_the_oldest_go_first_and_the_history_says_what_went() -> None:
+    shorter = summarize_history(FULL, FULL.token_budget() - 5)
+
+    # the first thought goes; the note takes the place of the oldest history; then there is need for three decisions
+    assert shorter == FULL.model_copy(
+        update={
+            "hypotheses": ("second thought",),
+            "decisions": FULL.decisions[3:],
+            "history": ("left out to save room: decisions 3, history 1, hypotheses 1", "did two", "did three"),
+        }
+    )
+
+
+def test_constraints_stay_longest_and_the_newest_of_them() -> None:
+    state = FULL.model_copy(update={"constraints": ("x " * 60, "keep line 3")})
+
+    assert summarize_history(state, 60).model_dump(exclude_defaults=True) == {
+        "constraints": ("keep line 3",),
+        "history": (
+            "left out to save room: constraints 1, decisions 6, goals 1, history 3, hypotheses 2, next focus 1,"
+            " open issues 1",
+        ),
+    }
+
+
+def test_the_note_itself_goes_where_there_is_no_room_for_it() -> None:
+    assert summarize_history(FULL, 5) == State()
+
+
+@pytest.mark.parametrize("budget", [1, 5, 20, 50, 80, 120])
+def test_a_summary_is_within_its_budget_and_summarised_again_the_same(budget: int) -> None:
+    shorter = summarize_history(FULL, budget)
+
+    assert (shorter.token_budget() <= budget, summarize_history(shorter, budget)) == (True, shorter)
+
+
+def test_a_later_summary_adds_to_the_counts_of_the_earlier_one() -> None:
+    noted = State(history=("left out to save room: decisions 3, open issues 1", "a"), decisions=("x " * 60, "y " * 60))
+
+    assert summarize_history(noted, 100).history == ("left out to save room: decisions 4, open issues 1", "a")
+
+
+def test_the_note_stays_first_while_the_history_moves_on() -> None:
+    state = State(history=("left out to save room: decisions 3", "a", "b"))
+
+    assert merge(state, StateUpdate(history=["c"])).history == ("left out to save room: decisions 3", "b", "c")
+
+
+def test_a_note_that_a_model_says_again_is_not_taken_for_its_own() -> None:
+    update = StateUpdate(history=["left out to save room: decisions 3", "a"], goals=["left out to save room: goals 1"])
+
+    assert merge(State(), update) == State(history=("a",))
+
+
+def test_over_the_budget_the_newest_update_is_kept_whole() -> None:
+    limits = StateLimits(budget_tokens=110, target_tokens=80)
+    update = StateUpdate(decisions=["the newest decision"], open_issues=["line 9", "line 10"])
+
+    assert merge(FULL, update, limits) == State(
+        goals=FULL.goals,
+        constraints=FULL.constraints,
+        decisions=("the newest decision",),
+        history=("left out to save room: decisions 6, history 2, hypotheses 2", "did three"),
+        open_issues=("line 9", "line 10"),
+        next_focus="line 7",
+    )
+
+
+def test_an_update_that_alone_is_over_the_budget_is_cut_to_it() -> None:
+    limits = StateLimits(budget_tokens=64, target_tokens=64)
+    update = StateUpdate(constraints=["keep line 3"], decisions=[f"{number} {'x ' * 15}" for number in range(8)])
+    merged = merge(FULL, update, limits)
+
+    assert merged == State(
+        constraints=("keep line 3",), decisions=tuple(update.decisions or ())[-len(merged.decisions) :]
+    )
+    assert 0 < len(merged.decisions) < 8
+
+
+def test_the_default_budget_is_that_of_the_plan() -> None:
+    assert StateLimits().model_dump() == {
+        "max_history": 3,
+        "max_items": 8,
+        "max_text": 256,
+        "budget_tokens": 800,
+        "target_tokens": 400,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"target_tokens": 900},
+            "s.yaml: (whole file): value error, target_tokens 900 is more than budget_tokens 800 (got {'target_tokens': 900})",
+        ),
+        ({"budget_tokens": 63}, "s.yaml: budget_tokens: input should be greater than or equal to 64 (got 63)"),
+        ({"max_text": 257}, "s.yaml: max_text: input should be less than or equal to 256 (got 257)"),
+        ({"max_history": 1}, "s.yaml: max_history: input should be greater than or equal to 2 (got 1)"),
+    ],
+)
+def test_limits_that_cannot_be_kept_are_refused(given: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        validated(given, StateLimits, "s.yaml")
+
+    assert str(refusal.value) == message

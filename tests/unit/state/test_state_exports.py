@@ -1,0 +1,22 @@
+"""What `graftline.state` offers to other programs."""
+
+import graftline.state
+
+
+def test_the_public_names_are_these() -> None:
+    assert graftline.state.__all__ == [
+        "Change",
+        "Entry",
+        "State",
+        "StateLimits",
+        "StateStore",
+        "StateUpdate",
+        "merge",
+        "render",
+        "state_update_of",
+        "summarize_history",
+    ]
+
+
+def test_every_public_name_is_there() -> None:
+    assert [name for name in graftline.state.__all__ if not hasattr(graftline.state, name)] == []

@@ -1,0 +1,92 @@
+"""The schema of the store: which steps are taken, with their record, or none of them."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from graftline.errors import RecordError
+from graftline.state import State, StateStore
+from graftline.state.migrations import MIGRATIONS, Migration, migrate
+
+THEN = datetime(2026, 1, 1, tzinfo=UTC)
+ADDED = Migration("a column", ("ALTER TABLE states ADD COLUMN extra TEXT", "UPDATE states SET extra = 'x'"))
+FAILING = Migration("half of it", ("CREATE TABLE other (a) STRICT, WITHOUT ROWID", "CREATE TABLE states (a)"))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.sqlite"
+
+
+@pytest.fixture
+def connection(path: Path) -> Iterator[sqlite3.Connection]:
+    opened = sqlite3.connect(path, isolation_level=None)
+    yield opened
+    opened.close()
+
+
+def migrated(connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    migrate(connection, path, lambda: THEN, migrations)
+
+
+def dump(connection: sqlite3.Connection) -> list[str]:
+    return [*connection.iterdump(), *map(str, connection.execute("PRAGMA application_id"))]
+
+
+def test_a_fresh_file_gets_the_whole_schema_with_its_record(connection: sqlite3.Connection, path: Path) -> None:
+    migrated(connection, path)
+
+    tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").fetchall()
+    records = connection.execute("SELECT * FROM migrations").fetchall()
+    assert tables == [("changes",), ("migrations",), ("states",)]
+    assert records == [(1, "states and their changes", "2026-01-01T00:00:00+00:00")]
+
+
+def test_steps_are_taken_once(connection: sqlite3.Connection, path: Path) -> None:
+    migrated(connection, path)
+    before = dump(connection)
+    migrated(connection, path)
+
+    assert dump(connection) == before
+
+
+def test_an_old_file_is_brought_up_to_date_with_what_it_holds(path: Path, connection: sqlite3.Connection) -> None:
+    with StateStore(path) as store:
+        store.save("a", State(goals=("b",)))
+    migrated(connection, path, (*MIGRATIONS, ADDED))
+
+    assert connection.execute("SELECT key, extra FROM states").fetchall() == [("a", "x")]
+    assert connection.execute("SELECT name FROM migrations").fetchall() == [(MIGRATIONS[0].name,), ("a column",)]
+
+
+def test_a_step_that_fails_leaves_the_file_as_it_was(path: Path, connection: sqlite3.Connection) -> None:
+    with StateStore(path) as store:
+        store.save("a", State(goals=("b",)))
+    before = dump(connection)
+    with pytest.raises(sqlite3.OperationalError):
+        migrated(connection, path, (*MIGRATIONS, ADDED, FAILING))
+
+    assert dump(connection) == before
+
+
+def test_the_first_step_that_fails_leaves_an_empty_file(connection: sqlite3.Connection, path: Path) -> None:
+    with pytest.raises(sqlite3.OperationalError):
+        migrated(connection, path, (Migration("no SQL", ("CREATE TABEL a",)),))
+
+    assert dump(connection) == ["BEGIN TRANSACTION;", "COMMIT;", "(0,)"]
+
+
+def test_a_file_of_a_later_version_is_refused_and_left_as_it_is(path: Path, connection: sqlite3.Connection) -> None:
+    migrated(connection, path, (*MIGRATIONS, ADDED))
+    before = dump(connection)
+    with pytest.raises(RecordError) as refusal:
+        StateStore(path)
+
+    assert str(refusal.value) == (
+        f"{path}: its schema has the step 'a column', which this version does not know; expected at most"
+        " 'states and their changes': update graftline, or name another file"
+    )
+    assert dump(connection) == before

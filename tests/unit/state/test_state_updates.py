@@ -1,0 +1,87 @@
+"""What a model says of the state: what of it is taken, what is clipped, what is refused and with what words."""
+
+import json
+from typing import Any
+
+import pytest
+
+from graftline.errors import DataError
+from graftline.state import StateLimits, StateUpdate, state_update_of
+
+FIELDS = "goals, constraints, decisions, hypotheses, history, open_issues, next_focus"
+
+
+def test_an_update_is_read_as_it_stands() -> None:
+    tree = {"goals": ["a"], "decisions": ["b", "c"], "open_issues": [], "next_focus": "d"}
+
+    assert state_update_of(tree) == StateUpdate(goals=["a"], decisions=["b", "c"], open_issues=[], next_focus="d")
+
+
+def test_null_is_the_same_as_not_given() -> None:
+    assert state_update_of({"goals": None, "next_focus": None}) == StateUpdate()
+
+
+def test_long_texts_are_clipped_and_say_so() -> None:
+    tree = {"goals": ["x" * 257, "y" * 256], "next_focus": "z" * 1000}
+
+    assert state_update_of(tree) == StateUpdate(goals=["x" * 255 + "…", "y" * 256], next_focus="z" * 255 + "…")
+
+
+def test_long_lists_keep_their_last_texts() -> None:
+    texts = [str(number) for number in range(1000)]
+
+    assert state_update_of({"goals": texts, "history": texts}) == StateUpdate(goals=texts[-8:], history=texts[-3:])
+
+
+def test_limits_may_be_tighter() -> None:
+    limits = StateLimits(max_text=16, max_items=1)
+
+    assert state_update_of({"goals": ["a", "x" * 17]}, limits) == StateUpdate(goals=["x" * 15 + "…"])
+
+
+def test_blank_texts_and_repeats_are_left_out() -> None:
+    assert state_update_of({"goals": ["a", "", "  ", " A "], "constraints": [""]}) == StateUpdate(goals=["a"])
+
+
+def test_half_a_character_becomes_a_question_mark() -> None:
+    assert state_update_of(json.loads('{"goals": ["\\ud83d!"]}')) == StateUpdate(goals=["?!"])
+
+
+@pytest.mark.parametrize(
+    ("tree", "got"),
+    [([], "a list"), ("goals", "a text"), (None, "null"), (1.5, "a number"), (True, "true or false")],
+)
+def test_what_is_no_object_is_refused(tree: Any, got: str) -> None:
+    with pytest.raises(DataError) as refusal:
+        state_update_of(tree)
+
+    assert str(refusal.value) == f"state update: expected an object with some of {FIELDS}, got {got}"
+
+
+@pytest.mark.parametrize(
+    ("tree", "fault"),
+    [
+        ({"goals": "a"}, "goals: expected a list of texts, got a text"),
+        ({"history": {"a": 1}}, "history: expected a list of texts, got an object"),
+        ({"goals": ["a", 1]}, "goals: expected a list of texts, got a number in place 2"),
+        ({"goals": [None, "a", ["b"], False]}, "goals: expected a list of texts, got null in place 1 and 2 more"),
+        ({"next_focus": ["a"]}, "next_focus: expected a text, got a list"),
+        ({"mood": "good"}, f"'mood': is not known; expected some of {FIELDS}"),
+        ({"m" * 99: "good"}, f"'{'m' * 39}…': is not known; expected some of {FIELDS}"),
+    ],
+)
+def test_a_wrong_field_is_named(tree: Any, fault: str) -> None:
+    with pytest.raises(DataError) as refusal:
+        state_update_of(tree)
+
+    assert str(refusal.value) == f"state update: {fault}"
+
+
+def test_all_faults_come_in_one_message() -> None:
+    with pytest.raises(DataError) as refusal:
+        state_update_of({"goals": "a", "decisions": ["b"], "history": 3, "next_focus": 4})
+
+    assert str(refusal.value) == (
+        "state update: goals: expected a list of texts, got a text; history: expected a list of texts, got a number;"
+        " next_focus: expected a text, got a number"
+    )

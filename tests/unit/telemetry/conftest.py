@@ -1,0 +1,45 @@
+"""Where logs and figures go to in these tests, and a logger that nobody else listens to."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from graftline.secrets import EnvironmentSecrets, Secrets
+from tests.unit.telemetry.otlp_server import OtlpServer, otlp_server
+
+
+@pytest.fixture
+def otlp() -> Iterator[OtlpServer]:
+    with otlp_server() as server:
+        yield server
+
+
+@pytest.fixture
+def secret() -> str:
+    return "a-secret-of-the-test"
+
+
+@pytest.fixture
+def secrets(secret: str) -> Secrets:
+    environment = EnvironmentSecrets({"PUSH_AUTHORIZATION": f"Bearer {secret}"})
+    return Secrets([environment], [secret])
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    found = logging.getLogger("graftline.test")
+    found.setLevel(logging.INFO)
+    found.propagate = False
+    yield found
+    for handler in [*found.handlers]:
+        found.removeHandler(handler)
+        handler.close()
+    found.propagate = True
+    found.setLevel(logging.NOTSET)
+
+
+@pytest.fixture
+def lost() -> list[int]:
+    """What was lost, as it was told."""
+    return []

@@ -1,0 +1,166 @@
+"""The files of `deploy/` that are about figures ask for nothing that no process tells."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graftline.config import parse_yaml
+from graftline.telemetry.metrics import Metrics
+
+SCRAPED = {"instance", "job"}
+"""Labels that Prometheus adds."""
+PROMTOOL = shutil.which("promtool")
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, set[str]]:
+    """The labels of every sample that a process tells of, by its name."""
+    metrics = Metrics()
+    metrics.answered("a", 1.0, 1, 1, 1)
+    metrics.actor_state("a", True, 1, 1, {"stalled": 1}, 1)
+    metrics.sandbox_answered("crash", 1.0)
+    metrics.step("x", True)
+    metrics.trajectory("x", True)
+    metrics.queue_depth(1, 1, 1)
+    metrics.job_ended("finished", 1.0)
+    metrics.lost("log push", 1)
+    samples = [sample for family in metrics.families() for sample in family.samples]
+    return {sample.name: {*sample.labels} for sample in samples if not sample.name.endswith("_created")} | {"up": set()}
+
+
+@pytest.fixture(scope="module")
+def deploy() -> Path:
+    return Path(__file__).resolve().parents[3] / "deploy"
+
+
+@pytest.fixture(scope="module")
+def dashboard(deploy: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((deploy / "grafana" / "graftline.json").read_text("utf-8"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def alerts(deploy: Path) -> list[dict[str, Any]]:
+    path = deploy / "prometheus" / "alerts.yaml"
+    (group,) = parse_yaml(path.read_text("utf-8"), str(path))["groups"]
+    found: list[dict[str, Any]] = group["rules"]
+    return found
+
+
+def faults(query: str, told: dict[str, set[str]]) -> list[str]:
+    """Say which names and labels of a query nobody tells."""
+    asked = re.findall(r"\b(graftline_\w+|process_\w+|up)\b(?:\{([^}]*)\})?", query)
+    found = [name for name, _ in asked if name not in told]
+    labels = SCRAPED.union(*(told[name] for name, _ in asked if name in told))
+    for name, selector in asked:
+        own = told.get(name, set()) | SCRAPED
+        found += [f"{name}: {label}" for label in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", selector) if label not in own]
+    for grouped in re.findall(r"\bby \(([^)]*)\)", query):
+        found += [label for label in re.split(r",\s*", grouped) if label not in labels]
+    return found if asked else [f"asks for nothing: {query}"]
+
+
+def queries(dashboard: dict[str, Any]) -> Iterator[str]:
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", ()):
+            yield target["expr"]
+    for variable in dashboard["templating"]["list"]:
+        if variable["type"] == "query":
+            yield variable["definition"].replace("label_values(", "")
+
+
+def test_a_query_about_what_nobody_tells_is_found(told: dict[str, set[str]]) -> None:
+    assert faults(
+        'sum by (actor, who) (rate(graftline_nothing_total{x="1"}[5m]) + graftline_actor_up{y="1"})', told
+    ) == [
+        "graftline_nothing_total",
+        "graftline_nothing_total: x",
+        "graftline_actor_up: y",
+        "who",
+    ]
+
+
+def test_every_query_of_the_dashboard_asks_for_what_is_told(
+    dashboard: dict[str, Any], told: dict[str, set[str]]
+) -> None:
+    assert {query: faults(query, told) for query in queries(dashboard) if faults(query, told)} == {}
+
+
+def test_every_figure_is_on_the_dashboard(dashboard: dict[str, Any]) -> None:
+    shown = " ".join(queries(dashboard))
+    ours = [family for family in Metrics().families() if family.name.startswith("graftline_")]
+    assert [family.name for family in ours if family.name not in shown] == []
+
+
+def test_the_dashboard_can_be_imported_anywhere(dashboard: dict[str, Any]) -> None:
+    assert (dashboard["schemaVersion"], dashboard["uid"]) == (42, "graftline-loop")
+    variables = dashboard["templating"]["list"]
+    assert [variable["name"] for variable in variables] == ["datasource", "instance", "teacher"]
+    panels = dashboard["panels"]
+    assert [panel["title"] for panel in panels if panel["type"] == "row"] == [
+        "Work",
+        "Actors",
+        "Sandbox",
+        "Queue",
+        "Processes",
+    ]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    sources = {
+        json.dumps(one["datasource"])
+        for panel in panels
+        for one in (panel, *panel.get("targets", ()))
+        if panel["type"] != "row"
+    }
+    assert sources == {'{"type": "prometheus", "uid": "${datasource}"}'}
+    assert all(panel["description"] for panel in panels if panel["type"] != "row")
+
+
+def test_no_panel_lies_on_another_one(dashboard: dict[str, Any]) -> None:
+    places = [panel["gridPos"] for panel in dashboard["panels"]]
+    assert all(place["x"] + place["w"] <= 24 for place in places)
+    overlaps = [
+        (a, b)
+        for a, b in combinations(places, 2)
+        if a["x"] < b["x"] + b["w"]
+        and b["x"] < a["x"] + a["w"]
+        and a["y"] < b["y"] + b["h"]
+        and b["y"] < a["y"] + a["h"]
+    ]
+    assert overlaps == []
+
+
+def test_every_alert_asks_for_what_is_told(alerts: list[dict[str, Any]], told: dict[str, set[str]]) -> None:
+    assert {alert["alert"]: faults(alert["expr"], told) for alert in alerts if faults(alert["expr"], told)} == {}
+
+
+def test_every_alert_says_how_bad_it_is_and_what_to_do(alerts: list[dict[str, Any]]) -> None:
+    assert [alert["alert"] for alert in alerts] == [
+        "GraftlineProcessDown",
+        "GraftlineActorDown",
+        "GraftlineActorStalls",
+        "GraftlineStandsStill",
+        "GraftlineQueueDoesNotDrain",
+        "GraftlineDeadLetters",
+        "GraftlineVerifiedRatioDropped",
+        "GraftlineAnswersUnreadable",
+        "GraftlineSandboxFails",
+        "GraftlineTelemetryLost",
+    ]
+    assert {alert["labels"]["severity"] for alert in alerts} == {"critical", "warning"}
+    assert all({*alert["annotations"]} == {"summary", "remedy"} for alert in alerts)
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed: apt-get install prometheus")
+def test_every_alert_fires_when_it_should_and_only_then(deploy: Path) -> None:
+    for command in (["check", "config", "prometheus.yaml"], ["test", "rules", "alerts_test.yaml"]):
+        done = subprocess.run(
+            [str(PROMTOOL), *command], cwd=deploy / "prometheus", capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,142 @@
+"""Everything together: figures served and pushed, logs in files and pushed, and an end that leaves nothing open."""
+
+import json
+import logging
+import threading
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graftline.config import load_yaml
+from graftline.errors import ConfigError
+from graftline.secrets import Secrets
+from graftline.telemetry.metrics import Metrics
+from graftline.telemetry.open import open_telemetry
+from graftline.telemetry.otlp import OtlpFigures
+from graftline.telemetry.push import FigurePush
+from graftline.telemetry.server import serve_metrics
+from graftline.telemetry.settings import PushSettings, ServerSettings, TelemetrySettings
+from tests.unit.telemetry.otlp_server import OtlpServer
+
+logger = logging.getLogger("graftline.loop")
+
+
+def settings(**push: Any) -> TelemetrySettings:
+    return TelemetrySettings(server=ServerSettings(port=0), push=PushSettings(**push))
+
+
+def test_a_process_is_seen_in_every_way_at_once(
+    otlp: OtlpServer, tmp_path: Path, secrets: Secrets, secret: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    threads, level = threading.active_count(), logging.getLogger("graftline").level
+    configured = settings(
+        logs_url=f"{otlp.url}/otlp/v1/logs",
+        figures_url=f"{otlp.url}/api/v1/otlp/v1/metrics",
+        authorization="PUSH_AUTHORIZATION",
+    )
+    with open_telemetry(configured, tmp_path / "logs", "actor-1", secrets, str) as metrics:
+        metrics.answered("a", 0.3, 1, 10, 5)
+        logger.info("one step", extra={"task": "t-1"})
+        logger.debug("not this")
+        (url,) = (record.message.rpartition(" ")[2] for record in caplog.records if " begins; " in record.message)
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            assert b'graftline_actor_prompt_tokens_total{actor="a"} 10.0' in answer.read()
+    (path,) = (tmp_path / "logs").iterdir()
+    told = [f"actor-1 begins; its figures are on {url}", "one step"]
+    assert [json.loads(line)["message"] for line in path.read_text().splitlines()] == told
+    assert [record["body"]["stringValue"] for record in otlp.records()] == told
+    assert "graftline_actor_prompt_tokens" in otlp.metrics()
+    assert {headers["authorization"] for headers in otlp.headers} == {f"Bearer {secret}"}
+    assert (threading.active_count(), logging.getLogger("graftline").level) == (threads, level)
+    logger.warning("after the end")
+    assert "after the end" not in path.read_text()
+
+
+def test_figures_arrive_as_prometheus_reads_them(otlp: OtlpServer) -> None:
+    metrics = Metrics()
+    for latency_s in (0.05, 0.3, 0.4, 1000.0):
+        metrics.answered("a", latency_s, 1, 10, 5)
+    metrics.queue_depth(3, 2, 1)
+    figures = OtlpFigures(f"{otlp.url}/v1/metrics", {}, 5, {"service.name": "graftline"})
+    assert figures.send(metrics.families())
+    figures.close()
+    sent = otlp.metrics()
+    histogram = sent["graftline_actor_latency_seconds"]["histogram"]
+    assert histogram["aggregationTemporality"] == "AGGREGATION_TEMPORALITY_CUMULATIVE"
+    (point,) = histogram["dataPoints"]
+    assert point["attributes"] == [{"key": "actor", "value": {"stringValue": "a"}}]
+    assert (point["count"], point["sum"]) == ("4", 1000.75)
+    assert point["explicitBounds"] == [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640]
+    # one of at most 0.1 s, two above 0.25 and at most 0.5, one above 640
+    assert point["bucketCounts"] == ["1", "0", "2", *["0"] * 10, "1"]
+    assert not {"min", "max"} & {*point}
+    total = sent["graftline_actor_prompt_tokens"]["sum"]
+    assert (total["isMonotonic"], total["dataPoints"][0]["asDouble"]) == (True, 40)
+    depth = {
+        point["attributes"][0]["value"]["stringValue"]: point["asDouble"]
+        for point in sent["graftline_queue_depth"]["gauge"]["dataPoints"]
+    }
+    assert depth == {"waiting": 3, "in_flight": 2, "dead": 1}
+    assert "graftline_steps" not in sent  # nothing was counted
+
+
+def test_figures_that_do_not_arrive_are_counted_and_said_once(
+    otlp: OtlpServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    otlp.answers.extend([400, 400, 400])
+    lost: list[int] = []
+    enough = threading.Event()
+    figures = OtlpFigures(f"{otlp.url}/v1/metrics", {}, 5, {})
+
+    def send() -> bool:
+        has_arrived = figures.send(Metrics().families())
+        if has_arrived:
+            enough.set()
+        return has_arrived
+
+    push = FigurePush(send, figures.close, PushSettings(figures_interval_s=0.01), lost.append)
+    assert enough.wait(20)
+    push.close()
+    assert lost == [1, 1, 1]
+    said = [record.message for record in caplog.records if record.name == "graftline.telemetry.push"]
+    assert said[0] == "figures do not arrive where they are pushed to; graftline_telemetry_lost_total counts them"
+    assert len(said) <= 2  # and once that they arrive again, where such records are wanted
+
+
+def test_settings_are_read_from_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "telemetry.yaml"
+    path.write_text(
+        "server: {port: 9470}\nlogs: {keep_days: 3, level: DEBUG}\npush: {logs_url: 'http://loki:3100/otlp/v1/logs'}\n"
+    )
+    found = load_yaml(path, TelemetrySettings)
+    assert (found.server, found.logs.keep_days, found.push.logs_url) == (
+        ServerSettings(port=9470),
+        3,
+        "http://loki:3100/otlp/v1/logs",
+    )
+    path.write_text("push: {logs_url: 'loki:3100'}\n")
+    with pytest.raises(ConfigError, match=r"push\.logs_url: string should match pattern"):
+        load_yaml(path, TelemetrySettings)
+
+
+def test_a_port_in_use_stops_it_before_anything_is_opened(tmp_path: Path, secrets: Secrets) -> None:
+    with serve_metrics(Metrics(), "127.0.0.1", 0, str) as url:
+        taken = TelemetrySettings(server=ServerSettings(port=int(url.rpartition(":")[2])))
+        with (
+            pytest.raises(ConfigError, match="cannot be listened on"),
+            open_telemetry(taken, tmp_path / "logs", "actor-1", secrets, str),
+        ):
+            pass
+    assert not (tmp_path / "logs").exists()
+
+
+def test_an_authorization_that_is_not_set_is_named(tmp_path: Path) -> None:
+    configured = settings(logs_url="http://127.0.0.1:9/v1/logs", authorization="NO_SUCH_VARIABLE")
+    with (
+        pytest.raises(ConfigError) as error,
+        open_telemetry(configured, tmp_path, "actor-1", Secrets([]), str),
+    ):
+        pass
+    assert str(error.value) == "NO_SUCH_VARIABLE: is not set, but telemetry.push needs it; put it into .env or Vault"
