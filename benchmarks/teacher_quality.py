@@ -203,7 +203,9 @@ def _verified_steps() -> Iterator[VerifiedStep]:
                 action=edit.gold_action,
                 state_update=update,
             )
-            yield VerifiedStep(id=f"{edit.id}#1", task_id=edit.id, group=edit.group, split="train", shot=shot)
+            yield VerifiedStep(
+                id=f"{edit.id}#1", task_id=edit.id, group=edit.group, split="train", shot=shot, after=edit.post
+            )
 
 
 def _snippet(row: Figures) -> Edit:

@@ -20,6 +20,7 @@ from graftline.runtime.manifests import Manifest
 from graftline.runtime.settings import TrajectorySettings
 from graftline.sandbox import SandboxSettings
 from graftline.teachers.prompt import Prompts
+from graftline.telemetry.settings import TelemetrySettings
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 CONFIGS = CHECKOUT / "configs"
@@ -30,6 +31,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "models.yaml": ModelCatalogue,
     "sandbox.yaml": SandboxSettings,
     "teacher_prompts.yaml": Prompts,
+    "telemetry.yaml": TelemetrySettings,
     "trajectories.yaml": TrajectorySettings,
     "vllm_actors.yaml": Fleets,
     "manifests/dev.yaml": Manifest,

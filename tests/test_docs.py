@@ -39,6 +39,7 @@ from graftline.sandbox.limits import LEVELS, Limits
 from graftline.sandbox.workspace_limits import WorkspaceLimits
 from graftline.state import StateStore, StateUpdate
 from graftline.teachers.prompt import Prompts, load_prompt
+from graftline.telemetry.settings import TelemetrySettings
 from graftline.trajectories import step as steps
 from graftline.trajectories.export import STEPS, TRAJECTORIES
 from graftline.trajectories.reward import Reward, RewardWeights, reward
@@ -179,6 +180,7 @@ def test_every_relative_link_leads_to_a_file_and_a_heading_that_exist() -> None:
         ("models.yaml", ModelCatalogue),
         ("sandbox.yaml", SandboxSettings),
         ("teacher_prompts.yaml", Prompts),
+        ("telemetry.yaml", TelemetrySettings),
         ("trajectories.yaml", TrajectorySettings),
         ("vllm_actors.yaml", Fleets),
         ("manifests/*.yaml", Manifest),

@@ -15,23 +15,22 @@ from graftline.cli import json_option, manifest_options, overrides_of, paths_of,
 @click.option("--concurrency", type=click.IntRange(1, 4096), default=16, show_default=True, help="Attempts at a time.")
 @click.option("--drain-s", type=click.FloatRange(0), default=120.0, show_default=True, help="How long the attempts in flight may go on when it is asked to stop; the rest is given back.")  # fmt: skip
 @click.option("--until-empty", is_flag=True, help="End when no job is left.")
-@click.option("--metrics-port", type=click.IntRange(0, 65535), default=9464, show_default=True, help="Of /metrics and /healthz, on the loopback; 0 for a free one.")  # fmt: skip
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Of /metrics and /healthz, in place of the one of telemetry.yaml; 0 for a free one.")  # fmt: skip
 @click.option("--upload", is_flag=True, help="Put what is stored into the blob store of the manifest, too.")
 @click.pass_obj
 def run(
     root: Path | None, manifest: str, ports: tuple[str, ...], as_json: bool, queue: str | None, concurrency: int,
-    drain_s: float, until_empty: bool, metrics_port: int, upload: bool,
+    drain_s: float, until_empty: bool, metrics_port: int | None, upload: bool,
 ) -> None:  # fmt: skip
     """Take attempts off the queue and make them, until it is stopped. SIGTERM lets it finish what is in flight."""
     from graftline.jobs.worker import WorkerSettings
     from graftline.runtime.actor import ActorRun, run_actor
     from graftline.runtime.manifests import load_manifest
-    from graftline.telemetry.settings import ServerSettings, TelemetrySettings
 
     overrides = overrides_of(ports) | ({"queue.name": queue} if queue else {})
     settings = ActorRun(
         worker=WorkerSettings(concurrency=concurrency, drain_s=drain_s, until_empty=until_empty),
-        telemetry=TelemetrySettings(server=ServerSettings(port=metrics_port)),
+        metrics_port=metrics_port,
         is_uploading=upload,
     )
     paths = paths_of(root)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
-_EXTRA = "pip install 'graftline[datasets]'"
+_EXTRAS = {"jsonschema": "actors", "prometheus_client": "actors", "redis": "redis", "sqlite_vec": "actors"}
+"""What brings a library that is missing; all others come with `datasets`."""
 _WIDE = 1000
 _OF_HOMES = ("graftline.datasets.hub", "graftline.downloads", "graftline.models")
 _INTERRUPTED = 130  # as a shell says it of a process that an interrupt ended
@@ -42,7 +43,9 @@ class _Commands(click.Group):
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] == "graftline":
                 raise
-            click.echo(f"error: {error.name} is missing, but {ctx.invoked_subcommand} needs it; {_EXTRA}", err=True)
+            click.echo(
+                f"error: {error.name} is missing, but {ctx.invoked_subcommand} needs it; {_extra(error.name)}", err=True
+            )
         except KeyboardInterrupt:
             click.echo("interrupted; what is finished stays, and the same command goes on from there", err=True)
             raise click.exceptions.Exit(_INTERRUPTED) from None
@@ -267,6 +270,10 @@ def _log(root: Path | None, level: int) -> None:
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s", handlers=[handler])
     # of our own doing only: an HTTP library logs whole addresses, and what is in them
     logging.getLogger("graftline").setLevel(min(level, logging.WARNING))
+
+
+def _extra(library: str) -> str:
+    return f"pip install 'graftline[{_EXTRAS.get(library.partition('.')[0], 'datasets')}]'"
 
 
 def _level_of(logger: str, level: int) -> int:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("format", type=click.Choice(["sft", "dpo", "rl", "srl", "atif"]))
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--split", type=click.Choice(["train", "dev", "test"]), default="train", show_default=True)
+@click.option(
+    "--split", type=click.Choice(["train", "dev", "test"]), default="train", show_default=True, help="Whose attempts."
+)
 @click.option("--language", "languages", multiple=True, help="Of this language only; may be given several times.")
 @click.option("--teacher", "teachers", multiple=True, help="Of this teacher only; may be given several times.")
 @click.option("--prompt", default="large", show_default=True, help="Name of the prompt in teacher_prompts.yaml by which chats are made.")  # fmt: skip

@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from socket import gethostname
 
 from graftline.actors.pool import ActorPool
 from graftline.blobs.upload import upload_new
-from graftline.config import Config
+from graftline.config import Config, load_yaml
 from graftline.errors import ConfigError
+from graftline.hashing import digest
 from graftline.jobs.base import DeadLetter, Depth
 from graftline.jobs.worker import Outcome, WorkerSettings, stop_on_signals, work, worker_name
 from graftline.paths import Paths, file_name
 from graftline.runtime.actor_loop import AttemptMaker, Store, Ticker, WorkMetrics, look, open_states
+from graftline.runtime.attempt_settings import attempt_settings
 from graftline.runtime.example_store import refresh_examples
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.ports import Ports, open_ports
@@ -29,7 +32,8 @@ class ActorRun(Config):
     """How a worker of the queue works."""
 
     worker: WorkerSettings = WorkerSettings()
-    telemetry: TelemetrySettings = TelemetrySettings()
+    metrics_port: int | None = None
+    """In place of the one of `configs/telemetry.yaml`."""
     seal_s: float = 10.0
     """How long at most readers wait for an attempt that was stored."""
     is_uploading: bool = False
@@ -49,13 +53,16 @@ def run_actor(paths: Paths, manifest: Manifest, settings: ActorRun) -> Counter[O
             "expected --port queue=redis, or materialise `teacher_trajectories` in process"
         )
     name = worker_name()
-    collecting = load_settings(paths).trajectories.collecting
+    lineage = load_settings(paths)
+    collecting = lineage.trajectories.collecting
     with ExitStack() as stack:
         ports = stack.enter_context(open_ports(manifest, paths))
+        made_by = digest(attempt_settings(paths, manifest, lineage, ports))
         fault = partial(_fault, ports)
-        process = file_name(name)
         metrics = stack.enter_context(
-            open_telemetry(settings.telemetry, paths.logs / "actor", process, ports.secrets, fault)
+            open_telemetry(
+                _telemetry(paths, settings), paths.logs / "actor", file_name(gethostname()), ports.secrets, fault
+            )
         )
         refresh_examples(paths, ports.examples)
         states, store = open_states(paths, stack), stack.enter_context(Store(paths, name))
@@ -68,8 +75,13 @@ def run_actor(paths: Paths, manifest: Manifest, settings: ActorRun) -> Counter[O
             look(metrics, ports.queue, pool.stats if isinstance(pool, ActorPool) else None)
 
         stack.enter_context(Ticker(settings.seal_s, see))
-        make = AttemptMaker(ports.queue, ports.teacher, ports.sandbox, collecting, states, store, metrics)
+        make = AttemptMaker(ports.queue, ports.teacher, ports.sandbox, collecting, states, store, metrics, made_by)
         return work(ports.queue, make, settings.worker, stop, name, WorkMetrics(metrics), ports.secrets.redact)
+
+
+def _telemetry(paths: Paths, settings: ActorRun) -> TelemetrySettings:
+    overrides = {} if settings.metrics_port is None else {"server.port": settings.metrics_port}
+    return load_yaml(paths.configs / "telemetry.yaml", TelemetrySettings, overrides)
 
 
 def queue_state(paths: Paths, manifest: Manifest) -> tuple[Depth, list[DeadLetter]]:

@@ -17,7 +17,7 @@ from typing import Self
 
 from graftline.actors.stats import PoolStats
 from graftline.config import Config
-from graftline.errors import ConfigError, SandboxError
+from graftline.errors import ActorError, ConfigError, SandboxError
 from graftline.jobs.base import Delivery, Job, JobQueue
 from graftline.jobs.worker import Outcome
 from graftline.paths import Paths, file_name
@@ -118,9 +118,10 @@ class AttemptMaker:
         states: StateStore,
         store: Store,
         metrics: Metrics,
+        made_by: str,
         counted: Callable[[Spent], None] = lambda spent: None,
     ) -> None:
-        self._counted = counted
+        self._made_by, self._counted = made_by, counted
         self._queue, self._teacher, self._collecting = queue, teacher, collecting
         self._sandbox = SharedSandbox(sandbox, partial(_answered, metrics))
         self._states, self._store, self._metrics = states, store, metrics
@@ -141,6 +142,11 @@ class AttemptMaker:
                 f"job {job.key!r}: is for teacher {assignment.teacher!r}, but this worker is {self._teacher.name!r};"
                 " give each teacher a queue of its own"
             )
+        if assignment.made_by != self._made_by:
+            raise ConfigError(
+                f"job {job.key!r}: was put by other settings of prompts, collecting or sandbox than those of this worker;"
+                " start workers with the configuration of the lineage, then `graftline actor revive`"
+            )
         key = f"{assignment.task.id}#{assignment.attempt}"
         try:
             trajectory = attempt(
@@ -152,6 +158,9 @@ class AttemptMaker:
                 assignment.made_by,
                 partial(self._states.save, key),
             )
+        except ActorError:
+            self._metrics.unanswered()
+            raise
         except SandboxError:
             self._metrics.sandbox_answered(str(Verdict.RUNNER_ERROR), 0.0)
             raise

@@ -134,7 +134,9 @@ def make_here(
             done += 1
             advance(min(done, len(assignments)), len(assignments))
 
-        make = AttemptMaker(queue, partition.teacher, sandbox, collecting, states, store, metrics, counted)
+        make = AttemptMaker(
+            queue, partition.teacher, sandbox, collecting, states, store, metrics, partition.made_by, counted
+        )
         queue.put([assignment.job() for assignment in assignments])
         settings = WorkerSettings(concurrency=asking.at_once, until_empty=True, drain_s=600.0)
         work(queue, make, settings, stop, worker_name(), WorkMetrics(metrics, ended))

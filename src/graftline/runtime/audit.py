@@ -1,20 +1,38 @@
 """Checks: configuration files against their models, samples against their pins, artefacts against their records."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from graftline.actors.fleet import Fleets
+from graftline.config import Config, load_yaml
 from graftline.datasets.governance import load_governance
 from graftline.datasets.hub.local import local_hub
 from graftline.datasets.hub.mirror import is_mirrored
 from graftline.errors import GraftlineError
 from graftline.hashing import digest
+from graftline.models.catalogue import ModelCatalogue
 from graftline.paths import Paths
 from graftline.record import RECORD_NAME, load_record, verified
 from graftline.runtime.manifests import MANIFESTS, load_manifest
 from graftline.runtime.settings import load_settings
+from graftline.sandbox.runner import SandboxSettings
+from graftline.teachers.prompt import Prompts
+from graftline.telemetry.settings import TelemetrySettings
+
+_NO_ARTEFACTS = ("samples", "models", "actors", "retrieval", "blobs", "state", "trajectories/attempts")
+"""Folders whose files have checks of their own, or are what artefacts are made from; below `data/`."""
+
+
+_MODELS: Mapping[str, type[Config]] = {
+    "models.yaml": ModelCatalogue,
+    "sandbox.yaml": SandboxSettings,
+    "teacher_prompts.yaml": Prompts,
+    "telemetry.yaml": TelemetrySettings,
+    "vllm_actors.yaml": Fleets,
+}
 
 
 @dataclass
@@ -33,6 +51,11 @@ def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> A
     report = Audit()
     checks: list[Callable[[], object]] = [partial(load_settings, paths), partial(load_governance, paths)]
     checks += [partial(load_manifest, paths, name) for name in dict.fromkeys((*MANIFESTS, manifest))]
+    checks += [
+        partial(load_yaml, paths.configs / name, model)
+        for name, model in _MODELS.items()
+        if (paths.configs / name).exists()
+    ]
     checks.append(partial(_check_samples, paths))
     if not inputs_only:
         checks += [partial(_check_artefact, folder) for folder in _artefacts(paths)]
@@ -63,7 +86,7 @@ def _artefacts(paths: Paths) -> list[Path]:
         for path in top.rglob("*")
         if path.is_file()
         and path.suffix != ".dvc"  # of an export; it is beside the artefact, and says of it what DVC wants to know
-        and not path.is_relative_to(paths.data / "samples")
+        and not any(path.is_relative_to(paths.data / name) for name in _NO_ARTEFACTS)
         and not any(part.startswith(".") for part in path.relative_to(top).parts)
     ]
     recorded = {path.parent for path in files if path.name == RECORD_NAME}

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from graftline.actions.astgrep import Language, tool_version
+from graftline.actions.astgrep import Language
 from graftline.clock import Clock, utc_now
 from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
@@ -23,6 +23,7 @@ from graftline.parquet import write_parquet
 from graftline.paths import Paths
 from graftline.record import RECORD_NAME, Built, Contents, Record, Request, verified
 from graftline.runtime.asked_attempts import Partition, made, make_here, missing, stored, wait_for_workers
+from graftline.runtime.attempt_settings import attempt_settings, rewriter
 from graftline.runtime.dataset_stages import DatasetStages
 from graftline.runtime.example_store import refresh_examples
 from graftline.runtime.manifests import Manifest, replaced
@@ -31,8 +32,6 @@ from graftline.runtime.run_log import RunLog
 from graftline.runtime.settings import load_settings, stage_code
 from graftline.runtime.stages import identities
 from graftline.tasks.task import Task, sound_tasks
-from graftline.teachers.open import OpenAITeacherConfig
-from graftline.teachers.prompt import load_prompt
 from graftline.trajectories.assignment import Assignment
 from graftline.trajectories.collect import attempt
 from graftline.trajectories.current import current_attempts
@@ -109,13 +108,7 @@ class Lineage(DatasetStages):
         """Let the teacher attempt the tasks of one language and split; earlier attempts, and other teachers', stay."""
         source, teacher = self.paths.partition("tasks", language, split), self.ports.teacher
         folder = self.paths.attempts(language, split, teacher.name)
-        config = {
-            "collecting": self.settings.trajectories.collecting.model_dump(mode="json"),
-            "teacher": teacher.name,
-            **self._prompt,
-            "isolation": f"{self.ports.sandbox.isolation.level}/{self.ports.sandbox.isolation.implementation}",
-            **self._rewriter,
-        }
+        config = attempt_settings(self.paths, self.manifest, self.settings, self.ports)
         made_by = digest(config)
         if teacher.listens:
             config["asking"] = self.settings.trajectories.asking.model_dump(mode="json", exclude={"at_once"})
@@ -213,14 +206,6 @@ class Lineage(DatasetStages):
         attempts = self._workers
         return lambda tasks: (one.model_copy(update={"made_by": made_by}) for one in attempts(tasks))
 
-    @property
-    def _prompt(self) -> dict[str, Any]:
-        """What shapes the questions of a teacher that asks a language model."""
-        config = self.manifest.teacher
-        if not isinstance(config, OpenAITeacherConfig):
-            return {}
-        return {"prompt": load_prompt(self.paths.configs, config.prompt).digest()}
-
     @cached_property
     def _workers(self) -> Attempts:
         settings = self.settings.trajectories
@@ -241,7 +226,7 @@ class Lineage(DatasetStages):
     @property
     def _rewriter(self) -> dict[str, Any]:
         """What the outcome of an action depends on beside the action."""
-        return {"ast_grep": tool_version(), "sandbox": self.manifest.sandbox.model_dump(mode="json")}
+        return rewriter(self.manifest)
 
     def _request(self, stage: str, name: str, inputs: Mapping[str, Record], config: Mapping[str, Any]) -> Request:
         return Request(stage, name, stage_code(stage), identities(inputs), config)

@@ -24,6 +24,7 @@ from graftline.clock import Clock, utc_now
 from graftline.errors import BoundaryError, DataError, RecordError
 from graftline.state.migrations import migrate
 from graftline.state.state import LIMITS, State, StateLimits, StateUpdate
+from graftline.tokens import count_tokens
 
 MAX_KEY_CHARACTERS = 256
 _LEAST_SQLITE = (3, 37)
@@ -100,14 +101,10 @@ class StateStore:
 
     def update(self, key: str, update: StateUpdate) -> State:
         """Merge `update` into the state under `key`, and return what is stored from then on."""
-        with self._reading():
-            seen, before = self._stored(checked(key))
-        # merging takes longer than writing, so that others write meanwhile
-        after = before.merged(update, self._limits)
+        count_tokens("")  # reads the vocabulary, once and for a second, in which nobody else should have to wait
         with self._writing():
-            version, found = self._stored(key)
-            if version != seen:
-                before, after = found, found.merged(update, self._limits)
+            version, before = self._stored(checked(key))
+            after = before.merged(update, self._limits)
             self._put(key, version, before, after)
         return after
 

@@ -141,9 +141,7 @@ def _of_change(
     # what is wanted may be out of order on the way
     if (held is None or held.wrong) and _breaks(before, after, language):
         line, written = _line(before, changing[0]), quoted(changing[0].replacement)
-        feedback = (
-            f"After it the text is no valid {language}: on line {line} it writes {written}. {broken_hint(action)}"
-        )
+        feedback = f"After it the text is no valid {language}: on line {line} it writes {written}. {broken_hint(action, language)}"
         return Criticism(Finding.BROKEN, feedback.strip(), line)
     if held is not None and not is_revealing:
         return _hinted(held, action, parse(before, language), result.matches, sandbox)
@@ -164,7 +162,7 @@ def _hinted(
     if held.finding is Finding.INCOMPLETE:
         hint = more_matches_hint(action, matches, tree, sandbox)
     elif held.finding is Finding.WRONG_TEXT:
-        hint = left_out_hint(action)
+        hint = left_out_hint(action, tree.language)
     return replace(held, feedback=f"{held.feedback} {hint}") if hint else held
 
 

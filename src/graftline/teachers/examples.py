@@ -1,13 +1,15 @@
 """Examples for a prompt: steps of verified trajectories that are like the task.
 
 Two steps are alike by their instructions above all, and by the code before them. Never shown: what is not of the training
-split, what is of the same task or the same group, and a second step with the same action. They are shown briefly: of what
-was thought, which action it came to, since teachers think at different lengths; of the state, what was done.
+split, what is of the same task or the same group, and a second step with the same action. They are shown briefly, since
+teachers think at different lengths: as a thought, what the first place becomes and what varies; of the state, what was
+done.
 """
 
 import json
 from array import array
 from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
 from math import sqrt
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -23,7 +25,7 @@ from graftline.tasks.task import Task
 from graftline.teachers.answer import Answer, fits
 from graftline.teachers.answer_schema import AnswerFormat
 from graftline.teachers.prompt import FewShots, Shot
-from graftline.teachers.wording import described
+from graftline.teachers.wording import quoted
 
 _VERSION = 1
 _OF_CODE = 0.4
@@ -46,6 +48,8 @@ class VerifiedStep(BaseModel):
     split: str
     shot: Shot
     """What was asked, and what was answered; its code is the text before the step."""
+    after: str = ""
+    """The text after the step; where it is not given, what a place becomes is not shown."""
 
 
 class Examples:
@@ -97,11 +101,11 @@ class Examples:
         for step in steps:
             if step.split != "train":
                 raise DataError(f"step {step.id!r} is of split {step.split!r}; only those of 'train' may be shown")
-            shot = _brief(step.shot)
+            shot = step.shot
             if len(shot.code) <= _MAX_CODE:
                 labels = {"language": shot.language, "task": step.task_id, "origin_group": step.group}
                 vector = self._vector(shot.instruction, shot.code)
-                content = step.model_copy(update={"shot": shot}).model_dump_json()
+                content = step.model_copy(update={"shot": _brief(step), "after": ""}).model_dump_json()
                 yield Entry(step.id, vector, content, labels)
 
     def _vector(self, instruction: str, code: str) -> Vector:
@@ -110,12 +114,27 @@ class Examples:
         return array("f", [*(value / length for value in said), *(_OF_CODE * value / length for value in written)])
 
 
-def _brief(shot: Shot) -> Shot:
+def _brief(step: VerifiedStep) -> Shot:
+    shot = step.shot
     patterns = patterns_of(rule_of(shot.action)["rule"])
     free = dict.fromkeys(name for pattern in patterns for name in VARIABLE.findall(pattern))
     update = StateUpdate(history=(shot.state_update.history or [])[-1:], next_focus=shot.state_update.next_focus)
-    think = f"What changes: {described(shot.action)}. What varies: {', '.join(free) or 'nothing'}."
+    stands = (
+        f"{', '.join(free)} {'stands' if len(free) == 1 else 'stand'} for what varies." if free else "Nothing varies."
+    )
+    think = f"{_first_change(shot.code, step.after)} {stands}".strip()
     return shot.model_copy(update={"think": think, "state_update": update})
+
+
+def _first_change(before: str, after: str) -> str:
+    if not after:
+        return ""
+    old, new = before.splitlines(), after.splitlines()
+    for kind, *lines in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        gone, come = (quoted(" ".join(side)) for side in (old[lines[0] : lines[1]], new[lines[2] : lines[3]]))
+        if kind != "equal":
+            return {"replace": f"{gone} becomes {come}.", "delete": f"{gone} goes.", "insert": f"{come} comes."}[kind]
+    return ""
 
 
 def _stored(content: str) -> VerifiedStep:

@@ -17,12 +17,14 @@ from graftline.errors import DataError
 from graftline.rules.anti_unify import VARIABLE
 from graftline.rules.contexts import context_of
 from graftline.rules.generality import patterns_of
+from graftline.rules.keywords import KEYWORDS
 from graftline.sandbox.base import Match, Sandbox, Verdict, decided
 from graftline.teachers.places import line_of, lines_with
 from graftline.teachers.wider import WRAPPERS, readable, whole, wider
 from graftline.teachers.wording import listed, quoted
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
+_OBJECTS = {"cls", "self", "super", "this"}
 _MIXED = re.compile(r"\$[A-Z_]+[a-z]\w*")
 _WORD = re.compile(r"[^\W\d]\w+")
 _BAD_KIND = re.compile(r"Kind `([^`]*)` is invalid")
@@ -48,6 +50,8 @@ def invalid_hint(action: PatternAction | RuleAction, error: str, tree: Tree) -> 
         bound = sorted({name for text in patterns_of(rule_of(action)["rule"]) for name in VARIABLE.findall(text)})
         known = f"the pattern has {listed(bound)}" if bound else "the pattern has no metavariable"
         return f"`{unbound[2]}` uses ${unbound[1].lstrip('$')}, but {known}."
+    if "any kind" in error and isinstance(action, PatternAction):
+        return "A metavariable alone matches anything: write the code that stands round it, too."
     if "any kind" in error or "positive matcher" in error:
         return "Add `pattern` or `kind`, so that it is known which nodes are meant."
     if "regex" in error:
@@ -96,19 +100,24 @@ def more_matches_hint(
     return f"If places like it are meant, use {quoted(best)}: it also matches {place}."
 
 
-def broken_hint(action: PatternAction | RuleAction) -> str:
-    """Return what in the rewrite of `action` is written as it stands, but was surely meant otherwise; empty if nothing."""
+def broken_hint(action: PatternAction | RuleAction, language: Language) -> str:
+    """Return what in the rewrite of `action` is no code in `language`, as far as that is plain; empty if nothing is."""
     fix = str(rule_of(action)["fix"])
-    return "`...` is written as it stands: use a metavariable of the pattern." if "..." in fix else ""
+    if "..." in fix:
+        return "`...` is written as it stands: use a metavariable of the pattern."
+    if language == "python" and re.search(r"\{\s", fix):
+        return "Python has no braces round blocks: end the first line with a colon, and indent the next by four blanks."
+    return ""
 
 
-def left_out_hint(action: PatternAction | RuleAction) -> str:
+def left_out_hint(action: PatternAction | RuleAction, language: Language) -> str:
     """Return which names of its pattern the rewrite of `action` does not repeat; empty where it repeats all."""
     if not isinstance(action, PatternAction):
         return ""
-    kept = {*_WORD.findall(action.rewrite)}
+    kept, grammar = {*_WORD.findall(action.rewrite)}, KEYWORDS[language] - _OBJECTS
     words = dict.fromkeys(_WORD.findall(VARIABLE.sub(" ", action.pattern)))
-    left_out = [f"`{word}`" for word in words if word not in kept]
+    # one that is almost there was renamed
+    left_out = [f"`{word}`" for word in words if word not in grammar and not get_close_matches(word, kept)]
     return f"The rewrite leaves {listed(left_out)} out: repeat in it what has to stay." if left_out else ""
 
 

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from graftline.actors.blocking import BlockingChatModel
 from graftline.config import Config
+from graftline.errors import ConfigError
 from graftline.sandbox.base import Sandbox
 from graftline.teachers.base import Teacher
 from graftline.teachers.examples import Examples
@@ -58,7 +59,12 @@ class Served:
     """Verified steps, some of which are shown."""
 
 
-def open_teacher(config: TeacherConfig, sandbox: Sandbox, served: Callable[[], Served]) -> Teacher:
+def nothing_served() -> Served:
+    """Stand for a language model where there is none."""
+    raise ConfigError("teacher 'openai' asks a served language model, and none was given")
+
+
+def open_teacher(config: TeacherConfig, sandbox: Sandbox, served: Callable[[], Served] = nothing_served) -> Teacher:
     """Return the teacher of `config`; it tries its candidates in `sandbox`, or asks the model of `served`.
 
     Raises:

@@ -12,13 +12,14 @@ WRAPPERS = ("module", "program", "expression_statement")
 """Kinds of nodes that stand round a pattern because it is parsed as a program."""
 _LISTS = ("argument_list", "arguments")
 _MAX_PARTS = 6
+_ANY_NUMBER = re.compile(r"\$\$\$[A-Z_][A-Z0-9_]*")
 _FREE = re.compile(r"[$µ]+[A-Z_][A-Z0-9_]*")
 
 
 def wider(pattern: str, language: Language) -> list[str]:
-    """Return patterns with one of the parts of `pattern` left free, then with all of them; none where it is no code.
+    """Return patterns with one of the parts of `pattern` left free, all of them, any number; none where it is no code.
 
-    f(x, 1)  ->  f($A, 1), f(x, $A), f($A, $B)
+    f(x, 1)  ->  f($A, 1), f(x, $A), f($A, $B), f($$$ARGS)
     """
     text = readable(pattern, language)
     try:
@@ -30,7 +31,7 @@ def wider(pattern: str, language: Language) -> list[str]:
     names = [f"${letter}" for letter in ascii_uppercase if letter not in used]
     each = [_freed(pattern, [part], names) for part in parts]
     every = [_freed(pattern, parts, names)] if len(parts) > 1 else []
-    return [*each, *every]
+    return list(dict.fromkeys([*each, *every, *_any_number(node, pattern)]))
 
 
 def readable(pattern: str, language: Language) -> str:
@@ -44,6 +45,13 @@ def whole(node: Node) -> Node:
     while node.kind in WRAPPERS and len(named := [child for child in node.children if child.is_named]) == 1:
         node = named[0]
     return node
+
+
+def _any_number(node: Node, pattern: str) -> Iterator[str]:
+    for child in node.children:
+        inside = [one for one in child.children if one.is_named] if child.kind in _LISTS else []
+        if inside and not _ANY_NUMBER.fullmatch(pattern[inside[0].start : inside[-1].end]):
+            yield f"{pattern[: inside[0].start]}$$$ARGS{pattern[inside[-1].end :]}"
 
 
 def _parts(node: Node, text: str) -> Iterator[tuple[int, int]]:

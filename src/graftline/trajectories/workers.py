@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from graftline.errors import ConfigError, SandboxError
+from graftline.errors import SandboxError
 from graftline.sandbox.open import SandboxConfig, open_sandbox
 from graftline.tasks.task import Task
-from graftline.teachers.open import Served, TeacherConfig, open_teacher
+from graftline.teachers.open import TeacherConfig, open_teacher
 from graftline.trajectories.collect import Collecting, attempt
 from graftline.trajectories.step import Trajectory
 from graftline.workers import WorkerDied, Workers
@@ -37,10 +37,4 @@ def _attempts(workers: Workers[Task, Trajectory], tasks: Iterable[Task]) -> Iter
 
 def _opened(sandbox: SandboxConfig, teacher: TeacherConfig, collecting: Collecting) -> Callable[[Task], Trajectory]:
     opened = open_sandbox(sandbox)
-    return partial(
-        attempt, teacher=open_teacher(teacher, opened, _nothing_served), sandbox=opened, collecting=collecting
-    )
-
-
-def _nothing_served() -> Served:
-    raise ConfigError("a teacher that asks a language model works in threads of one process, not in worker processes")
+    return partial(attempt, teacher=open_teacher(teacher, opened), sandbox=opened, collecting=collecting)

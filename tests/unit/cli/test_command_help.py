@@ -4,23 +4,44 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from graftline.actor_cli import COMMANDS as OF_ACTOR
+from graftline.actors_cli import COMMANDS as OF_ACTORS
 from graftline.cli import main
 from graftline.datasets_cli import COMMANDS as OF_DATASETS
+from graftline.models_cli import COMMANDS as OF_MODELS
 from graftline.rules_cli import COMMANDS as OF_RULES
 from graftline.sandbox_cli import COMMANDS as OF_SANDBOX
+from graftline.state_cli import COMMANDS as OF_STATE
+from graftline.trajectories_cli import COMMANDS as OF_TRAJECTORIES
 from tests.pages import PAGES, codes, section, table
 
-COMMANDS = ["check", "datasets", "doctor", "rules", "run", "sandbox", "summary", "wiring"]
-GROUPS = ("datasets", "rules", "sandbox")
+GROUPS = {
+    "actor": OF_ACTOR,
+    "actors": OF_ACTORS,
+    "datasets": OF_DATASETS,
+    "models": OF_MODELS,
+    "rules": OF_RULES,
+    "sandbox": OF_SANDBOX,
+    "state": OF_STATE,
+    "trajectories": OF_TRAJECTORIES,
+}
+COMMANDS = sorted([*GROUPS, "check", "doctor", "run", "summary", "wiring"])
 DATASET_COMMANDS = ["list", "fetch", "normalize", "split", "stats", "verify", "sample", "export-dvc", "publish"]
-RULES_COMMANDS = ["induce", "apply", "explain", "test", "mine"]
-SANDBOX_COMMANDS = ["probe", "apply", "test", "hostile"]
-LEAVES: dict[str, click.Command] = (
-    {name: command for name, command in main.commands.items() if name not in GROUPS}
-    | {f"datasets {command.name}": command for command in OF_DATASETS}
-    | {f"rules {command.name}": command for command in OF_RULES}
-    | {f"sandbox {command.name}": command for command in OF_SANDBOX}
-)
+NAMES = {
+    "actor": ["queue", "revive", "run"],
+    "actors": ["up", "down", "status", "logs", "units"],
+    "datasets": DATASET_COMMANDS,
+    "models": ["fetch", "list", "verify", "convert"],
+    "rules": ["induce", "apply", "explain", "test", "mine"],
+    "sandbox": ["probe", "apply", "test", "hostile"],
+    "state": ["dump", "list", "history"],
+    "trajectories": ["export", "upload"],
+}
+PLAIN = {"actor revive", "actors logs", "actors units"}
+"""What says a line, a log or names of files, and nothing that a program would want in another form."""
+LEAVES: dict[str, click.Command] = {name: command for name, command in main.commands.items() if name not in GROUPS} | {
+    f"{group} {command.name}": command for group, commands in GROUPS.items() for command in commands
+}
 
 
 @pytest.fixture(autouse=True)
@@ -32,12 +53,7 @@ def _environment_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("option", ["-h", "--help"])
 @pytest.mark.parametrize(
     ("group", "commands"),
-    [
-        ([], COMMANDS),
-        (["datasets"], DATASET_COMMANDS),
-        (["rules"], RULES_COMMANDS),
-        (["sandbox"], SANDBOX_COMMANDS),
-    ],
+    [([], COMMANDS), *(([group], names) for group, names in NAMES.items())],
 )
 def test_the_help_lists_every_command(group: list[str], commands: list[str], option: str) -> None:
     result = CliRunner().invoke(main, [*group, option], prog_name="graftline")
@@ -47,7 +63,7 @@ def test_the_help_lists_every_command(group: list[str], commands: list[str], opt
     assert [line for line in listed if len(line.split()) < 2] == []
 
 
-@pytest.mark.parametrize("group", [[], ["datasets"], ["rules"], ["sandbox"]])
+@pytest.mark.parametrize("group", [[], *([group] for group in GROUPS)])
 def test_no_command_at_all_is_wrong_usage_answered_with_the_help(group: list[str]) -> None:
     result = CliRunner().invoke(main, group, prog_name="graftline")
 
@@ -76,7 +92,7 @@ def test_every_command_and_option_says_what_it_does(name: str) -> None:
     assert (silent, command.help is not None and command.help.endswith((".", "?"))) == ([], True)
 
 
-@pytest.mark.parametrize("name", LEAVES)
+@pytest.mark.parametrize("name", [name for name in LEAVES if name not in PLAIN])
 def test_every_command_can_answer_in_json(name: str) -> None:
     assert [option.name for option in LEAVES[name].params if "--json" in option.opts] == ["as_json"]
 

@@ -9,8 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from graftline import __version__
+from graftline.actors.settings import PoolSettings
 from graftline.cli import main
 from graftline.downloads.retry import Patience
+from graftline.jobs.settings import QueueRules, RedisQueueConfig
 from graftline.sandbox.limits import Limits
 
 DEFAULT_LIMITS = Limits().model_dump(mode="json")
@@ -21,15 +23,39 @@ HOMES: dict[str, Any] = {
     "mirror_must_match_pins": False,
     "patience": Patience().model_dump(mode="json"),
 }
-LOCAL = {"dataset_hub": HOMES, "sandbox": WARM, "teacher": {"kind": "induction"}}
+ACTORS = {"kind": "actors", "fleet": "embedded", "pool": PoolSettings().model_dump(mode="json")}
+REDIS = RedisQueueConfig().model_dump(mode="json")
+LOCAL = {
+    "dataset_hub": HOMES,
+    "sandbox": WARM,
+    "teacher": {"kind": "induction"},
+    "chat_model": ACTORS,
+    "queue": {"kind": "memory", **QueueRules().model_dump(mode="json")},
+    "embedder": {"kind": "hashed", "dimensions": 512},
+    "vector_store": {"kind": "sqlite", "path": "data/retrieval/examples.sqlite"},
+    "blobs": {"kind": "filesystem", "url": "data/blobs", "options": {}, "secrets": {}},
+}
 MANIFESTS: dict[str, dict[str, Any]] = {
     "local": LOCAL,
-    "dev": {**LOCAL, "sandbox": {**WARM, "limits": {**DEFAULT_LIMITS, "cpu_s": 2, "wall_s": 10.0}}},
-    "prod": {**LOCAL, "dataset_hub": {**HOMES, "mirror_must_match_pins": True}},
+    "dev": {
+        **LOCAL,
+        "sandbox": {**WARM, "limits": {**DEFAULT_LIMITS, "cpu_s": 2, "wall_s": 10.0}},
+        "chat_model": {**ACTORS, "fleet": "smoke"},
+    },
+    "prod": {
+        **LOCAL,
+        "dataset_hub": {**HOMES, "mirror_must_match_pins": True},
+        "chat_model": {**ACTORS, "fleet": "gpu"},
+        "queue": REDIS,
+    },
     "test": {
+        **LOCAL,
         "dataset_hub": {"kind": "memory", "files": {}},
         "sandbox": {"kind": "memory"},
         "teacher": {"kind": "memory"},
+        "chat_model": {"kind": "memory", "answers": [""]},
+        "vector_store": {"kind": "memory"},
+        "blobs": {"kind": "memory"},
     },
 }
 IN_WARM = ("--port", "sandbox=memory")
@@ -88,6 +114,8 @@ def test_wiring_is_a_table_for_people(small_checkout: Any, name: str) -> None:
     [
         (["sandbox=memory"], {"sandbox": {"kind": "memory"}}),
         (["teacher=memory"], {"teacher": {"kind": "memory"}}),
+        (["teacher=openai"], {"teacher": {"kind": "openai", "prompt": "small", "adapter": ""}}),
+        (["chat_model.fleet=smoke", "queue=redis"], {"chat_model": {**ACTORS, "fleet": "smoke"}, "queue": REDIS}),
         (["dataset_hub=local"], {"dataset_hub": {"kind": "local", "mirror_must_match_pins": False}}),
         (
             ["dataset_hub.patience.read_s=3"],
@@ -132,12 +160,12 @@ def test_an_implementation_does_not_inherit_the_settings_of_another(small_checko
     [
         (["--manifest", "staging"], "manifest 'staging' is unknown; known: local, dev, prod, test"),
         (["--manifest", "../local"], "manifest '../local' is unknown; known: local, dev, prod, test"),
-        (["--port", "trainer=memory"], "port 'trainer' is unknown; known: dataset_hub, sandbox, teacher"),
-        (["--port", "=memory"], "port '' is unknown; known: dataset_hub, sandbox, teacher"),
+        (["--port", "trainer=memory"], f"port 'trainer' is unknown; known: {', '.join(LOCAL)}"),
+        (["--port", "=memory"], f"port '' is unknown; known: {', '.join(LOCAL)}"),
         (
             ["--port", "teacher=oracle"],
             "{local}: teacher: input tag 'oracle' found using 'kind' does not match any of the expected tags:"
-            " 'induction', 'memory' (got {{'kind': 'oracle'}})",
+            " 'induction', 'memory', 'openai' (got {{'kind': 'oracle'}})",
         ),
         (
             ["--port", "sandbox.colour=red"],
@@ -240,7 +268,7 @@ def test_the_summary_is_tables_for_people(small_checkout: Any) -> None:
 
 def test_a_checkout_that_is_right_has_no_faults(small_checkout: Any) -> None:
     # the settings, what may leave, four manifests and the samples
-    assert shown(graftline(small_checkout.root, "check")) == (0, "7 checked, 0 faulty\n", "")
+    assert shown(graftline(small_checkout.root, "check")) == (0, "9 checked, 0 faulty\n", "")
 
 
 def test_the_checkout_itself_is_configured_right(checkout: Path, tmp_path: Path) -> None:
@@ -249,7 +277,7 @@ def test_the_checkout_itself_is_configured_right(checkout: Path, tmp_path: Path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "samples").symlink_to(checkout / "data" / "samples")
 
-    assert shown(graftline(tmp_path, "check")) == (0, "7 checked, 0 faulty\n", "")
+    assert shown(graftline(tmp_path, "check")) == (0, "12 checked, 0 faulty\n", "")
 
 
 def test_faults_of_the_configuration_are_printed_without_a_traceback(small_checkout: Any) -> None:
@@ -259,7 +287,7 @@ def test_faults_of_the_configuration_are_printed_without_a_traceback(small_check
 
     assert shown(graftline(small_checkout.root, "check")) == (
         1,
-        "7 checked, 2 faulty\n",
+        "9 checked, 2 faulty\n",
         f"{configs}/trajectories.yaml: least_verified_steps: input should be greater than or equal to 0 (got -1)\n"
         f"{configs}/trajectories.yaml: wrokers: unknown key;"
         " known here: asking, collecting, least_verified_steps, workers\n"
@@ -274,7 +302,7 @@ def test_faults_can_be_had_as_json(small_checkout: Any) -> None:
     result = graftline(small_checkout.root, "check", "--json")
 
     fault = f"{path}: cannot be read (No such file or directory); expected a YAML file"
-    assert (result.exit_code, the_json(result), result.stderr) == (1, {"checked": 7, "faults": [fault]}, "")
+    assert (result.exit_code, the_json(result), result.stderr) == (1, {"checked": 9, "faults": [fault]}, "")
 
 
 def test_a_root_without_configuration_is_faulty_throughout(tmp_path: Path) -> None:
@@ -293,10 +321,10 @@ def test_a_stored_artefact_that_was_altered_is_a_fault(small_checkout: Any, pair
     # 7 of configuration and samples, and 49 artefacts: 4 over all partitions, and 5 stages of 9
     assert shown(graftline(small_checkout.root, "check")) == (
         1,
-        "56 checked, 1 faulty\n",
+        "58 checked, 1 faulty\n",
         f"{folder}: file 'python-00000.jsonl' was altered after it was written; materialise its asset again\n",
     )
-    assert shown(graftline(small_checkout.root, "check", "--inputs")) == (0, "7 checked, 0 faulty\n", "")
+    assert shown(graftline(small_checkout.root, "check", "--inputs")) == (0, "9 checked, 0 faulty\n", "")
 
 
 def test_a_sample_that_is_missing_is_a_fault(small_checkout: Any) -> None:
@@ -304,7 +332,7 @@ def test_a_sample_that_is_missing_is_a_fault(small_checkout: Any) -> None:
 
     assert shown(graftline(small_checkout.root, "check")) == (
         1,
-        "7 checked, 1 faulty\n",
+        "9 checked, 1 faulty\n",
         f"{small_checkout.sample}: no such file; mend `files` of the dataset; found: nothing\n",
     )
 
@@ -337,7 +365,7 @@ def test_half_a_configuration_of_vault_stops_no_command_that_needs_no_secret(
 ) -> None:
     monkeypatch.setenv("VAULT_ADDR", "http://127.0.0.1:1")
 
-    assert shown(graftline(small_checkout.root, "check")) == (0, "7 checked, 0 faulty\n", "")
+    assert shown(graftline(small_checkout.root, "check")) == (0, "9 checked, 0 faulty\n", "")
 
 
 @pytest.mark.parametrize(

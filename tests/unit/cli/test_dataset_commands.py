@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from graftline.cli import main
+from graftline.runtime.manifests import PORTS
 from tests.unit.cli.shop import NAMES, PAIRS, TWINS, Shop
 
 KNOWN = ", ".join(NAMES)
@@ -236,7 +237,7 @@ REFUSED = [
     (["sample", "--language", "rust"], "language 'rust' is unknown; known: java, python"),
     (["verify", "pears"], f"dataset 'pears' is unknown; known: {KNOWN}"),
     (["fetch", "--manifest", "staging"], "manifest 'staging' is unknown; known: local, dev, prod, test"),
-    (["fetch", "--port", "trainer=x"], "port 'trainer' is unknown; known: dataset_hub, sandbox, teacher"),
+    (["fetch", "--port", "trainer=x"], f"port 'trainer' is unknown; known: {', '.join(PORTS)}"),
     (["verify"], "{root}/data: holds no artefact of a dataset; run 'graftline datasets fetch' first"),
     (["export-dvc"], "configs/governance.yaml: dvc.remote is not set; name a folder or a URL there or by --remote"),
     (["publish"], "configs/governance.yaml: wandb.mode is disabled; set it to offline or online to publish"),

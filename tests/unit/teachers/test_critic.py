@@ -84,6 +84,21 @@ def test_dots_that_are_written_are_said_to_be_no_metavariable() -> None:
     assert criticism(action) == Criticism(Finding.BROKEN, feedback, 4)
 
 
+def test_braces_round_a_block_of_python_are_said_to_be_none() -> None:
+    found = criticism(PatternAction(pattern="log($X)", rewrite="if ($X) { log($X) }"))
+    assert found.feedback == (
+        "After it the text is no valid python: on line 3 it writes `if (x) { log(x) }`. Python has no braces round"
+        " blocks: end the first line with a colon, and indent the next by four blanks."
+    )
+
+
+def test_a_name_that_became_another_is_not_said_to_be_missing() -> None:
+    before = "self.assertEquals(a)\n"
+    action = PatternAction(pattern="self.assertEquals($A)", rewrite="assertEqual($A)")
+    found = criticise(action, before, "python", MemorySandbox(), "self.assertEqual(a)\n")
+    assert found.feedback.endswith(" The rewrite leaves `self` out: repeat in it what has to stay.")
+
+
 def test_what_is_wanted_is_right_though_it_does_not_parse() -> None:
     action = PatternAction(pattern="log(x)", rewrite="log((x)")
     assert criticism(action, BEFORE.replace("log(x)", "log((x)")).finding == Finding.RIGHT
@@ -141,10 +156,11 @@ def test_an_empty_match_is_explained(name: str) -> None:
 
 
 WIDER: dict[str, tuple[str, Language, list[str]]] = {
-    "arguments of a call": ("f(x, 1)", "python", ["f($A, 1)", "f(x, $A)", "f($A, $B)"]),
-    "what is free stays free": ("f($A, $$$B, g(1))", "javascript", ["f($A, $$$B, $C)"]),
+    "arguments of a call": ("f(x, 1)", "python", ["f($A, 1)", "f(x, $A)", "f($A, $B)", "f($$$ARGS)"]),
+    "what is free stays free": ("f($A, $$$B, g(1))", "javascript", ["f($A, $$$B, $C)", "f($$$ARGS)"]),
+    "any number is free already": ("f($$$A)", "python", []),
     "operands": ("x == None", "python", ["$A == None", "x == $A", "$A == $B"]),
-    "a constructor": ("new Buffer(s)", "java", ["new Buffer($A)"]),
+    "a constructor": ("new Buffer(s)", "java", ["new Buffer($A)", "new Buffer($$$ARGS)"]),
     "several statements": ("a; b", "javascript", []),
     "no code": ("\ud800", "python", []),
     "nothing": ("", "python", []),
@@ -178,6 +194,10 @@ REFUSED = {
     "small letters in a metavariable": (
         PatternAction(pattern="log($X)", rewrite="log($Xs, $NewX)"),
         "`$Xs` is no metavariable: their names have capital letters, digits and `_` alone.",
+    ),
+    "a metavariable alone": (
+        PatternAction(pattern="$A", rewrite="f($A)"),
+        "A metavariable alone matches anything: write the code that stands round it, too.",
     ),
     "any node at all": (
         RuleAction(rule={"regex": "x"}, fix=""),

@@ -173,7 +173,13 @@ def step(number: int, **changed: str) -> VerifiedStep:
         action=PatternAction(pattern=f"old{number}($A)", rewrite="new($A)"),
         state_update=UPDATE,
     )
-    given = {"id": f"o:{number}#1", "task_id": f"o:{number}", "group": "other", "split": "train"}
+    given = {
+        "id": f"o:{number}#1",
+        "task_id": f"o:{number}",
+        "group": "other",
+        "split": "train",
+        "after": "z = new(3)\n",
+    }
     return VerifiedStep.model_validate({**given, **changed, "shot": shot})
 
 

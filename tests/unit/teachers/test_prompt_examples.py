@@ -34,13 +34,14 @@ RENAME = Shot(
     action=PatternAction(pattern="get($$$A)", rewrite="take($$$A)"),
     state_update=StateUpdate(goals=["rename"], history=["read it", "renamed it"], next_focus="done"),
 )
+AFTER = "y = take(2)\n"
 SWAP = RENAME.model_copy(
     update={"instruction": "Swap two arguments.", "action": PatternAction(pattern="f($A, $B)", rewrite="f($B, $A)")}
 )
 
 
 def step(number: int, shot: Shot = RENAME, group: str = "other", split: str = "train") -> VerifiedStep:
-    return VerifiedStep(id=f"o:{number}#1", task_id=f"o:{number}", group=group, split=split, shot=shot)
+    return VerifiedStep(id=f"o:{number}#1", task_id=f"o:{number}", group=group, split=split, shot=shot, after=AFTER)
 
 
 def stored(steps: Sequence[VerifiedStep], identity: str = "made") -> Examples:
@@ -69,14 +70,14 @@ def test_an_example_is_shown_briefly() -> None:
     [found] = stored([step(1)]).like(TASK, TASK.before, FewShots(), PLAIN)
     assert found.shot == RENAME.model_copy(
         update={
-            "think": "What changes: `get($$$A)`. What varies: $$$A.",
+            "think": "`y = get(2)` becomes `y = take(2)`. $$$A stands for what varies.",
             "state_update": StateUpdate(history=["renamed it"], next_focus="done"),
         }
     )
 
 
 def test_nothing_of_the_same_task_group_or_language_is_shown() -> None:
-    own = VerifiedStep(id="d:1#1", task_id="d:1", group="renamed since", split="train", shot=RENAME)
+    own = VerifiedStep(id="d:1#1", task_id="d:1", group="renamed since", split="train", shot=RENAME, after=AFTER)
     java = RENAME.model_copy(update={"language": "java"})
     same_text = RENAME.model_copy(update={"code": TASK.before})
     examples = stored([own, step(2, group="own"), step(3, java), step(4, same_text), step(5, SWAP)])

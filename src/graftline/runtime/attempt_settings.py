@@ -1,0 +1,33 @@
+"""What an attempt depends on beside its task: the lineage and the workers of a queue have to agree on it."""
+
+from typing import Any
+
+from graftline.actions.astgrep import tool_version
+from graftline.paths import Paths
+from graftline.runtime.manifests import Manifest
+from graftline.runtime.ports import Ports
+from graftline.runtime.settings import Settings
+from graftline.teachers.open import OpenAITeacherConfig
+from graftline.teachers.prompt import load_prompt
+
+
+def attempt_settings(paths: Paths, manifest: Manifest, settings: Settings, ports: Ports) -> dict[str, Any]:
+    """Return the settings of attempts, whose digest is `made_by` of the trajectories.
+
+    Raises:
+        ConfigError: there is no such prompt.
+    """
+    teacher, isolation = manifest.teacher, ports.sandbox.isolation
+    prompt = load_prompt(paths.configs, teacher.prompt).digest() if isinstance(teacher, OpenAITeacherConfig) else None
+    return {
+        "collecting": settings.trajectories.collecting.model_dump(mode="json"),
+        "teacher": ports.teacher.name,
+        **({} if prompt is None else {"prompt": prompt}),
+        "isolation": f"{isolation.level}/{isolation.implementation}",
+        **rewriter(manifest),
+    }
+
+
+def rewriter(manifest: Manifest) -> dict[str, Any]:
+    """Return what the outcome of an action depends on beside the action."""
+    return {"ast_grep": tool_version(), "sandbox": manifest.sandbox.model_dump(mode="json")}
