@@ -13,6 +13,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from shlex import quote
 
 METRICS = """\
 # TYPE vllm:num_requests_running gauge
@@ -32,7 +33,9 @@ def install(folder: Path) -> Path:
     """Make `folder` an environment that holds this program as `bin/vllm`."""
     program = folder / "bin" / "vllm"
     program.parent.mkdir(parents=True)
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E {Path(__file__).resolve()} "$@"\n', "utf-8")
+    program.write_text(
+        f'#!/bin/sh\nexec {quote(sys.executable)} -S -E {quote(str(Path(__file__).resolve()))} "$@"\n', "utf-8"
+    )
     program.chmod(0o755)
     return folder
 

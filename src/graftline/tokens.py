@@ -22,12 +22,6 @@ def token_counter(name: TokenizerName) -> Callable[[str], int]:
     return _estimate if name == "characters/4" else _counter(name)
 
 
-def is_within(text: str, tokens: int) -> bool:
-    """Say whether `text` has at most `tokens` tokens, as `count_tokens` counts; no vocabulary is read for short ones."""
-    # every token is at least one byte
-    return len(text.encode("utf-8", "replace")) <= tokens or count_tokens(text) <= tokens
-
-
 def count_tokens(text: str) -> int:
     """Return the tokens of `text` by `o200k_base`, or half its bytes where `graftline[tokens]` is not installed.
 

@@ -76,11 +76,11 @@ class StateStore:
         with ExitStack() as opened:
             self._turns = _lock_file(path)
             opened.callback(os.close, self._turns)
-            with self._reading():
+            with self._access():
                 # no implicit transactions, and any thread: `_thread` lets in one at a time
                 self._connection = sqlite3.connect(path, _WAIT_S, isolation_level=None, check_same_thread=False)
             opened.callback(self._connection.close)
-            with self._reading(), self._turn():
+            with self._access(), self._turn():
                 self._prepare()
             self._opened = opened.pop_all()
 
@@ -90,7 +90,7 @@ class StateStore:
         Raises:
             RecordError: what is stored there is no state.
         """
-        with self._reading():
+        with self._access():
             return self._stored(checked(key))[1]
 
     def save(self, key: str, state: State) -> None:
@@ -111,13 +111,13 @@ class StateStore:
     def history(self, key: str) -> list[Change]:
         """Return every change of the state under `key`, oldest first; writes that changed nothing are not among them."""
         sql = "SELECT version, written_at, changed FROM changes WHERE key = ? ORDER BY version"
-        with self._reading():
+        with self._access():
             rows = self._connection.execute(sql, (checked(key),)).fetchall()
         return [Change(version, written_at, from_json(changed)) for version, written_at, changed in rows]
 
     def entries(self) -> list[Entry]:
         """Return what is stored, by key."""
-        with self._reading():
+        with self._access():
             rows = self._connection.execute("SELECT key, version, written_at FROM states ORDER BY key").fetchall()
         return [Entry(*row) for row in rows]
 
@@ -176,7 +176,7 @@ class StateStore:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """Hold the file for one transaction."""
-        with self._reading(), self._turn():
+        with self._access(), self._turn():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -197,7 +197,7 @@ class StateStore:
             fcntl.flock(self._turns, fcntl.LOCK_UN)
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _access(self) -> Iterator[None]:
         if os.getpid() != self._process:
             raise RuntimeError("a StateStore does not survive a fork; open one in the process that uses it")
         with self._thread:

@@ -20,12 +20,14 @@ from graftline.rules.generality import patterns_of
 from graftline.rules.keywords import KEYWORDS
 from graftline.sandbox.base import Match, Sandbox, Verdict, decided
 from graftline.teachers.places import line_of, lines_with
-from graftline.teachers.wider import WRAPPERS, readable, whole, wider
+from graftline.teachers.wider import WRAPPERS, readable, statements, whole, wider
 from graftline.teachers.wording import listed, quoted
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _OBJECTS = {"cls", "self", "super", "this"}
 _MIXED = re.compile(r"\$[A-Z_]+[a-z]\w*")
+_MIXED_PYTHON = re.compile(r"\$[A-Z_]*[a-z]\w*")
+"""As `_MIXED`; elsewhere, names in small letters may begin with the sign."""
 _WORD = re.compile(r"[^\W\d]\w+")
 _BAD_KIND = re.compile(r"Kind `([^`]*)` is invalid")
 _UNBOUND = re.compile(r"meta var `([^`]*)` used in `(\w+)`")
@@ -38,20 +40,23 @@ _LEAST_OVERLAP = 0.3
 
 def invalid_hint(action: PatternAction | RuleAction, error: str, tree: Tree) -> str:
     """Return what to do about `error`, by which ast-grep refused `action`; empty where the message says it all."""
+    sign = _MIXED_PYTHON if tree.language == "python" else _MIXED
+    if mixed := sign.search(json.dumps(action.model_dump(mode="json"), ensure_ascii=False)):
+        return f"`{mixed[0]}` is no metavariable: their names have capital letters, digits and `_` alone."
     if "Multiple AST nodes" in error:
         return f"A pattern has to be one node. {_in_context(action, tree)}".strip()
     if "No AST root" in error:
         return "A pattern cannot be empty: write the code that is to be matched."
     if bad := _BAD_KIND.search(error):
         return _kinds_like(bad[1], tree)
-    if mixed := _MIXED.search(json.dumps(action.model_dump(mode="json"), ensure_ascii=False)):
-        return f"`{mixed[0]}` is no metavariable: their names have capital letters, digits and `_` alone."
     if unbound := _UNBOUND.search(error):
         bound = sorted({name for text in patterns_of(rule_of(action)["rule"]) for name in VARIABLE.findall(text)})
         known = f"the pattern has {listed(bound)}" if bound else "the pattern has no metavariable"
         return f"`{unbound[2]}` uses ${unbound[1].lstrip('$')}, but {known}."
     if "any kind" in error and isinstance(action, PatternAction):
-        return "A metavariable alone matches anything: write the code that stands round it, too."
+        if VARIABLE.fullmatch(action.pattern.strip()):
+            return "A metavariable alone matches anything: write the code that stands round it, too."
+        return "The pattern is no whole piece of code: write an expression or a statement."
     if "any kind" in error or "positive matcher" in error:
         return "Add `pattern` or `kind`, so that it is known which nodes are meant."
     if "regex" in error:
@@ -207,6 +212,9 @@ def _is_near(rule: Mapping[str, Any]) -> bool:
 def _in_context(action: PatternAction | RuleAction, tree: Tree) -> str:
     """Return in which context a pattern that is no node by itself can stand, judged by the nearest code."""
     patterns = list(patterns_of(rule_of(action)["rule"]))
+    parts = statements(patterns[0], tree.language) if patterns else []
+    if len(parts) > 1:
+        return f"These are {len(parts)}: use one of them alone, {quoted(parts[0])}, of which every match is rewritten."
     nearest = _nearest(patterns[0], tree) if patterns else None
     if nearest is None:
         return "Match the whole expression or statement, or give a context in which it stands and a `selector`."

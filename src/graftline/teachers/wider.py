@@ -1,4 +1,4 @@
-"""Patterns that leave more free than a given one: metavariables in the place of its operands and arguments."""
+"""What else a pattern might be: freer, with metavariables in the place of its operands and arguments, or a part of it."""
 
 import re
 from collections.abc import Iterator
@@ -32,6 +32,17 @@ def wider(pattern: str, language: Language) -> list[str]:
     each = [_freed(pattern, [part], names) for part in parts]
     every = [_freed(pattern, parts, names)] if len(parts) > 1 else []
     return list(dict.fromkeys([*each, *every, *_any_number(node, pattern)]))
+
+
+def statements(pattern: str, language: Language) -> list[str]:
+    """Return the statements of which `pattern` consists, the signs at their ends aside; none where it is no code."""
+    text = readable(pattern, language)
+    try:
+        tree = parse(text, language)
+    except DataError:
+        return []
+    found = [child for child in whole(tree.root).children if child.is_named] if tree.is_clean else []
+    return [pattern[one.start : one.end].rstrip("; ") for one in found] if whole(tree.root).kind in WRAPPERS else []
 
 
 def readable(pattern: str, language: Language) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.tokens import TokenizerName, count_tokens, is_within, token_counter
+from graftline.tokens import TokenizerName, count_tokens, token_counter
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("äöüß", 1)])
@@ -59,13 +59,6 @@ def test_the_estimate_of_code_errs_on_the_long_side(checkout: Path) -> None:
 
 def test_tokens_are_counted_by_the_vocabulary_that_is_there() -> None:
     assert count_tokens("tiktoken is great!") == 6
-
-
-@pytest.mark.parametrize(
-    ("text", "tokens", "fits"), [("", 0, True), ("import numpy as np", 4, True), ("a b c", 2, False)]
-)
-def test_a_text_is_within_the_tokens_it_has(text: str, tokens: int, fits: bool) -> None:
-    assert is_within(text, tokens) == fits
 
 
 def test_a_vocabulary_that_is_not_installed_says_what_to_install() -> None:

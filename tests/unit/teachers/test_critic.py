@@ -174,10 +174,19 @@ def test_parts_of_a_pattern_are_left_free(name: str) -> None:
 
 
 REFUSED = {
-    "several nodes": (
+    "several statements": (
         PatternAction(pattern="log($X)\nreturn $Y", rewrite=""),
-        "Please check the pattern source `log($X) return $Y`. A pattern has to be one node. The nearest one is"
-        " `log(x) return g(x, key=2)` on line 3, of kind `block`. Match all of it, or one part at a time.",
+        "Please check the pattern source `log($X) return $Y`. A pattern has to be one node. These are 2: use one of them"
+        " alone, `log($X)`, of which every match is rewritten.",
+    ),
+    "several nodes": (
+        PatternAction(pattern="g(x, key=2)) x", rewrite=""),
+        "A pattern has to be one node. The nearest one is `g(x, key=2)` on line 4, of kind `call`. Match all of it, or one"
+        " part at a time.",
+    ),
+    "a metavariable in small letters": (
+        PatternAction(pattern="$self.log($X)", rewrite=""),
+        "`$self` is no metavariable: their names have capital letters, digits and `_` alone.",
     ),
     "no node": (
         PatternAction(pattern=" ", rewrite=""),
@@ -198,6 +207,10 @@ REFUSED = {
     "a metavariable alone": (
         PatternAction(pattern="$A", rewrite="f($A)"),
         "A metavariable alone matches anything: write the code that stands round it, too.",
+    ),
+    "half a piece of code": (
+        PatternAction(pattern="return g(x, key=2) ==", rewrite=""),
+        "The pattern is no whole piece of code: write an expression or a statement.",
     ),
     "any node at all": (
         RuleAction(rule={"regex": "x"}, fix=""),
