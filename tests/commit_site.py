@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
+
+from graftline.cli import main
 from graftline.paths import Paths
 from graftline.record import verified
-from tests.killed_runs import TIMEOUT_S, kill_when, run_again
+from tests.killed_runs import TIMEOUT_S, kill_when
 from tests.unit.datasets.fixtures import commit_row
 
 GRAFTLINE = Path(sys.executable).with_name("graftline")
-ROWS, DIFFERENT = 3000, 60
+ROWS, DIFFERENT = 1600, 60
 """So many rows that workers are started for them; most fall as duplicates, for what comes after the splits takes long."""
 
 _FOLDERS = {"raw": "raw/commits/source", "normalized": "raw/commits/normalized", "division": "division"}
@@ -48,13 +51,7 @@ class CommitSite:
         self.root: Path = checkout.root
         self.paths = Paths(self.root)
         given = ("sandbox=memory", "teacher=memory", *ports)
-        self.command = [
-            str(GRAFTLINE),
-            "--root",
-            str(self.root),
-            "run",
-            *(word for port in given for word in ("--port", port)),
-        ]
+        self.arguments = ["--root", str(self.root), "run", *(word for port in given for word in ("--port", port))]
 
     def configure(self, home: str, file: str, version: str = "1", **changes: Mapping[str, Any]) -> None:
         """Write datasets.yaml, with sections such as `cleaning` as given."""
@@ -70,18 +67,19 @@ class CommitSite:
         (self.root / "configs" / "datasets.yaml").write_text(json.dumps(catalogue), "utf-8")
 
     def run(self) -> None:
-        """Bring everything up to date."""
-        run_again(self.command, os.environ, self.root)
+        """Bring everything up to date, in this process."""
+        done = CliRunner().invoke(main, self.arguments)
+        assert done.exit_code == 0, done.output
 
     def failed_run(self) -> str:
         """Return what is said on standard error by a run that fails."""
-        done = subprocess.run(self.command, capture_output=True, text=True, timeout=TIMEOUT_S)
+        done = subprocess.run([GRAFTLINE, *self.arguments], capture_output=True, text=True, timeout=TIMEOUT_S)
         assert (done.returncode, done.stdout) == (1, "")
         return done.stderr
 
     def kill_when(self, is_time: Callable[[], bool]) -> None:
         """Start a run, and kill it while `is_time`."""
-        kill_when(self.command, os.environ, self.root, is_time)
+        kill_when([GRAFTLINE, *self.arguments], os.environ, self.root, is_time)
 
     def stored(self) -> dict[str, str]:
         """Return the identity of what is stored of every stage up to the splits, all of it verified."""

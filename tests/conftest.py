@@ -50,7 +50,7 @@ def checkout() -> Path:
     return CHECKOUT
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def pair() -> Mapping[str, Any]:
     """A row of `release_pairs`, to be varied."""
     return {
@@ -88,16 +88,23 @@ class SmallCheckout:
         manifests.mkdir(parents=True)
         self.sample.parent.mkdir(parents=True)
         shipped = CHECKOUT / "configs"
-        alone = [shipped / name for name in ("governance.yaml", "teacher_prompts.yaml", "vllm_actors.yaml")]
+        names = ("governance.yaml", "teacher_prompts.yaml", "telemetry.yaml", "vllm_actors.yaml")
+        alone = [shipped / name for name in names]
         for source in (*(shipped / "manifests").glob("*.yaml"), *alone):
             (root / source.relative_to(CHECKOUT)).write_text(source.read_text("utf-8"), "utf-8")
         self.configure()
         self.write([])
 
-    def configure(self, per_partition: int = 2, least_verified_steps: int = 0, workers: int = 1) -> None:
+    def configure(
+        self,
+        per_partition: int = 2,
+        least_verified_steps: int = 0,
+        workers: int = 1,
+        languages: Sequence[str] = ("java", "javascript", "python"),
+    ) -> None:
         """Write datasets.yaml and trajectories.yaml."""
         datasets = {
-            "languages": ["java", "javascript", "python"],
+            "languages": [*languages],
             "use": ["release_pairs"],
             "datasets": {
                 "release_pairs": {
@@ -136,7 +143,7 @@ def small_checkout(tmp_path: Path) -> SmallCheckout:
     return SmallCheckout(tmp_path / "checkout")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def varied_pairs(pair: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Nine rows of three languages and three packages each, all solvable by induction."""
     texts = {

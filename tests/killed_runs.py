@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -36,17 +37,21 @@ def kill_when(
     command: Sequence[str | Path], environment: Mapping[str, str], cwd: Path, is_time: Callable[[], bool]
 ) -> None:
     """Start `command`, kill it with SIGKILL while `is_time`; fail if that time never comes, or children stay behind."""
-    process = subprocess.Popen(command, env=environment, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + TIMEOUT_S
-    try:
-        while not _stopped_while(process, is_time):
-            assert process.poll() is None, f"it ended before it could be killed: {process.communicate()[1][-2000:]!r}"
-            assert time.monotonic() < deadline, "the stage to be disturbed never began"
-            time.sleep(0.0005)
-        family = psutil.Process(process.pid).children(recursive=True)
-    finally:
-        process.kill()
-        process.communicate()
+    # a pipe that nobody reads would stop who writes much to it
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(command, env=environment, cwd=cwd, stdout=subprocess.DEVNULL, stderr=said)
+        deadline = time.monotonic() + TIMEOUT_S
+        try:
+            while not _stopped_while(process, is_time):
+                if process.poll() is not None:
+                    said.seek(0)
+                    raise AssertionError(f"it ended before it could be killed: {said.read()[-2000:]!r}")
+                assert time.monotonic() < deadline, "the stage to be disturbed never began"
+                time.sleep(0.0005)
+            family = psutil.Process(process.pid).children(recursive=True)
+        finally:
+            process.kill()
+            process.wait()
     _, alive = psutil.wait_procs(family, timeout=20)
     assert [child.cmdline() for child in alive] == [], "children outlive the killed run"
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +47,18 @@ def command(root: Path, *arguments: str) -> list[str]:
 
 
 @contextmanager
-def worker(root: Path, environment: Mapping[str, str], *options: str) -> Iterator[subprocess.Popen[str]]:
-    arguments = command(root, "actor", "run", "--metrics-port", "0", "--concurrency", "2", *options)
+def started(environment: Mapping[str, str], arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as one:
         try:
             yield one
         finally:
             one.kill()
+
+
+def worker(root: Path, environment: Mapping[str, str], *options: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    return started(
+        environment, command(root, "actor", "run", "--metrics-port", "0", "--concurrency", "2", *options)
+    )
 
 
 def test_every_task_has_one_attempt_whoever_dies(small_checkout: Any, pair: Any, redis: RedisServer) -> None:
@@ -70,7 +75,7 @@ def test_every_task_has_one_attempt_whoever_dies(small_checkout: Any, pair: Any,
     (root / "configs" / "datasets.yaml").write_text(json.dumps({**configured, "languages": ["python"]}), "utf-8")
     environment = {**os.environ, "GRAFTLINE_REDIS_URL": redis.url}
     with (
-        subprocess.Popen(command(root, "run"), env=environment, stdout=subprocess.PIPE, text=True) as lineage,
+        started(environment, command(root, "run")) as lineage,
         worker(root, environment) as first,
     ):
         attempts = root / "data" / "trajectories" / "attempts"

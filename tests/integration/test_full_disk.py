@@ -2,7 +2,9 @@
 
 import ctypes
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +17,49 @@ from tests.killed_runs import contents
 
 DISK = 64 << 20
 HOME = "home"
-AGAIN: dict[str, Any] = {"cleaning": {"max_pre_tokens": 1999}, "splitting": {"seed": 1}}
-"""Settings by which everything from the normalised rows on is made again."""
+CHANGES: dict[str, dict[str, Any]] = {
+    "all": {"cleaning": {"max_pre_tokens": 1999}, "splitting": {"seed": 1}},
+    "division": {"splitting": {"seed": 1}},
+}
+"""Settings by which everything is made again, from the normalised rows on or from the division on."""
 CASES = [
     # what is left, less than the shards of the normalised rows, than the division, than the largest split
-    pytest.param(AGAIN, 256 << 10, "normalized", id="normalising"),
-    pytest.param({"splitting": AGAIN["splitting"]}, 16 << 10, "division", id="dividing"),
-    pytest.param({"splitting": AGAIN["splitting"]}, 100 << 10, "train", id="splitting"),
+    pytest.param("all", 256 << 10, "normalized", id="normalising"),
+    pytest.param("division", 8 << 10, "division", id="dividing"),
+    pytest.param("division", 100 << 10, "train", id="splitting"),
 ]
 
 
+@pytest.fixture(scope="module")
+def prepared(new_checkout: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of a root with everything made once."""
+    site = CommitSite(new_checkout(tmp_path_factory.mktemp("prepared") / "root"))
+    put_rows(site)
+    site.configure(HOME, "rows.jsonl")
+    site.run()
+    return site.root / "data"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    prepared: Path, new_checkout: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], dict[str, str]]:
+    """A function of a name in `CHANGES`: what a root holds in which these settings came after all was made once."""
+
+    @cache
+    def contents_after(changes: str) -> dict[str, str]:
+        site = CommitSite(new_checkout(tmp_path_factory.mktemp("undisturbed") / "root"))
+        put_rows(site)
+        shutil.copytree(prepared, site.root / "data", dirs_exist_ok=True)
+        site.configure(HOME, "rows.jsonl", **CHANGES[changes])
+        site.run()
+        return contents(site.root / "data")
+
+    return contents_after
+
+
 @pytest.fixture
-def site(new_checkout: Any, tmp_path: Path) -> Iterator[CommitSite]:
+def site(prepared: Path, new_checkout: Any, tmp_path: Path) -> Iterator[CommitSite]:
     """A root whose data lies on a disk of its own, with everything made once."""
     site = CommitSite(new_checkout(tmp_path / "root"))
     data, libc = site.root / "data", ctypes.CDLL(None, use_errno=True)
@@ -35,17 +68,17 @@ def site(new_checkout: Any, tmp_path: Path) -> Iterator[CommitSite]:
             f"no tmpfs can be mounted here ({os.strerror(ctypes.get_errno())}); run as root to test a full disk"
         )
     try:
-        prepared(site)
+        put_rows(site)
+        shutil.copytree(prepared, data, dirs_exist_ok=True)
+        site.configure(HOME, "rows.jsonl")
         yield site
     finally:
         libc.umount2(os.fsencode(data), 2)  # as soon as nobody looks at it any more
 
 
-def prepared(site: CommitSite) -> None:
+def put_rows(site: CommitSite) -> None:
     (site.root / HOME).mkdir()
     (site.root / HOME / "rows.jsonl").write_bytes(rows("new"))
-    site.configure(HOME, "rows.jsonl")
-    site.run()
 
 
 def fill(site: CommitSite, left: int) -> Path:
@@ -59,10 +92,10 @@ def fill(site: CommitSite, left: int) -> Path:
 
 @pytest.mark.parametrize(("changes", "left", "stage"), CASES)
 def test_a_disk_that_fills_up_is_one_sentence_and_the_next_run_completes(
-    site: CommitSite, new_checkout: Any, tmp_path: Path, changes: dict[str, Any], left: int, stage: str
+    site: CommitSite, undisturbed: Callable[[str], dict[str, str]], changes: str, left: int, stage: str
 ) -> None:
     before = site.stored()
-    site.configure(HOME, "rows.jsonl", **changes)
+    site.configure(HOME, "rows.jsonl", **CHANGES[changes])
     filler = fill(site, left)
 
     lines = [line for line in site.failed_run().splitlines() if not line.endswith(("unchanged", ")"))]
@@ -77,16 +110,12 @@ def test_a_disk_that_fills_up_is_one_sentence_and_the_next_run_completes(
 
     filler.unlink()
     site.run()
-    undisturbed = CommitSite(new_checkout(tmp_path / "undisturbed"))
-    prepared(undisturbed)
-    undisturbed.configure(HOME, "rows.jsonl", **changes)
-    undisturbed.run()
-    assert contents(site.root / "data") == contents(undisturbed.root / "data")
+    assert contents(site.root / "data") == undisturbed(changes)
 
 
 def test_an_asset_on_a_full_disk_fails_with_a_sentence(site: CommitSite, monkeypatch: pytest.MonkeyPatch) -> None:
     before = site.stored()
-    site.configure(HOME, "rows.jsonl", **AGAIN)
+    site.configure(HOME, "rows.jsonl", **CHANGES["all"])
     monkeypatch.setenv("GRAFTLINE_ROOT", str(site.root))
     definitions = build_definitions()
     selection = dg.AssetSelection.assets(dg.AssetKey(["normalized", "commits"]))

@@ -1,5 +1,6 @@
 """A run that is killed while it fetches, normalises, divides or splits: the old output stays, the next run completes."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,26 @@ def pin(site: CommitSite, commit: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(
+def former(
     commits: tuple[str, str], new_site: Callable[[Path], CommitSite], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The data of a root that holds the first commit."""
+    site = new_site(tmp_path_factory.mktemp("former"))
+    pin(site, commits[0])
+    site.run()
+    return site.root / "data"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    commits: tuple[str, str],
+    former: Path,
+    new_site: Callable[[Path], CommitSite],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> CommitSite:
-    """A root in which the second commit was worked on in peace."""
+    """A root that held the first commit too, in which the second one was worked on in peace."""
     site = new_site(tmp_path_factory.mktemp("undisturbed"))
+    shutil.copytree(former, site.root / "data", dirs_exist_ok=True)
     pin(site, commits[1])
     site.run()
     return site
@@ -51,12 +67,15 @@ def undisturbed(
 
 @pytest.fixture
 def site(
-    server: HubServer, commits: tuple[str, str], new_site: Callable[[Path], CommitSite], tmp_path: Path
+    server: HubServer,
+    commits: tuple[str, str],
+    former: Path,
+    new_site: Callable[[Path], CommitSite],
+    tmp_path: Path,
 ) -> CommitSite:
     """A root that holds the first commit, and is to hold the second."""
     site = new_site(tmp_path)
-    pin(site, commits[0])
-    site.run()
+    shutil.copytree(former, site.root / "data", dirs_exist_ok=True)
     pin(site, commits[1])
     server.seen.clear()
     return site
@@ -119,4 +138,4 @@ def test_a_root_without_former_output_holds_none_after_a_kill(
     with pytest.raises(RecordError, match=r"has no _meta\.json"):
         load_record(site.paths.normalized("commits"))
     site.run()
-    assert contents(site.root / "data") == contents(undisturbed.root / "data")
+    assert site.stored() == undisturbed.stored()

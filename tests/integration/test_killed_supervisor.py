@@ -47,7 +47,7 @@ time.sleep(90)
 """
 
 
-@pytest.fixture(params=["namespaces", "confined"])
+@pytest.fixture(scope="module", params=["namespaces", "confined"])
 def kind(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     with closing(new_jail(name)) as jail:

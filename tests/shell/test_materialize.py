@@ -1,7 +1,9 @@
 """The assets over a small checkout: a whole run, a second one, and runs that have to fail."""
 
 import json
+import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,42 +49,67 @@ def materialize(
     return job.execute_in_process(instance=instance, tags=tags, raise_on_error=False, run_config=config)
 
 
-def test_one_run_makes_everything_and_a_second_one_nothing(root: Path, instance: dg.DagsterInstance) -> None:
-    first = materialize(root, instance)
-    made = [bool(outcome.reason) for outcome in last_run(Paths(root))]
-    second = materialize(root, instance)
-    again = [outcome for outcome in last_run(Paths(root)) if outcome.reason]
+@dataclass(frozen=True)
+class Run:
+    """What one run over all assets did."""
+
+    success: bool
+    is_made: list[bool]
+    """Of every artefact, whether it was made anew."""
+    versions: dict[str, str | None]
+    """Of every asset."""
+
+
+def run(root: Path, instance: dg.DagsterInstance) -> Run:
+    result = materialize(root, instance)
+    versions = {}
+    for event in result.get_asset_materialization_events():
+        materialization = event.step_materialization_data.materialization
+        versions[materialization.asset_key.to_user_string()] = (materialization.tags or {}).get("dagster/data_version")
+    return Run(result.success, [bool(outcome.reason) for outcome in last_run(Paths(root))], versions)
+
+
+@pytest.fixture(scope="module")
+def runs(
+    new_checkout: Any, varied_pairs: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Run, Run]:
+    """A root with nine good rows and three bad ones, and what two runs over it did."""
+    small = new_checkout(tmp_path_factory.mktemp("runs") / "checkout")
+    small.write([*varied_pairs, '{"id": ', b'\xff\xfe{"id": 1}', {**varied_pairs[0], "id": "x", "pre": " "}])
+    with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
+        patch.setenv("GRAFTLINE_ROOT", str(small.root))
+        return small.root, run(small.root, instance), run(small.root, instance)
+
+
+@pytest.fixture
+def made(runs: tuple[Path, Run, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A root of its own, of which everything is made."""
+    root = Path(shutil.copytree(runs[0], tmp_path / "made"))
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(root))
+    return root
+
+
+def test_one_run_makes_everything_and_a_second_one_nothing(runs: tuple[Path, Run, Run]) -> None:
+    _, first, second = runs
     # 2 of the dataset, 2 over all datasets, 5 stages in 9 partitions each, the warehouse, 2 reports
-    assert (first.success, made, second.success, again) == (True, [True] * 52, True, [])
+    assert (first.success, first.is_made, second.success, any(second.is_made)) == (True, [True] * 52, True, False)
 
 
-def test_another_teacher_of_the_run_configuration_adds_its_attempts(root: Path, instance: dg.DagsterInstance) -> None:
+def test_an_unchanged_rerun_keeps_every_data_version(runs: tuple[Path, Run, Run]) -> None:
+    _, first, second = runs
+    declared = build_definitions().resolve_asset_graph().executable_asset_keys
+    assert set(first.versions) == {key.to_user_string() for key in declared}
+    assert second.versions == first.versions
+
+
+def test_another_teacher_of_the_run_configuration_adds_its_attempts(made: Path, instance: dg.DagsterInstance) -> None:
     teaching = dg.AssetSelection.assets("teacher_trajectories")
-    first = materialize(root, instance, teaching.upstream())
-    second = materialize(root, instance, teaching, {"teacher": "memory"})
-    unknown = materialize(root, instance, teaching, {"tutor": "memory"})
-    folder = Paths(root).partition("trajectories/raw", "python", "train")
-    assert (first.success, second.success, sorted(path.name for path in folder.iterdir())) == (
-        True,
-        True,
-        ["induction", "memory"],
-    )
+    second = materialize(made, instance, teaching, {"teacher": "memory"})
+    unknown = materialize(made, instance, teaching, {"tutor": "memory"})
+    folder = Paths(made).partition("trajectories/raw", "python", "train")
+    assert (second.success, sorted(path.name for path in folder.iterdir())) == (True, ["induction", "memory"])
     [failure] = unknown.get_step_failure_events()
     assert "port 'tutor' is unknown" in str(failure.step_failure_data.user_failure_data.description)
-
-
-def test_an_unchanged_rerun_keeps_every_data_version(root: Path, instance: dg.DagsterInstance) -> None:
-    def versions() -> dict[str, str | None]:
-        found = {}
-        for event in materialize(root, instance).get_asset_materialization_events():
-            materialization = event.step_materialization_data.materialization
-            found[materialization.asset_key.to_user_string()] = (materialization.tags or {}).get("dagster/data_version")
-        return found
-
-    first = versions()
-    declared = build_definitions().resolve_asset_graph().executable_asset_keys
-    assert set(first) == {key.to_user_string() for key in declared}
-    assert versions() == first
 
 
 def test_metadata_shows_counts_tables_and_where_files_are(root: Path, instance: dg.DagsterInstance) -> None:
@@ -95,23 +122,20 @@ def test_metadata_shows_counts_tables_and_where_files_are(root: Path, instance: 
     assert "| rows | 9 |" in metadata["counts"].value
 
 
-def test_too_few_verified_steps_fail_the_run_and_stop_the_reports(
-    root: Path, small_checkout: Any, instance: dg.DagsterInstance
-) -> None:
-    small_checkout.configure(least_verified_steps=1000)
-    result = materialize(root, instance)
+def test_too_few_verified_steps_fail_the_run_and_stop_the_reports(made: Path, instance: dg.DagsterInstance) -> None:
+    path = made / "configs" / "trajectories.yaml"
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "least_verified_steps": 1000}), "utf-8")
+    shutil.rmtree(made / "reports")
+    result = materialize(made, instance)
     [evaluation] = [
         found for found in result.get_asset_check_evaluations() if found.check_name == "enough_verified_steps"
     ]
     assert (result.success, evaluation.passed) == (False, False)
-    assert not (root / "reports").exists()
+    assert not (made / "reports").exists()
 
 
-def test_a_damaged_dataset_keeps_its_good_rows_and_names_the_bad_ones(
-    root: Path, small_checkout: Any, varied_pairs: list[dict[str, Any]], instance: dg.DagsterInstance
-) -> None:
-    small_checkout.write([*varied_pairs, '{"id": ', b'\xff\xfe{"id": 1}', {**varied_pairs[0], "id": "x", "pre": " "}])
-    assert materialize(root, instance).success
+def test_a_damaged_dataset_keeps_its_good_rows_and_names_the_bad_ones(runs: tuple[Path, Run, Run]) -> None:
+    root, _, _ = runs
     record = json.loads((Paths(root).normalized("release_pairs") / "_meta.json").read_text("utf-8"))
     page = (root / "reports" / "datasets" / "release_pairs.md").read_text("utf-8")
     assert record["counts"] == {
@@ -139,34 +163,49 @@ def test_an_empty_partition_range_fails_instead_of_doing_nothing(root: Path, ins
     assert not result.success
 
 
-def test_reports_show_precision_by_language_with_a_plot(root: Path, instance: dg.DagsterInstance) -> None:
-    assert materialize(root, instance).success
+def test_reports_show_precision_by_language_with_a_plot(runs: tuple[Path, Run, Run]) -> None:
+    root, _, _ = runs
     page = (root / "reports" / "teacher" / "metrics.md").read_text("utf-8")
     assert (root / "reports" / "teacher" / "precision.png").read_bytes().startswith(b"\x89PNG")
     for language in ("java", "javascript", "python"):
         assert f"| induction | {language} | release_pairs |" in page
 
 
-def test_a_part_of_the_models_leaves_the_other_tables_where_they_were(root: Path, instance: dg.DagsterInstance) -> None:
-    assert materialize(root, instance).success
-    (Paths(root).warehouse.parent / "_meta.json").unlink()
-    (Paths(root).warehouse).unlink()
-    part = materialize(root, instance, dg.AssetSelection.assets("dataset_stats").upstream())
-    reports = materialize(root, instance, dg.AssetSelection.assets(dg.AssetKey(["reports", "teacher"])))
+def test_a_part_of_the_models_leaves_the_other_tables_where_they_were(made: Path, instance: dg.DagsterInstance) -> None:
+    (Paths(made).warehouse.parent / "_meta.json").unlink()
+    (Paths(made).warehouse).unlink()
+    part = materialize(made, instance, dg.AssetSelection.assets("dataset_stats").upstream())
+    reports = materialize(made, instance, dg.AssetSelection.assets(dg.AssetKey(["reports", "teacher"])))
     assert (part.success, reports.success) == (True, True)
 
 
-def test_a_failed_test_of_the_models_is_shown_and_keeps_the_old_warehouse(
-    root: Path, small_checkout: Any, varied_pairs: list[dict[str, Any]], instance: dg.DagsterInstance
-) -> None:
-    assert materialize(root, instance).success
+@pytest.fixture(scope="module")
+def broken(runs: tuple[Path, Run, Run], tmp_path_factory: pytest.TempPathFactory) -> tuple[bool, dict[str, bool], bool]:
+    """What became of a run of the models over two faults: its success, its checks, and whether the warehouse stayed."""
+    root = Path(shutil.copytree(runs[0], tmp_path_factory.mktemp("broken") / "root"))
     before = Paths(root).warehouse.read_bytes()
-    # a stored file of another making, in which a package is in two splits
-    folder = Paths(root).partition("processed", "java", "dev")
+    forge_splits(Paths(root))
+    path = root / "configs" / "datasets.yaml"
+    path.write_text(
+        json.dumps({**json.loads(path.read_text("utf-8")), "cleaning": {"licences": ["Apache-2.0"]}}), "utf-8"
+    )
+    models = dg.AssetSelection.groups("reports") - dg.AssetSelection.assets(
+        dg.AssetKey(["reports", "datasets"]), dg.AssetKey(["reports", "teacher"])
+    )
+    with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
+        patch.setenv("GRAFTLINE_ROOT", str(root))
+        result = materialize(root, instance, models)
+    checks = {found.check_name: found.passed for found in result.get_asset_check_evaluations()}
+    return result.success, checks, Paths(root).warehouse.read_bytes() == before
+
+
+def forge_splits(paths: Paths) -> None:
+    """Put a stored file of another making in place, in which a package is in two splits."""
+    folder = paths.partition("processed", "java", "dev")
     other = next(
-        Paths(root).partition("processed", "java", split)
+        paths.partition("processed", "java", split)
         for split in ("train", "test")
-        if (Paths(root).partition("processed", "java", split) / "edits.jsonl").read_text("utf-8")
+        if (paths.partition("processed", "java", split) / "edits.jsonl").read_text("utf-8")
     )
     for name in ("edits.jsonl", "edits.parquet"):
         (folder / name).write_bytes((other / name).read_bytes())
@@ -174,15 +213,22 @@ def test_a_failed_test_of_the_models_is_shown_and_keeps_the_old_warehouse(
     sums = json.loads((other / "_meta.json").read_text("utf-8"))["files"]
     forged = Record.model_validate({**record, "files": sums}).identified()
     (folder / "_meta.json").write_text(forged.model_dump_json(), "utf-8")
-    models = dg.AssetSelection.groups("reports") - dg.AssetSelection.assets(
-        dg.AssetKey(["reports", "datasets"]), dg.AssetKey(["reports", "teacher"])
-    )
-    result = materialize(root, instance, models)
-    checks = result.get_asset_check_evaluations()
-    assert [found.check_name for found in checks if found.passed] == []
-    failed = {found.check_name for found in checks}
-    assert (result.success, "group_in_one_split" in failed or "unique_stg_edits_id" in failed) == (False, True)
-    assert Paths(root).warehouse.read_bytes() == before
+
+
+def test_a_failed_test_of_the_models_is_shown_and_keeps_the_old_warehouse(
+    broken: tuple[bool, dict[str, bool], bool],
+) -> None:
+    success, checks, is_kept = broken
+    assert [name for name, passed in checks.items() if passed] == []
+    assert (success, "group_in_one_split" in checks or "unique_stg_edits_id" in checks, is_kept) == (False, True, True)
+
+
+def test_a_licence_that_is_not_allowed_any_longer_fails_the_models(
+    broken: tuple[bool, dict[str, bool], bool],
+) -> None:
+    success, checks, _ = broken
+    refused = "relationships_stg_edits_licence__licence__ref_stg_allowed_licences_"
+    assert (success, checks.get(refused)) == (False, False)
 
 
 def test_models_without_their_inputs_fail_and_say_nothing_of_their_tests(

@@ -218,22 +218,5 @@ def test_pages_that_are_made_again_have_the_same_bytes(root: Path, made: Outcome
     assert (again.success, again.metadata["state"].value, after) == (True, "made: not there yet", before)
 
 
-def test_a_licence_that_is_not_allowed_any_longer_fails_the_models_and_keeps_the_old_warehouse(
-    root: Path, made: Outcome
-) -> None:
-    before = Paths(root).warehouse.read_bytes()
-    configure(root, cleaning={"licences": ["Apache-2.0"]})
-    try:
-        models = dg.AssetSelection.assets("dataset_stats", "dataset_labels").upstream() & dg.AssetSelection.groups(
-            "reports"
-        )
-        outcome = materialize(root, models)
-    finally:
-        configure(root)
-    refused = "relationships_stg_edits_licence__licence__ref_stg_allowed_licences_"
-    assert (outcome.success, outcome.checks.get(refused)) == (False, False)
-    assert Paths(root).warehouse.read_bytes() == before
-
-
 def _lines(folder: Path) -> list[str]:
     return [line for path in folder.glob("*.md") for line in path.read_text("utf-8").splitlines()]

@@ -58,6 +58,7 @@ def made(homes: Homes) -> set[str]:
 def test_the_requested_run_brings_what_depends_on_a_new_revision_up_to_date(
     homes: Homes, instance: dg.DagsterInstance
 ) -> None:
+    homes.configure(languages=("python",))
     with progress_bars() as bars:
         run_all(Paths(homes.root), "local", {}, bars)
     first = evaluate(homes, instance, None)

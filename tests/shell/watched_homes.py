@@ -64,7 +64,9 @@ class Homes:
         rows = [row for row in self.rows if int(row["pkg"][-1]) in packages]
         return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
-    def configure(self, used: tuple[str, ...] = (), **changes: Mapping[str, Any]) -> None:
+    def configure(
+        self, used: tuple[str, ...] = (), languages: tuple[str, ...] = (), **changes: Mapping[str, Any]
+    ) -> None:
         """Write datasets.yaml and make the sensor anew, as a start of Dagster does."""
         self.used, self.changes = used or self.used, {**self.changes, **changes}
         homes = {
@@ -76,6 +78,7 @@ class Homes:
         path = self.root / "configs" / "datasets.yaml"
         datasets = {name: {**common, **home, **self.changes.get(name, {})} for name, home in homes.items()}
         tree = {**json.loads(path.read_text("utf-8")), "use": list(self.used), "datasets": datasets}
+        tree |= {"languages": list(languages)} if languages else {}
         path.write_text(json.dumps(tree), "utf-8")
         self.definitions = build_definitions()
         self.repository = self.definitions.get_repository_def()

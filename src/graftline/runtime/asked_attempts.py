@@ -110,13 +110,18 @@ def make_here(
     sandbox: Sandbox,
     paths: Paths,
     advance: Advance,
+    rules: MemoryQueueConfig | None = None,
 ) -> None:
     """Make `assignments`, and those that follow from them, in threads of this process; they are in `stored` then.
+
+    Args:
+        rules: How often an attempt is tried that could not be made, and after which pause.
 
     Raises:
         ActorError: attempts could not be made; those that could are stored.
     """
-    queue = MemoryJobQueue(MemoryQueueConfig(max_waiting=max(1, len(assignments))))
+    rules = rules or MemoryQueueConfig()
+    queue = MemoryJobQueue(rules.model_copy(update={"max_waiting": max(rules.max_waiting, len(assignments))}))
     stop, done = Stop(), 0
     with ExitStack() as stack:
         stack.callback(queue.close)

@@ -27,8 +27,10 @@ def refresh_examples(paths: Paths, examples: Examples) -> bool:
 def _verified_steps(paths: Paths) -> Iterator[VerifiedStep]:
     for attempt in stored_attempts(paths, "train"):
         for step in attempt.path if attempt.is_verified else ():
-            said = step.model_output
-            assert said.action is not None  # of a verified step
+            said, done = step.model_output, step.sandbox_result
+            # of a verified step
+            assert said.action is not None
+            assert done is not None
             yield VerifiedStep(
                 id=f"{attempt.key}:{step.step}",
                 task_id=attempt.task_id,
@@ -42,4 +44,5 @@ def _verified_steps(paths: Paths) -> Iterator[VerifiedStep]:
                     action=said.action,
                     state_update=said.state_update,
                 ),
+                after=done.after or "",
             )

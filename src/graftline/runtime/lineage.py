@@ -18,6 +18,7 @@ from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic import synthesize
 from graftline.errors import RecordError
 from graftline.hashing import digest
+from graftline.jobs.settings import MemoryQueueConfig
 from graftline.jsonl import read_lines, write_lines
 from graftline.parquet import write_parquet
 from graftline.paths import Paths
@@ -174,7 +175,7 @@ class Lineage(DatasetStages):
         assignments = left()
         if assignments:
             refresh_examples(self.paths, self.ports.examples)
-        if assignments and self.manifest.queue.kind == "memory":
+        if assignments and isinstance(self.manifest.queue, MemoryQueueConfig):
             make_here(
                 assignments,
                 partition,
@@ -183,6 +184,7 @@ class Lineage(DatasetStages):
                 self.ports.sandbox,
                 self.paths,
                 self.advance,
+                self.manifest.queue,
             )
         elif assignments:
             wait_for_workers(assignments, self.ports.queue, left, self.advance)

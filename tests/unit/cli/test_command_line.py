@@ -268,7 +268,7 @@ def test_the_summary_is_tables_for_people(small_checkout: Any) -> None:
 
 def test_a_checkout_that_is_right_has_no_faults(small_checkout: Any) -> None:
     # the settings, what may leave, four manifests and the samples
-    assert shown(graftline(small_checkout.root, "check")) == (0, "9 checked, 0 faulty\n", "")
+    assert shown(graftline(small_checkout.root, "check")) == (0, "10 checked, 0 faulty\n", "")
 
 
 def test_the_checkout_itself_is_configured_right(checkout: Path, tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_faults_of_the_configuration_are_printed_without_a_traceback(small_check
 
     assert shown(graftline(small_checkout.root, "check")) == (
         1,
-        "9 checked, 2 faulty\n",
+        "10 checked, 2 faulty\n",
         f"{configs}/trajectories.yaml: least_verified_steps: input should be greater than or equal to 0 (got -1)\n"
         f"{configs}/trajectories.yaml: wrokers: unknown key;"
         " known here: asking, collecting, least_verified_steps, workers\n"
@@ -302,7 +302,7 @@ def test_faults_can_be_had_as_json(small_checkout: Any) -> None:
     result = graftline(small_checkout.root, "check", "--json")
 
     fault = f"{path}: cannot be read (No such file or directory); expected a YAML file"
-    assert (result.exit_code, the_json(result), result.stderr) == (1, {"checked": 9, "faults": [fault]}, "")
+    assert (result.exit_code, the_json(result), result.stderr) == (1, {"checked": 10, "faults": [fault]}, "")
 
 
 def test_a_root_without_configuration_is_faulty_throughout(tmp_path: Path) -> None:
@@ -321,10 +321,10 @@ def test_a_stored_artefact_that_was_altered_is_a_fault(small_checkout: Any, pair
     # 7 of configuration and samples, and 49 artefacts: 4 over all partitions, and 5 stages of 9
     assert shown(graftline(small_checkout.root, "check")) == (
         1,
-        "58 checked, 1 faulty\n",
+        "59 checked, 1 faulty\n",
         f"{folder}: file 'python-00000.jsonl' was altered after it was written; materialise its asset again\n",
     )
-    assert shown(graftline(small_checkout.root, "check", "--inputs")) == (0, "9 checked, 0 faulty\n", "")
+    assert shown(graftline(small_checkout.root, "check", "--inputs")) == (0, "10 checked, 0 faulty\n", "")
 
 
 def test_a_sample_that_is_missing_is_a_fault(small_checkout: Any) -> None:
@@ -332,7 +332,7 @@ def test_a_sample_that_is_missing_is_a_fault(small_checkout: Any) -> None:
 
     assert shown(graftline(small_checkout.root, "check")) == (
         1,
-        "9 checked, 1 faulty\n",
+        "10 checked, 1 faulty\n",
         f"{small_checkout.sample}: no such file; mend `files` of the dataset; found: nothing\n",
     )
 
@@ -365,7 +365,7 @@ def test_half_a_configuration_of_vault_stops_no_command_that_needs_no_secret(
 ) -> None:
     monkeypatch.setenv("VAULT_ADDR", "http://127.0.0.1:1")
 
-    assert shown(graftline(small_checkout.root, "check")) == (0, "9 checked, 0 faulty\n", "")
+    assert shown(graftline(small_checkout.root, "check")) == (0, "10 checked, 0 faulty\n", "")
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ def test_wrong_usage_is_exit_code_2(tmp_path: Path) -> None:
 def test_a_verbose_run_logs_and_shows_progress_on_standard_error_only(
     small_checkout: Any, pair: dict[str, Any]
 ) -> None:
+    small_checkout.configure(languages=["python"])
     small_checkout.write([pair])
     done = ran(COMMAND, "-v", "run", "--json", "--port", "sandbox=memory", folder=small_checkout.root)
 

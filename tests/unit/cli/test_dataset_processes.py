@@ -61,6 +61,7 @@ def test_an_interrupted_fetch_is_one_line_and_goes_on_where_it_was(shop: Shop, s
     process = started(shop, "fetch", "far")
     while not (parts := list(shop.raw.rglob(".rows.jsonl.partial"))) or parts[0].stat().st_size < HALF:
         assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
 
     said = "interrupted; what is finished stays, and the same command goes on from there\n"
@@ -81,6 +82,7 @@ def test_an_interrupted_normalisation_leaves_no_process_and_is_made_whole_by_the
     process = started(shop, "normalize", "pairs")
     while not list(shop.raw.glob("pairs/.normalized.partial-*/dropped.parquet")):
         assert process.poll() is None, process.communicate()
+        time.sleep(0.001)
     process.send_signal(signal.SIGINT)
 
     said = "interrupted; what is finished stays, and the same command goes on from there\n"

@@ -54,13 +54,13 @@ def rows() -> Iterator[dict[str, Any] | bytes]:
 
 def test_any_number_of_workers_writes_the_same_bytes_and_says_the_same(tmp_path: Path) -> None:
     found = []
-    for workers in (0, 1, 2, 3):
+    for workers in (0, 1, 3):
         folder = tmp_path / str(workers) / "demo"
         against = evaluations([("exam.jsonl:1", EXAM)])
         done = written(folder, rows(), workers, Cleaning(), against=against)
         found.append((done, {path.name: path.read_bytes() for path in sorted(folder.iterdir())}))
-    assert [names for _, names in found[1:]] == [found[0][1]] * 3
-    assert [done for done, _ in found[1:]] == [found[0][0]] * 3
+    assert [names for _, names in found[1:]] == [found[0][1]] * 2
+    assert [done for done, _ in found[1:]] == [found[0][0]] * 2
     done, names = found[0]
     # of 60 rows 6 are broken and 6 near the exam, and the two of Java's that are left
     assert done.counts == {

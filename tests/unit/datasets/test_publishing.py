@@ -39,10 +39,9 @@ def store(folder: Path, kind: str, name: str, counts: dict[str, int], contract: 
     build(folder, Request(kind, name, "code"), make)
 
 
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    """A root with an artefact of each stage."""
-    paths = Paths(tmp_path / "root")
+def made_paths(folder: Path) -> Paths:
+    """Make a root with an artefact of each stage."""
+    paths = Paths(folder / "root")
     store(paths.raw("small"), "raw", "small", {"rows": 4}, CONTRACT)
     store(paths.normalized("small"), "normalized", "small", {"rows": 3, "dropped.licence": 1}, NORMALIZED)
     store(paths.division, "division", "all", {"rows": 3}, {})
@@ -51,12 +50,21 @@ def paths(tmp_path: Path) -> Paths:
     return paths
 
 
+def made_environment(folder: Path) -> dict[str, str]:
+    """Return that of a user with an empty home folder, and with settings of wandb that must not count."""
+    (folder / "home").mkdir()
+    astray = {name: str(folder / "astray") for name in ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR")}
+    return {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), **astray, "WANDB_MODE": "online"}
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return made_paths(tmp_path)
+
+
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """That of a user with an empty home folder, and with settings of wandb that must not count."""
-    (tmp_path / "home").mkdir()
-    astray = {name: str(tmp_path / "astray") for name in ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR")}
-    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), **astray, "WANDB_MODE": "online"}
+    return made_environment(tmp_path)
 
 
 def published(paths: Paths, environment: dict[str, str], **settings: Any) -> Published:
@@ -87,11 +95,24 @@ def records_of(folder: Path) -> list[Any]:
     return records
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a user who has published once, offline."""
+    return tmp_path_factory.mktemp("user")
+
+
+@pytest.fixture(scope="module")
+def offline(home: Path) -> tuple[Paths, dict[str, str], Published]:
+    """A root whose artefacts were published offline, with the environment of that, and what became of it."""
+    paths, environment = made_paths(home), made_environment(home)
+    return paths, environment, published(paths, environment)
+
+
 @needs_wandb
 def test_an_offline_run_holds_one_artifact_with_figures_and_checksums_and_no_text(
-    paths: Paths, environment: dict[str, str]
+    offline: tuple[Paths, dict[str, str], Published],
 ) -> None:
-    done = published(paths, environment)
+    paths, _, done = offline
     records = records_of(paths.root / done.run)
     [run] = [record.run for record in records if record.WhichOneof("record_type") == "run"]
     [artifact] = [record.artifact for record in records if record.WhichOneof("record_type") == "artifact"]
@@ -132,13 +153,14 @@ def test_an_offline_run_holds_one_artifact_with_figures_and_checksums_and_no_tex
 
 @needs_wandb
 def test_equal_artefacts_have_one_digest_and_nothing_is_written_but_below_logs(
-    paths: Paths, environment: dict[str, str], tmp_path: Path
+    offline: tuple[Paths, dict[str, str], Published], home: Path
 ) -> None:
-    first, second = published(paths, environment), published(paths, environment, samples=2)
+    paths, environment, first = offline
+    second = published(paths, environment, samples=2)
     assert (second.digest, second.files) == (first.digest, first.files)
     assert published(paths, environment, samples=3).digest != first.digest
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "root"]
-    assert list((tmp_path / "home").iterdir()) == []
+    assert sorted(path.name for path in home.iterdir()) == ["home", "root"]
+    assert list((home / "home").iterdir()) == []
     assert sorted(path.name for path in paths.root.iterdir()) == ["data", "logs"]
 
 

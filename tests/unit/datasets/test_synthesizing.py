@@ -3,7 +3,7 @@
 import gzip
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from tests.unit.datasets.fixtures import dataset
 
 SAMPLE = Path(__file__).resolve().parents[3] / "data" / "samples" / "release_pairs.jsonl.gz"
 LANGUAGES: tuple[Language, ...] = ("java", "javascript", "python", "typescript")
+ROWS = 200
 SNIPPETS = 16
 COUNT = 80
 SNIPPET = Edit(
@@ -52,7 +53,7 @@ def snippets() -> Mapping[Language, list[Edit]]:
     found: dict[Language, list[Edit]] = defaultdict(list)
     ingest = Ingest("release_pairs", dataset("release_pairs"), source_of("release_pairs"), Cleaning())
     with gzip.open(SAMPLE) as stream:
-        for outcome in chain.from_iterable(ingest.outcomes(list(stream))):
+        for outcome in chain.from_iterable(ingest.outcomes(list(islice(stream, ROWS)))):
             if isinstance(outcome, CleanEdit) and len(found[outcome.edit.language]) < SNIPPETS:
                 found[outcome.edit.language].append(outcome.edit)
     return {**found, "typescript": found["javascript"]}

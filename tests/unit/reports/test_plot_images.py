@@ -35,10 +35,10 @@ def test_a_plot_of_many_rows_is_a_small_png_and_the_same_each_time(draw: Callabl
 
 
 def test_a_style_of_the_user_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = DRAWN["funnel"]()
+    plain = DRAWN["grouped"]()
     monkeypatch.setitem(mpl.rcParams, "axes.facecolor", "black")
     monkeypatch.setitem(mpl.rcParams, "font.size", 30)
-    assert DRAWN["funnel"]() == plain
+    assert DRAWN["grouped"]() == plain
 
 
 @pytest.mark.parametrize(

@@ -371,7 +371,7 @@ def actions_of(pairs: list[tuple[str, str, Language]]) -> list[list[Any]]:
 
 
 def test_the_same_example_gives_the_same_rules_in_every_process(sample_pairs: Pairs) -> None:
-    pairs = sample_pairs(25, 3)
+    pairs = sample_pairs(12, 3)
     here = actions_of(pairs)
     assert actions_of(pairs) == here
     program = (

@@ -40,7 +40,7 @@ def meaning(text: str) -> str | None:
 
 
 def test_what_induction_reports_equal_is_equal_when_its_steps_are_replayed(sample_pairs: Pairs, tmp_path: Path) -> None:
-    pairs = sample_pairs(150, 4)
+    pairs = sample_pairs(75, 4)
     sandbox = open_sandbox(ProcessSandboxConfig())
     verified = 0
     try:
@@ -60,4 +60,4 @@ def test_what_induction_reports_equal_is_equal_when_its_steps_are_replayed(sampl
     finally:
         sandbox.close()
     # at most a few in a hundred real changes are beyond induction
-    assert verified >= 147
+    assert verified >= 73

@@ -23,43 +23,60 @@ def program(folder: Path, name: str, script: str) -> None:
     (folder / name).chmod(0o755)
 
 
+def by_name(findings: list[Finding]) -> dict[str, Finding]:
+    return {finding.name: finding for finding in findings}
+
+
 def found(name: str, environment: dict[str, str] | None = None) -> Finding:
-    return next(finding for finding in examine(environment or {}) if finding.name == name)
+    return by_name(examine(environment or {}))[name]
 
 
-def test_what_the_embedded_default_needs_is_here() -> None:
-    needed = [(finding.name, finding.is_there) for finding in examine({}) if finding.is_needed]
+@pytest.fixture(scope="module")
+def here() -> list[Finding]:
+    """What is found on this machine."""
+    return examine({})
+
+
+@pytest.fixture(scope="module")
+def without_tools(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
+    """What is found where the search path holds nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path_factory.mktemp("empty")))
+        return examine({})
+
+
+def test_what_the_embedded_default_needs_is_here(here: list[Finding]) -> None:
+    needed = [(finding.name, finding.is_there) for finding in here if finding.is_needed]
     assert needed == [("python", True), ("ast-grep", True), ("jail", True)]
 
 
-def test_needed_abilities_come_first_and_each_name_once() -> None:
-    findings = examine({})
-    assert [finding.is_needed for finding in findings] == sorted((one.is_needed for one in findings), reverse=True)
-    assert len({finding.name for finding in findings}) == len(findings)
+def test_needed_abilities_come_first_and_each_name_once(here: list[Finding]) -> None:
+    assert [finding.is_needed for finding in here] == sorted((one.is_needed for one in here), reverse=True)
+    assert len({finding.name for finding in here}) == len(here)
 
 
-def test_every_ability_says_what_was_found_and_a_missing_one_how_to_get_it(tools: Path) -> None:
-    findings = examine({})
-    assert [finding.name for finding in findings if not finding.detail] == []
-    assert [finding.name for finding in findings if not finding.is_there and not finding.remedy] == []
+def test_every_ability_says_what_was_found_and_a_missing_one_how_to_get_it(without_tools: list[Finding]) -> None:
+    assert [finding.name for finding in without_tools if not finding.detail] == []
+    assert [finding.name for finding in without_tools if not finding.is_there and not finding.remedy] == []
 
 
-def test_the_rewriter_found_is_the_one_that_records_name() -> None:
-    assert found("ast-grep").detail == f"ast-grep {tool_version()}"
+def test_the_rewriter_found_is_the_one_that_records_name(here: list[Finding]) -> None:
+    assert by_name(here)["ast-grep"].detail == f"ast-grep {tool_version()}"
 
 
-def test_a_tool_that_is_not_installed_is_told_with_its_remedy(tools: Path) -> None:
-    assert found("redis-server") == Finding(
+def test_a_tool_that_is_not_installed_is_told_with_its_remedy(without_tools: list[Finding]) -> None:
+    told = by_name(without_tools)
+    assert told["redis-server"] == Finding(
         "redis-server", False, "not installed", False, "apt-get install redis-server"
     )
-    assert found("docker") == Finding(
+    assert told["docker"] == Finding(
         "docker", False, "not installed", False, "install Docker and join its group, or set DOCKER_HOST"
     )
-    assert (found("gpu").is_there, found("gpu").detail) == (False, "no nvidia-smi")
+    assert (told["gpu"].is_there, told["gpu"].detail) == (False, "no nvidia-smi")
 
 
-def test_the_rewriter_beside_the_interpreter_needs_no_search_path(tools: Path) -> None:
-    assert found("ast-grep").is_there is True
+def test_the_rewriter_beside_the_interpreter_needs_no_search_path(without_tools: list[Finding]) -> None:
+    assert by_name(without_tools)["ast-grep"].is_there is True
 
 
 def test_a_tool_is_found_by_trying_it(tools: Path) -> None:
@@ -69,7 +86,8 @@ def test_a_tool_is_found_by_trying_it(tools: Path) -> None:
 
 def test_a_tool_that_does_not_start_is_not_there(tools: Path) -> None:
     program(tools, "redis-server", "exit 3")
-    assert (found("redis-server").is_there, found("redis-server").detail) == (False, "does not start")
+    redis = found("redis-server")
+    assert (redis.is_there, redis.detail) == (False, "does not start")
 
 
 def test_docker_without_a_server_is_not_there(tools: Path) -> None:
@@ -77,14 +95,16 @@ def test_docker_without_a_server_is_not_there(tools: Path) -> None:
     assert found("docker").detail == "no server answers at the local socket"
     assert found("docker", {"DOCKER_HOST": "tcp://box:1"}).detail == "no server answers at tcp://box:1"
     program(tools, "docker", "echo 27.1")
-    assert (found("docker").is_there, found("docker").detail) == (True, "27.1")
+    assert found("docker").detail == "27.1"
 
 
 def test_several_gpus_are_told_on_one_line(tools: Path) -> None:
     program(tools, "nvidia-smi", "echo 'A, 1 MiB'; echo 'B, 2 MiB'")
-    assert (found("gpu").is_there, found("gpu").detail) == (True, "A, 1 MiB; B, 2 MiB")
+    gpu = found("gpu")
+    assert (gpu.is_there, gpu.detail) == (True, "A, 1 MiB; B, 2 MiB")
 
 
 def test_a_gpu_tool_that_finds_none_finds_none(tools: Path) -> None:
     program(tools, "nvidia-smi", "exit 9")
-    assert (found("gpu").is_there, found("gpu").detail) == (False, "nvidia-smi finds none")
+    gpu = found("gpu")
+    assert (gpu.is_there, gpu.detail) == (False, "nvidia-smi finds none")

@@ -1,6 +1,7 @@
 """Equal rows give equal bytes, wherever, whenever and by however many processes they are made."""
 
 import json
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 from graftline.record import RECORD_NAME
 
 Run = Callable[..., dict[str, str]]
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 MIDNIGHT = datetime(2031, 1, 1, tzinfo=UTC)
 
 
@@ -30,50 +32,45 @@ def test_two_folders_hold_the_same_but_for_the_times(
     new_checkout: Any, varied_pairs: list[dict[str, Any]], tmp_path: Path, run: Run
 ) -> None:
     here, there = new_checkout(tmp_path / "here"), new_checkout(tmp_path / "a longer name" / "of another depth")
-    here.write(varied_pairs)
-    there.write(varied_pairs)
-    run(here.root)
-    run(there.root, clock=lambda: MIDNIGHT)
+    for checkout, clock in ((here, NOON), (there, MIDNIGHT)):
+        checkout.configure(languages=["java", "python"])
+        checkout.write(varied_pairs)
+        run(checkout.root, clock=lambda clock=clock: clock)
     found, other = content(here.root / "data"), content(there.root / "data")
     assert without_times(found) == without_times(other)
-    # the sample, and what was fetched of it; edits of 3 languages in 2 files each, and drops; the division of each
-    # language; 7 files in each of 9 partitions; records, of which label_tasks has nothing else
-    assert (len(found), sum(name.endswith(RECORD_NAME) for name in found)) == (1 + 1 + 7 + 3 + 7 * 9 + 49, 49)
+    # the sample, and what was fetched of it; edits of 2 languages in 2 files each, and drops; the division of each
+    # language; 7 files in each of 6 partitions; records, of which label_tasks has nothing else
+    assert (len(found), sum(name.endswith(RECORD_NAME) for name in found)) == (1 + 1 + 5 + 2 + 7 * 6 + 34, 34)
     assert [name for name, text in found.items() if str(here.root).encode() in text] == []
 
 
 def test_two_processes_make_the_bytes_of_one(
-    new_checkout: Any,
-    varied_pairs: list[dict[str, Any]],
-    tmp_path: Path,
-    run: Run,
-    reconfigure: Callable[..., None],
+    new_checkout: Any, varied_pairs: list[dict[str, Any]], tmp_path: Path, run: Run
 ) -> None:
     found = []
     for workers in (1, 2):
         checkout = new_checkout(tmp_path / str(workers))
-        checkout.configure(per_partition=4, workers=workers)
-        reconfigure(checkout.root, "datasets.yaml", {"languages": ["python"]})
+        checkout.configure(per_partition=4, workers=workers, languages=["python"])
         checkout.write(varied_pairs)
         run(checkout.root)
         found.append(content(checkout.root / "data"))
     assert found[0] == found[1]
 
 
-def test_the_order_of_the_rows_changes_no_split(
-    new_checkout: Any,
-    varied_pairs: list[dict[str, Any]],
-    tmp_path: Path,
-    run: Run,
-    reconfigure: Callable[..., None],
-) -> None:
-    found = []
-    for name, rows in (("forwards", varied_pairs), ("backwards", varied_pairs[::-1])):
-        checkout = new_checkout(tmp_path / name)
-        reconfigure(checkout.root, "datasets.yaml", {"languages": ["python"]})
-        checkout.write(rows)
-        run(checkout.root)
-        files = content(checkout.root / "data").items()
-        later = ("processed", "synthetic", "tasks", "trajectories")
-        found.append({name: text for name, text in files if name.startswith(later) and RECORD_NAME not in name})
-    assert (len(found[0]), found[0]) == (7 * 3, found[1])
+def test_the_order_of_the_rows_changes_no_split(made: Path, tmp_path: Path, run: Run) -> None:
+    other = tmp_path / "backwards"
+    shutil.copytree(made, other, ignore=lambda folder, _: {"data"} if Path(folder) == made else set())
+    rows = (made / "data" / "samples" / "release_pairs.jsonl").read_bytes().splitlines(keepends=True)
+    (other / "data" / "samples").mkdir(parents=True)
+    (other / "data" / "samples" / "release_pairs.jsonl").write_bytes(b"".join(rows[::-1]))
+    run(other)
+    later = ("processed", "synthetic", "tasks", "trajectories")
+    found, backwards = (
+        {
+            name: text
+            for name, text in content(root / "data").items()
+            if name.startswith(later) and RECORD_NAME not in name
+        }
+        for root in (made, other)
+    )
+    assert (len(found), found) == (7 * 3, backwards)

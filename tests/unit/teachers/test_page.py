@@ -22,5 +22,5 @@ def test_the_tables_of_the_page_are_the_fields_causes_and_findings(checkout: Pat
     assert first_cells(page, "field of the state") == list(State.model_fields)
     assert sorted(first_cells(page, "finding")) == sorted(Finding)
     # the other classes are those of a whole induction: a teacher takes one step
-    causes = {"done", "no_gold", *get_args(Unsolved)} - {"", "repeated", "max_steps"}
+    causes = {"done", "no_gold", "too_long", *get_args(Unsolved)} - {"", "repeated", "max_steps"}
     assert set(first_cells(page, "cause")) == causes

@@ -85,6 +85,7 @@ def test_figures_arrive_as_prometheus_reads_them(otlp: OtlpServer) -> None:
 def test_figures_that_do_not_arrive_are_counted_and_said_once(
     otlp: OtlpServer, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "graftline.telemetry.push")
     otlp.answers.extend([400, 400, 400])
     lost: list[int] = []
     enough = threading.Event()
