@@ -71,7 +71,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one round: shows that it runs, not what it costs")
     arguments = parser.parse_args()
-    fleet, prompt = load_fleet(CHECKOUT / "configs", arguments.fleet), load_prompt(CHECKOUT / "configs", arguments.prompt)
+    fleet, prompt = (
+        load_fleet(CHECKOUT / "configs", arguments.fleet),
+        load_prompt(CHECKOUT / "configs", arguments.prompt),
+    )
     figures = measure(fleet, prompt, 1 if arguments.quick else arguments.rounds)
     print(json.dumps({"name": "actor_overhead", "figures": figures, "peers": {}, "machine": machine()}))
 

@@ -56,9 +56,7 @@ def started(environment: Mapping[str, str], arguments: list[str]) -> Iterator[su
 
 
 def worker(root: Path, environment: Mapping[str, str], *options: str) -> AbstractContextManager[subprocess.Popen[str]]:
-    return started(
-        environment, command(root, "actor", "run", "--metrics-port", "0", "--concurrency", "2", *options)
-    )
+    return started(environment, command(root, "actor", "run", "--metrics-port", "0", "--concurrency", "2", *options))
 
 
 def test_every_task_has_one_attempt_whoever_dies(small_checkout: Any, pair: Any, redis: RedisServer) -> None:

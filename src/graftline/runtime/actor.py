@@ -1,6 +1,7 @@
 """A worker of the queue: `graftline actor run`, and what became of the jobs."""
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -27,6 +28,8 @@ from graftline.telemetry.settings import TelemetrySettings
 
 logger = logging.getLogger(__name__)
 
+_LOOK_S = 1.0
+
 
 class ActorRun(Config):
     """How a worker of the queue works."""
@@ -35,7 +38,7 @@ class ActorRun(Config):
     metrics_port: int | None = None
     """In place of the one of `configs/telemetry.yaml`."""
     seal_s: float = 10.0
-    """How long at most readers wait for an attempt that was stored."""
+    """How long at most readers wait for an attempt that was stored, while others are in flight."""
     is_uploading: bool = False
     """Whether what is sealed is also put into the blob store of the manifest."""
 
@@ -66,7 +69,8 @@ def run_actor(paths: Paths, manifest: Manifest, settings: ActorRun) -> Counter[O
         )
         refresh_examples(paths, ports.examples)
         states, store = open_states(paths, stack), stack.enter_context(Store(paths, name))
-        stack.enter_context(Ticker(settings.seal_s, partial(_tick, paths, ports, store, settings)))
+        figures = WorkMetrics(metrics)
+        stack.enter_context(Ticker(_LOOK_S, _Sealing(paths, ports, store, settings, figures)))
         pool = ports.chat_model.model if manifest.teacher.kind == "openai" else None
         stop = stack.enter_context(stop_on_signals())
 
@@ -76,7 +80,7 @@ def run_actor(paths: Paths, manifest: Manifest, settings: ActorRun) -> Counter[O
 
         stack.enter_context(Ticker(settings.seal_s, see))
         make = AttemptMaker(ports.queue, ports.teacher, ports.sandbox, collecting, states, store, metrics, made_by)
-        return work(ports.queue, make, settings.worker, stop, name, WorkMetrics(metrics), ports.secrets.redact)
+        return work(ports.queue, make, settings.worker, stop, name, figures, ports.secrets.redact)
 
 
 def _telemetry(paths: Paths, settings: ActorRun) -> TelemetrySettings:
@@ -127,10 +131,22 @@ def _is_shard(path: Path) -> bool:
     return path.suffix == ".jsonl"
 
 
-def _tick(paths: Paths, ports: Ports, store: Store, settings: ActorRun) -> None:
-    store.seal()
-    if settings.is_uploading:
-        _uploaded(paths, ports)
+class _Sealing:
+    """Lets readers see what was stored: every `seal_s`, and sooner where nothing is in flight."""
+
+    def __init__(self, paths: Paths, ports: Ports, store: Store, settings: ActorRun, figures: WorkMetrics) -> None:
+        self._paths, self._ports, self._store, self._settings = paths, ports, store, settings
+        self._figures, self._sealed_at = figures, time.monotonic()
+
+    def __call__(self) -> None:
+        is_due = time.monotonic() - self._sealed_at >= self._settings.seal_s
+        if self._figures.in_flight and not is_due:
+            return
+        has_new = self._store.seal()
+        if is_due or has_new:
+            self._sealed_at = time.monotonic()
+            if self._settings.is_uploading:
+                _uploaded(self._paths, self._ports)
 
 
 def _fault(ports: Ports) -> str:

@@ -84,12 +84,11 @@ class Store:
             writer = self._writers.setdefault(folder, ShardWriter(folder, self._writer))
         writer.add(trajectory)
 
-    def seal(self) -> None:
-        """Let readers see what was added."""
+    def seal(self) -> bool:
+        """Let readers see what was added; return whether anything was."""
         with self._lock:
             writers = [*self._writers.values()]
-        for writer in writers:
-            writer.seal()
+        return any([writer.seal() for writer in writers])
 
     def __enter__(self) -> Self:
         return self
@@ -198,11 +197,17 @@ class WorkMetrics:
 
     def __init__(self, metrics: Metrics, ended: Callable[[Outcome], None] = lambda outcome: None) -> None:
         self._metrics, self._ended = metrics, ended
+        self._lock = threading.Lock()
+        self.in_flight = 0
 
     def taken(self, delivery: Delivery) -> None:
+        with self._lock:
+            self.in_flight += 1
         self._metrics.job_taken()
 
     def ended(self, delivery: Delivery, outcome: Outcome, seconds: float) -> None:
+        with self._lock:
+            self.in_flight -= 1
         self._metrics.job_ended(outcome, seconds)
         self._ended(outcome)
 

@@ -49,10 +49,10 @@ class ShardWriter:
             if stream.tell() >= self._max_bytes:
                 self._seal()
 
-    def seal(self) -> None:
-        """Let readers see what was added; what comes next goes to another shard."""
+    def seal(self) -> bool:
+        """Let readers see what was added, and return whether anything was; what comes next goes to another shard."""
         with self._lock:
-            self._seal()
+            return self._seal()
 
     def __enter__(self) -> Self:
         return self
@@ -62,13 +62,15 @@ class ShardWriter:
     ) -> None:
         self.seal()
 
-    def _seal(self) -> None:
-        if self._open:
-            path, stream = self._open
-            path.rename(_sealed_name(path))
-            _sync_folder(self._folder)
-            stream.close()
-            self._open = None
+    def _seal(self) -> bool:
+        if not self._open:
+            return False
+        path, stream = self._open
+        path.rename(_sealed_name(path))
+        _sync_folder(self._folder)
+        stream.close()
+        self._open = None
+        return True
 
 
 def sealed_shards(folder: Path) -> list[Path]:
