@@ -39,7 +39,8 @@ from graftline.actors.dialect import encoded
 from graftline.actors.fleet import Fleet, load_fleet
 from graftline.actors.pool import ActorPool
 from graftline.paths import Paths
-from graftline.runtime.asked_attempts import Asking, Partition, make_here, missing, stored
+from graftline.runtime.asked_attempts import Partition, make_here, missing, stored
+from graftline.runtime.asking import Asking
 from graftline.sandbox import Sandbox, WarmSandboxConfig, open_sandbox
 from graftline.teachers.base import Generation
 from graftline.teachers.openai import OpenAITeacher

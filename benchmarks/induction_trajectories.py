@@ -9,7 +9,7 @@ from benchmarks.induction_solving import percent
 from graftline.progress import Progress
 from graftline.sandbox import WarmSandboxConfig
 from graftline.tasks.task import Task
-from graftline.teachers.open import InductionTeacherConfig
+from graftline.teachers.settings import InductionTeacherConfig
 from graftline.trajectories.collect import Collecting
 from graftline.trajectories.workers import worker_attempts
 

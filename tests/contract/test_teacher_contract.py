@@ -10,7 +10,8 @@ from graftline.sandbox import MemorySandboxConfig, Sandbox, Verdict, open_sandbo
 from graftline.state.state import State, StateUpdate
 from graftline.tasks.task import Task
 from graftline.teachers.base import GaveUp, Proposal, Teacher
-from graftline.teachers.open import InductionTeacherConfig, MemoryTeacherConfig, open_teacher
+from graftline.teachers.open import open_teacher
+from graftline.teachers.settings import InductionTeacherConfig, MemoryTeacherConfig
 
 CONFIGS = {"induction": InductionTeacherConfig(), "memory": MemoryTeacherConfig()}
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Self
 
 from graftline.actors.stats import PoolStats
-from graftline.config import Config
 from graftline.errors import ActorError, ConfigError, SandboxError
 from graftline.jobs.base import Delivery, Job, JobQueue
 from graftline.jobs.worker import Outcome
 from graftline.paths import Paths, file_name
+from graftline.runtime.asking import Budget
 from graftline.sandbox.base import Sandbox, Verdict
 from graftline.sandbox.shared import SharedSandbox
 from graftline.state.store import StateStore
@@ -32,15 +32,6 @@ from graftline.trajectories.shards import ShardWriter
 from graftline.trajectories.step import Trajectory
 
 logger = logging.getLogger(__name__)
-
-
-class Budget(Config):
-    """Where making attempts stops; what is in flight comes to its end."""
-
-    tokens: int | None = None
-    """Read and written ones together."""
-    usd: float | None = None
-    steps: int | None = None
 
 
 @dataclass(slots=True)

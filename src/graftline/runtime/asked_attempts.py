@@ -11,18 +11,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import Field
-
 from graftline.actions.astgrep import Language
-from graftline.config import Config
 from graftline.datasets.division import Split
 from graftline.errors import ActorError
 from graftline.jobs.base import JobQueue
 from graftline.jobs.memory import MemoryJobQueue
-from graftline.jobs.settings import MemoryQueueConfig
+from graftline.jobs.settings import MemoryQueueConfig, QueueConfig
 from graftline.jobs.worker import Stop, WorkerSettings, work, worker_name
 from graftline.paths import Paths
-from graftline.runtime.actor_loop import AttemptMaker, Budget, Spent, Store, WorkMetrics, open_states, spool
+from graftline.runtime.actor_loop import AttemptMaker, Spent, Store, WorkMetrics, open_states, spool
+from graftline.runtime.asking import Asking
+from graftline.runtime.example_store import refresh_examples
+from graftline.runtime.ports import Ports
+from graftline.runtime.settings import TrajectorySettings
 from graftline.sandbox.base import Sandbox
 from graftline.tasks.task import Task
 from graftline.teachers.base import Teacher
@@ -40,19 +41,6 @@ _REMIND_S = 60.0
 Advance = Callable[[int, int], None]
 
 
-class Asking(Config):
-    """How a teacher that asks a language model is put to work."""
-
-    attempts: int = Field(default=1, ge=1, le=64)
-    """At a task, until one is verified."""
-    at_once: int = Field(default=16, ge=1, le=4096)
-    """Attempts at a time in this process; as many as the actors have slots, or somewhat more."""
-    most_tasks: int | None = Field(default=None, ge=1)
-    """Of a partition, from the first; all where it is not given."""
-    budget: Budget = Budget()
-    """Of one run over one partition, in this process."""
-
-
 @dataclass(frozen=True, slots=True)
 class Partition:
     """Whose tasks are attempted, and by whom."""
@@ -61,6 +49,43 @@ class Partition:
     split: Split
     teacher: Teacher
     made_by: str
+
+
+def ask(
+    tasks: Sequence[Task],
+    partition: Partition,
+    known: Mapping[str, Trajectory],
+    settings: TrajectorySettings,
+    queue: QueueConfig,
+    ports: Ports,
+    paths: Paths,
+    advance: Advance,
+) -> list[Trajectory]:
+    """Make the attempts that are neither `known` nor stored, and return all there are at `tasks`, in their order.
+
+    Args:
+        queue: That of this process has threads of it make them; with any other, workers do.
+
+    Raises:
+        BoundaryError: attempts could not be made; those that could are stored.
+    """
+    asking = settings.asking
+
+    def all_known() -> dict[str, Trajectory]:
+        return {**known, **stored(paths, partition)}
+
+    def left() -> list[Assignment]:
+        return missing(tasks, partition, asking, all_known())
+
+    assignments = left()
+    if assignments:
+        refresh_examples(paths, ports.examples)
+        if isinstance(queue, MemoryQueueConfig):
+            collecting, sandbox = settings.collecting, ports.sandbox
+            make_here(assignments, partition, asking, collecting, sandbox, paths, advance, queue)
+        else:
+            wait_for_workers(assignments, ports.queue, left, advance)
+    return made(tasks, partition, asking, all_known())
 
 
 def stored(paths: Paths, partition: Partition) -> dict[str, Trajectory]:

@@ -7,8 +7,7 @@ from graftline.paths import Paths
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.ports import Ports
 from graftline.runtime.settings import Settings
-from graftline.teachers.open import OpenAITeacherConfig
-from graftline.teachers.prompt import load_prompt
+from graftline.teachers.settings import OpenAITeacherConfig
 
 
 def attempt_settings(paths: Paths, manifest: Manifest, settings: Settings, ports: Ports) -> dict[str, Any]:
@@ -18,7 +17,7 @@ def attempt_settings(paths: Paths, manifest: Manifest, settings: Settings, ports
         ConfigError: there is no such prompt.
     """
     teacher, isolation = manifest.teacher, ports.sandbox.isolation
-    prompt = load_prompt(paths.configs, teacher.prompt).digest() if isinstance(teacher, OpenAITeacherConfig) else None
+    prompt = _prompt_digest(paths, teacher) if isinstance(teacher, OpenAITeacherConfig) else None
     return {
         "collecting": settings.trajectories.collecting.model_dump(mode="json"),
         "teacher": ports.teacher.name,
@@ -31,3 +30,9 @@ def attempt_settings(paths: Paths, manifest: Manifest, settings: Settings, ports
 def rewriter(manifest: Manifest) -> dict[str, Any]:
     """Return what the outcome of an action depends on beside the action."""
     return {"ast_grep": tool_version(), "sandbox": manifest.sandbox.model_dump(mode="json")}
+
+
+def _prompt_digest(paths: Paths, teacher: OpenAITeacherConfig) -> str:
+    from graftline.teachers.prompt import load_prompt  # loads what checks answers
+
+    return load_prompt(paths.configs, teacher.prompt).digest()

@@ -18,22 +18,18 @@ from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic import synthesize
 from graftline.errors import RecordError
 from graftline.hashing import digest
-from graftline.jobs.settings import MemoryQueueConfig
 from graftline.jsonl import read_lines, write_lines
 from graftline.parquet import write_parquet
 from graftline.paths import Paths
 from graftline.record import RECORD_NAME, Built, Contents, Record, Request, verified
-from graftline.runtime.asked_attempts import Partition, made, make_here, missing, stored, wait_for_workers
 from graftline.runtime.attempt_settings import attempt_settings, rewriter
 from graftline.runtime.dataset_stages import DatasetStages
-from graftline.runtime.example_store import refresh_examples
 from graftline.runtime.manifests import Manifest, replaced
 from graftline.runtime.ports import open_ports
 from graftline.runtime.run_log import RunLog
 from graftline.runtime.settings import load_settings, stage_code
 from graftline.runtime.stages import identities
 from graftline.tasks.task import Task, sound_tasks
-from graftline.trajectories.assignment import Assignment
 from graftline.trajectories.collect import attempt
 from graftline.trajectories.current import current_attempts
 from graftline.trajectories.export import STEPS, TRAJECTORIES, step_rows, trajectory_rows
@@ -122,7 +118,7 @@ class Lineage(DatasetStages):
             earlier = linked_shards(folder, partial) if record else []
             known = latest_by_key(read_shards(earlier))
             if teacher.listens:
-                current = self._asked(Partition(language, split, teacher, made_by), tasks, known)
+                current = self._asked(language, split, made_by, tasks, known)
             else:
                 # another code may come to something else at all of them
                 is_same_code = record is not None and record.code_version == request.code_version
@@ -162,33 +158,16 @@ class Lineage(DatasetStages):
         own = self.paths.attempts(language, split, self.ports.teacher.name)
         return {name: path for name, path in found.items() if not name.startswith(".")} or {own.name: own}
 
-    def _asked(self, partition: Partition, tasks: Sequence[Task], known: Mapping[str, Trajectory]) -> list[Trajectory]:
+    def _asked(
+        self, language: Language, split: Split, made_by: str, tasks: Sequence[Task], known: Mapping[str, Trajectory]
+    ) -> list[Trajectory]:
         """Let a teacher that asks a language model attempt what is missing, here or by workers of the queue."""
+        # loads all that asking takes, which is much, for whoever only wants to know the assets
+        from graftline.runtime.asked_attempts import Partition, ask
+
+        partition = Partition(language, split, self.ports.teacher, made_by)
         settings = self.settings.trajectories
-
-        def all_known() -> dict[str, Trajectory]:
-            return {**known, **stored(self.paths, partition)}
-
-        def left() -> list[Assignment]:
-            return missing(tasks, partition, settings.asking, all_known())
-
-        assignments = left()
-        if assignments:
-            refresh_examples(self.paths, self.ports.examples)
-        if assignments and isinstance(self.manifest.queue, MemoryQueueConfig):
-            make_here(
-                assignments,
-                partition,
-                settings.asking,
-                settings.collecting,
-                self.ports.sandbox,
-                self.paths,
-                self.advance,
-                self.manifest.queue,
-            )
-        elif assignments:
-            wait_for_workers(assignments, self.ports.queue, left, self.advance)
-        return made(tasks, partition, settings.asking, all_known())
+        return ask(tasks, partition, known, settings, self.manifest.queue, self.ports, self.paths, self.advance)
 
     def _worked_out(
         self, tasks: Sequence[Task], made_by: str, known: Mapping[str, Trajectory], folder: Path, times: Path

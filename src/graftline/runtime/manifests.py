@@ -12,7 +12,7 @@ from graftline.jobs.settings import MemoryQueueConfig, QueueConfig
 from graftline.paths import Paths
 from graftline.retrieval.open import HashedEmbedderConfig, SqliteVectorStoreConfig, VectorStoreConfig
 from graftline.sandbox.open import SandboxConfig
-from graftline.teachers.open import TeacherConfig
+from graftline.teachers.settings import TeacherConfig
 
 MANIFESTS = ("local", "dev", "prod", "test")
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from graftline.actors.blocking import BlockingChatModel
 from graftline.actors.fleet import load_fleet
@@ -22,8 +22,10 @@ from graftline.sandbox.base import Sandbox
 from graftline.sandbox.open import open_sandbox
 from graftline.secrets import Secrets, open_secrets
 from graftline.teachers.base import Teacher
-from graftline.teachers.examples import Examples
-from graftline.teachers.open import Served, open_teacher
+
+if TYPE_CHECKING:
+    from graftline.teachers.examples import Examples
+    from graftline.teachers.open import Served
 
 _MEMORY_CONTEXT_TOKENS = 32_768
 
@@ -58,6 +60,9 @@ class Ports:
     @cached_property
     def teacher(self) -> Teacher:
         """What attempts tasks."""
+        # who only wants to know what is configured need not load the teachers, which takes a while
+        from graftline.teachers.open import open_teacher
+
         return open_teacher(self._manifest.teacher, self.sandbox, self._served)
 
     @cached_property
@@ -80,13 +85,17 @@ class Ports:
         return open_blob_store(self._manifest.blobs, self._paths.root, self.secrets)
 
     @cached_property
-    def examples(self) -> Examples:
+    def examples(self) -> "Examples":
         """Verified steps that language models are shown."""
+        from graftline.teachers.examples import Examples
+
         store = open_vector_store(self._manifest.vector_store, self._paths.root)
         self._stack.callback(store.close)
         return Examples(open_embedder(self._manifest.embedder), store)
 
-    def _served(self) -> Served:
+    def _served(self) -> "Served":
+        from graftline.teachers.open import Served
+
         config, context_tokens = self._manifest.chat_model, _MEMORY_CONTEXT_TOKENS
         if isinstance(config, ActorsConfig):
             context_tokens = load_fleet(self._paths.configs, config.fleet).context_tokens

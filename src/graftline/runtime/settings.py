@@ -11,7 +11,7 @@ from graftline.datasets.hub.base import MIRROR_VARIABLE
 from graftline.datasets.sources import ReaderName
 from graftline.hashing import code_version
 from graftline.paths import Paths
-from graftline.runtime.asked_attempts import Asking
+from graftline.runtime.asking import Asking
 from graftline.trajectories.collect import Collecting
 
 DATASETS_VARIABLE = "GRAFTLINE_DATASETS"

@@ -3,12 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, assert_never
-
-from pydantic import Field
+from typing import assert_never
 
 from graftline.actors.blocking import BlockingChatModel
-from graftline.config import Config
 from graftline.errors import ConfigError
 from graftline.sandbox.base import Sandbox
 from graftline.teachers.base import Teacher
@@ -17,33 +14,7 @@ from graftline.teachers.induction import InductionTeacher
 from graftline.teachers.memory import MemoryTeacher
 from graftline.teachers.openai import OpenAITeacher
 from graftline.teachers.prompt import load_prompt
-
-
-class InductionTeacherConfig(Config):
-    """Rule induction."""
-
-    kind: Literal["induction"] = "induction"
-
-
-class MemoryTeacherConfig(Config):
-    """The gold actions of the tasks."""
-
-    kind: Literal["memory"] = "memory"
-
-
-class OpenAITeacherConfig(Config):
-    """The served language model of the port `chat_model`."""
-
-    kind: Literal["openai"] = "openai"
-    prompt: str = "small"
-    """Name of the prompt in `configs/teacher_prompts.yaml`."""
-    adapter: str = ""
-    """Name of a loaded LoRA adapter; empty for the model itself."""
-
-
-TeacherConfig = Annotated[
-    InductionTeacherConfig | MemoryTeacherConfig | OpenAITeacherConfig, Field(discriminator="kind")
-]
+from graftline.teachers.settings import InductionTeacherConfig, MemoryTeacherConfig, OpenAITeacherConfig, TeacherConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from functools import partial
 from graftline.errors import SandboxError
 from graftline.sandbox.open import SandboxConfig, open_sandbox
 from graftline.tasks.task import Task
-from graftline.teachers.open import TeacherConfig, open_teacher
+from graftline.teachers.settings import TeacherConfig
 from graftline.trajectories.collect import Collecting, attempt
 from graftline.trajectories.step import Trajectory
 from graftline.workers import WorkerDied, Workers
@@ -36,5 +36,7 @@ def _attempts(workers: Workers[Task, Trajectory], tasks: Iterable[Task]) -> Iter
 
 
 def _opened(sandbox: SandboxConfig, teacher: TeacherConfig, collecting: Collecting) -> Callable[[Task], Trajectory]:
+    from graftline.teachers.open import open_teacher  # of use to the worker alone
+
     opened = open_sandbox(sandbox)
     return partial(attempt, teacher=open_teacher(teacher, opened), sandbox=opened, collecting=collecting)

@@ -1,5 +1,6 @@
 """Digests: one text per value, one digest per file, one version per piece of code."""
 
+import ast
 import hashlib
 import os
 import shutil
@@ -176,3 +177,16 @@ def _version_elsewhere(module: str, source: Path | None = None, seed: str = "0")
         environment["PYTHONPATH"] = str(source)
     command = [sys.executable, "-c", f"from graftline.hashing import code_version; print(code_version({module!r}))"]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_the_imports_that_are_read_off_the_text_are_those_of_its_syntax_tree(checkout: Path) -> None:
+    for path in (checkout / "src" / "graftline").rglob("*.py"):
+        text = path.read_text("utf-8")
+        wanted = set[str]()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                wanted |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                wanted |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        ours = [{name for name in names if hashing._path(name)} for names in (hashing._imports(text), wanted)]
+        assert ours[0] == ours[1], path

@@ -28,7 +28,7 @@ from graftline.sandbox.memory import MemorySandbox
 from graftline.sandbox.open import MemorySandboxConfig, ProcessSandboxConfig, WarmSandboxConfig
 from graftline.teachers.induction import InductionTeacher
 from graftline.teachers.memory import MemoryTeacher
-from graftline.teachers.open import InductionTeacherConfig, MemoryTeacherConfig
+from graftline.teachers.settings import InductionTeacherConfig, MemoryTeacherConfig
 
 EMBEDDED = Manifest(
     dataset_hub=HomesHubConfig(),

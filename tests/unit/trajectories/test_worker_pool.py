@@ -16,7 +16,7 @@ from graftline.sandbox import MemorySandboxConfig, ProcessSandboxConfig
 from graftline.sandbox.memory import MemorySandbox
 from graftline.tasks.task import Task
 from graftline.teachers.induction import InductionTeacher
-from graftline.teachers.open import InductionTeacherConfig
+from graftline.teachers.settings import InductionTeacherConfig
 from graftline.trajectories.collect import Collecting, attempt
 from graftline.trajectories.journal import JOURNAL_NAME, collect_many
 from graftline.trajectories.workers import worker_attempts
@@ -83,7 +83,7 @@ import sys
 import psutil
 from graftline.sandbox import ProcessSandboxConfig
 from graftline.tasks.task import Task
-from graftline.teachers.open import InductionTeacherConfig
+from graftline.teachers.settings import InductionTeacherConfig
 from graftline.trajectories.collect import Collecting
 from graftline.trajectories.workers import worker_attempts
 task = Task.model_validate_json(sys.argv[1])
