@@ -1,15 +1,14 @@
 """The `StateStore`: the states of many agents in one SQLite file, for many processes and threads of one machine.
 
-Every write is load, merge and save in one transaction: of two at once, the second sees what the first one wrote. What
-was written stays when the process is killed; after a power cut, or a crash of the system, the last writes may be
-missing, and the file holds what it held before them. It must lie on a file system of this machine: SQLite's
-write-ahead log does not work over a network.
+Of two writes of a state at once, the second sees what the first one wrote. What was written stays when the process is
+killed; after a power cut, or a crash of the system, the last writes may be missing, and the file holds what it held
+before them. It must lie on a file system of this machine: SQLite's write-ahead log does not work over a network.
 """
 
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,18 +94,12 @@ class StateStore:
 
     def save(self, key: str, state: State) -> None:
         """Put `state` in the place of what is stored under `key`."""
-        with self._writing():
-            version, before = self._stored(checked(key))
-            self._put(key, version, before, state)
+        self._replace(checked(key), lambda before: state)
 
     def update(self, key: str, update: StateUpdate) -> State:
         """Merge `update` into the state under `key`, and return what is stored from then on."""
         count_tokens("")  # reads the vocabulary, once and for a second, in which nobody else should have to wait
-        with self._writing():
-            version, before = self._stored(checked(key))
-            after = before.merged(update, self._limits)
-            self._put(key, version, before, after)
-        return after
+        return self._replace(checked(key), lambda before: before.merged(update, self._limits))
 
     def history(self, key: str) -> list[Change]:
         """Return every change of the state under `key`, oldest first; writes that changed nothing are not among them."""
@@ -157,34 +150,61 @@ class StateStore:
                 " rows of this key in the tables states and changes have to be deleted, and the task starts over"
             ) from None
 
-    def _put(self, key: str, version: int, before: State, after: State) -> None:
-        if after == before:
-            return
+    def _replace(self, key: str, change: Callable[[State], State]) -> State:
+        """Store what `change` makes of the state under `key`, and return it.
+
+        Most states have one writer: what is to be written is worked out before the file is held, and worked out once more
+        if somebody else wrote in between.
+        """
+        with self._access():
+            version, before = self._stored(key)
+            after = change(before)
+            if after == before:
+                return after
+            row = self._row(key, version, before, after)
+            with self._turn(), self._transaction():
+                if not self._is_put(row):
+                    version, before = self._stored(key)
+                    after = change(before)
+                    if after != before:
+                        self._is_put(self._row(key, version, before, after))
+            return after
+
+    def _row(self, key: str, version: int, before: State, after: State) -> dict[str, Any]:
         names = [name for name in State.model_fields if getattr(before, name) != getattr(after, name)]
-        changed = to_json({name: getattr(after, name) for name in names}).decode()
-        now = self._clock().isoformat()
-        self._connection.execute(
-            "INSERT INTO states (key, version, written_at, state) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE"
-            " SET version = excluded.version, written_at = excluded.written_at, state = excluded.state",
-            (key, version + 1, now, after.model_dump_json(exclude_defaults=True)),
+        return {
+            "key": key,
+            "version": version + 1,
+            "now": self._clock().isoformat(),
+            "state": after.model_dump_json(exclude_defaults=True),
+            "changed": to_json({name: getattr(after, name) for name in names}).decode(),
+        }
+
+    def _is_put(self, row: Mapping[str, Any]) -> bool:
+        """Return whether `row` was written; it was not if what is stored is no longer of the version before."""
+        written = self._connection.execute(
+            "INSERT INTO states (key, version, written_at, state) VALUES (:key, :version, :now, :state)"
+            " ON CONFLICT (key) DO UPDATE"
+            " SET version = excluded.version, written_at = excluded.written_at, state = excluded.state"
+            " WHERE states.version = excluded.version - 1",
+            row,
         )
-        self._connection.execute(
-            "INSERT INTO changes (key, version, written_at, changed) VALUES (?, ?, ?, ?)",
-            (key, version + 1, now, changed),
-        )
+        if written.rowcount:
+            self._connection.execute(
+                "INSERT INTO changes (key, version, written_at, changed) VALUES (:key, :version, :now, :changed)", row
+            )
+        return bool(written.rowcount)
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Hold the file for one transaction."""
-        with self._access(), self._turn():
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -80,8 +80,8 @@ import os, signal, sys
 from pathlib import Path
 from graftline.state import State, StateStore
 store = StateStore(Path(sys.argv[1]))
-with store._writing():
-    store._put("a", 0, State(), State(goals=("half",)))
+with store._turn(), store._transaction():
+    store._is_put(store._row("a", 0, State(), State(goals=("half",))))
     os.kill(os.getpid(), signal.SIGKILL)
 """
     died = subprocess.run([sys.executable, "-c", program, str(path)], check=False)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -254,3 +255,21 @@ os.wait()
 """
     done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
     assert done.stdout == "a StateStore does not survive a fork; open one in the process that uses it"
+
+
+def test_what_another_one_wrote_in_between_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.sqlite"
+    with StateStore(path) as ours, StateStore(path) as others:
+        ours.update("a", StateUpdate(history=["first"]))
+        merged = State.merged
+
+        def merged_late(state: State, *arguments: Any) -> State:
+            monkeypatch.setattr(State, "merged", merged)
+            others.update("a", StateUpdate(history=["second"]))
+            return merged(state, *arguments)
+
+        monkeypatch.setattr(State, "merged", merged_late)
+        stored = ours.update("a", StateUpdate(history=["third"]))
+
+        assert stored == others.load("a") == State(history=("first", "second", "third"))
+        assert [change.version for change in others.history("a")] == [1, 2, 3]
