@@ -82,7 +82,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 $(PEERS)/.installed: benchmarks/peers/constraints.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -c $< datasets datatrove datasketch orjson regex rensa \
-		scipy tokenizers tree-sitter tree-sitter-python xxhash
+		scipy tokenizers tree-sitter tree-sitter-python xxhash \
+		aiohttp fastuuid httpx importlib-metadata jinja2 jsonschema openai pydantic pydantic-settings python-dotenv requests tiktoken
+	@# it asks for other versions of what the peers share; its router works with these
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -c $< --no-deps litellm
 	@touch $@
 
 $(MANIFEST): $(INSTALLED) $(wildcard assets/reports/*.yml assets/reports/models/*/* assets/reports/tests/*) resources/dbt.py

@@ -12,7 +12,7 @@ has the same answers as the one before it but for the rounding of batches.
 The server has to be running, and nothing else: server and client share the cores of this machine.
 
     graftline actors up --fleet embedded
-    python -m benchmarks.actor_overhead [--fleet embedded] [--rounds 3] [--quick]
+    python -m benchmarks.actor_overhead [--fleet embedded] [--rounds 3] [--tasks 13] [--quick]
 """
 
 import argparse
@@ -42,12 +42,13 @@ from graftline.paths import Paths
 from graftline.runtime.asked_attempts import Partition, make_here, missing, stored
 from graftline.runtime.asking import Asking
 from graftline.sandbox import Sandbox, WarmSandboxConfig, open_sandbox
+from graftline.tasks.task import Task
 from graftline.teachers.base import Generation
 from graftline.teachers.openai import OpenAITeacher
 from graftline.teachers.prompt import Prompt, load_prompt
 from graftline.trajectories.collect import Collecting
 
-TASKS = [task.task for task in QUALITY_TASKS]
+TASKS = tuple(task.task for task in QUALITY_TASKS if task.language == "python")
 _TIMEOUT_S = 600.0
 
 
@@ -70,29 +71,31 @@ def main() -> None:
     parser.add_argument("--fleet", default="embedded", help="a fleet of configs/vllm_actors.yaml that is up")
     parser.add_argument("--prompt", default="small", help="a prompt of configs/teacher_prompts.yaml")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="one round: shows that it runs, not what it costs")
+    parser.add_argument("--tasks", type=int, default=len(TASKS), help="the first so many")
+    parser.add_argument("--quick", action="store_true", help="one round of four: shows that it runs, not what it costs")
     arguments = parser.parse_args()
     fleet, prompt = (
         load_fleet(CHECKOUT / "configs", arguments.fleet),
         load_prompt(CHECKOUT / "configs", arguments.prompt),
     )
-    figures = measure(fleet, prompt, 1 if arguments.quick else arguments.rounds)
+    rounds, tasks = (1, 4) if arguments.quick else (arguments.rounds, arguments.tasks)
+    figures = measure(fleet, prompt, rounds, TASKS[:tasks])
     print(json.dumps({"name": "actor_overhead", "figures": figures, "peers": {}, "machine": machine()}))
 
 
-def measure(fleet: Fleet, prompt: Prompt, rounds: int) -> dict[str, Any]:
+def measure(fleet: Fleet, prompt: Prompt, rounds: int, tasks: Sequence[Task] = TASKS) -> dict[str, Any]:
     """Return the figures of the claim."""
     loops, bares = list[Pass](), list[Pass]()
     with BlockingChatModel(ActorPool(fleet, None)) as model, tempfile.TemporaryDirectory() as folder:
         sandbox = open_sandbox(WarmSandboxConfig(workers=1))
         try:
             teacher = OpenAITeacher(model, prompt, fleet.context_tokens)
-            _, asked = _loop(teacher, sandbox, fleet, Paths(Path(folder, "warm")))
+            _, asked = _loop(tasks, teacher, sandbox, fleet, Paths(Path(folder, "warm")))
             bodies = [encoded(_request(one, prompt), fleet.called, one.seed) for one in asked]
             for number in range(rounds):
                 for turn in (0, 1) if number % 2 else (1, 0):
                     if turn:
-                        loops.append(_loop(teacher, sandbox, fleet, Paths(Path(folder, str(number))))[0])
+                        loops.append(_loop(tasks, teacher, sandbox, fleet, Paths(Path(folder, str(number))))[0])
                     else:
                         bares.append(asyncio.run(_bare(bodies, fleet)))
         finally:
@@ -110,17 +113,19 @@ def measure(fleet: Fleet, prompt: Prompt, rounds: int) -> dict[str, Any]:
     }
 
 
-def _loop(teacher: OpenAITeacher, sandbox: Sandbox, fleet: Fleet, paths: Paths) -> tuple[Pass, list[Generation]]:
+def _loop(
+    tasks: Sequence[Task], teacher: OpenAITeacher, sandbox: Sandbox, fleet: Fleet, paths: Paths
+) -> tuple[Pass, list[Generation]]:
     partition = Partition("python", "train", teacher, "benchmark")
     # one attempt more than slots is graded or written while the others are asked
     asking = Asking(at_once=2 * _slots(fleet))
     began = time.perf_counter()
-    assignments = missing(TASKS, partition, asking, {})
+    assignments = missing(tasks, partition, asking, {})
     make_here(assignments, partition, asking, Collecting(max_steps=1), sandbox, paths, lambda done, of: None)
     seconds = time.perf_counter() - began
     steps = [step for trajectory in stored(paths, partition).values() for step in trajectory.steps]
     asked = [step.model_output.generation for step in steps if step.model_output.generation is not None]
-    assert len(asked) == len(TASKS)
+    assert len(asked) == len(tasks)
     return Pass(seconds, sum(one.completion_tokens for one in asked)), asked
 
 

@@ -3,8 +3,10 @@
 * `chat_pool`: requests a second over three actors, also with one killed and one slowed, and what a request costs;
 * `job_queue`: jobs a second through Redis, and what killed workers lose;
 * `state_store`: merges a second by several processes, and what concurrent ones lose;
-* `teacher_quality`: tasks that a language model solves in one step, and in three with feedback and examples; left out
-  where no actor of the fleet `embedded` is up (`graftline actors up`), or with `--quick`.
+* `actor_overhead`: what the loop of a worker adds to the wall time of a model's server;
+* `teacher_quality`: tasks that a language model solves in one step, and in three with feedback and examples.
+
+The last two are left out where no actor of the fleet `embedded` is up (`graftline actors up`), or with `--quick`.
 
     python -m benchmarks.actors [--quick]
 """
@@ -22,6 +24,8 @@ from graftline.paths import Paths
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PARTS = ("chat_pool", "job_queue", "state_store")
+SERVED = ("actor_overhead", "teacher_quality")
+"""Ask a real model."""
 
 
 def main() -> None:
@@ -31,7 +35,7 @@ def main() -> None:
     options = ["--quick"] if parser.parse_args().quick else []
     parts = {part: said([sys.executable, "-m", f"benchmarks.{part}", *options]) for part in PARTS}
     if not options and _is_up():
-        parts["teacher_quality"] = said([sys.executable, "-m", "benchmarks.teacher_quality"])
+        parts |= {part: said([sys.executable, "-m", f"benchmarks.{part}"]) for part in SERVED}
     figures = {part: made["figures"] for part, made in parts.items()}
     peers = {part: made["peers"] for part, made in parts.items() if made.get("peers")}
     print(json.dumps({"name": "actors", "figures": figures, "peers": peers, "machine": machine()}))

@@ -8,7 +8,7 @@ Of each, `general` counts the tasks whose rules also do right in code that nobod
 
     graftline actors up --fleet embedded
     python -m benchmarks.teacher_quality [--fleet embedded | --url http://127.0.0.1:8001 --model NAME]
-        [--prompt small] [--tasks rename_call,guard] [--steps 3] [--transcripts FILE]
+        [--prompt small] [--tasks rename_call,guard] [--steps 3] [--transcripts FILE] [--quick]
 """
 
 import argparse
@@ -88,6 +88,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=STEPS, help="at most, in one attempt")
     parser.add_argument("--ways", default="feedback,feedback_and_examples", help="which passes are made")
     parser.add_argument("--transcripts", type=Path, help="file for all trajectories")
+    parser.add_argument("--quick", action="store_true", help="two tasks, one way: shows that it runs, not how well")
     arguments = parser.parse_args()
     fleet = (
         Fleet(
@@ -101,13 +102,13 @@ def main() -> None:
     secrets = open_secrets(os.environ, CHECKOUT)
     key = secrets.require(fleet.api_key, f"fleet {arguments.fleet!r}") if fleet.api_key else None
     chosen = arguments.tasks.split(",") if arguments.tasks else [task.name for task in QUALITY_TASKS]
-    tasks = [task for task in QUALITY_TASKS if task.name in chosen]
+    tasks = [task for task in QUALITY_TASKS if task.name in chosen][: 2 if arguments.quick else None]
+    ways = ["feedback"] if arguments.quick else arguments.ways.split(",")
     with BlockingChatModel(ActorPool(fleet, key)) as model:
         prompt = load_prompt(CHECKOUT / "configs", arguments.prompt)
-        figures = quality(
-            model, prompt, fleet, tasks, arguments.steps, arguments.ways.split(","), arguments.transcripts
-        )
-    print(json.dumps({"machine": machine(), "model": fleet.called, "prompt": arguments.prompt, **figures}))
+        figures = quality(model, prompt, fleet, tasks, arguments.steps, ways, arguments.transcripts)
+    figures = {"model": fleet.called, "prompt": arguments.prompt, **figures}
+    print(json.dumps({"name": "teacher_quality", "figures": figures, "peers": {}, "machine": machine()}))
 
 
 def quality(
