@@ -133,7 +133,8 @@ def _of_change(
     if not changing:
         line = _line(before, result.matches[0])
         found = f"It matches {counted(len(result.matches), 'place')}, the first on line {line}"
-        return Criticism(Finding.NO_CHANGE, f"{found}, but writes what stands there already.", line)
+        where = "" if wanted is None else _of_same(Change.between(before, wanted, language), result.matches)
+        return Criticism(Finding.NO_CHANGE, f"{found}, but writes what stands there already{where}.", line)
     after = result.after or ""
     if wanted is not None and without_blanks(after) == without_blanks(wanted):
         return _right(len(changing))
@@ -148,6 +149,13 @@ def _of_change(
     lines = list(dict.fromkeys(_line(before, match) for match in changing))
     places = f"It changes {counted(len(changing), 'place')}, on {lines_named(lines)}."
     return held or Criticism(Finding.APPLIED, places)
+
+
+def _of_same(change: Change, matches: Sequence[Match]) -> str:
+    """Return whether what was matched, and left as it was, is the place to look at."""
+    if any(_touches(change, match) for match in matches):
+        return ", where something else has to stand"
+    return ", and that is right as it is: other places have to change"
 
 
 def _hinted(

@@ -112,6 +112,11 @@ def broken_hint(action: PatternAction | RuleAction, language: Language) -> str:
         return "`...` is written as it stands: use a metavariable of the pattern."
     if language == "python" and re.search(r"\{\s", fix):
         return "Python has no braces round blocks: end the first line with a colon, and indent the next by four blanks."
+    if isinstance(action, PatternAction):
+        ends = [text.rstrip().endswith(";") for text in (action.pattern, action.rewrite)]
+        if ends[0] != ends[1]:
+            one, other = ("pattern", "rewrite") if ends[0] else ("rewrite", "pattern")
+            return f"The {one} ends with `;`, and the {other} does not."
     return ""
 
 
@@ -162,7 +167,7 @@ def _relaxed(pattern: str, rule: Mapping[str, Any], tree: Tree, sandbox: Sandbox
         return ""
     numbers = iter(range(len(pattern)))
     variants = {
-        "$VARIABLE stands for one node, $$$VARIABLE for any number": _SINGLE.sub("$$$", pattern),
+        "$A stands for one node, $$$A for any number": _SINGLE.sub("$$$", pattern),
         "a metavariable that stands twice needs the same code twice": VARIABLE.sub(
             lambda name: f"{name[0]}_{next(numbers)}", pattern
         ),

@@ -64,9 +64,24 @@ def test_without_a_wanted_text_the_places_are_all_that_is_said() -> None:
 
 
 def test_an_action_that_writes_what_stands_there_is_told_so() -> None:
-    feedback = "It matches 1 place, the first on line 3, but writes what stands there already."
-    found = criticism(PatternAction(pattern="log($X)", rewrite="log($X)"))
-    assert found == Criticism(Finding.NO_CHANGE, feedback, 3)
+    feedback = "It matches 1 place, the first on line 3, but writes what stands there already"
+    action = PatternAction(pattern="log($X)", rewrite="log($X)")
+    more = {
+        None: "",
+        WANTED: ", and that is right as it is: other places have to change",
+        BEFORE.replace("log(", "trace("): ", where something else has to stand",
+    }
+    for wanted, said in more.items():
+        assert criticism(action, wanted) == Criticism(Finding.NO_CHANGE, f"{feedback}{said}.", 3)
+
+
+def test_a_sign_at_the_end_of_one_side_alone_is_named() -> None:
+    action = PatternAction(pattern="say($X);", rewrite="tell($X)")
+    found = criticise(action, "class A { void f() { say(x); } }\n", "java", MemorySandbox())
+    assert found.feedback == (
+        "After it the text is no valid java: on line 1 it writes `tell(x)`. The pattern ends with `;`, and the rewrite does"
+        " not."
+    )
 
 
 def test_a_text_that_no_longer_parses_is_broken() -> None:
@@ -111,7 +126,7 @@ HINTS = {
     ),
     "too few arguments": (
         PatternAction(pattern="g($X)", rewrite=""),
-        "Use `g($$$X)`: it matches `g(x, key=2)` on line 4 ($VARIABLE stands for one node, $$$VARIABLE for any number).",
+        "Use `g($$$X)`: it matches `g(x, key=2)` on line 4 ($A stands for one node, $$$A for any number).",
     ),
     "the same variable twice": (
         PatternAction(pattern="$A == $A", rewrite=""),
