@@ -1,7 +1,7 @@
 """The process that keeps the server of one actor running: `python -m graftline.actors.keeper`.
 
 It reads its `Duty` from standard input, leaves the process that started it, and starts the server again, later each
-time, whenever it ends. At SIGTERM it ends the server, and then itself. What the server says goes to a rotated log, what
+time, whenever it ends, or is killed because its `/health` said nothing for too long. At SIGTERM it ends the server, and then itself. What the server says goes to a rotated log, what
 is known of it to a state file, which is there for as long as the keeper is.
 
 The server has a process group of its own. Of that group nothing is left when the server has ended, whatever ended it, nor
@@ -55,6 +55,9 @@ class Duty:
     """Path of the file that the keeper writes its state to."""
     log: str
     """Path of the file that gets what the server says."""
+    health_every_s: float = 15.0
+    silent_s: float = 120.0
+    """A server that was healthy and gives no good answer for so long hangs."""
 
 
 class Keeper:
@@ -135,7 +138,7 @@ class Keeper:
 
     def _watch(self, pid: int) -> float:
         """Wait until the server ends, and end it if that is wanted; return for how many seconds it was ready."""
-        ready, deadline = None, None
+        ready, deadline, heard = None, None, 0.0
         while not _has_ended(pid):
             if self._is_stopping and deadline is None:
                 self._note(f"process {pid} is asked to end")
@@ -147,10 +150,15 @@ class Keeper:
             elif deadline is not None and time.monotonic() > deadline:
                 self._note(f"process {pid} takes too long to end; it is killed")
                 break
-            elif not self._state.is_ready and answer(self._duty.url, "/health") is not None:
-                ready = time.monotonic()
-                self._say(is_ready=True)
-            self._sleep(_LOOK_S if deadline is not None or ready is None else None)
+            elif deadline is None and answer(self._duty.url, "/health") is not None:
+                heard = time.monotonic()
+                if ready is None:
+                    ready = heard
+                    self._say(is_ready=True)
+            elif ready is not None and deadline is None and time.monotonic() - heard > self._duty.silent_s:
+                self._note(f"process {pid} is not healthy any more; it is killed")
+                break
+            self._sleep(_LOOK_S if deadline is not None or ready is None else self._duty.health_every_s)
         return time.monotonic() - ready if ready is not None else 0.0
 
     def _ended(self, how: str, ready_for: float) -> None:

@@ -10,12 +10,13 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
 
 from graftline.actors.keeper import Duty, delay_s
-from graftline.actors.keeper_state import read_state, started_at, state_path, write_state
+from graftline.actors.keeper_state import KeeperState, read_state, started_at, state_path, write_state
 from graftline.errors import ActorError, ConfigError, RecordError
 from graftline.record import write_atomically
 from tests import vllm_stand_in
@@ -74,6 +75,7 @@ def test_an_actor_that_is_not_healthy_in_time_goes_on_loading(kept: KeptFleet) -
     kept.configure("--load-s", "60")
     with pytest.raises(ActorError, match="actor 'actor-0': is not healthy yet, and goes on loading"):
         kept.up(wait_s=0)
+    assert comes(lambda: kept.state().server is not None)
     assert [(status.phase, status.pid) for status in kept.status()] == [("loading", kept.state().server)]
 
 
@@ -114,32 +116,29 @@ def test_a_file_that_is_no_state_is_named(kept: KeptFleet) -> None:
     state_path(kept.paths, NAME, "actor-0").unlink()
 
 
-@pytest.mark.parametrize(("load_s", "end_within_s"), [(0, 0.2), (60, 60.0)], ids=["serving", "loading"])
-def test_a_server_that_does_not_listen_is_killed_in_the_end(tmp_path: Path, load_s: int, end_within_s: float) -> None:
-    program, port = vllm_stand_in.install(tmp_path / "vllm") / "bin" / "vllm", free_port()
-    duty = Duty(
-        command=[
-            str(program),
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(port),
-            "--load-s",
-            str(load_s),
-            "--ignores-sigterm",
-        ],
+def duty_of(folder: Path, *arguments: str, end_within_s: float = 0.2) -> Duty:
+    program, port = vllm_stand_in.install(folder / "vllm") / "bin" / "vllm", free_port()
+    return Duty(
+        command=[str(program), "--host", "127.0.0.1", "--port", str(port), *arguments],
         secrets=[],
         url=f"http://127.0.0.1:{port}",
         end_within_s=end_within_s,
-        state=str(tmp_path / "state.json"),
-        log=str(tmp_path / "log"),
+        state=str(folder / "state.json"),
+        log=str(folder / "log"),
     )
-    subprocess.run(
-        [sys.executable, "-m", "graftline.actors.keeper"],
-        input=json.dumps(asdict(duty)).encode(),
-        check=True,
-        timeout=60,
-    )
+
+
+def keep(duty: Duty) -> None:
+    told = json.dumps(asdict(duty)).encode()
+    subprocess.run([sys.executable, "-m", "graftline.actors.keeper"], input=told, check=True, timeout=60)
+
+
+@pytest.mark.parametrize(("load_s", "end_within_s"), [(0, 0.2), (60, 60.0)], ids=["serving", "loading"])
+def test_a_server_that_does_not_listen_is_killed_in_the_end(tmp_path: Path, load_s: int, end_within_s: float) -> None:
+    duty = duty_of(tmp_path, "--load-s", str(load_s), "--ignores-sigterm", end_within_s=end_within_s)
+    keep(duty)
+    port = urlsplit(duty.url).port
+    assert port
     path = Path(duty.state)
     assert comes(lambda: (state := read_state(path)) is not None and (state.is_ready or load_s) and answers(port))
     state = read_state(path)
@@ -151,6 +150,29 @@ def test_a_server_that_does_not_listen_is_killed_in_the_end(tmp_path: Path, load
     said = Path(duty.log).read_text("utf-8")
     assert re.search(r"keeper: process \d+ takes too long to end; it is killed\n", said)
     assert not path.exists()
+
+
+def test_a_server_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None:
+    duty = replace(duty_of(tmp_path), health_every_s=0.1, silent_s=0.5)
+    path = Path(duty.state)
+
+    def state() -> KeeperState:
+        found = read_state(path)
+        assert found
+        return found
+
+    keep(duty)
+    try:
+        assert comes(lambda: state().is_ready)
+        hanging = state().server
+        assert hanging
+        os.kill(hanging, signal.SIGSTOP)
+        assert comes(lambda: state().restarts == 1 and state().is_ready)
+        assert (state().server != hanging, state().ended) == (True, f"process {hanging} was ended by signal 9")
+        assert f"process {hanging} is not healthy any more; it is killed" in Path(duty.log).read_text("utf-8")
+    finally:
+        os.kill(state().keeper, signal.SIGTERM)
+    assert comes(lambda: not path.exists())
 
 
 @pytest.mark.parametrize(("failures", "seconds"), [(0, 0.5), (1, 1.0), (3, 4.0), (6, 32.0), (7, 60.0), (5000, 60.0)])
