@@ -33,18 +33,19 @@ import orjson
 from benchmarks.commands import CHECKOUT
 from benchmarks.machine import machine
 from benchmarks.teacher_tasks import QUALITY_TASKS
-from graftline.actors.base import ChatRequest
 from graftline.actors.blocking import BlockingChatModel
 from graftline.actors.dialect import encoded
 from graftline.actors.fleet import Fleet, load_fleet
 from graftline.actors.pool import ActorPool
+from graftline.jobs.settings import MemoryQueueConfig
 from graftline.paths import Paths
 from graftline.runtime.asked_attempts import Partition, make_here, missing, stored
 from graftline.runtime.asking import Asking
+from graftline.runtime.settings import TrajectorySettings
 from graftline.sandbox import Sandbox, WarmSandboxConfig, open_sandbox
 from graftline.tasks.task import Task
 from graftline.teachers.base import Generation
-from graftline.teachers.openai import OpenAITeacher
+from graftline.teachers.openai import OpenAITeacher, chat_request
 from graftline.teachers.prompt import Prompt, load_prompt
 from graftline.trajectories.collect import Collecting
 
@@ -74,10 +75,8 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=len(TASKS), help="the first so many")
     parser.add_argument("--quick", action="store_true", help="one round of four: shows that it runs, not what it costs")
     arguments = parser.parse_args()
-    fleet, prompt = (
-        load_fleet(CHECKOUT / "configs", arguments.fleet),
-        load_prompt(CHECKOUT / "configs", arguments.prompt),
-    )
+    fleet = load_fleet(CHECKOUT / "configs", arguments.fleet)
+    prompt = load_prompt(CHECKOUT / "configs", arguments.prompt)
     rounds, tasks = (1, 4) if arguments.quick else (arguments.rounds, arguments.tasks)
     figures = measure(fleet, prompt, rounds, TASKS[:tasks])
     print(json.dumps({"name": "actor_overhead", "figures": figures, "peers": {}, "machine": machine()}))
@@ -91,13 +90,11 @@ def measure(fleet: Fleet, prompt: Prompt, rounds: int, tasks: Sequence[Task] = T
         try:
             teacher = OpenAITeacher(model, prompt, fleet.context_tokens)
             _, asked = _loop(tasks, teacher, sandbox, fleet, Paths(Path(folder, "warm")))
-            bodies = [encoded(_request(one, prompt), fleet.called, one.seed) for one in asked]
+            requests = [chat_request(prompt.settings, one.messages, one.temperature, one.seed) for one in asked]
+            bodies = [encoded(one, fleet.called, one.seed) for one in requests]
             for number in range(rounds):
-                for turn in (0, 1) if number % 2 else (1, 0):
-                    if turn:
-                        loops.append(_loop(tasks, teacher, sandbox, fleet, Paths(Path(folder, str(number))))[0])
-                    else:
-                        bares.append(asyncio.run(_bare(bodies, fleet)))
+                bares.append(asyncio.run(_bare(bodies, fleet)))
+                loops.append(_loop(tasks, teacher, sandbox, fleet, Paths(Path(folder, str(number))))[0])
         finally:
             sandbox.close()
     return {
@@ -117,11 +114,12 @@ def _loop(
     tasks: Sequence[Task], teacher: OpenAITeacher, sandbox: Sandbox, fleet: Fleet, paths: Paths
 ) -> tuple[Pass, list[Generation]]:
     partition = Partition("python", "train", teacher, "benchmark")
-    # one attempt more than slots is graded or written while the others are asked
+    # as many again as there are slots are graded or written while the others are asked
     asking = Asking(at_once=2 * _slots(fleet))
+    settings = TrajectorySettings(collecting=Collecting(max_steps=1), asking=asking)
     began = time.perf_counter()
     assignments = missing(tasks, partition, asking, {})
-    make_here(assignments, partition, asking, Collecting(max_steps=1), sandbox, paths, lambda done, of: None)
+    make_here(assignments, partition, settings, MemoryQueueConfig(), sandbox, paths, lambda done, of: None)
     seconds = time.perf_counter() - began
     steps = [step for trajectory in stored(paths, partition).values() for step in trajectory.steps]
     asked = [step.model_output.generation for step in steps if step.model_output.generation is not None]
@@ -130,7 +128,6 @@ def _loop(
 
 
 async def _bare(bodies: Sequence[bytes], fleet: Fleet) -> Pass:
-    [actor] = fleet.actors
     waiting, tokens = [*reversed(bodies)], 0
 
     async def ask(client: httpx.AsyncClient) -> None:
@@ -141,7 +138,7 @@ async def _bare(bodies: Sequence[bytes], fleet: Fleet) -> Pass:
             tokens += orjson.loads(answer.content)["usage"]["completion_tokens"]
 
     headers = {"Content-Type": "application/json"}
-    async with httpx.AsyncClient(base_url=actor.url, headers=headers, timeout=_TIMEOUT_S) as client:
+    async with httpx.AsyncClient(base_url=fleet.actors[0].url, headers=headers, timeout=_TIMEOUT_S) as client:
         began = time.perf_counter()
         async with asyncio.TaskGroup() as group:
             for _ in range(_slots(fleet)):
@@ -149,20 +146,9 @@ async def _bare(bodies: Sequence[bytes], fleet: Fleet) -> Pass:
         return Pass(time.perf_counter() - began, tokens)
 
 
-def _request(asked: Generation, prompt: Prompt) -> ChatRequest:
-    settings = prompt.settings
-    return ChatRequest(
-        messages=asked.messages,
-        max_tokens=settings.sampling.max_tokens,
-        temperature=asked.temperature,
-        stop=settings.stop,
-        json_schema=settings.answer.json_schema if settings.answer.layout == "json" else None,
-        seed=asked.seed,
-    )
-
-
 def _slots(fleet: Fleet) -> int:
-    return sum(actor.slots for actor in fleet.actors)
+    [actor] = fleet.actors
+    return actor.slots
 
 
 def _percent_over(loops: Sequence[float], bares: Sequence[float]) -> float:

@@ -14,15 +14,13 @@ The last two are left out where no actor of the fleet `embedded` is up (`graftli
 import argparse
 import json
 import sys
-from pathlib import Path
 
-from benchmarks.commands import said
+from benchmarks.commands import CHECKOUT, said
 from benchmarks.machine import machine
 from graftline.actors.fleet import load_fleet
 from graftline.actors.status import fleet_status
 from graftline.paths import Paths
 
-CHECKOUT = Path(__file__).resolve().parents[1]
 PARTS = ("chat_pool", "job_queue", "state_store")
 SERVED = ("actor_overhead", "teacher_quality")
 """Ask a real model."""

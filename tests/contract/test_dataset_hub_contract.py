@@ -24,7 +24,7 @@ from graftline.secrets import Secrets
 from tests.hub_server import HubServer
 
 CONTENT = b'{"id": 1}\r\n\x00\xff\n' * 3
-QUICK = Patience(connect_s=1.0, read_s=1.0, deadline_s=2.0, longest_pause_s=0.01)
+QUICK = Patience(connect_s=20.0, read_s=20.0, deadline_s=20.0, longest_pause_s=0.01)
 
 
 @dataclass

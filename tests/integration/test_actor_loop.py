@@ -67,10 +67,8 @@ def test_every_task_has_one_attempt_whoever_dies(small_checkout: Any, pair: Any,
         for number in range(12)
     ]  # fmt: skip
     small_checkout.write(rows)
-    small_checkout.configure(per_partition=4)
+    small_checkout.configure(per_partition=4, languages=["python"])
     root = small_checkout.root
-    configured = json.loads((root / "configs" / "datasets.yaml").read_text("utf-8"))
-    (root / "configs" / "datasets.yaml").write_text(json.dumps({**configured, "languages": ["python"]}), "utf-8")
     environment = {**os.environ, "GRAFTLINE_REDIS_URL": redis.url}
     with (
         started(environment, command(root, "run")) as lineage,

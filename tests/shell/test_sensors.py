@@ -117,7 +117,6 @@ def test_a_version_that_is_no_commit_is_reported_beside_the_newest_commit(homes:
     [
         (Fault(status=500), "answers 500 Internal Server Error"),
         (Fault(status=503), "answers 503 Service Unavailable"),
-        (Fault(silent_s=5), "silent for 0.5 s"),
         (Fault(torn_at=4), "the connection broke"),
         (Fault(body=b"<html>"), "something else than JSON"),
         (Fault(body=b'{"sha": "main"}'), "names no commit as its newest"),
@@ -142,6 +141,16 @@ def test_a_home_that_fails_is_reported_and_asked_again_after_a_pause(homes: Home
         newest,
         0,
     )
+
+
+def test_a_home_that_says_nothing_is_reported(homes: Homes) -> None:
+    homes.fetch()
+    seen = homes.tick()
+    homes.wait_for_bytes(0.5)
+    homes.configure()
+    homes.server.faults[LOOKS["pinned"]] = [Fault(silent_s=20)]
+    assert "pinned: " in (says := reason(homes.tick(seen.cursor, 300)))
+    assert "silent for 0.5 s" in says.partition("pinned: ")[2]
 
 
 def test_a_home_that_fails_never_keeps_the_others_from_a_run(homes: Homes) -> None:
@@ -181,7 +190,7 @@ def test_a_home_that_fails_again_is_left_alone_for_longer(homes: Homes) -> None:
 def test_a_slow_home_costs_a_tick_its_limit_and_is_learnt_of_later(homes: Homes) -> None:
     homes.fetch()
     seen = homes.tick()
-    homes.within_s = 1.0
+    homes.within_s = 2.0
     homes.configure()
     homes.server.put(FOLLOWED, {"rows.jsonl": b""})
     homes.server.files[PLAIN] = b""

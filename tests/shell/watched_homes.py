@@ -46,13 +46,7 @@ class Homes:
         self.server.put(FOLLOWED, {"rows.jsonl": self.content(0)})
         self.first_pin = self.server.put(PINNED, {"rows.jsonl": self.content(1)})
         self.server.files[PLAIN] = self.content(2)
-        hub = {
-            "kind": "homes",
-            "huggingface": self.server.url,
-            "patience": {"connect_s": 2.0, "read_s": 0.5, "deadline_s": 0.0},
-        }
-        manifest = {"dataset_hub": hub, "sandbox": {"kind": "memory"}, "teacher": {"kind": "induction"}}
-        (self.root / "configs" / "manifests" / "local.yaml").write_text(json.dumps(manifest), "utf-8")
+        self.wait_for_bytes(20.0)
         self.configure()
 
     @property
@@ -63,6 +57,13 @@ class Homes:
         """Return the rows of three packages, or some of them, as a file."""
         rows = [row for row in self.rows if int(row["pkg"][-1]) in packages]
         return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+    def wait_for_bytes(self, seconds: float) -> None:
+        """Write the manifest: a home that is silent for so long has failed."""
+        patience = {"connect_s": 20.0, "read_s": seconds, "deadline_s": 0.0}
+        hub = {"kind": "homes", "huggingface": self.server.url, "patience": patience}
+        manifest = {"dataset_hub": hub, "sandbox": {"kind": "memory"}, "teacher": {"kind": "induction"}}
+        (self.root / "configs" / "manifests" / "local.yaml").write_text(json.dumps(manifest), "utf-8")
 
     def configure(
         self, used: tuple[str, ...] = (), languages: tuple[str, ...] = (), **changes: Mapping[str, Any]

@@ -1,8 +1,9 @@
 """The process that keeps the server of one actor running: `python -m graftline.actors.keeper`.
 
 It reads its `Duty` from standard input, leaves the process that started it, and starts the server again, later each
-time, whenever it ends, or is killed because its `/health` said nothing for too long. At SIGTERM it ends the server, and then itself. What the server says goes to a rotated log, what
-is known of it to a state file, which is there for as long as the keeper is.
+time, whenever it ends; one whose `/health` says nothing for too long is killed. At SIGTERM it ends the server, and then
+itself. What the server says goes to a rotated log, what is known of it to a state file, which is there for as long as the
+keeper is.
 
 The server has a process group of its own. Of that group nothing is left when the server has ended, whatever ended it, nor
 when the keeper has, even by SIGKILL: a shell waits for the end of a pipe that the keeper alone holds open.
@@ -137,29 +138,35 @@ class Keeper:
         self._ended(f"process {process.pid} {how}", ready_for)
 
     def _watch(self, pid: int) -> float:
-        """Wait until the server ends, and end it if that is wanted; return for how many seconds it was ready."""
-        ready, deadline, heard = None, None, 0.0
-        while not _has_ended(pid):
-            if self._is_stopping and deadline is None:
-                self._note(f"process {pid} is asked to end")
-                # its own children get no signal: it is the server that knows what they still have to do
-                os.kill(pid, signal.SIGTERM)
-                # before it serves it has nothing to finish, and vLLM does not listen
-                most = self._duty.end_within_s if self._state.is_ready else _LOADING_END_S
-                deadline = time.monotonic() + min(most, self._duty.end_within_s)
-            elif deadline is not None and time.monotonic() > deadline:
-                self._note(f"process {pid} takes too long to end; it is killed")
-                break
-            elif deadline is None and answer(self._duty.url, "/health") is not None:
+        """Wait until the server ends or hangs, and end it if that is wanted; return for how many seconds it was ready."""
+        ready, heard = None, 0.0
+        while not _has_ended(pid) and not self._is_stopping:
+            if answer(self._duty.url, "/health") is not None:
                 heard = time.monotonic()
                 if ready is None:
                     ready = heard
                     self._say(is_ready=True)
-            elif ready is not None and deadline is None and time.monotonic() - heard > self._duty.silent_s:
+            elif ready is not None and time.monotonic() - heard > self._duty.silent_s:
                 self._note(f"process {pid} is not healthy any more; it is killed")
                 break
-            self._sleep(_LOOK_S if deadline is not None or ready is None else self._duty.health_every_s)
+            self._sleep(_LOOK_S if ready is None else self._duty.health_every_s)
+        if self._is_stopping:
+            self._end(pid)
         return time.monotonic() - ready if ready is not None else 0.0
+
+    def _end(self, pid: int) -> None:
+        """Ask the server to end, and wait until it has, or has had its time."""
+        self._note(f"process {pid} is asked to end")
+        # its own children get no signal: it is the server that knows what they still have to do
+        os.kill(pid, signal.SIGTERM)
+        # before it serves it has nothing to finish, and vLLM does not listen
+        most = self._duty.end_within_s if self._state.is_ready else _LOADING_END_S
+        deadline = time.monotonic() + min(most, self._duty.end_within_s)
+        while not _has_ended(pid):
+            if time.monotonic() > deadline:
+                self._note(f"process {pid} takes too long to end; it is killed")
+                return
+            self._sleep(_LOOK_S)
 
     def _ended(self, how: str, ready_for: float) -> None:
         failures = 0 if ready_for >= _STEADY_S else self._state.failures + 1

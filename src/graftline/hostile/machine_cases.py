@@ -1,7 +1,6 @@
 """What happens around a case: somebody kills the process it runs in, two run at a time, a jail is closed."""
 
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from graftline.hostile.cases import AFTERWARDS, CASE_LIMITS, PROGRAM, HostileCas
 from graftline.hostile.facts import Host
 from graftline.hostile.judging import Judgement, judgement
 from graftline.sandbox.base import IsolationLevel, Sandbox, Verdict
+from graftline.sandbox.case_folder import case_folders
 from graftline.sandbox.jail import Case, Jail
 
 _LOOK_S = 0.3
@@ -265,4 +265,5 @@ def _descriptors() -> int:
 
 
 def _folders() -> set[str]:
-    return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("graftline")}  # noqa: PTH208
+    # other processes of this machine may open and close jails meanwhile
+    return {path for path, maker in case_folders().items() if maker == os.getpid()}

@@ -79,7 +79,8 @@ class Store:
         """Let readers see what was added; return whether anything was."""
         with self._lock:
             writers = [*self._writers.values()]
-        return any([writer.seal() for writer in writers])
+        sealed = [writer.seal() for writer in writers]
+        return any(sealed)
 
     def __enter__(self) -> Self:
         return self

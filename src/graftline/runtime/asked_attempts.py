@@ -29,7 +29,6 @@ from graftline.tasks.task import Task
 from graftline.teachers.base import Teacher
 from graftline.telemetry.metrics import Metrics
 from graftline.trajectories.assignment import Assignment
-from graftline.trajectories.collect import Collecting
 from graftline.trajectories.shards import latest_by_key, read_shards, sealed_shards
 from graftline.trajectories.step import Trajectory
 
@@ -81,8 +80,7 @@ def ask(
     if assignments:
         refresh_examples(paths, ports.examples)
         if isinstance(queue, MemoryQueueConfig):
-            collecting, sandbox = settings.collecting, ports.sandbox
-            make_here(assignments, partition, asking, collecting, sandbox, paths, advance, queue)
+            make_here(assignments, partition, settings, queue, ports.sandbox, paths, advance)
         else:
             wait_for_workers(assignments, ports.queue, left, advance)
     return made(tasks, partition, asking, all_known())
@@ -130,12 +128,11 @@ def _way(
 def make_here(
     assignments: Sequence[Assignment],
     partition: Partition,
-    asking: Asking,
-    collecting: Collecting,
+    settings: TrajectorySettings,
+    rules: MemoryQueueConfig,
     sandbox: Sandbox,
     paths: Paths,
     advance: Advance,
-    rules: MemoryQueueConfig | None = None,
 ) -> None:
     """Make `assignments`, and those that follow from them, in threads of this process; they are in `stored` then.
 
@@ -145,9 +142,8 @@ def make_here(
     Raises:
         ActorError: attempts could not be made; those that could are stored.
     """
-    rules = rules or MemoryQueueConfig()
     queue = MemoryJobQueue(rules.model_copy(update={"max_waiting": max(rules.max_waiting, len(assignments))}))
-    stop, done = Stop(), 0
+    asking, stop, done = settings.asking, Stop(), 0
     with ExitStack() as stack:
         stack.callback(queue.close)
         metrics = Metrics()
@@ -165,11 +161,11 @@ def make_here(
             advance(min(done, len(assignments)), len(assignments))
 
         make = AttemptMaker(
-            queue, partition.teacher, sandbox, collecting, states, store, metrics, partition.made_by, counted
+            queue, partition.teacher, sandbox, settings.collecting, states, store, metrics, partition.made_by, counted
         )
         queue.put([assignment.job() for assignment in assignments])
-        settings = WorkerSettings(concurrency=asking.at_once, until_empty=True, drain_s=600.0)
-        work(queue, make, settings, stop, worker_name(), WorkMetrics(metrics, ended))
+        working = WorkerSettings(concurrency=asking.at_once, until_empty=True, drain_s=600.0)
+        work(queue, make, working, stop, worker_name(), WorkMetrics(metrics, ended))
         dead = queue.dead()
     if dead:
         raise ActorError(

@@ -15,9 +15,10 @@ class CaseFolder:
     """A folder below the temporary one, of a user of its own."""
 
     def __init__(self, user: int | None) -> None:
-        for left in _left_behind():
-            with suppress(OSError):
-                remove_path(left)
+        for left, maker in case_folders().items():
+            if not Path(f"/proc/{maker}").exists():
+                with suppress(OSError):
+                    remove_path(left)
         self.path = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
         if user is not None:
             os.chown(self.path, user, user)
@@ -35,12 +36,12 @@ def _remove_here(path: str, process: int) -> None:
             remove_path(path)
 
 
-def _left_behind() -> list[str]:
-    """Return the folders of processes that have gone."""
-    found = []
+def case_folders() -> dict[str, int]:
+    """Return the paths of all folders of jails on this machine, and the id of the process that made each."""
+    found = {}
     with os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             maker = entry.name.removeprefix(_PREFIX).partition("-")[0] if entry.name.startswith(_PREFIX) else ""
-            if maker.isdigit() and not Path(f"/proc/{maker}").exists():
-                found.append(entry.path)
+            if maker.isdigit():
+                found[entry.path] = int(maker)
     return found

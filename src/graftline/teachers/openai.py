@@ -16,7 +16,7 @@ from graftline.tasks.task import Task
 from graftline.teachers.answer import Fault, read
 from graftline.teachers.base import GaveUp, Generation, Proposal, Turn, Unreadable
 from graftline.teachers.examples import Examples, VerifiedStep
-from graftline.teachers.prompt import Prompt
+from graftline.teachers.prompt import Prompt, PromptSettings
 from graftline.tokens import count_tokens
 
 _OF_MESSAGE = 8
@@ -70,15 +70,9 @@ class OpenAITeacher:
         failed = _failed(turns)
         while True:
             temperature = sampling.temperature if is_first else sampling.later_temperature
-            request = ChatRequest(
-                messages=messages,
-                max_tokens=sampling.max_tokens,
-                temperature=round(min(temperature + _HOTTER * len(drawn), _HOTTEST), 3),
-                stop=settings.stop,
-                json_schema=settings.answer.json_schema if settings.answer.layout == "json" else None,
-                seed=_seed(sampling.seed, task.id, attempt, len(turns), len(drawn)),
-                adapter=self._adapter,
-            )
+            hotter = round(min(temperature + _HOTTER * len(drawn), _HOTTEST), 3)
+            seed = _seed(sampling.seed, task.id, attempt, len(turns), len(drawn))
+            request = chat_request(settings, messages, hotter, seed, self._adapter)
             drawn.append(self._model.generate(request))
             answer = read(drawn[-1].text, settings.answer)
             if isinstance(answer, Fault) or answer.action not in failed or len(drawn) > sampling.redraws:
@@ -112,6 +106,21 @@ class OpenAITeacher:
             if not found and not shown:
                 return None
             del (found or shown)[0]
+
+
+def chat_request(
+    settings: PromptSettings, messages: tuple[Message, ...], temperature: float, seed: int, adapter: str = ""
+) -> ChatRequest:
+    """Return what a model is asked for by the settings of a prompt."""
+    return ChatRequest(
+        messages=messages,
+        max_tokens=settings.sampling.max_tokens,
+        temperature=temperature,
+        stop=settings.stop,
+        json_schema=settings.answer.json_schema if settings.answer.layout == "json" else None,
+        seed=seed,
+        adapter=adapter,
+    )
 
 
 def _tokens(messages: Sequence[Message]) -> int:

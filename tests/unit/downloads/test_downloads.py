@@ -17,7 +17,7 @@ from tests.hub_server import Fault, HubServer
 CONTENT = bytes(range(256)) * 1000
 HALF = len(CONTENT) // 2
 PINS = Pins(hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
-IMPATIENT = Patience(connect_s=1.0, read_s=0.5, deadline_s=0.0)
+IMPATIENT = Patience(connect_s=20.0, read_s=20.0, deadline_s=0.0)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from graftline.errors import ConfigError, DataError
 from graftline.secrets import Secrets
 from tests.hub_server import HubServer
 
-QUICK = Patience(connect_s=1.0, read_s=1.0, deadline_s=1.0, longest_pause_s=0.01)
+QUICK = Patience(connect_s=20.0, read_s=20.0, deadline_s=1.0, longest_pause_s=0.01)
 
 
 def dataset(home: str | None, **changes: Any) -> Dataset:

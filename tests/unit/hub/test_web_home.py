@@ -14,7 +14,7 @@ from graftline.downloads.web import retry_after_s, shown
 from graftline.errors import ConfigError, DownloadError
 from tests.hub_server import Fault, HubServer
 
-HUB = HttpHub(Patience(connect_s=1.0, read_s=0.3, deadline_s=2.0, longest_pause_s=0.01))
+HUB = HttpHub(Patience(connect_s=20.0, read_s=20.0, deadline_s=20.0, longest_pause_s=0.01))
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def test_an_unknown_model_is_answered_with_the_known_ones() -> None:
             "models.one.places.0.wheels.parts.0.member: value error, file name '/etc/passwd': must be relative",
         ),
         (
-            {"places": [{"kind": "wheels", "parts": [{**PART, "package": "demo --index-url x"}]}]},
+            {"places": [{"kind": "wheels", "parts": [{**PART, "package": "demo --target x"}]}]},
             "models.one.places.0.wheels.parts.0.package: string should match pattern",
         ),
         (

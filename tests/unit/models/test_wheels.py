@@ -31,7 +31,7 @@ def bring(places: Places) -> None:
     working = places.folder / "working"
     working.mkdir(parents=True, exist_ok=True)
     indexes = Indexes((f"{places.server.url}/simple",), ())
-    patience = Patience(connect_s=1.0, read_s=0.5, deadline_s=0.0)
+    patience = Patience(connect_s=20.0, read_s=20.0, deadline_s=0.0)
     source = WheelsFile(weights.places[0], indexes, working, patience, lambda done, total: None)
     download(source, weights, places.target, lambda done, total: None, patience)
 

@@ -25,7 +25,7 @@ def lineage(made: Path) -> Iterator[Lineage]:
 
 
 def test_a_sound_root_has_no_fault(made: Path) -> None:
-    # settings, governance, four manifests, fleets and prompts, the samples, 19 artefacts
+    # settings, governance, telemetry, four manifests, fleets and prompts, the samples, 19 artefacts
     assert audit(Paths(made)) == Audit(29, [])
 
 
