@@ -76,7 +76,9 @@ clean: ## Remove what runs and builds left; .venv and .env stay
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { echo "Python 3.11, 3.12 or 3.13 is needed; say which: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@# the largest part first, and on its own: whoever wants a build of torch for a GPU installs that one before
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile torch==2.13.0
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 	@touch $@
 
 $(PEERS)/.installed: benchmarks/peers/constraints.txt

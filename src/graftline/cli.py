@@ -225,6 +225,11 @@ def trajectories() -> None:
 
 
 @main.group(cls=_LaterCommands)
+def tinker() -> None:
+    """Serve a model on this machine to the Tinker SDK."""
+
+
+@main.group(cls=_LaterCommands)
 def rules() -> None:
     """Find rules from changes, say what they do, try and apply them."""
 

@@ -6,6 +6,7 @@ dependencies of this library. What it writes is an artefact whose record names t
 
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,12 @@ from graftline.downloads.retry import HomeBusyError
 from graftline.errors import ModelError
 from graftline.hashing import code_version
 from graftline.models.catalogue import load_models
-from graftline.models.stored import CONVERTED_KIND, converted_path, model_file
+from graftline.models.stored import CONVERTED_KIND, converted_folder, converted_path, model_file
 from graftline.paths import Paths
 from graftline.record import Contents, Request, build
 
 _SCRIPT = Path(__file__).with_name("gguf_to_safetensors.py")
-_NEEDED = {"accelerate": "1.15", "gguf": "0.19", "torch": "2.13", "transformers": "5.19"}
+_NEEDED = {"accelerate": "1.15", "gguf": "0.19", "torch": "2.13", "transformers": "5.5"}
 """Packages that the environment has to hold, and their least versions."""
 _TIME_LIMIT_S = 3600.0
 
@@ -51,6 +52,19 @@ def convert_model(name: str, python: Path, paths: Paths, environment: Mapping[st
         {"packages": packages},
     )
     return build(folder, request, make).folder
+
+
+def convert_here(name: str, paths: Paths, environment: Mapping[str, str]) -> Path:
+    """Return the folder of the safetensors made of the weights called `name`; this Python makes them unless they are there.
+
+    Raises:
+        ConfigError: there are no weights of that name.
+        ModelError: they are not there, or this Python lacks what converting needs.
+    """
+    try:
+        return converted_folder(name, paths, environment)
+    except ModelError:
+        return convert_model(name, Path(sys.executable), paths, environment)
 
 
 def _packages(python: Path, folder: Path, environment: Mapping[str, str]) -> dict[str, str]:

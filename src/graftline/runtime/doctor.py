@@ -42,7 +42,7 @@ def examine(environment: Mapping[str, str]) -> list[Finding]:
         _package("pyarrow", "pip install 'graftline[datasets]'"),
         _tool("redis-server", ["redis-server", "--version"], "apt-get install redis-server"),
         _package("redis", "pip install 'graftline[redis]'"),
-        _package("tinker", "pip install 'graftline[tinker]', and TINKER_API_KEY in .env"),
+        _package("tinker", "pip install 'graftline[training]', and TINKER_API_KEY in .env"),
         _package("vllm", "pip install 'graftline[actors]' on a machine with a GPU, in an environment of its own"),
         _package("hvac", "pip install 'graftline[vault]'"),
         _docker(environment),

@@ -1,0 +1,1 @@
+"""Trained adapters: what the Tinker SDK is given, and a backend of ours that speaks its wire."""

@@ -1,0 +1,299 @@
+"""Runs and checkpoints on disk: everything that outlives the server.
+
+    <root>/runs/<run>/run.json                    what is known of a run
+    <root>/runs/<run>/<kind>/<name>/              a checkpoint: an artefact with a record, written last
+    <root>/runs/<run>/<kind>/.<name>.json         when it expires, and who may read it
+
+Kinds are `weights` (with the state of the optimizer), `sampler_weights` and `external_weights` (to be downloaded).
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from graftline.clock import Clock, utc_now
+from graftline.errors import DataError, RecordError
+from graftline.hashing import code_version
+from graftline.record import RECORD_NAME, Contents, Request, build, load_record, verified, write_atomically
+
+KINDS: Mapping[str, str] = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
+"""Parts of a path of `tinker://`, and what the SDK calls them."""
+RECORD_KIND = "training_checkpoint"
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]{0,199}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_LEAST_TTL_S, _MOST_TTL_S = 3600, 315_360_000
+
+
+class NotFound(DataError):
+    """There is no such run, checkpoint or sampler."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One checkpoint, which need not exist."""
+
+    root: Path
+    run_id: str
+    kind: str
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        """Its files."""
+        return _run_folder(self.root, self.run_id) / self.kind / self.name
+
+    @property
+    def uri(self) -> str:
+        """What clients call it."""
+        return f"tinker://{self.run_id}/{self.kind}/{self.name}"
+
+
+class CheckpointStore:
+    """The checkpoints below `root`; to be used by one process at a time."""
+
+    def __init__(self, root: Path, clock: Clock = utc_now) -> None:
+        self._root, self._clock = root, clock
+        (root / "runs").mkdir(parents=True, exist_ok=True)
+
+    # runs
+
+    def note_run(self, run_id: str, **facts: Any) -> None:
+        """Write down what is known of a run, and that something was just asked of it."""
+        path = self._run_file(run_id)
+        known = json.loads(path.read_text("utf-8")) if path.exists() else {"training_run_id": run_id}
+        known |= {**facts, "last_request_time": self._clock().isoformat()}
+        write_atomically(path, json.dumps(known, indent=2) + "\n")
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        """Return what is known of a run, its newest checkpoints with it.
+
+        Raises:
+            NotFound: there is none.
+        """
+        path = self._run_file(run_id)
+        if not path.exists():
+            raise NotFound(f"there is no training run {run_id!r}")
+        return {**json.loads(path.read_text("utf-8")), **self._newest(run_id)}
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Return all runs, those that something was asked of last first."""
+        found = [json.loads(path.read_text("utf-8")) for path in self._root.glob("runs/*/run.json")]
+        found.sort(key=lambda run: (run["last_request_time"], run["training_run_id"]), reverse=True)
+        return [{**run, **self._newest(run["training_run_id"])} for run in found]
+
+    def _newest(self, run_id: str) -> dict[str, Any]:
+        newest: dict[str, Any] = {"last_checkpoint": None, "last_sampler_checkpoint": None}
+        for one in self.described(run_id):
+            if one["checkpoint_type"] == "training":
+                newest["last_checkpoint"] = one
+            elif one["checkpoint_type"] == "sampler":
+                newest["last_sampler_checkpoint"] = one
+        return newest
+
+    # checkpoints
+
+    def parse(self, uri: str) -> Checkpoint:
+        """Return the checkpoint that `uri` is about, whether it exists or not.
+
+        Raises:
+            DataError: it is no such path.
+        """
+        parts = uri.removeprefix("tinker://").split("/") if uri.startswith("tinker://") else []
+        if len(parts) != 3:
+            raise DataError(f"{uri!r} is no path of a checkpoint; tinker://RUN/{'|'.join(KINDS)}/NAME was expected")
+        return self.at(*parts)
+
+    def at(self, run_id: str, kind: str, name: str) -> Checkpoint:
+        """Return the checkpoint of that name, whether it exists or not.
+
+        Raises:
+            DataError: the name cannot be one.
+        """
+        if kind not in KINDS:
+            raise DataError(f"{kind!r} is no kind of checkpoint; there are {', '.join(KINDS)}")
+        if not _NAME.fullmatch(name):
+            raise DataError(
+                f"checkpoint name {name!r} is not made of up to 128 letters, digits, dots, dashes and underlines"
+            )
+        _run_folder(self._root, run_id)
+        return Checkpoint(self._root, run_id, kind, name)
+
+    def existing(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Return `checkpoint`.
+
+        Raises:
+            NotFound: it does not exist, or has expired.
+        """
+        if not (checkpoint.folder / RECORD_NAME).exists():
+            raise NotFound(f"there is no checkpoint {checkpoint.uri}; `tinker checkpoint list` shows those there are")
+        expiry = self._terms(checkpoint).get("expires_at")
+        if expiry and datetime.fromisoformat(expiry) <= self._clock():
+            raise NotFound(f"checkpoint {checkpoint.uri} expired at {expiry}")
+        return checkpoint
+
+    def files(self, checkpoint: Checkpoint) -> Path:
+        """Return the folder of a checkpoint whose files are what was written.
+
+        Raises:
+            NotFound: as `existing`.
+            DataError: a file was altered.
+        """
+        folder = self.existing(checkpoint).folder
+        try:
+            verified(folder, RECORD_KIND)
+        except RecordError as error:
+            raise DataError(f"checkpoint {checkpoint.uri} is damaged: {error}") from None
+        return folder
+
+    def write(
+        self,
+        checkpoint: Checkpoint,
+        make: Callable[[Path], None],
+        ttl_s: int | None = None,
+        user_metadata: Mapping[str, str] | None = None,
+        may_replace: bool = False,
+    ) -> None:
+        """Write the files of `checkpoint`: all of them, or none even after `kill -9`.
+
+        Raises:
+            DataError: it exists already.
+        """
+        if not may_replace and (checkpoint.folder / RECORD_NAME).exists():
+            raise DataError(f"checkpoint {checkpoint.uri} exists already; choose another name, or ask to overwrite it")
+        now = self._clock()
+        # before the checkpoint, which otherwise would be there for ever if this process ended in between
+        self._write_terms(checkpoint, {"expires_at": _expiry(now, ttl_s), "public": False})
+        request = Request(
+            RECORD_KIND,
+            checkpoint.uri,
+            code_version("graftline.training.local.engine"),
+            {},
+            # a second of the same name is never taken for the first
+            {"created_at": now.isoformat(), "user_metadata": dict(user_metadata or {})},
+        )
+
+        def made(folder: Path) -> Contents:
+            make(folder)
+            return Contents({})
+
+        build(checkpoint.folder, request, made, self._clock)
+
+    def copy(self, source: Checkpoint, target: Checkpoint, ttl_s: int | None) -> None:
+        """Write the files of `source` as `target`, with an expiry of its own."""
+        folder = self.files(source)
+
+        def make(partial: Path) -> None:
+            for path in folder.iterdir():
+                if path.name != RECORD_NAME:
+                    shutil.copyfile(path, partial / path.name)
+
+        self.write(target, make, ttl_s)
+
+    def delete(self, checkpoint: Checkpoint) -> None:
+        """Remove a checkpoint.
+
+        Raises:
+            NotFound: there is none.
+        """
+        if not (checkpoint.folder / RECORD_NAME).exists():
+            raise NotFound(f"there is no checkpoint {checkpoint.uri}")
+        _remove(checkpoint)
+
+    def set_ttl(self, checkpoint: Checkpoint, ttl_s: int | None) -> None:
+        """Let a checkpoint expire in `ttl_s` seconds, or never.
+
+        Raises:
+            NotFound: there is none.
+            DataError: the time is out of range.
+        """
+        terms = self._terms(self.existing(checkpoint))
+        self._write_terms(checkpoint, {**terms, "expires_at": _expiry(self._clock(), ttl_s)})
+
+    def set_public(self, checkpoint: Checkpoint, is_public: bool) -> None:
+        """Say whether others may read a checkpoint.
+
+        Raises:
+            NotFound: there is none.
+        """
+        self._write_terms(checkpoint, {**self._terms(self.existing(checkpoint)), "public": is_public})
+
+    def described(self, run_id: str | None = None) -> list[dict[str, Any]]:
+        """Return what the SDK is told of the checkpoints of a run, or of all, oldest first."""
+        found = [self._described(one) for one in self._all(run_id)]
+        return sorted(found, key=lambda one: (one["time"], one["tinker_path"]))
+
+    def sweep(self) -> list[str]:
+        """Remove what has expired; return the paths."""
+        expired = []
+        for checkpoint in [*self._all(None, with_expired=True)]:
+            with suppress(NotFound):
+                self.existing(checkpoint)
+                continue
+            _remove(checkpoint)
+            expired.append(checkpoint.uri)
+        return expired
+
+    def _all(self, run_id: str | None, with_expired: bool = False) -> Iterator[Checkpoint]:
+        folder = "*" if run_id is None else _run_folder(self._root, run_id).name
+        for record in self._root.glob(f"runs/{folder}/*/[!.]*/{RECORD_NAME}"):
+            kind, run = record.parent.parent, record.parent.parent.parent
+            checkpoint = Checkpoint(self._root, run.name.replace("~", ":"), kind.name, record.parent.name)
+            with suppress(NotFound):
+                yield checkpoint if with_expired else self.existing(checkpoint)
+
+    def _described(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        record, terms = load_record(checkpoint.folder), self._terms(checkpoint)
+        return {
+            "checkpoint_id": f"{checkpoint.kind}/{checkpoint.name}",
+            "checkpoint_type": KINDS[checkpoint.kind],
+            "time": record.config["created_at"],
+            "tinker_path": checkpoint.uri,
+            "size_bytes": sum(one.size_bytes for one in record.files.values()),
+            "public": bool(terms.get("public")),
+            "user_metadata": record.config["user_metadata"] or None,
+            "expires_at": terms.get("expires_at"),
+        }
+
+    def _terms(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        path = _terms_file(checkpoint)
+        terms: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        return terms
+
+    def _write_terms(self, checkpoint: Checkpoint, terms: Mapping[str, Any]) -> None:
+        write_atomically(_terms_file(checkpoint), json.dumps(terms) + "\n")
+
+    def _run_file(self, run_id: str) -> Path:
+        return _run_folder(self._root, run_id) / "run.json"
+
+
+def _run_folder(root: Path, run_id: str) -> Path:
+    if not _RUN_ID.fullmatch(run_id):
+        raise DataError(f"{run_id!r} is no id of a training run")
+    return root / "runs" / run_id.replace(":", "~")
+
+
+def _terms_file(checkpoint: Checkpoint) -> Path:
+    return checkpoint.folder.with_name(f".{checkpoint.name}.json")
+
+
+def _remove(checkpoint: Checkpoint) -> None:
+    # without its record it is none; what a kill leaves then goes with the next one of that name
+    (checkpoint.folder / RECORD_NAME).unlink(missing_ok=True)
+    shutil.rmtree(checkpoint.folder)
+    _terms_file(checkpoint).unlink(missing_ok=True)
+
+
+def _expiry(now: datetime, ttl_s: int | None) -> str | None:
+    if ttl_s is None:
+        return None
+    if not _LEAST_TTL_S <= ttl_s <= _MOST_TTL_S:
+        raise DataError(
+            f"ttl_seconds is {ttl_s}, but an hour to ten years was expected: {_LEAST_TTL_S} to {_MOST_TTL_S}"
+        )
+    return (now + timedelta(seconds=ttl_s)).isoformat()

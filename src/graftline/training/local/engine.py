@@ -1,0 +1,512 @@
+"""One frozen language model with many LoRA adapters, trained and sampled from by one thread.
+
+A run is an adapter with an AdamW state of its own. Samplers are adapters as well, of which only those used last are kept in
+memory. Nothing here is safe to use from two threads: `calls.py` sees to the order.
+"""
+
+import json
+import math
+import os
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from peft import LoraConfig, get_peft_model
+from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
+from pydantic import Field
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from graftline.config import Config
+from graftline.errors import DataError, ModelError
+from graftline.training.local.losses import check_inputs, checked_options, has_gradient, loss_sum
+
+LORA_ALPHA = 32
+"""Of every adapter of the service, whatever its rank."""
+ADAPTER, ADAPTER_CONFIG, OPTIMIZER, FACTS = (
+    "adapter_model.safetensors", "adapter_config.json", "optimizer.safetensors", "facts.json",
+)  # fmt: skip
+_PARTS = {
+    "train_attn": ("q_proj", "k_proj", "v_proj", "o_proj"),
+    "train_mlp": ("gate_proj", "up_proj", "down_proj"),
+    "train_unembed": ("lm_head",),
+}
+_HIDDEN_THEN_HEAD = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
+"""Architectures whose logits are the output layer's, with nothing after it."""
+_MAX_RANK = 512
+
+
+class EngineSettings(Config):
+    """How a model is computed with."""
+
+    threads: int = Field(default=0, ge=0, le=256)
+    """Of torch; 0 for one per core that this process may use."""
+    micro_batch_tokens: int = Field(default=512, ge=1)
+    """Tokens with padding that go through the model at once: what memory is needed for."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """What matrices are multiplied in; weights, losses and the optimizer are in float32 either way."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    samplers: int = Field(default=8, ge=1, le=256)
+    """Adapters to sample from that are kept in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoraShape:
+    """Which layers get an adapter, and how large it is."""
+
+    rank: int = 32
+    train_attn: bool = True
+    train_mlp: bool = True
+    train_unembed: bool = True
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One datum: tokens (T,), and the inputs of its loss, each (T,) or (T, K)."""
+
+    tokens: list[int]
+    inputs: Mapping[str, torch.Tensor]
+
+
+@dataclass(slots=True)
+class Run:
+    """An adapter that is trained."""
+
+    id: str
+    shape: LoraShape
+    parameters: list[torch.nn.Parameter]
+    optimizer: torch.optim.AdamW
+    steps: int = 0
+    """Optimizer steps since its creation, those before its checkpoint included."""
+    is_spoilt: bool = False
+    """Whether a part of its gradients is missing, so that no step may be taken with them."""
+
+
+@dataclass(slots=True)
+class _Adapters:
+    """Names of adapters in memory, and which is in use."""
+
+    by_id: "OrderedDict[str, str]" = field(default_factory=OrderedDict)
+    made: int = 0
+
+
+class Engine:
+    """The model in `folder`, which clients know as `name`."""
+
+    def __init__(self, folder: Path, name: str, settings: EngineSettings | None = None) -> None:
+        """Load it.
+
+        Raises:
+            ModelError: there is no model in `folder`, or no tokenizer with it.
+        """
+        self.settings, self.name, self.folder = settings or EngineSettings(), name, folder
+        torch.set_num_threads(self.settings.threads or len(os.sched_getaffinity(0)))
+        self.device = torch.device(_device(self.settings.device))
+        self.tokenizer, self.base = _loaded(folder)
+        self.base.requires_grad_(False).eval().to(self.device)
+        self.context = int(getattr(self.base.config, "max_position_embeddings", 2048))
+        self.architecture = str((self.base.config.architectures or [""])[0])
+        # before the first adapter: peft wraps layers, and they have other names then
+        self._linear = {
+            path.rpartition(".")[2] for path, part in self.base.named_modules() if isinstance(part, torch.nn.Linear)
+        }
+        self._vocabulary = int(self.base.get_input_embeddings().weight.shape[0])
+        self._has_plain_head = self.base.config.model_type in _HIDDEN_THEN_HEAD
+        self._peft: Any = None
+        self._runs: dict[str, Run] = {}
+        self._samplers = _Adapters()
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """Tokens that end an answer."""
+        generation = self.base.generation_config
+        found = generation.eos_token_id if generation else None
+        several = found if isinstance(found, list) else [found]
+        return frozenset(token for token in (*several, self.tokenizer.eos_token_id) if token is not None)
+
+    # runs
+
+    def create(self, run_id: str, shape: LoraShape) -> Run:
+        """Make the adapter of a new run, with weights that `shape.seed` decides.
+
+        Raises:
+            DataError: the rank is out of range, or nothing is to be trained.
+        """
+        if not 1 <= shape.rank <= _MAX_RANK:
+            raise DataError(f"rank is {shape.rank}, but 1 to {_MAX_RANK} was expected")
+        seed = shape.seed if shape.seed is not None else int.from_bytes(os.urandom(4), "little")
+        name = f"run-{len(self._runs)}-{os.urandom(4).hex()}"
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self._add(name, shape)
+        parameters = [parameter for path, parameter in self._peft.named_parameters() if f".{name}." in path]
+        optimizer = torch.optim.AdamW(parameters, lr=1e-4, betas=(0.9, 0.95), eps=1e-12, weight_decay=0.0)
+        run = Run(name, shape, parameters, optimizer)
+        self._runs[run_id] = run
+        return run
+
+    def run(self, run_id: str) -> Run:
+        """Return a run in memory.
+
+        Raises:
+            DataError: it is not.
+        """
+        if run_id not in self._runs:
+            raise DataError(f"training run {run_id} is not in memory any more; create it anew from its last checkpoint")
+        return self._runs[run_id]
+
+    def forget(self, run_id: str) -> None:
+        """Free the memory of a run; nothing happens if it has none."""
+        run = self._runs.pop(run_id, None)
+        if run is not None:
+            self._peft.delete_adapter(run.id)
+
+    # training
+
+    def forward_backward(
+        self, run_id: str, examples: Sequence[Example], loss: str, given: Mapping[str, object], is_training: bool
+    ) -> tuple[list[np.ndarray], dict[str, float]]:
+        """Return the logprobs of every example's target tokens, float32 of their shape, and metrics; add up gradients.
+
+        Raises:
+            DataError: an example or the loss does not fit, or the loss is not finite; no step can be taken then.
+        """
+        run, options = self.run(run_id), checked_options(loss, given)
+        try:
+            for number, example in enumerate(examples):
+                self._check(number, example, loss)
+            with self._using(run.id, is_training):
+                return self._passes(examples, loss, options, is_training)
+        except Exception:
+            if is_training:
+                run.is_spoilt = True
+            raise
+
+    def _passes(
+        self, examples: Sequence[Example], loss: str, options: Mapping[str, float], is_training: bool
+    ) -> tuple[list[np.ndarray], dict[str, float]]:
+        logprobs: list[np.ndarray] = [np.zeros(0, np.float32)] * len(examples)
+        total = 0.0
+        for batch in self._batches(examples):
+            found, value = self._pass([examples[number] for number in batch], loss, options, is_training)
+            if not math.isfinite(value):
+                raise DataError(f"the loss is {value}; lower the learning rate, or look at the weights of the datums")
+            total += value
+            for number, values in zip(batch, found, strict=True):
+                logprobs[number] = values
+        return logprobs, {"loss:sum": total}
+
+    def optim_step(
+        self,
+        run_id: str,
+        learning_rate: float = 1e-4,
+        beta1: float = 0.9,
+        beta2: float = 0.95,
+        eps: float = 1e-12,
+        weight_decay: float = 0.0,
+        grad_clip_norm: float = 0.0,
+    ) -> dict[str, float]:
+        """Take a step of AdamW with the gradients added up since the last one.
+
+        Raises:
+            DataError: a part of them failed; they are dropped, and the weights stay as they are.
+        """
+        run = self.run(run_id)
+        if run.is_spoilt:
+            run.is_spoilt = False
+            run.optimizer.zero_grad(set_to_none=True)
+            raise DataError("no step is taken, for forward_backward failed before it; its gradients are dropped")
+        run.optimizer.param_groups[0].update(lr=learning_rate, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay)
+        for parameter in run.parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        norm = torch.nn.utils.clip_grad_norm_(run.parameters, grad_clip_norm if grad_clip_norm > 0 else math.inf)
+        run.optimizer.step()
+        run.optimizer.zero_grad(set_to_none=True)
+        run.steps += 1
+        # not `step`: the cookbook has a column of that name
+        return {"grad_norm:mean": float(norm), "optimizer_step:mean": float(run.steps)}
+
+    # checkpoints
+
+    def save(self, run_id: str, folder: Path, with_optimizer: bool) -> None:
+        """Write the adapter of a run into `folder` in the layout of PEFT, and what is needed to go on from there."""
+        run = self.run(run_id)
+        state = get_peft_model_state_dict(self._peft, adapter_name=run.id, save_embedding_layers=False)
+        save_file({key: value.detach().cpu().contiguous() for key, value in state.items()}, folder / ADAPTER)
+        config = self._peft.peft_config[run.id].to_dict()
+        written = {**config, "base_model_name_or_path": self.name, "inference_mode": True}
+        (folder / ADAPTER_CONFIG).write_text(json.dumps(_plain(written), indent=2, sort_keys=True) + "\n", "utf-8")
+        facts = {
+            "base_model": self.name,
+            "rank": run.shape.rank,
+            "seed": run.shape.seed,
+            "train_attn": run.shape.train_attn,
+            "train_mlp": run.shape.train_mlp,
+            "train_unembed": run.shape.train_unembed,
+            "steps": run.steps,
+            "has_optimizer": with_optimizer,
+        }
+        (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+        if with_optimizer:
+            save_file(_optimizer_state(run), folder / OPTIMIZER)
+
+    def load(self, run_id: str, folder: Path, with_optimizer: bool) -> Run:
+        """Make a run of the checkpoint in `folder`, or put it into the run there is.
+
+        Raises:
+            DataError: it is of another model, or its optimizer is wanted but it has none.
+        """
+        facts = read_facts(folder)
+        if facts["base_model"] != self.name:
+            raise DataError(f"the checkpoint is one of {facts['base_model']!r}, but this server has {self.name!r}")
+        if with_optimizer and not facts["has_optimizer"]:
+            raise DataError("the checkpoint has no state of the optimizer; load the one of `save_state`")
+        run = self._runs.get(run_id) or self.create(run_id, shape_of(facts))
+        self._put(run.id, folder)
+        if with_optimizer:
+            run.steps = int(facts["steps"])
+            _restore(run, load_file(folder / OPTIMIZER))
+        return run
+
+    # what samples
+
+    @contextmanager
+    def sampling_from(self, sampler_id: str, folder: Path | None) -> Iterator[Any]:
+        """Yield the model with the adapter in `folder`, or without any."""
+        if folder is None:
+            if self._peft is None:
+                yield self.base
+            else:
+                with self._peft.disable_adapter():
+                    yield self._peft
+            return
+        with self._using(self._sampler(sampler_id, folder), is_training=False):
+            yield self._peft
+
+    def forget_sampler(self, sampler_id: str) -> None:
+        """Free the memory of a sampler; nothing happens if it has none."""
+        name = self._samplers.by_id.pop(sampler_id, None)
+        if name is not None:
+            self._peft.delete_adapter(name)
+
+    def _sampler(self, sampler_id: str, folder: Path) -> str:
+        known = self._samplers.by_id
+        if sampler_id in known:
+            known.move_to_end(sampler_id)
+            return known[sampler_id]
+        while len(known) >= self.settings.samplers:
+            self.forget_sampler(next(iter(known)))
+        self._samplers.made += 1
+        name = f"sampler-{self._samplers.made}"
+        self._add(name, shape_of(read_facts(folder)))
+        self._put(name, folder)
+        known[sampler_id] = name
+        return name
+
+    # adapters
+
+    def _add(self, name: str, shape: LoraShape) -> None:
+        wanted = {part for flag, parts in _PARTS.items() if getattr(shape, flag) for part in parts} & self._linear
+        if not wanted:
+            raise DataError(f"no layer of {self.name} is to be trained; set one of {', '.join(_PARTS)}")
+        config = LoraConfig(
+            r=shape.rank, lora_alpha=LORA_ALPHA, lora_dropout=0.0, bias="none", target_modules=sorted(wanted)
+        )
+        with warnings.catch_warnings():
+            # that merging is another matter where the output layer is the embedding
+            warnings.simplefilter("ignore")
+            if self._peft is None:
+                self._peft = get_peft_model(self.base, config, adapter_name=name)
+            else:
+                self._peft.add_adapter(name, config)
+
+    def _put(self, name: str, folder: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            set_peft_model_state_dict(self._peft, load_file(folder / ADAPTER), adapter_name=name)
+
+    @contextmanager
+    def _using(self, name: str, is_training: bool) -> Iterator[None]:
+        self._peft.set_adapter(name, inference_mode=not is_training)
+        with torch.set_grad_enabled(is_training):
+            yield
+
+    # one pass
+
+    def _check(self, number: int, example: Example, loss: str) -> None:
+        if not example.tokens:
+            raise DataError(f"datum {number}: has no tokens")
+        if len(example.tokens) > self.context:
+            raise DataError(f"datum {number}: has {len(example.tokens)} tokens, but {self.name} takes {self.context}")
+        try:
+            check_inputs(loss, example.inputs, len(example.tokens))
+        except DataError as error:
+            raise DataError(f"datum {number}: {error}") from None
+        targets = example.inputs["target_tokens"]
+        self.check_tokens(f"datum {number}", [*example.tokens, int(targets.min()), int(targets.max())])
+
+    def check_tokens(self, what: str, tokens: Sequence[int]) -> None:
+        """Refuse tokens that the model has not.
+
+        Raises:
+            DataError: there is one.
+        """
+        if tokens and not (min(tokens) >= 0 and max(tokens) < self._vocabulary):
+            wrong = next(token for token in tokens if not 0 <= token < self._vocabulary)
+            raise DataError(f"{what}: token {wrong} is not one of the {self._vocabulary} of {self.name}")
+
+    def _batches(self, examples: Sequence[Example]) -> Iterator[list[int]]:
+        """Yield numbers of examples of about the same length that go through the model together."""
+        order = sorted(range(len(examples)), key=lambda number: len(examples[number].tokens))
+        batch: list[int] = []
+        for number in order:
+            if batch and (len(batch) + 1) * len(examples[number].tokens) > self.settings.micro_batch_tokens:
+                yield batch
+                batch = []
+            batch.append(number)
+        if batch:
+            yield batch
+
+    def _pass(
+        self, examples: Sequence[Example], loss: str, options: Mapping[str, float], is_training: bool
+    ) -> tuple[list[np.ndarray], float]:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+            hidden = self._hidden([example.tokens for example in examples])
+            rows: list[np.ndarray] = []
+            sums = []
+            for row, example in enumerate(examples):
+                inputs = {key: value.to(self.device) for key, value in example.inputs.items()}
+                moving = (
+                    has_gradient(loss, inputs) if is_training else torch.ones(len(example.tokens), dtype=torch.bool)
+                )
+                values, moved = self._logprobs(hidden[row, : len(example.tokens)], inputs["target_tokens"], moving)
+                sums.append(loss_sum(loss, options, moved, {key: value[moving] for key, value in inputs.items()}))
+                rows.append(values)
+            total = torch.stack(sums).sum()
+        value = float(total.detach())
+        if is_training and total.requires_grad and math.isfinite(value):
+            total.backward()
+        return rows, value
+
+    def _hidden(self, texts: Sequence[list[int]]) -> torch.Tensor:
+        """Return what comes before the output layer, (rows, tokens, width); logits where that is all one can have."""
+        length = max(map(len, texts))
+        ids = torch.zeros((len(texts), length), dtype=torch.long)
+        mask = torch.zeros((len(texts), length), dtype=torch.long)
+        for row, tokens in enumerate(texts):
+            ids[row, : len(tokens)] = torch.tensor(tokens)
+            mask[row, : len(tokens)] = 1
+        asked = {"input_ids": ids.to(self.device), "attention_mask": mask.to(self.device), "use_cache": False}
+        model = self._peft.base_model.model
+        if self._has_plain_head:
+            hidden: torch.Tensor = model.model(**asked).last_hidden_state
+            return hidden
+        logits: torch.Tensor = model(**asked).logits
+        return logits
+
+    def _logprobs(
+        self, hidden: torch.Tensor, targets: torch.Tensor, moving: torch.Tensor
+    ) -> tuple[np.ndarray, torch.Tensor]:
+        """Return the logprobs of all `targets`, and those of the `moving` ones with their gradients.
+
+        Most tokens of a prompt move nothing, and the way back through the output layer, the largest one of a small model,
+        is spared for them.
+        """
+        moved = self._token_logprobs(hidden[moving], targets[moving])
+        values = torch.empty(targets.shape, dtype=torch.float32, device=self.device)
+        values[moving] = moved.detach()
+        if not bool(moving.all()):
+            with torch.no_grad():
+                values[~moving] = self._token_logprobs(hidden[~moving], targets[~moving])
+        return values.cpu().numpy(), moved
+
+    def _token_logprobs(self, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        logits = (self._peft.base_model.model.lm_head(hidden) if self._has_plain_head else hidden).float()
+        chosen = logits.gather(-1, targets.reshape(targets.shape[0], -1))
+        return (chosen - torch.logsumexp(logits, -1, keepdim=True)).reshape(targets.shape)
+
+
+def shape_of(facts: Mapping[str, Any]) -> LoraShape:
+    """Return the shape of the adapter that `facts` are of."""
+    flags = {flag: bool(facts[flag]) for flag in _PARTS}
+    return LoraShape(rank=int(facts["rank"]), seed=facts["seed"], **flags)
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """Return what `save` wrote of the checkpoint in `folder`.
+
+    Raises:
+        DataError: it is one that only its owner can read.
+    """
+    path = folder / FACTS
+    if not path.exists():
+        raise DataError("the checkpoint is encrypted; name one of `save_state` or `save_weights_for_sampler`")
+    facts: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return facts
+
+
+def _device(wanted: str) -> str:
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise ModelError("device is cuda, but torch sees no GPU; use cpu, or auto")
+    return wanted if wanted != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _loaded(folder: Path) -> tuple[Any, Any]:
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{folder}: holds no model, for it has no config.json; name the folder of a converted model")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelError(f"{folder}: its tokenizer cannot be loaded ({reason}); put tokenizer.json beside it") from None
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelError(f"{folder}: its weights cannot be loaded ({reason}); convert the model again") from None
+    return tokenizer, model
+
+
+def _optimizer_state(run: Run) -> dict[str, torch.Tensor]:
+    state: dict[str, torch.Tensor] = {}
+    for number, parameter in enumerate(run.parameters):
+        kept = run.optimizer.state.get(parameter, {})
+        for key in ("exp_avg", "exp_avg_sq", "step"):
+            if key in kept:
+                # a file of tensors without dimensions cannot be read by everything
+                state[f"{number}.{key}"] = torch.as_tensor(kept[key]).detach().cpu().reshape(
+                    -1 if key == "step" else parameter.shape
+                )  # fmt: skip
+    return state or {"none": torch.zeros(1)}
+
+
+def _restore(run: Run, state: Mapping[str, torch.Tensor]) -> None:
+    run.optimizer.state.clear()
+    for number, parameter in enumerate(run.parameters):
+        if f"{number}.step" in state:
+            run.optimizer.state[parameter] = {
+                "step": state[f"{number}.step"].reshape(()).clone(),
+                "exp_avg": state[f"{number}.exp_avg"].to(parameter.device).clone(),
+                "exp_avg_sq": state[f"{number}.exp_avg_sq"].to(parameter.device).clone(),
+            }
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` with what JSON has not in its words."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(map(str, value))
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return getattr(value, "value", value)
+    return str(value)

@@ -1,0 +1,143 @@
+"""A server that runs until it is told to end: `graftline tinker serve`.
+
+It listens on a loopback address. Clients need its key, which stands in `<root>/api_key` unless `TINKER_API_KEY` gives one.
+"""
+
+import asyncio
+import fcntl
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import uvicorn
+from pydantic import Field, SecretStr
+
+from graftline.config import Config
+from graftline.errors import ConfigError, ModelError
+from graftline.training.local.checkpoints import CheckpointStore
+from graftline.training.local.engine import Engine, EngineSettings
+from graftline.training.local.server import TinkerServer
+
+logger = logging.getLogger(__name__)
+
+KEY_VARIABLE = "TINKER_API_KEY"
+_KEY_PREFIX = "tml-"
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_ENDS_WITHIN_S = 10
+
+
+class ServeSettings(Config):
+    """What is served, and where."""
+
+    model: str
+    """What clients call it."""
+    host: str = "127.0.0.1"
+    port: int = Field(default=0, ge=0, le=65535)
+    """0 for a free one."""
+    engine: EngineSettings = EngineSettings()
+
+
+def serve(
+    settings: ServeSettings,
+    folder: Path,
+    root: Path,
+    environment: Mapping[str, str],
+    started: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Serve the model in `folder`, with checkpoints below `root`, until SIGTERM or SIGINT; `started` gets the address.
+
+    Raises:
+        ConfigError: the address is not one of this machine, or taken; the key has the wrong shape.
+        ModelError: the model cannot be loaded, or another server has `root`.
+    """
+    if settings.host not in _LOOPBACK:
+        raise ConfigError(
+            f"host {settings.host!r} would offer the model to other machines, without encryption; use 127.0.0.1, and"
+            " a tunnel from elsewhere"
+        )
+    with _alone(root):
+        key = api_key(root, environment)
+        listener = _listener(settings)
+        try:
+            engine = Engine(folder, settings.model, settings.engine)
+            server = TinkerServer(engine, CheckpointStore(root), key, _secret(root / "url_secret").encode())
+            asyncio.run(_run(server, listener, started))
+        finally:
+            listener.close()
+
+
+def api_key(root: Path, environment: Mapping[str, str]) -> SecretStr:
+    """Return the key of the server below `root`; it is made, for this user's eyes only, if there is none.
+
+    Raises:
+        ConfigError: the one in the environment is none that the SDK would send.
+    """
+    given = environment.get(KEY_VARIABLE, "")
+    if given and not given.startswith(_KEY_PREFIX):
+        raise ConfigError(
+            f"{KEY_VARIABLE} does not begin with {_KEY_PREFIX!r}, so the SDK would refuse it; mend or unset it"
+        )
+    return SecretStr(given or _KEY_PREFIX + _secret(root / "api_key"))
+
+
+async def _run(server: TinkerServer, listener: socket.socket, started: Callable[[str], None]) -> None:
+    config = uvicorn.Config(
+        server.app,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=_ENDS_WITHIN_S,
+    )
+    web = uvicorn.Server(config)
+    server.start()
+    host, port = listener.getsockname()[:2]
+    task = asyncio.create_task(web.serve(sockets=[listener]))
+    while not web.started and not task.done():
+        await asyncio.sleep(0.01)
+    started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    try:
+        await task
+    finally:
+        server.stop()
+
+
+def _listener(settings: ServeSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"port {settings.port} of {settings.host} cannot be had ({error.strerror}); name another"
+        ) from None
+    return listener
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """See to it that no other server writes below `root`."""
+    root.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(root, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ModelError(f"{root}: another server has its checkpoints there; stop it, or name another folder") from None
+    finally:
+        os.close(descriptor)
+
+
+def _secret(path: Path) -> str:
+    """Return the secret in `path`, made if there is none."""
+    with suppress(FileNotFoundError):
+        return path.read_text("utf-8").strip()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(made := secrets.token_hex(32))
+    return made

@@ -1,0 +1,204 @@
+"""The wire of `tinker` 0.38 in values of ours: what is sent to be trained on, and what is answered.
+
+The messages are those of `tinker.proto`, which comes with the SDK; all else on the wire is JSON.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import zstandard
+from google.protobuf.message import DecodeError
+from tinker.proto import tinker_public_pb2 as pb
+
+from graftline.errors import DataError
+from graftline.training.local.engine import Example
+from graftline.training.local.sampling import Sampled, Sampling, TopK
+
+MAX_BODY_BYTES = 256 << 20
+"""Of one request, unpacked; the SDK cuts batches into pieces of 5 MB."""
+_NUMPY: dict[int, np.dtype[Any]] = {
+    pb.DTYPE_FLOAT32: np.dtype(np.float32),
+    pb.DTYPE_INT64: np.dtype(np.int64),
+    pb.DTYPE_INT32: np.dtype(np.int32),
+    pb.DTYPE_BFLOAT16: np.dtype(np.uint16),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardBackward:
+    """A request to train on examples, or to look at them."""
+
+    run_id: str
+    number: int
+    """Of the requests of this run: they are worked on in this order."""
+    examples: list[Example]
+    loss: str
+    options: dict[str, Any]
+    is_training: bool
+
+
+def unpacked(body: bytes, encoding: str) -> bytes:
+    """Return `body` without its compression.
+
+    Raises:
+        DataError: it is not what `encoding` says, or larger than `MAX_BODY_BYTES`.
+    """
+    if encoding != "zstd":
+        return body
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(body) as reader:
+            content = reader.read(MAX_BODY_BYTES + 1)
+    except zstandard.ZstdError as error:
+        raise DataError(f"the body is not zstd ({error})") from None
+    if len(content) > MAX_BODY_BYTES:
+        raise DataError(f"the body is larger than {MAX_BODY_BYTES} bytes; send fewer datums at a time")
+    return content
+
+
+def read_forward_backward(body: bytes) -> ForwardBackward:
+    """Read a request of `forward_backward`.
+
+    Raises:
+        DataError: it is none, or holds something else than text.
+    """
+    message = pb.ForwardBackwardRequest()
+    try:
+        message.ParseFromString(body)
+    except DecodeError as error:
+        raise DataError(f"the body is no ForwardBackwardRequest ({error})") from None
+    options: dict[str, Any] = {
+        key: value.text if value.HasField("text") else value.number for key, value in message.loss_fn_config_v2.items()
+    } or dict(message.loss_fn_config)
+    return ForwardBackward(
+        run_id=message.model_id,
+        number=message.seq_id,
+        examples=[_example(number, datum) for number, datum in enumerate(message.data)],
+        loss=message.loss_fn,
+        options=options,
+        is_training=not message.forward_only,
+    )
+
+
+def _example(number: int, datum: Any) -> Example:
+    tokens: list[int] = []
+    for chunk in datum.model_input:
+        if chunk.WhichOneof("chunk") != "encoded_text":
+            raise DataError(f"datum {number}: holds something else than text, which this backend cannot train on")
+        tokens += np.frombuffer(chunk.encoded_text.tokens, np.int32).tolist()
+    try:
+        inputs = {key: _tensor(value) for key, value in datum.loss_fn_inputs.items()}
+    except (ValueError, KeyError, IndexError) as error:
+        raise DataError(f"datum {number}: an input of its loss is no tensor ({error})") from None
+    return Example(tokens, inputs)
+
+
+def _tensor(message: Any) -> torch.Tensor:
+    if message.HasField("sparse_csr"):
+        values = _sparse(message)
+    else:
+        values = _array(message.dense, message.dtype).reshape(list(message.shape) or -1)
+    return torch.from_numpy(values.astype(np.int64 if values.dtype.kind in "iu" else np.float32))
+
+
+def _array(content: bytes, kind: int) -> np.ndarray:
+    values = np.frombuffer(content, _NUMPY[kind])
+    # the upper half of a float32
+    return (values.astype(np.uint32) << 16).view(np.float32) if kind == pb.DTYPE_BFLOAT16 else values
+
+
+def _sparse(message: Any) -> np.ndarray:
+    """Return the dense form of rows that are compressed: https://pytorch.org/docs/stable/sparse.html#sparse-csr-tensor."""
+    csr = message.sparse_csr
+    values = _array(csr.values, message.dtype)
+    ends = np.frombuffer(csr.crow_indices, np.int64)
+    columns = np.frombuffer(csr.col_indices, np.int64)
+    found = np.zeros(list(message.shape), values.dtype)
+    for row in range(found.shape[0]):
+        part = slice(int(ends[row]), int(ends[row + 1]))
+        found[row, columns[part]] = values[part]
+    return found
+
+
+def forward_backward_answer(logprobs: Sequence[np.ndarray], metrics: Mapping[str, float]) -> bytes:
+    """Return a `ForwardBackwardOutput`: the logprobs of every example, of the shape of its targets."""
+    answer = pb.ForwardBackwardOutput(loss_fn_output_type="ArrayRecord", metrics=dict(metrics))
+    groups: list[list[np.ndarray]] = []
+    for values in logprobs:
+        # what is in one record has the same shape behind its first dimension
+        if groups and groups[-1][0].shape[1:] == values.shape[1:]:
+            groups[-1].append(values)
+        else:
+            groups.append([values])
+    for group in groups:
+        record = answer.loss_fn_outputs.add()
+        record.type_tag, record.num_datums = "ArrayRecord", len(group)
+        values = record.fields["logprobs"]
+        values.dtype = pb.DTYPE_FLOAT32
+        values.data = b"".join(np.ascontiguousarray(one, np.float32).tobytes() for one in group)
+        values.offsets = np.cumsum([0, *(one.size * 4 for one in group)], dtype=np.int64).tobytes()
+        values.trailing_shape.extend(group[0].shape[1:])
+    content: bytes = answer.SerializeToString()
+    return content
+
+
+def read_sampling(body: Mapping[str, Any]) -> Sampling:
+    """Read the JSON of a request to sample.
+
+    Raises:
+        DataError: it asks for what this backend cannot do, or is none.
+    """
+    for key in ("target_prompt_logprobs", "record_stability_info", "prompt_alt_tokens_k"):
+        if body.get(key):
+            raise DataError(f"{key} is not offered by this backend; leave it out")
+    tokens: list[int] = []
+    try:
+        for chunk in body["prompt"]["chunks"]:
+            if chunk.get("type", "encoded_text") != "encoded_text":
+                raise DataError("the prompt holds something else than text, which this backend cannot read")
+            tokens += [int(token) for token in chunk["tokens"]]
+        params = body.get("sampling_params") or {}
+        given = {
+            key: params[key] for key in ("max_tokens", "temperature", "top_k", "top_p") if params.get(key) is not None
+        }
+        return Sampling(
+            prompt=tokens,
+            count=int(body.get("num_samples") or 1),
+            seed=params.get("seed"),
+            stop=params.get("stop"),
+            has_prompt_logprobs=bool(body.get("prompt_logprobs")),
+            topk_prompt=int(body.get("topk_prompt_logprobs") or 0),
+            topk_sampled=int(body.get("topk_sample_logprobs") or 0),
+            **given,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"the request to sample is not understood ({error!r})") from None
+
+
+def sampling_answer(found: Sampled, last: int | None = None) -> bytes:
+    """Return a `SampleResponse`; `last` keeps the logprobs of that many tokens of the prompt only."""
+    answer = pb.SampleResponse()
+    for drawn in found.sequences:
+        sequence = answer.sequences.add()
+        is_stopped = drawn.stop_reason == "stop"
+        sequence.stop_reason = pb.STOP_REASON_STOP if is_stopped else pb.STOP_REASON_LENGTH
+        sequence.tokens = np.asarray(drawn.tokens, np.int32).tobytes()
+        sequence.logprobs = np.asarray(drawn.logprobs, np.float32).tobytes()
+        if drawn.top is not None:
+            _put_top(sequence.topk_sampled_logprobs, drawn.top)
+    if found.prompt_logprobs is not None:
+        values = np.array([np.nan if one is None else one for one in found.prompt_logprobs], np.float32)
+        if last:
+            values[:-last] = np.nan
+        answer.prompt_logprobs = values.tobytes()
+    if found.prompt_top is not None:
+        _put_top(answer.topk_prompt_logprobs, found.prompt_top)
+    content: bytes = answer.SerializeToString()
+    return content
+
+
+def _put_top(message: Any, top: TopK) -> None:
+    message.token_ids, message.logprobs = top.ids.tobytes(), top.logprobs.astype(np.float32).tobytes()
+    message.length, message.k = top.ids.shape
