@@ -21,6 +21,7 @@ from graftline.runtime.settings import TrajectorySettings
 from graftline.sandbox import SandboxSettings
 from graftline.teachers.prompt import Prompts
 from graftline.telemetry.settings import TelemetrySettings
+from graftline.training.settings import TinkerTrainingConfig
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 CONFIGS = CHECKOUT / "configs"
@@ -29,6 +30,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "datasets.yaml": Catalogue,
     "governance.yaml": Governance,
     "models.yaml": ModelCatalogue,
+    "recipes/sl_basic.yaml": TinkerTrainingConfig,
     "sandbox.yaml": SandboxSettings,
     "teacher_prompts.yaml": Prompts,
     "telemetry.yaml": TelemetrySettings,

@@ -225,6 +225,11 @@ def trajectories() -> None:
 
 
 @main.group(cls=_LaterCommands)
+def train() -> None:
+    """Train adapters through the Tinker SDK, and fetch them."""
+
+
+@main.group(cls=_LaterCommands)
 def tinker() -> None:
     """Serve a model on this machine to the Tinker SDK."""
 

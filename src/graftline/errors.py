@@ -9,7 +9,8 @@
         ├── SandboxError   the jail itself (an action that fails in the jail is a result, not an error)
         ├── ModelError     the places of a model's weights
         ├── ActorError     a served model (an answer, however poor, is a result, not an error)
-        └── QueueError     the job queue
+        ├── QueueError     the job queue
+        └── TrainingError  the Tinker service or the local backend
 
 A message is one sentence: what, which, what was expected, what to do. The classes take a message and nothing
 else, so that they cross process borders.
@@ -54,3 +55,10 @@ class ActorError(BoundaryError):
 
 class QueueError(BoundaryError):
     """The queue cannot be reached, or lost what it must keep."""
+
+
+class TrainingError(BoundaryError):
+    """The Tinker service or the local backend cannot be reached, refuses, fails, or is not done in time."""
+
+    status: int | None = None
+    """What the service answered by HTTP, where that is the error."""

@@ -15,12 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from graftline.errors import GraftlineError
+from graftline.errors import DataError, GraftlineError
 
 logger = logging.getLogger(__name__)
 
-_KEPT_S, _KEPT = 900.0, 4096
-"""How long an answer stays for who asks again, and how many do."""
 Answer = bytes | dict[str, Any]
 
 
@@ -51,14 +49,15 @@ class _Work:
 class Calls:
     """The calls of a server; `submit`, `wait` and `cancel` are for its event loop."""
 
-    def __init__(self, most_together: int = 16) -> None:
-        """At most so much is done together, by weight."""
-        self._most_together = most_together
+    def __init__(self, most_together: int = 16, kept_s: float = 900.0, kept: int = 4096) -> None:
+        """At most so much is done together, by weight; answers stay for so long, and so many of them, for who asks again."""
+        self._most_together, self._kept_s, self._kept = most_together, kept_s, kept
         self._queue: queue.Queue[_Work | None] = queue.Queue()
         self._calls: OrderedDict[str, Call] = OrderedDict()
         self._parked: dict[str, dict[int, _Work]] = {}
         self._next: dict[str, int] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_ending = False
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
 
     def start(self) -> None:
@@ -68,8 +67,15 @@ class Calls:
 
     def stop(self) -> None:
         """End after the call that is worked on."""
+        self.let_go()
+        self._is_ending = True
         self._queue.put(None)
         self._thread.join()
+
+    def let_go(self) -> None:
+        """Have all who wait told that their calls have not ended yet."""
+        for call in self._calls.values():
+            _wake(call)
 
     def submit(
         self,
@@ -79,7 +85,11 @@ class Calls:
         number: int | None = None,
         facts: dict[str, Any] | None = None,
     ) -> Call:
-        """Have `do` called, after those of the same run with lower numbers; the first number is 1."""
+        """Have `do` called, after those of the same run with lower numbers; the first number is 1.
+
+        Raises:
+            DataError: the number is one whose call is forgotten.
+        """
         return self._take(id, _Work(Call(id, facts=facts or {}), lambda works: [do()], "", None, 1), run_id, number)
 
     def submit_shared(
@@ -115,17 +125,18 @@ class Calls:
             return False
         finally:
             call.waiters.remove(ended)
-        return True
+        return call.state != "waiting"
 
     def cancel(self, id: str) -> None:
-        """Leave out a call that nobody waits for any more, if it has not begun."""
+        """Leave out a call that nobody wants any more, if it has not begun."""
         call = self._calls.get(id)
         if call is not None and call.state == "waiting":
-            call.state = "cancelled"
+            _end(call, "cancelled", {"error": "the call was cancelled", "category": "user"})
 
     def forget_run(self, run_id: str) -> None:
         """Drop what waits for calls of a run that will not come."""
-        self._parked.pop(run_id, None)
+        for work in self._parked.pop(run_id, {}).values():
+            self.cancel(work.call.id)
         self._next.pop(run_id, None)
 
     @property
@@ -136,6 +147,9 @@ class Calls:
     def _take(self, id: str, work: _Work, run_id: str, number: int | None) -> Call:
         if id in self._calls:
             return self._calls[id]
+        following = self._next.get(run_id, 1)
+        if number is not None and number < following:
+            raise DataError(f"call {number} of {run_id} was answered long ago, and its answer is not known any more")
         self._forget_old()
         self._calls[id] = work.call
         if number is None:
@@ -143,7 +157,6 @@ class Calls:
             return work.call
         parked = self._parked.setdefault(run_id, {})
         parked[number] = work
-        following = self._next.get(run_id, 1)
         while following in parked:
             self._queue.put(parked.pop(following))
             following += 1
@@ -151,31 +164,36 @@ class Calls:
         return work.call
 
     def _forget_old(self) -> None:
-        limit = time.monotonic() - _KEPT_S
+        limit = time.monotonic() - self._kept_s
         ended = [id for id, call in self._calls.items() if call.state != "waiting"]
         for id in ended:
-            if len(self._calls) <= _KEPT and self._calls[id].ended_at > limit:
+            if len(self._calls) <= self._kept and self._calls[id].ended_at > limit:
                 break
             del self._calls[id]
 
     def _work(self) -> None:
         held: _Work | None = None
-        while (work := held or self._queue.get()) is not None:
-            held, works = None, [work]
-            while work.shared and sum(one.weight for one in works) < self._most_together:
-                try:
-                    other = self._queue.get_nowait()
-                except queue.Empty:
-                    break
-                if other is None or other.shared != work.shared:
-                    held = other
-                    if other is None:
-                        self._queue.put(None)
-                    break
-                works.append(other)
+        while (work := held or self._queue.get()) is not None and not self._is_ending:
+            works, held = self._together(work)
             works = [one for one in works if one.call.state == "waiting"]
             if works:
                 self._do(works)
+
+    def _together(self, work: _Work) -> tuple[list[_Work], _Work | None]:
+        """Return what is done with `work`, and what was taken from the queue to be done after it."""
+        works = [work]
+        while work.shared:
+            try:
+                other = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if other is None:
+                self._queue.put(None)
+                break
+            if other.shared != work.shared or sum(one.weight for one in [*works, other]) > self._most_together:
+                return works, other
+            works.append(other)
+        return works, None
 
     def _do(self, works: Sequence[_Work]) -> None:
         state: Literal["done", "failed"] = "done"
@@ -193,7 +211,11 @@ class Calls:
             self._loop.call_soon_threadsafe(_end, work.call, state, answer)
 
 
-def _end(call: Call, state: Literal["done", "failed"], answer: Answer) -> None:
+def _end(call: Call, state: Literal["done", "failed", "cancelled"], answer: Answer) -> None:
     call.state, call.answer, call.ended_at = state, answer, time.monotonic()
+    _wake(call)
+
+
+def _wake(call: Call) -> None:
     for waiter in call.waiters:
         waiter.set()

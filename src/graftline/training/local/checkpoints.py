@@ -2,25 +2,28 @@
 
     <root>/runs/<run>/run.json                    what is known of a run
     <root>/runs/<run>/<kind>/<name>/              a checkpoint: an artefact with a record, written last
-    <root>/runs/<run>/<kind>/.<name>.json         when it expires, and who may read it
+    <root>/runs/<run>/<kind>/.<name>.json         what was changed since: when it expires, and who may read it
 
 Kinds are `weights` (with the state of the optimizer), `sampler_weights` and `external_weights` (to be downloaded).
 """
 
 import json
+import logging
 import re
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from graftline.clock import Clock, utc_now
+from graftline.clock import Clock
 from graftline.errors import DataError, RecordError
 from graftline.hashing import code_version
 from graftline.record import RECORD_NAME, Contents, Request, build, load_record, verified, write_atomically
+
+logger = logging.getLogger(__name__)
 
 KINDS: Mapping[str, str] = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
 """Parts of a path of `tinker://`, and what the SDK calls them."""
@@ -54,10 +57,15 @@ class Checkpoint:
         return f"tinker://{self.run_id}/{self.kind}/{self.name}"
 
 
+def now() -> datetime:
+    """Return the present time in UTC, with its fractions: there can be several checkpoints a second."""
+    return datetime.now(UTC)
+
+
 class CheckpointStore:
     """The checkpoints below `root`; to be used by one process at a time."""
 
-    def __init__(self, root: Path, clock: Clock = utc_now) -> None:
+    def __init__(self, root: Path, clock: Clock = now) -> None:
         self._root, self._clock = root, clock
         (root / "runs").mkdir(parents=True, exist_ok=True)
 
@@ -129,11 +137,10 @@ class CheckpointStore:
 
         Raises:
             NotFound: it does not exist, or has expired.
+            DataError: its record was altered.
         """
-        if not (checkpoint.folder / RECORD_NAME).exists():
-            raise NotFound(f"there is no checkpoint {checkpoint.uri}; `tinker checkpoint list` shows those there are")
-        expiry = self._terms(checkpoint).get("expires_at")
-        if expiry and datetime.fromisoformat(expiry) <= self._clock():
+        expiry = self._terms(checkpoint)["expires_at"]
+        if self._is_over(expiry):
             raise NotFound(f"checkpoint {checkpoint.uri} expired at {expiry}")
         return checkpoint
 
@@ -148,7 +155,7 @@ class CheckpointStore:
         try:
             verified(folder, RECORD_KIND)
         except RecordError as error:
-            raise DataError(f"checkpoint {checkpoint.uri} is damaged: {error}") from None
+            raise _damaged(checkpoint, error) from None
         return folder
 
     def write(
@@ -162,21 +169,19 @@ class CheckpointStore:
         """Write the files of `checkpoint`: all of them, or none even after `kill -9`.
 
         Raises:
-            DataError: it exists already.
+            DataError: it exists already, or the time is out of range.
         """
-        if not may_replace and (checkpoint.folder / RECORD_NAME).exists():
+        if not may_replace and self._is_there(checkpoint):
             raise DataError(f"checkpoint {checkpoint.uri} exists already; choose another name, or ask to overwrite it")
-        now = self._clock()
-        # before the checkpoint, which otherwise would be there for ever if this process ended in between
-        self._write_terms(checkpoint, {"expires_at": _expiry(now, ttl_s), "public": False})
-        request = Request(
-            RECORD_KIND,
-            checkpoint.uri,
-            code_version("graftline.training.local.engine"),
-            {},
+        time = self._clock()
+        config = {
             # a second of the same name is never taken for the first
-            {"created_at": now.isoformat(), "user_metadata": dict(user_metadata or {})},
-        )
+            "id": secrets.token_hex(8),
+            "created_at": time.isoformat(),
+            "expires_at": _expiry(time, ttl_s),
+            "user_metadata": dict(user_metadata or {}),
+        }
+        request = Request(RECORD_KIND, checkpoint.uri, code_version("graftline.training.local.engine"), {}, config)
 
         def made(folder: Path) -> Contents:
             make(folder)
@@ -212,8 +217,7 @@ class CheckpointStore:
             NotFound: there is none.
             DataError: the time is out of range.
         """
-        terms = self._terms(self.existing(checkpoint))
-        self._write_terms(checkpoint, {**terms, "expires_at": _expiry(self._clock(), ttl_s)})
+        self._change_terms(checkpoint, expires_at=_expiry(self._clock(), ttl_s))
 
     def set_public(self, checkpoint: Checkpoint, is_public: bool) -> None:
         """Say whether others may read a checkpoint.
@@ -221,51 +225,81 @@ class CheckpointStore:
         Raises:
             NotFound: there is none.
         """
-        self._write_terms(checkpoint, {**self._terms(self.existing(checkpoint)), "public": is_public})
+        self._change_terms(checkpoint, public=is_public)
 
     def described(self, run_id: str | None = None) -> list[dict[str, Any]]:
         """Return what the SDK is told of the checkpoints of a run, or of all, oldest first."""
-        found = [self._described(one) for one in self._all(run_id)]
+        found = [
+            self._described(one, terms) for one, terms in self._all(run_id) if not self._is_over(terms["expires_at"])
+        ]
         return sorted(found, key=lambda one: (one["time"], one["tinker_path"]))
 
     def sweep(self) -> list[str]:
-        """Remove what has expired; return the paths."""
-        expired = []
-        for checkpoint in [*self._all(None, with_expired=True)]:
-            with suppress(NotFound):
-                self.existing(checkpoint)
-                continue
+        """Remove what has expired, and what killed writers left; return the paths of what has expired.
+
+        Nothing may be written meanwhile.
+        """
+        for partial in self._root.glob("runs/*/*/.*.partial-*"):
+            shutil.rmtree(partial)
+        for old in self._root.glob("runs/*/*/.*.old"):
+            # taken away for another of its name, which did not come
+            folder = old.with_name(old.name[1:].removesuffix(".old"))
+            shutil.rmtree(old) if folder.exists() else old.rename(folder)
+        expired = [one for one, terms in self._all(None) if self._is_over(terms["expires_at"])]
+        for checkpoint in expired:
             _remove(checkpoint)
-            expired.append(checkpoint.uri)
-        return expired
+        return sorted(one.uri for one in expired)
 
-    def _all(self, run_id: str | None, with_expired: bool = False) -> Iterator[Checkpoint]:
+    def _all(self, run_id: str | None) -> Iterator[tuple[Checkpoint, dict[str, Any]]]:
+        """Yield checkpoints and their terms, those that have expired too."""
         folder = "*" if run_id is None else _run_folder(self._root, run_id).name
-        for record in self._root.glob(f"runs/{folder}/*/[!.]*/{RECORD_NAME}"):
-            kind, run = record.parent.parent, record.parent.parent.parent
-            checkpoint = Checkpoint(self._root, run.name.replace("~", ":"), kind.name, record.parent.name)
-            with suppress(NotFound):
-                yield checkpoint if with_expired else self.existing(checkpoint)
+        for path in self._root.glob(f"runs/{folder}/*/[!.]*/{RECORD_NAME}"):
+            kind, run = path.parent.parent, path.parent.parent.parent
+            checkpoint = Checkpoint(self._root, run.name.replace("~", ":"), kind.name, path.parent.name)
+            try:
+                yield checkpoint, self._terms(checkpoint)
+            except DataError as error:
+                # one that nobody can read does not keep the others from being listed
+                logger.warning("%s", error)
 
-    def _described(self, checkpoint: Checkpoint) -> dict[str, Any]:
-        record, terms = load_record(checkpoint.folder), self._terms(checkpoint)
+    def _described(self, checkpoint: Checkpoint, terms: Mapping[str, Any]) -> dict[str, Any]:
+        record = load_record(checkpoint.folder)
         return {
             "checkpoint_id": f"{checkpoint.kind}/{checkpoint.name}",
             "checkpoint_type": KINDS[checkpoint.kind],
             "time": record.config["created_at"],
             "tinker_path": checkpoint.uri,
             "size_bytes": sum(one.size_bytes for one in record.files.values()),
-            "public": bool(terms.get("public")),
+            "public": terms["public"],
             "user_metadata": record.config["user_metadata"] or None,
-            "expires_at": terms.get("expires_at"),
+            "expires_at": terms["expires_at"],
         }
 
-    def _terms(self, checkpoint: Checkpoint) -> dict[str, Any]:
-        path = _terms_file(checkpoint)
-        terms: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
-        return terms
+    def _is_there(self, checkpoint: Checkpoint) -> bool:
+        try:
+            self.existing(checkpoint)
+        except NotFound:
+            return False
+        return True
 
-    def _write_terms(self, checkpoint: Checkpoint, terms: Mapping[str, Any]) -> None:
+    def _is_over(self, expires_at: str | None) -> bool:
+        return expires_at is not None and datetime.fromisoformat(expires_at) <= self._clock()
+
+    def _terms(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        if not (checkpoint.folder / RECORD_NAME).exists():
+            raise NotFound(f"there is no checkpoint {checkpoint.uri}; `tinker checkpoint list` shows those there are")
+        try:
+            config = load_record(checkpoint.folder).config
+        except RecordError as error:
+            raise _damaged(checkpoint, error) from None
+        terms = {"of": config["id"], "expires_at": config["expires_at"], "public": False}
+        path = _terms_file(checkpoint)
+        changed: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else terms
+        # a checkpoint that took the place of another has terms of its own
+        return changed if changed["of"] == terms["of"] else terms
+
+    def _change_terms(self, checkpoint: Checkpoint, **changed: Any) -> None:
+        terms = {**self._terms(self.existing(checkpoint)), **changed}
         write_atomically(_terms_file(checkpoint), json.dumps(terms) + "\n")
 
     def _run_file(self, run_id: str) -> Path:
@@ -283,10 +317,16 @@ def _terms_file(checkpoint: Checkpoint) -> Path:
 
 
 def _remove(checkpoint: Checkpoint) -> None:
-    # without its record it is none; what a kill leaves then goes with the next one of that name
-    (checkpoint.folder / RECORD_NAME).unlink(missing_ok=True)
-    shutil.rmtree(checkpoint.folder)
+    # gone at once, under a name whose remains go with the next sweep if this process is killed
+    remains = checkpoint.folder.with_name(f".{checkpoint.name}.partial-removed")
+    shutil.rmtree(remains, ignore_errors=True)
+    checkpoint.folder.rename(remains)
+    shutil.rmtree(remains)
     _terms_file(checkpoint).unlink(missing_ok=True)
+
+
+def _damaged(checkpoint: Checkpoint, error: RecordError) -> DataError:
+    return DataError(f"checkpoint {checkpoint.uri} is damaged: {error}")
 
 
 def _expiry(now: datetime, ttl_s: int | None) -> str | None:

@@ -11,7 +11,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from graftline.config import Config
 from graftline.errors import DataError, ModelError
-from graftline.training.local.losses import check_inputs, checked_options, has_gradient, loss_sum
+from graftline.training.local.losses import check_inputs, checked_options, has_gradient, loss_sum, used_inputs
 
 LORA_ALPHA = 32
 """Of every adapter of the service, whatever its rank."""
@@ -117,7 +117,7 @@ class Engine:
         self._linear = {
             path.rpartition(".")[2] for path, part in self.base.named_modules() if isinstance(part, torch.nn.Linear)
         }
-        self._vocabulary = int(self.base.get_input_embeddings().weight.shape[0])
+        self.vocabulary = int(self.base.get_input_embeddings().weight.shape[0])
         self._has_plain_head = self.base.config.model_type in _HIDDEN_THEN_HEAD
         self._peft: Any = None
         self._runs: dict[str, Run] = {}
@@ -166,7 +166,7 @@ class Engine:
         """Free the memory of a run; nothing happens if it has none."""
         run = self._runs.pop(run_id, None)
         if run is not None:
-            self._peft.delete_adapter(run.id)
+            self._drop(run.id)
 
     # training
 
@@ -216,18 +216,20 @@ class Engine:
         """Take a step of AdamW with the gradients added up since the last one.
 
         Raises:
-            DataError: a part of them failed; they are dropped, and the weights stay as they are.
+            DataError: a part of them failed, or is not finite; they are dropped, and the weights stay as they are.
         """
         run = self.run(run_id)
         if run.is_spoilt:
-            run.is_spoilt = False
-            run.optimizer.zero_grad(set_to_none=True)
+            _drop_gradients(run)
             raise DataError("no step is taken, for forward_backward failed before it; its gradients are dropped")
         run.optimizer.param_groups[0].update(lr=learning_rate, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay)
         for parameter in run.parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         norm = torch.nn.utils.clip_grad_norm_(run.parameters, grad_clip_norm if grad_clip_norm > 0 else math.inf)
+        if not bool(norm.isfinite()):
+            _drop_gradients(run)
+            raise DataError(f"no step is taken, for the norm of the gradients is {float(norm)}; they are dropped")
         run.optimizer.step()
         run.optimizer.zero_grad(set_to_none=True)
         run.steps += 1
@@ -259,18 +261,24 @@ class Engine:
             save_file(_optimizer_state(run), folder / OPTIMIZER)
 
     def load(self, run_id: str, folder: Path, with_optimizer: bool) -> Run:
-        """Make a run of the checkpoint in `folder`, or put it into the run there is.
+        """Make a run of the checkpoint in `folder`, or put it into the run there is, which then begins anew.
 
         Raises:
-            DataError: it is of another model, or its optimizer is wanted but it has none.
+            DataError: it is of another model or shape, or its optimizer is wanted but it has none.
         """
         facts = read_facts(folder)
         if facts["base_model"] != self.name:
             raise DataError(f"the checkpoint is one of {facts['base_model']!r}, but this server has {self.name!r}")
         if with_optimizer and not facts["has_optimizer"]:
             raise DataError("the checkpoint has no state of the optimizer; load the one of `save_state`")
-        run = self._runs.get(run_id) or self.create(run_id, shape_of(facts))
+        shape = shape_of(facts)
+        run = self._runs.get(run_id) or self.create(run_id, shape)
+        if replace(run.shape, seed=shape.seed) != shape:
+            raise DataError(f"the checkpoint is of {shape}, but the run of {run.shape}; create a run from it instead")
         self._put(run.id, folder)
+        _drop_gradients(run)
+        run.optimizer.state.clear()
+        run.steps = 0
         if with_optimizer:
             run.steps = int(facts["steps"])
             _restore(run, load_file(folder / OPTIMIZER))
@@ -295,7 +303,7 @@ class Engine:
         """Free the memory of a sampler; nothing happens if it has none."""
         name = self._samplers.by_id.pop(sampler_id, None)
         if name is not None:
-            self._peft.delete_adapter(name)
+            self._drop(name)
 
     def _sampler(self, sampler_id: str, folder: Path) -> str:
         known = self._samplers.by_id
@@ -328,6 +336,17 @@ class Engine:
             else:
                 self._peft.add_adapter(name, config)
 
+    def _drop(self, name: str) -> None:
+        others = [other for other in self._peft.peft_config if other != name]
+        if not others:
+            # peft cannot do with a wrapped model without an adapter
+            self._peft.unload()
+            self._peft = None
+            return
+        # every layer would choose another one for itself in place of the one in use
+        self._peft.set_adapter(others[0], inference_mode=True)
+        self._peft.delete_adapter(name)
+
     def _put(self, name: str, folder: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -359,9 +378,9 @@ class Engine:
         Raises:
             DataError: there is one.
         """
-        if tokens and not (min(tokens) >= 0 and max(tokens) < self._vocabulary):
-            wrong = next(token for token in tokens if not 0 <= token < self._vocabulary)
-            raise DataError(f"{what}: token {wrong} is not one of the {self._vocabulary} of {self.name}")
+        if tokens and not (min(tokens) >= 0 and max(tokens) < self.vocabulary):
+            wrong = next(token for token in tokens if not 0 <= token < self.vocabulary)
+            raise DataError(f"{what}: token {wrong} is not one of the {self.vocabulary} of {self.name}")
 
     def _batches(self, examples: Sequence[Example]) -> Iterator[list[int]]:
         """Yield numbers of examples of about the same length that go through the model together."""
@@ -388,7 +407,8 @@ class Engine:
                     has_gradient(loss, inputs) if is_training else torch.ones(len(example.tokens), dtype=torch.bool)
                 )
                 values, moved = self._logprobs(hidden[row, : len(example.tokens)], inputs["target_tokens"], moving)
-                sums.append(loss_sum(loss, options, moved, {key: value[moving] for key, value in inputs.items()}))
+                of_moved = {name: inputs[name][moving] for name in used_inputs(loss, inputs)}
+                sums.append(loss_sum(loss, options, moved, of_moved))
                 rows.append(values)
             total = torch.stack(sums).sum()
         value = float(total.detach())
@@ -475,6 +495,11 @@ def _loaded(folder: Path) -> tuple[Any, Any]:
     return tokenizer, model
 
 
+def _drop_gradients(run: Run) -> None:
+    run.is_spoilt = False
+    run.optimizer.zero_grad(set_to_none=True)
+
+
 def _optimizer_state(run: Run) -> dict[str, torch.Tensor]:
     state: dict[str, torch.Tensor] = {}
     for number, parameter in enumerate(run.parameters):
@@ -489,7 +514,6 @@ def _optimizer_state(run: Run) -> dict[str, torch.Tensor]:
 
 
 def _restore(run: Run, state: Mapping[str, torch.Tensor]) -> None:
-    run.optimizer.state.clear()
     for number, parameter in enumerate(run.parameters):
         if f"{number}.step" in state:
             run.optimizer.state[parameter] = {

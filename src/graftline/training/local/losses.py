@@ -49,20 +49,27 @@ def checked_options(loss: str, given: Mapping[str, object]) -> dict[str, float]:
     return {name: float(str(given.get(name, default))) for name, default in known.items()}
 
 
+def used_inputs(loss: str, inputs: Inputs) -> tuple[str, ...]:
+    """Return the names of the inputs that `loss` is worked out of."""
+    if loss == "cross_entropy":
+        return ("target_tokens", "weights") if "weights" in inputs else ("target_tokens",)
+    return ("target_tokens", "logprobs", "advantages")
+
+
 def check_inputs(loss: str, inputs: Inputs, tokens: int) -> None:
     """Refuse a datum of `tokens` tokens that `loss` cannot be worked out of.
 
     Raises:
         DataError: an input is missing, or of another shape.
     """
-    needed = ("target_tokens",) if loss == "cross_entropy" else ("target_tokens", "logprobs", "advantages")
-    for name in needed:
+    used = used_inputs(loss, inputs)
+    for name in used:
         if name not in inputs:
             raise DataError(f"{loss} needs {name} in loss_fn_inputs; there are {', '.join(sorted(inputs)) or 'none'}")
     shape = inputs["target_tokens"].shape
     if not 1 <= len(shape) <= 2 or shape[0] != tokens:
         raise DataError(f"target_tokens is of shape {tuple(shape)}, but model_input has {tokens} tokens")
-    for name in (*needed[1:], *(["weights"] if "weights" in inputs else [])):
+    for name in used:
         if inputs[name].shape != shape:
             raise DataError(f"{name} is of shape {tuple(inputs[name].shape)}, but target_tokens of {tuple(shape)}")
 

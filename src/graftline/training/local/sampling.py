@@ -35,7 +35,7 @@ class Sampling:
     """The most probable so many; all if it is not above 0."""
     top_p: float = 1.0
     seed: int | None = None
-    stop: str | Sequence[str] | Sequence[int] | None = None
+    stop: str | Sequence[str | int] | None = None
     """Texts or tokens that end a sequence, and stay part of it; those of the model where none are given."""
     has_prompt_logprobs: bool = False
     topk_prompt: int = 0
@@ -105,7 +105,10 @@ def check_request(engine: Engine, request: Sampling) -> None:
     for name, value, least in (("num_samples", request.count, 1), ("max_tokens", request.max_tokens, 1)):
         if value < least:
             raise DataError(f"{name} is {value}, but {least} or more was expected")
-    if request.temperature < 0 or not 0 < request.top_p <= 1:
+    for name, value in (("topk_prompt_logprobs", request.topk_prompt), ("topk_sample_logprobs", request.topk_sampled)):
+        if not 0 <= value <= engine.vocabulary:
+            raise DataError(f"{name} is {value}, but {engine.name} has {engine.vocabulary} tokens")
+    if not (request.temperature >= 0 and 0 < request.top_p <= 1):
         raise DataError(
             f"temperature is {request.temperature} and top_p {request.top_p}; 0 or more, and above 0 to 1, were expected"
         )
@@ -235,7 +238,7 @@ def _next(row: _Row, logits: torch.Tensor) -> torch.Tensor:
         values, order = scaled.sort(descending=True)
         before = values.softmax(-1).cumsum(-1) - values.softmax(-1)
         scaled = torch.full_like(scaled, -torch.inf).scatter(
-            -1, order, values.masked_fill(before > request.top_p, -torch.inf)
+            -1, order, values.masked_fill(before >= request.top_p, -torch.inf)
         )
     return torch.multinomial(scaled.softmax(-1), 1, generator=row.generator).squeeze(-1)
 

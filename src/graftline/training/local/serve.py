@@ -8,6 +8,7 @@ import fcntl
 import logging
 import os
 import secrets
+import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -84,6 +85,14 @@ def api_key(root: Path, environment: Mapping[str, str]) -> SecretStr:
     return SecretStr(given or _KEY_PREFIX + _secret(root / "api_key"))
 
 
+class _Web(uvicorn.Server):
+    """One that ends when it is told to; uvicorn's own then dies of the signal that told it, before anything can be ended."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 async def _run(server: TinkerServer, listener: socket.socket, started: Callable[[str], None]) -> None:
     config = uvicorn.Config(
         server.app,
@@ -92,13 +101,21 @@ async def _run(server: TinkerServer, listener: socket.socket, started: Callable[
         lifespan="off",
         timeout_graceful_shutdown=_ENDS_WITHIN_S,
     )
-    web = uvicorn.Server(config)
+    web = _Web(config)
+
+    def end() -> None:
+        web.should_exit = True
+        server.let_go()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, end)
     server.start()
     host, port = listener.getsockname()[:2]
     task = asyncio.create_task(web.serve(sockets=[listener]))
     while not web.started and not task.done():
         await asyncio.sleep(0.01)
-    started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    if web.started:
+        started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
     try:
         await task
     finally:
@@ -111,6 +128,8 @@ def _listener(settings: ServeSettings) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))
+        # now, not when the model is loaded: until then others could have the port as well
+        listener.listen()
     except OSError as error:
         listener.close()
         raise ConfigError(
@@ -125,10 +144,13 @@ def _alone(root: Path) -> Iterator[None]:
     root.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(root, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ModelError(
+                f"{root}: another server has its checkpoints there; stop it, or name another folder"
+            ) from None
         yield
-    except BlockingIOError:
-        raise ModelError(f"{root}: another server has its checkpoints there; stop it, or name another folder") from None
     finally:
         os.close(descriptor)
 

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 import logging
+import re
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -40,6 +41,7 @@ _URL_TTL_S = 900
 _SESSION_TTL_S = 600.0
 """A client beats every 10 s."""
 _MOST_BODY_BYTES = 64 << 20
+_UNNAMED = re.compile(r"sampler_weights/unnamed-[0-9a-f]{16}")
 _INFO = "Graftline's local backend: transformers and peft on this machine, not the Tinker service"
 
 
@@ -79,8 +81,16 @@ class TinkerServer:
 
     def start(self) -> None:
         """Begin to work; called once, on the event loop."""
-        self._store.sweep()
+        self._sweep()
+        for one in self._store.described():
+            if _UNNAMED.fullmatch(one["checkpoint_id"]):
+                # of a session of a server that was killed
+                self._store.delete(self._store.parse(one["tinker_path"]))
         self._calls.start()
+
+    def let_go(self) -> None:
+        """Answer who waits, for the server is to end."""
+        self._calls.let_go()
 
     def stop(self) -> None:
         """End after what is worked on."""
@@ -153,7 +163,9 @@ class TinkerServer:
         return JSONResponse({"status": "ok"})
 
     async def _client_config(self, request: Request) -> Response:
-        return JSONResponse({"pjwt_auth_enabled": False, "parallel_fwdbwd_chunks": True})
+        # asked for over a connection of its own, which the SDK forgets to close
+        headers = {"connection": "close"}
+        return JSONResponse({"pjwt_auth_enabled": False, "parallel_fwdbwd_chunks": True}, headers=headers)
 
     async def _dynamic_config(self, request: Request) -> Response:
         return JSONResponse({"refresh_interval_sec": 3600, "sample_cancel_enabled": True})
@@ -178,15 +190,16 @@ class TinkerServer:
     async def _create_session(self, request: Request) -> Response:
         body = await _json(request)
         self._drop_silent()
+        self._calls.submit(f"sweep/{uuid.uuid4().hex}", self._sweep)
         session = uuid.uuid4().hex[:16]
         self._sessions[session] = Session(body.get("user_metadata"), body.get("display_name"))
         return JSONResponse({"type": "create_session", "session_id": session, "info_message": _INFO})
 
     async def _heartbeat(self, request: Request) -> Response:
-        session = self._session((await _json(request))["session_id"])
-        if session.is_finished:
+        id = (await _json(request))["session_id"]
+        if id in self._sessions and self._sessions[id].is_finished:
             return _detail("the session is finished", 410)
-        session.beat = time.monotonic()
+        self._session(id).beat = time.monotonic()
         return JSONResponse({"type": "session_heartbeat"})
 
     async def _finish(self, request: Request) -> Response:
@@ -197,7 +210,8 @@ class TinkerServer:
         return JSONResponse({"sessions": [*self._sessions]})
 
     async def _get_session(self, request: Request) -> Response:
-        session = self._session(request.path_params["session"])
+        id = request.path_params["session"]
+        session = self._sessions.get(id) or self._session(id)
         return JSONResponse(
             {
                 "training_run_ids": session.runs,
@@ -210,7 +224,12 @@ class TinkerServer:
     def _session(self, id: str) -> Session:
         if id not in self._sessions:
             raise NotFound(f"there is no session {id!r}: the server was started after it; make a new ServiceClient")
+        if self._sessions[id].is_finished:
+            raise NotFound(f"session {id!r} is finished, or was silent for too long; make a new ServiceClient")
         return self._sessions[id]
+
+    def _sweep(self) -> Answer:
+        return {"removed": self._store.sweep()}
 
     def _drop_silent(self) -> None:
         """Free what clients have that went without a word."""
@@ -220,8 +239,8 @@ class TinkerServer:
                 self._end(id)
 
     def _end(self, id: str) -> None:
-        session = self._session(id)
-        if session.is_finished:
+        session = self._sessions.get(id)
+        if session is None or session.is_finished:
             return
         session.is_finished = True
         for run in session.runs:
@@ -278,8 +297,9 @@ class TinkerServer:
                 session.runs.append(run_id)
             return {"type": "load_weights", "path": checkpoint.uri, "model_id": run_id}
 
-        number = None if session is not None else body["seq_id"]
-        return _submitted(self._calls.submit(f"{run_id}/load/{number}", load, run_id, number), run_id)
+        if session is None:
+            return self._numbered(run_id, body["seq_id"], load)
+        return _submitted(self._calls.submit(f"{run_id}/load", load), run_id)
 
     async def _get_info(self, request: Request) -> Response:
         run_id = (await _json(request))["model_id"]
@@ -325,6 +345,8 @@ class TinkerServer:
         return self._numbered(body["model_id"], body["seq_id"], step)
 
     def _numbered(self, run_id: str, number: int, do: Callable[[], Answer]) -> Response:
+        # or it would wait for ever for those before it
+        self._session(run_id.partition(":")[0])
         return _submitted(self._calls.submit(f"{run_id}/{number}", do, run_id, number), run_id)
 
     def _new_run(self, body: Mapping[str, Any]) -> tuple[Session, str]:

@@ -25,6 +25,13 @@ _NUMPY: dict[int, np.dtype[Any]] = {
     pb.DTYPE_INT32: np.dtype(np.int32),
     pb.DTYPE_BFLOAT16: np.dtype(np.uint16),
 }
+_SAMPLING: Mapping[str, type[Any]] = {
+    "max_tokens": int,
+    "temperature": float,
+    "top_k": int,
+    "top_p": float,
+    "seed": int,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,14 +167,11 @@ def read_sampling(body: Mapping[str, Any]) -> Sampling:
                 raise DataError("the prompt holds something else than text, which this backend cannot read")
             tokens += [int(token) for token in chunk["tokens"]]
         params = body.get("sampling_params") or {}
-        given = {
-            key: params[key] for key in ("max_tokens", "temperature", "top_k", "top_p") if params.get(key) is not None
-        }
+        given = {key: kind(params[key]) for key, kind in _SAMPLING.items() if params.get(key) is not None}
         return Sampling(
             prompt=tokens,
             count=int(body.get("num_samples") or 1),
-            seed=params.get("seed"),
-            stop=params.get("stop"),
+            stop=_stop(params.get("stop")),
             has_prompt_logprobs=bool(body.get("prompt_logprobs")),
             topk_prompt=int(body.get("topk_prompt_logprobs") or 0),
             topk_sampled=int(body.get("topk_sample_logprobs") or 0),
@@ -175,6 +179,14 @@ def read_sampling(body: Mapping[str, Any]) -> Sampling:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"the request to sample is not understood ({error!r})") from None
+
+
+def _stop(given: Any) -> str | list[str | int] | None:
+    if given is None or isinstance(given, str):
+        return given
+    if not isinstance(given, list) or any(isinstance(one, bool) or not isinstance(one, str | int) for one in given):
+        raise DataError(f"stop is {given!r}, but a text, texts or tokens were expected")
+    return given
 
 
 def sampling_answer(found: Sampled, last: int | None = None) -> bytes:

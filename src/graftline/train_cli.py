@@ -1,0 +1,328 @@
+"""The commands below `graftline train`: parse, load configuration, call one function, print."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from graftline.cli import json_option, paths_of, print_table
+from graftline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from graftline.paths import Paths
+    from graftline.training.runs import Runs, StepMetrics, TrainingRun
+    from graftline.training.settings import TinkerTrainingConfig
+    from graftline.training.supervised import TinkerTrainingResult
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+def _config_options(command: CommandT) -> CommandT:
+    """Add the recipe and what is changed in it."""
+    recipe = click.argument("recipe", metavar="RECIPE")
+    changed = click.option(
+        "--set",
+        "changes",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A value in place of the recipe's, as learning_rate=1e-3.",
+    )
+    return recipe(changed(command))
+
+
+def _backend_options(command: CommandT) -> CommandT:
+    """Add the address of the backend."""
+    return click.option(
+        "--base-url", envvar="TINKER_BASE_URL", help="Of the backend, as `graftline tinker serve` prints it; the service if not given."
+    )(command)  # fmt: skip
+
+
+@click.command()
+@_config_options
+@json_option
+@click.pass_obj
+def upload(root: Path | None, recipe: str, changes: tuple[str, ...], as_json: bool) -> None:
+    """Check and render what RECIPE trains on, and say what training takes; nothing is sent or paid."""
+    from graftline.training.datums import load_tokenizer
+    from graftline.training.supervised import load_data, total_steps
+
+    paths = paths_of(root)
+    config = _config(paths, recipe, changes)
+    data = load_data(config, paths.root, load_tokenizer(_tokenizer(paths, config)))
+    count = len(data.train.datums)
+    steps = total_steps(config, count) if count else 0
+    share = steps * config.batch_size / count if count else 0.0
+    tokens = round(data.train.tokens * min(share, config.epochs))
+    price = config.usd_per_million_tokens
+    said = {
+        "dataset": config.dataset,
+        "examples": count,
+        "dropped": dict(data.train.dropped),
+        "tokens": data.train.tokens,
+        "trained_tokens": data.train.trained_tokens,
+        "held_out_examples": len(data.held_out.datums) if data.held_out else 0,
+        "steps": steps,
+        "tokens_of_all_steps": tokens,
+        "usd": None if price is None else round(price * tokens / 1e6, 4),
+    }
+    if as_json:
+        click.echo(json.dumps(said))
+        return
+    print_table(
+        f"Training data of {recipe}",
+        ["", "is"],
+        [(key.replace("_", " "), _shown(value)) for key, value in said.items()],
+    )
+
+
+@click.command()
+@_config_options
+@_backend_options
+@click.option("--run-id", help="Of the run; made of recipe and data if not given.")
+@click.option(
+    "--download/--no-download", "is_downloading", default=True, show_default=True, help="Fetch the adapter at the end."
+)
+@json_option
+@click.pass_obj
+def run(
+    root: Path | None,
+    recipe: str,
+    changes: tuple[str, ...],
+    base_url: str | None,
+    run_id: str | None,
+    is_downloading: bool,
+    as_json: bool,
+) -> None:
+    """Train by RECIPE, a file below configs/recipes/; what was interrupted goes on from its last checkpoint."""
+    paths = paths_of(root)
+    _train(paths, _config(paths, recipe, changes), base_url, run_id, is_downloading, as_json)
+
+
+@click.command()
+@click.argument("run_id")
+@_backend_options
+@click.option(
+    "--download/--no-download", "is_downloading", default=True, show_default=True, help="Fetch the adapter at the end."
+)
+@json_option
+@click.pass_obj
+def resume(root: Path | None, run_id: str, base_url: str | None, is_downloading: bool, as_json: bool) -> None:
+    """Go on with a run, from its last checkpoint."""
+    from graftline.config import validated
+    from graftline.training.settings import TinkerTrainingConfig
+
+    paths = paths_of(root)
+    known = _runs(paths).get(run_id)
+    config = validated(known.config, TinkerTrainingConfig, f"run {run_id}")
+    _train(paths, config, base_url or known.backend, run_id, is_downloading, as_json)
+
+
+@click.command()
+@click.argument("run_id")
+@_backend_options
+@json_option
+@click.pass_obj
+def status(root: Path | None, run_id: str, base_url: str | None, as_json: bool) -> None:
+    """Say how far a run is: what its record says, and what the backend does."""
+    from graftline.errors import GraftlineError
+    from graftline.training.adapter import expiry_of
+    from graftline.training.tinker import TinkerSDKClient
+
+    known = _runs(paths_of(root)).get(run_id)
+    service = "not asked, for no attempt was made"
+    if known.attempts:
+        try:
+            with TinkerSDKClient(None, base_url or known.backend, deadline_s=30.0) as client:
+                found = client.training_run(known.attempts[-1].training_run)
+            service = (
+                f"last asked {found.last_request_time:%Y-%m-%d %H:%M:%S}, {'corrupted' if found.corrupted else 'well'}"
+            )
+        except GraftlineError as error:
+            service = str(error)
+    if as_json:
+        click.echo(json.dumps({**known.model_dump(mode="json"), "service": service}))
+        return
+    expiry = expiry_of(known)
+    print_table(
+        f"Run {run_id}",
+        ["", "is"],
+        [*_rows(known), ("checkpoint expires", f"{expiry or 'never'}"), ("backend", service)],
+    )
+
+
+@click.command("list")
+@json_option
+@click.pass_obj
+def list_(root: Path | None, as_json: bool) -> None:
+    """List the runs there are records of."""
+    found = _runs(paths_of(root)).all()
+    if as_json:
+        click.echo(json.dumps({"runs": [one.model_dump(mode="json") for one in found]}))
+        return
+    rows = [
+        (one.run_id, one.recipe, one.status, f"{one.next_step} of {one.total_steps}", _loss(one.last_loss))
+        for one in found
+    ]
+    print_table("Runs", ["run", "recipe", "status", "steps", "loss"], rows)
+
+
+@click.command()
+@click.argument("run_id")
+@_backend_options
+@json_option
+@click.pass_obj
+def download(root: Path | None, run_id: str, base_url: str | None, as_json: bool) -> None:
+    """Fetch the adapter of a finished run, in the layout of PEFT."""
+    runs = _runs(paths_of(root))
+    folder = _download(runs, runs.get(run_id), base_url)
+    click.echo(json.dumps({"run_id": run_id, "folder": str(folder)}) if as_json else str(folder))
+
+
+def _train(
+    paths: "Paths",
+    config: "TinkerTrainingConfig",
+    base_url: str | None,
+    run_id: str | None,
+    is_downloading: bool,
+    as_json: bool,
+) -> None:
+    from graftline.training.datums import load_tokenizer
+    from graftline.training.supervised import OUTPUT, train_on_tinker
+
+    with _steps_shown() as shown, _asked_to_stop() as is_stopped:
+        result = train_on_tinker(
+            config,
+            None,
+            paths.root / OUTPUT,
+            root=paths.root,
+            tokenizer=load_tokenizer(_tokenizer(paths, config)),
+            base_url=base_url,
+            run_id=run_id,
+            on_step=shown,
+            is_stopped=is_stopped,
+        )
+    folder = _download(_runs(paths), result.run, base_url) if is_downloading else None
+    _print_result(result, folder, as_json)
+
+
+def _print_result(result: "TinkerTrainingResult", folder: Path | None, as_json: bool) -> None:
+    said = {"run_id": result.run_id, "record": str(result.metadata_path), "adapter": str(folder) if folder else None}
+    if as_json:
+        click.echo(json.dumps({**said, "run": result.run.model_dump(mode="json")}))
+        return
+    print_table(f"Run {result.run_id}", ["", "is"], [*_rows(result.run), ("record", str(result.metadata_path))])
+    if folder:
+        click.echo(str(folder))
+
+
+def _download(runs: "Runs", known: "TrainingRun", base_url: str | None) -> Path:
+    from graftline.progress import progress_bars
+    from graftline.training.adapter import download_adapter
+    from graftline.training.tinker import TinkerSDKClient
+
+    with TinkerSDKClient(None, base_url or known.backend) as client, progress_bars() as bars:
+        bars.start("model", known.run_id)
+        try:
+            folder = download_adapter(runs, known, client, bars.advance)
+        except BaseException:
+            bars.fail()
+            raise
+        bars.finish("fetched")
+    return folder
+
+
+def _config(paths: "Paths", recipe: str, changes: tuple[str, ...]) -> "TinkerTrainingConfig":
+    from graftline.config import parse_yaml
+    from graftline.training.settings import load_recipe
+
+    values = {}
+    for change in changes:
+        key, mark, value = change.partition("=")
+        if not mark:
+            raise ConfigError(f"--set {change!r}: KEY=VALUE was expected, as learning_rate=1e-3")
+        values[key] = parse_yaml(value, f"--set {key}")
+    return load_recipe(paths, recipe, values)
+
+
+def _tokenizer(paths: "Paths", config: "TinkerTrainingConfig") -> Path | str:
+    """Return the folder of the tokenizer: that of a model of the catalogue is made if it is not there."""
+    from graftline.models.catalogue import load_models
+    from graftline.models.convert import convert_here
+
+    name = config.tokenizer or config.model
+    return convert_here(name, paths, os.environ) if name in load_models(paths).models else name
+
+
+def _runs(paths: "Paths") -> "Runs":
+    from graftline.training.runs import Runs
+    from graftline.training.supervised import OUTPUT
+
+    return Runs(paths.root / OUTPUT)
+
+
+def _rows(known: "TrainingRun") -> list[tuple[str, str]]:
+    return [
+        ("status", known.status + (f": {known.error}" if known.error else "")),
+        ("steps", f"{known.next_step} of {known.total_steps}"),
+        ("loss, first and last", f"{_loss(known.first_loss)}, {_loss(known.last_loss)}"),
+        ("held-out loss, before and after", f"{_loss(known.base_held_out_loss)}, {_loss(known.held_out_loss)}"),
+        ("examples", f"{known.examples:,}"),
+        ("tokens", f"{known.tokens:,}"),
+        ("cost in USD", "-" if known.cost_usd is None else f"{known.cost_usd:.2f}"),
+        ("attempts", str(len(known.attempts))),
+    ]
+
+
+def _loss(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _shown(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else "-" if value is None or value == {} else str(value)
+
+
+@contextmanager
+def _steps_shown() -> Iterator[Callable[["StepMetrics", int], None]]:
+    """Give what shows steps: a bar on a terminal, a line for each elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    bar = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, disable=not console.is_terminal)  # fmt: skip
+    with bar:
+        task = bar.add_task("training", total=None)
+
+        def show(step: "StepMetrics", total: int) -> None:
+            per_s = step.tokens / step.seconds if step.seconds else 0.0
+            text = f"loss {step.loss:.4f}, {per_s:.0f} tokens/s"
+            if console.is_terminal:
+                bar.update(task, total=total, completed=step.step + 1, description=text)
+            else:
+                console.out(f"step {step.step + 1} of {total}: {text}", highlight=False)
+
+        yield show
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[Callable[[], bool]]:
+    """Give what says whether this process was told to end; a second interrupt ends it at once."""
+    told = []
+
+    def tell(number: int, _frame: object) -> None:
+        told.append(number)
+        signal.signal(number, before[signal.Signals(number)])
+
+    before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(told)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+COMMANDS = (upload, run, status, resume, list_, download)

@@ -1,0 +1,217 @@
+"""What is known of training runs: `<folder>/runs/<run_id>.json`, and a line for each step in `<run_id>.steps.jsonl`.
+
+The record is written whole or not at all, after every checkpoint and at every end. The lines of steps are appended to as
+they come; those after the last checkpoint are taken back when a run goes on from it.
+"""
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from graftline.errors import ConfigError, RecordError
+from graftline.record import write_atomically
+
+SCHEMA_VERSION = 1
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+Status = Literal["running", "done", "stopped_early", "interrupted", "failed"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+
+class Attempt(_Model):
+    """One connection to the backend in which steps were taken."""
+
+    training_run: str
+    """As the backend calls it."""
+    from_step: int
+    started_at: str
+    ended_at: str = ""
+    ended_by: str = ""
+    """What ended it: `done`, or why not."""
+
+
+class Probe(_Model):
+    """A batch by which a checkpoint is known again."""
+
+    loss: float
+
+
+class CheckpointNote(_Model):
+    """A checkpoint of the backend."""
+
+    step: int
+    """Optimizer steps in it."""
+    path: str
+    expires_at: str | None = None
+    probe: Probe | None = None
+
+
+class StepMetrics(_Model):
+    """One optimizer step."""
+
+    step: int
+    """From 0."""
+    loss: float
+    """Mean over trained tokens, in nats."""
+    tokens: int
+    trained_tokens: int
+    learning_rate: float
+    grad_norm: float | None = None
+    held_out_loss: float | None = None
+    seconds: float
+    """Since the step before was answered; what other steps may differ in from run to run."""
+
+
+class TrainingRun(_Model):
+    """The record of a run."""
+
+    schema_version: int = SCHEMA_VERSION
+    run_id: str
+    status: Status = "running"
+    error: str = ""
+    recipe: str
+    config: dict[str, Any]
+    config_digest: str
+    dataset: dict[str, str]
+    """Digests of what it is trained and looked at on, by what they are."""
+    examples: int
+    dropped: dict[str, int] = Field(default_factory=dict)
+    """Examples that are not trained on, by reason."""
+    versions: dict[str, str]
+    backend: str
+    """Its address."""
+    attempts: list[Attempt] = Field(default_factory=list)
+    total_steps: int
+    next_step: int = 0
+    """Of the newest checkpoint."""
+    checkpoints: list[CheckpointNote] = Field(default_factory=list)
+    """Those that are kept, oldest first."""
+    tokens: int = 0
+    trained_tokens: int = 0
+    cost_usd: float | None = None
+    base_held_out_loss: float | None = None
+    """Before the first step."""
+    held_out_loss: float | None = None
+    """When it was last looked at."""
+    first_loss: float | None = None
+    last_loss: float | None = None
+    sampler_path: str = ""
+    export_path: str = ""
+    """What the adapter is downloaded from."""
+    adapter: str = ""
+    """Folder of the adapter, relative to that of the runs' parent; empty before it was downloaded."""
+
+
+class Runs:
+    """The runs below `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, run_id: str) -> Path:
+        """Return where the record of a run is.
+
+        Raises:
+            ConfigError: it cannot be the id of one.
+        """
+        if not _RUN_ID.fullmatch(run_id):
+            raise ConfigError(
+                f"run id {run_id!r} is not made of up to 128 letters, digits, dots, dashes and underlines"
+            )
+        return self.folder / "runs" / f"{run_id}.json"
+
+    def find(self, run_id: str) -> TrainingRun | None:
+        """Return a run; None where there is none.
+
+        Raises:
+            RecordError: its record cannot be read.
+        """
+        path = self.path(run_id)
+        if not path.exists():
+            return None
+        try:
+            return TrainingRun.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            where = ".".join(map(str, error.errors()[0]["loc"]))
+            raise RecordError(
+                f"{path}: is no record of a run ({where}: {error.errors()[0]['msg']}); restore or remove it"
+            ) from None
+
+    def get(self, run_id: str) -> TrainingRun:
+        """Return a run.
+
+        Raises:
+            ConfigError: there is none.
+            RecordError: as `find`.
+        """
+        run = self.find(run_id)
+        if run is None:
+            known = ", ".join(sorted(path.stem for path in (self.folder / "runs").glob("[!.]*.json")))
+            raise ConfigError(f"there is no run {run_id!r} in {self.folder / 'runs'}; it has {known or 'none'}")
+        return run
+
+    def all(self) -> list[TrainingRun]:
+        """Return all runs, by id."""
+        return [self.get(path.stem) for path in sorted((self.folder / "runs").glob("[!.]*.json"))]
+
+    def write(self, run: TrainingRun) -> None:
+        """Write the record of `run`."""
+        write_atomically(self.path(run.run_id), run.model_dump_json(indent=2) + "\n")
+
+    def steps(self, run_id: str) -> list[StepMetrics]:
+        """Return the steps of a run, in order."""
+        path = self.steps_path(run_id)
+        if not path.exists():
+            return []
+        # the last line may be torn where the machine stopped
+        lines = path.read_text("utf-8").split("\n")[:-1]
+        return [StepMetrics.model_validate(json.loads(line)) for line in lines]
+
+    def steps_path(self, run_id: str) -> Path:
+        """Return where the steps of a run are."""
+        return self.path(run_id).with_suffix(".steps.jsonl")
+
+    def keep_steps(self, run_id: str, before: int) -> None:
+        """Take back the steps from `before` on: they are taken again."""
+        kept = [step for step in self.steps(run_id) if step.step < before]
+        write_atomically(self.steps_path(run_id), "".join(step.model_dump_json() + "\n" for step in kept))
+
+    def add_step(self, run_id: str, step: StepMetrics) -> None:
+        """Append a step."""
+        with self.steps_path(run_id).open("a", encoding="utf-8") as stream:
+            stream.write(step.model_dump_json() + "\n")
+
+    def sync_steps(self, run_id: str) -> None:
+        """See to it that the steps are on disk."""
+        with self.steps_path(run_id).open("a") as stream:
+            os.fsync(stream.fileno())
+
+    @contextmanager
+    def alone(self, run_id: str) -> Iterator[None]:
+        """See to it that nobody else trains this run meanwhile.
+
+        Raises:
+            ConfigError: somebody does.
+        """
+        path = self.path(run_id).with_name(f".{run_id}.lock")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise ConfigError(
+                f"run {run_id!r} is being trained by another process; `graftline train status {run_id}`"
+            ) from None
+        finally:
+            os.close(descriptor)

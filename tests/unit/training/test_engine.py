@@ -1,0 +1,696 @@
+"""The engine on the tiny model, in this process: gradients, adapters, checkpoints, and what it refuses."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graftline.errors import DataError, ModelError
+from tests.unit.training.conftest import EXTRA
+
+# which needs torch and transformers
+pytest.importorskip("peft", reason=EXTRA)
+
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+from graftline.training.local.engine import ADAPTER_CONFIG, FACTS, Engine, EngineSettings, Example, LoraShape
+from graftline.training.local.losses import LOSSES
+from tests.unit.training.tiny_model import CONTEXT, VOCABULARY, make_tiny_model
+
+SHAPE = LoraShape(rank=4, seed=5)
+ONE_THREAD = EngineSettings(threads=1)
+NAME = "tiny-qwen3"
+
+
+def example(length: int, seed: int = 0, **inputs: Any) -> Example:
+    """A text of random tokens, each of which is to foretell the next one; weights are random unless given."""
+    random = np.random.default_rng([length, seed])
+    tokens = random.integers(20, 900, length + 1)
+    given = {"weights": random.random(length, np.float32)} | inputs
+    tensors = {name: torch.as_tensor(np.asarray(values, np.float32)) for name, values in given.items()}
+    return Example(tokens[:-1].tolist(), {"target_tokens": torch.as_tensor(tokens[1:]), **tensors})
+
+
+BATCH = [example(5), example(40), example(17)]
+
+
+@pytest.fixture(scope="module")
+def shared_engine(tiny_model: Path) -> Engine:
+    return Engine(tiny_model, NAME, ONE_THREAD)
+
+
+@pytest.fixture
+def engine(shared_engine: Engine) -> Iterator[Engine]:
+    """An engine with a run `run` that has taken a step, so that all of its weights have gradients."""
+    shared_engine.create("run", SHAPE)
+    train(shared_engine, "run")
+    yield shared_engine
+    for run_id in ("run", "other", "copy"):
+        shared_engine.forget(run_id)
+
+
+@pytest.fixture(scope="module")
+def plain(tiny_model: Path) -> Any:
+    """The model as transformers loads it, without an adapter."""
+    return AutoModelForCausalLM.from_pretrained(tiny_model)
+
+
+def train(engine: Engine, run_id: str, batch: list[Example] = BATCH, steps: int = 1, rate: float = 1e-2) -> None:
+    for _ in range(steps):
+        engine.forward_backward(run_id, batch, "cross_entropy", {}, True)
+        engine.optim_step(run_id, learning_rate=rate)
+
+
+def logprobs(engine: Engine, run_id: str, batch: list[Example] = BATCH) -> np.ndarray:
+    found, _ = engine.forward_backward(run_id, batch, "cross_entropy", {}, False)
+    return np.concatenate(found)
+
+
+def gradients(engine: Engine, run_id: str) -> np.ndarray:
+    """Those added up so far, which are dropped."""
+    run = engine.run(run_id)
+    found = [torch.zeros_like(one) if one.grad is None else one.grad for one in run.parameters]
+    run.optimizer.zero_grad()
+    return torch.cat([one.flatten() for one in found]).numpy().copy()
+
+
+def weights(engine: Engine, run_id: str) -> np.ndarray:
+    return torch.cat([one.detach().flatten() for one in engine.run(run_id).parameters]).numpy().copy()
+
+
+def teacher_forced(model: Any, one: Example) -> np.ndarray:
+    """Logprobs of the targets of `one`, of a whole pass through a model of transformers."""
+    with torch.no_grad():
+        table = model(input_ids=torch.tensor([one.tokens])).logits[0].float().log_softmax(-1)
+    return table.gather(-1, one.inputs["target_tokens"][:, None])[:, 0].numpy()
+
+
+# gradients
+
+
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss != "cross_entropy"])
+def test_every_loss_has_the_gradient_of_cross_entropy_where_nothing_has_changed_since_sampling(
+    engine: Engine, loss: str
+) -> None:
+    sampled, _ = engine.forward_backward("run", BATCH, "cross_entropy", {}, True)
+    expected = gradients(engine, "run")
+    batch = [
+        replace(one, inputs={**one.inputs, "logprobs": torch.as_tensor(q), "advantages": one.inputs["weights"]})
+        for one, q in zip(BATCH, sampled, strict=True)
+    ]
+
+    engine.forward_backward("run", batch, loss, {}, True)
+
+    assert np.abs(expected).max() > 0.01
+    assert gradients(engine, "run") == pytest.approx(expected, abs=1e-5)
+
+
+def test_two_calls_add_up_to_the_gradients_of_one(engine: Engine) -> None:
+    engine.forward_backward("run", BATCH, "cross_entropy", {}, True)
+    expected = gradients(engine, "run")
+
+    engine.forward_backward("run", BATCH[:1], "cross_entropy", {}, True)
+    engine.forward_backward("run", BATCH[1:], "cross_entropy", {}, True)
+
+    assert gradients(engine, "run") == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("tokens", [1, 80, 10_000])
+def test_passes_of_any_size_find_the_same(engine: Engine, tiny_model: Path, tmp_path: Path, tokens: int) -> None:
+    batch = [*BATCH, example(3), example(40, 1)]
+    expected, metrics = engine.forward_backward("run", batch, "cross_entropy", {}, True)
+    slopes = gradients(engine, "run")
+    other = Engine(tiny_model, NAME, EngineSettings(threads=1, micro_batch_tokens=tokens))
+    engine.save("run", tmp_path, with_optimizer=False)
+    other.load("run", tmp_path, with_optimizer=False)
+
+    found, others = other.forward_backward("run", batch, "cross_entropy", {}, True)
+
+    assert [one.shape for one in found] == [(5,), (40,), (17,), (3,), (40,)]
+    assert np.concatenate(found) == pytest.approx(np.concatenate(expected), abs=1e-4)
+    assert others == pytest.approx(metrics, rel=1e-5)
+    assert gradients(other, "run") == pytest.approx(slopes, abs=1e-4)
+
+
+def test_the_loss_is_the_sum_over_all_tokens_of_all_examples(engine: Engine) -> None:
+    found, metrics = engine.forward_backward("run", BATCH, "cross_entropy", {}, True)
+
+    by_hand = -sum(float(p @ one.inputs["weights"].numpy()) for p, one in zip(found, BATCH, strict=True))
+    assert metrics == {"loss:sum": pytest.approx(by_hand, rel=1e-5)}
+
+
+def test_tokens_without_weight_are_told_their_logprobs_all_the_same(engine: Engine) -> None:
+    heavy = example(30, weights=np.ones(30))
+    light = example(30, weights=np.arange(30) >= 25)
+
+    [expected], _ = engine.forward_backward("run", [heavy], "cross_entropy", {}, True)
+    [found], metrics = engine.forward_backward("run", [light], "cross_entropy", {}, True)
+
+    assert found == pytest.approx(expected, abs=1e-5)
+    assert metrics == {"loss:sum": pytest.approx(-float(expected[25:].sum()), rel=1e-5)}
+
+
+def test_a_new_adapter_changes_nothing(shared_engine: Engine, plain: Any) -> None:
+    shared_engine.create("other", SHAPE)
+    half = [replace(one, inputs={**one.inputs, "weights": (one.inputs["weights"] > 0.5).float()}) for one in BATCH]
+
+    found, _ = shared_engine.forward_backward("other", half, "cross_entropy", {}, True)
+
+    shared_engine.forget("other")
+    for one, values in zip(half, found, strict=True):
+        assert values == pytest.approx(teacher_forced(plain, one), abs=1e-4)
+
+
+def test_several_targets_for_one_token_are_as_good_as_one(engine: Engine) -> None:
+    one = example(6)
+    targets = one.inputs["target_tokens"]
+    two = Example(
+        one.tokens,
+        {
+            "target_tokens": torch.stack([targets, targets.flip(0)], 1),
+            "weights": torch.stack([one.inputs["weights"], torch.zeros(6)], 1),
+        },
+    )
+
+    [expected], _ = engine.forward_backward("run", [one], "cross_entropy", {}, True)
+    slopes = gradients(engine, "run")
+    [found], _ = engine.forward_backward("run", [two], "cross_entropy", {}, True)
+
+    assert found.shape == (6, 2)
+    assert found[:, 0] == pytest.approx(expected, abs=1e-5)
+    assert gradients(engine, "run") == pytest.approx(slopes, abs=1e-5)
+
+
+def test_looking_leaves_no_gradients(engine: Engine) -> None:
+    logprobs(engine, "run")
+
+    assert gradients(engine, "run").tolist() == [0.0] * len(gradients(engine, "run"))
+
+
+# steps
+
+
+def test_training_lowers_the_loss_and_counts_its_steps(engine: Engine) -> None:
+    losses = []
+    for number in range(2, 7):
+        losses.append(engine.forward_backward("run", BATCH, "cross_entropy", {}, True)[1]["loss:sum"])
+        # under another name than `step`, which is a column of the cookbook's
+        assert engine.optim_step("run", learning_rate=1e-2)["optimizer_step:mean"] == number
+
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_the_norm_of_the_gradients_is_told_before_they_are_clipped(engine: Engine) -> None:
+    engine.forward_backward("run", BATCH, "cross_entropy", {}, True)
+    norm = float(np.linalg.norm(gradients(engine, "run")))
+    engine.forward_backward("run", BATCH, "cross_entropy", {}, True)
+
+    metrics = engine.optim_step("run", learning_rate=0.0, grad_clip_norm=norm / 100)
+
+    assert metrics["grad_norm:mean"] == pytest.approx(norm, rel=1e-4)
+
+
+def test_a_step_is_that_of_adamw(engine: Engine) -> None:
+    engine.create("other", SHAPE)
+    before = weights(engine, "other")
+    engine.forward_backward("other", BATCH, "cross_entropy", {}, True)
+    slope = gradients(engine, "other")
+    engine.forward_backward("other", BATCH, "cross_entropy", {}, True)
+
+    engine.optim_step("other", learning_rate=0.01, beta1=0.5, beta2=0.5, eps=1e-3, weight_decay=0.1, grad_clip_norm=0)
+
+    # the first step: both means, each divided by 1 - 0.5, are the gradient and its square
+    by_hand = before * (1 - 0.01 * 0.1) - 0.01 * slope / (np.abs(slope) + 1e-3)
+    assert weights(engine, "other") == pytest.approx(by_hand, abs=1e-5)
+
+
+def test_a_step_without_gradients_is_taken_with_zeros(engine: Engine) -> None:
+    engine.create("other", SHAPE)
+    logprobs(engine, "other")
+    before = weights(engine, "other")
+
+    metrics = engine.optim_step("other", learning_rate=1.0)
+
+    assert metrics == {"grad_norm:mean": 0.0, "optimizer_step:mean": 1.0}
+    assert np.array_equal(weights(engine, "other"), before)
+
+
+@pytest.mark.parametrize(
+    ("spoiling", "message"),
+    [
+        ({"weights": [math.nan] * 9}, "the loss is nan; lower the learning rate, or look at the weights of the datums"),
+        ({"weights": [math.inf] * 9}, "the loss is inf; lower the learning rate, or look at the weights of the datums"),
+    ],
+)
+def test_no_step_is_taken_with_half_of_the_gradients(engine: Engine, spoiling: Mapping[str, Any], message: str) -> None:
+    before = weights(engine, "run")
+    # after it in the batch, yet before it in the order of their lengths: its gradients are there already
+    batch = [example(9, **spoiling), example(2)]
+
+    with pytest.raises(DataError) as refused:
+        engine.forward_backward("run", batch * 60, "cross_entropy", {}, True)
+    with pytest.raises(DataError, match="no step is taken, for forward_backward failed before it"):
+        engine.optim_step("run", learning_rate=1.0)
+
+    assert str(refused.value) == message
+    assert np.array_equal(weights(engine, "run"), before)
+
+
+def test_no_step_is_taken_with_gradients_that_are_not_finite(engine: Engine) -> None:
+    before = weights(engine, "run")
+    # the loss is a number, but not the squares of its slopes
+    engine.forward_backward("run", [example(3, weights=[1e30] * 3)], "cross_entropy", {}, True)
+
+    with pytest.raises(DataError, match="no step is taken, for the norm of the gradients is inf; they are dropped"):
+        engine.optim_step("run", learning_rate=1.0)
+
+    assert np.array_equal(weights(engine, "run"), before)
+
+
+@pytest.mark.parametrize("weight", [math.nan, 1e30])
+def test_after_gradients_that_were_dropped_all_is_as_if_they_had_not_been(engine: Engine, weight: float) -> None:
+    engine.create("other", SHAPE)
+    train(engine, "other")
+    with suppress(DataError):
+        engine.forward_backward("run", [example(9, weights=[weight] * 9)], "cross_entropy", {}, True)
+    with pytest.raises(DataError, match="no step is taken"):
+        engine.optim_step("run")
+
+    train(engine, "run")
+    train(engine, "other")
+
+    assert np.array_equal(weights(engine, "run"), weights(engine, "other"))
+
+
+def test_a_loss_that_is_not_offered_leaves_the_gradients_as_they_were(engine: Engine) -> None:
+    engine.forward_backward("run", BATCH, "cross_entropy", {}, True)
+
+    with pytest.raises(DataError, match="loss_fn 'gspo' is not one of this backend"):
+        engine.forward_backward("run", BATCH, "gspo", {}, True)
+
+    assert engine.optim_step("run")["grad_norm:mean"] > 0
+
+
+# adapters
+
+
+def test_a_second_adapter_covers_the_same_layers_as_the_first(tiny_model: Path) -> None:
+    engine = Engine(tiny_model, NAME, ONE_THREAD)
+
+    first = [tuple(one.shape) for one in engine.create("first", SHAPE).parameters]
+    second = [tuple(one.shape) for one in engine.create("second", SHAPE).parameters]
+
+    # two matrices for each of seven layers in two blocks, and of the output layer
+    assert len(first) == 2 * (7 * 2 + 1)
+    assert second == first
+
+
+@pytest.mark.parametrize(
+    ("flags", "matrices"),
+    [
+        ({"train_mlp": False, "train_unembed": False}, 2 * 4 * 2),
+        ({"train_attn": False, "train_unembed": False}, 2 * 3 * 2),
+        ({"train_attn": False, "train_mlp": False}, 2),
+    ],
+)
+def test_only_the_layers_asked_for_are_trained(engine: Engine, flags: Mapping[str, bool], matrices: int) -> None:
+    assert len(engine.create("other", replace(SHAPE, **flags)).parameters) == matrices
+
+
+def test_a_seed_decides_the_first_weights_and_nothing_else_does(engine: Engine) -> None:
+    drawn = []
+    for seed in (5, 5, 6, None, None):
+        torch.manual_seed(0)
+        engine.create("other", replace(SHAPE, seed=seed))
+        drawn.append(weights(engine, "other").tobytes())
+        engine.forget("other")
+
+    assert [drawn.index(one) for one in drawn] == [0, 0, 2, 3, 4]
+
+
+def test_to_draw_first_weights_does_not_disturb_what_else_is_drawn(engine: Engine) -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(3).tolist()
+    torch.manual_seed(0)
+
+    engine.create("other", SHAPE)
+
+    assert torch.rand(3).tolist() == expected
+
+
+def test_runs_do_not_disturb_one_another(engine: Engine) -> None:
+    engine.create("other", replace(SHAPE, rank=8))
+    train(engine, "other")
+    before = logprobs(engine, "other")
+    engine.forward_backward("other", BATCH[:1], "cross_entropy", {}, True)
+
+    train(engine, "run", steps=3)
+
+    assert np.array_equal(logprobs(engine, "other"), before)
+    engine.forward_backward("other", BATCH[1:], "cross_entropy", {}, True)
+    together = gradients(engine, "other")
+    engine.forward_backward("other", BATCH, "cross_entropy", {}, True)
+    assert together == pytest.approx(gradients(engine, "other"), abs=1e-5)
+
+
+def test_a_run_that_is_forgotten_takes_no_memory(engine: Engine, plain: Any) -> None:
+    size = sum(one.numel() for one in engine.base.parameters())
+    expected = logprobs(engine, "run")
+
+    engine.create("other", replace(SHAPE, rank=64))
+    train(engine, "other")
+    engine.forget("other")
+
+    assert sum(one.numel() for one in engine.base.parameters()) == size
+    assert np.array_equal(logprobs(engine, "run"), expected)
+    with pytest.raises(DataError, match="training run other is not in memory any more; create it anew"):
+        engine.optim_step("other")
+
+
+def test_after_the_last_run_is_forgotten_the_model_is_as_it_was(tiny_model: Path, plain: Any) -> None:
+    engine = Engine(tiny_model, NAME, ONE_THREAD)
+    engine.create("run", SHAPE)
+    train(engine, "run")
+
+    engine.forget("run")
+    engine.forget("run")
+
+    with engine.sampling_from("any", None) as model:
+        assert teacher_forced(model, BATCH[1]) == pytest.approx(teacher_forced(plain, BATCH[1]), abs=1e-5)
+    engine.create("run", SHAPE)
+    assert logprobs(engine, "run", BATCH[:1]) == pytest.approx(teacher_forced(plain, BATCH[0]), abs=1e-5)
+
+
+def test_matrices_may_be_multiplied_in_half_the_precision(engine: Engine, tiny_model: Path) -> None:
+    other = Engine(tiny_model, NAME, EngineSettings(threads=1, precision="bfloat16"))
+    other.create("run", SHAPE)
+    train(other, "run")
+
+    found = logprobs(other, "run")
+
+    assert {one.dtype for one in other.run("run").parameters} == {torch.float32}
+    assert found == pytest.approx(logprobs(engine, "run"), abs=0.2)
+    assert not np.array_equal(found, logprobs(engine, "run"))
+
+
+# checkpoints
+
+
+def test_a_run_goes_on_from_its_checkpoint_as_if_nothing_had_been(engine: Engine, tmp_path: Path) -> None:
+    train(engine, "run", steps=2)
+    engine.save("run", tmp_path, with_optimizer=True)
+
+    run = engine.load("copy", tmp_path, with_optimizer=True)
+
+    assert run.steps == 3
+    for steps in (0, 1, 2):
+        train(engine, "run", steps=steps)
+        train(engine, "copy", steps=steps)
+        assert np.array_equal(weights(engine, "copy"), weights(engine, "run"))
+        assert np.array_equal(logprobs(engine, "copy"), logprobs(engine, "run"))
+
+
+def test_another_process_goes_on_from_a_checkpoint_too(engine: Engine, tiny_model: Path, tmp_path: Path) -> None:
+    engine.save("run", tmp_path, with_optimizer=True)
+    train(engine, "run")
+    other = Engine(tiny_model, NAME, ONE_THREAD)
+
+    other.load("copy", tmp_path, with_optimizer=True)
+    train(other, "copy")
+
+    assert np.array_equal(logprobs(other, "copy"), logprobs(engine, "run"))
+
+
+@pytest.mark.parametrize("into", ["copy", "run"])
+def test_without_the_optimizer_only_the_weights_are_loaded(engine: Engine, tmp_path: Path, into: str) -> None:
+    engine.save("run", tmp_path, with_optimizer=True)
+    before = weights(engine, "run")
+    engine.create("other", SHAPE)
+    engine.load("other", tmp_path, with_optimizer=False)
+    train(engine, "run")
+    # what is left of a batch is of the weights before
+    engine.forward_backward("run", BATCH, "cross_entropy", {}, True)
+
+    run = engine.load(into, tmp_path, with_optimizer=False)
+
+    assert run.steps == 0
+    assert np.array_equal(weights(engine, into), before)
+    train(engine, into)
+    train(engine, "other")
+    assert np.array_equal(weights(engine, into), weights(engine, "other"))
+    assert not np.array_equal(weights(engine, into), before)
+
+
+def test_a_checkpoint_before_the_first_step_has_an_optimizer_without_a_state(engine: Engine, tmp_path: Path) -> None:
+    engine.create("other", SHAPE)
+    engine.save("other", tmp_path, with_optimizer=True)
+    train(engine, "other")
+
+    engine.load("copy", tmp_path, with_optimizer=True)
+    train(engine, "copy")
+
+    assert np.array_equal(weights(engine, "copy"), weights(engine, "other"))
+
+
+def test_peft_loads_an_adapter_onto_the_plain_model(engine: Engine, tiny_model: Path, tmp_path: Path) -> None:
+    train(engine, "run", steps=3)
+    engine.save("run", tmp_path, with_optimizer=True)
+
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(tiny_model), tmp_path)
+
+    assert teacher_forced(model, BATCH[1]) == pytest.approx(logprobs(engine, "run", BATCH[1:2]), abs=1e-4)
+
+
+def test_what_is_written_of_an_adapter_is_json_without_a_path_of_this_machine(engine: Engine, tmp_path: Path) -> None:
+    engine.save("run", tmp_path, with_optimizer=False)
+
+    config = json.loads((tmp_path / ADAPTER_CONFIG).read_text("utf-8"))
+    facts = json.loads((tmp_path / FACTS).read_text("utf-8"))
+
+    modules = ["down_proj", "gate_proj", "k_proj", "lm_head", "o_proj", "q_proj", "up_proj", "v_proj"]
+    kept = {key: config[key] for key in ("peft_type", "base_model_name_or_path", "r", "lora_alpha", "inference_mode")}
+    assert kept == {
+        "peft_type": "LORA", "base_model_name_or_path": NAME, "r": 4, "lora_alpha": 32, "inference_mode": True,
+    }  # fmt: skip
+    assert sorted(config["target_modules"]) == modules
+    assert facts == {
+        "base_model": NAME, "rank": 4, "seed": 5, "train_attn": True, "train_mlp": True, "train_unembed": True,
+        "steps": 1, "has_optimizer": False,
+    }  # fmt: skip
+    assert sorted(path.name for path in tmp_path.iterdir()) == [ADAPTER_CONFIG, "adapter_model.safetensors", FACTS]
+
+
+def test_the_output_layer_of_a_tied_model_has_an_adapter_of_its_own(tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path / "tied", is_tied=True)
+    engine = Engine(folder, "tied", ONE_THREAD)
+    engine.create("run", SHAPE)
+    embedding = engine.base.get_input_embeddings().weight.clone()
+    before = logprobs(engine, "run").mean()
+    train(engine, "run", steps=3)
+    (tmp_path / "saved").mkdir()
+
+    engine.save("run", tmp_path / "saved", with_optimizer=True)
+
+    assert logprobs(engine, "run").mean() > before
+    assert torch.equal(engine.base.get_input_embeddings().weight, embedding)
+    with pytest.warns(UserWarning, match="tie_word_embeddings"):
+        model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(folder), tmp_path / "saved")
+    assert teacher_forced(model, BATCH[1]) == pytest.approx(logprobs(engine, "run", BATCH[1:2]), abs=1e-4)
+    engine.load("copy", tmp_path / "saved", with_optimizer=True)
+    assert np.array_equal(logprobs(engine, "copy"), logprobs(engine, "run"))
+
+
+def test_samplers_are_kept_in_memory_until_others_were_used_more_recently(tiny_model: Path, tmp_path: Path) -> None:
+    engine = Engine(tiny_model, NAME, EngineSettings(threads=1, samplers=2))
+    engine.create("run", SHAPE)
+    folders = {name: tmp_path / name for name in "abcz"}
+    for folder in folders.values():
+        folder.mkdir()
+        train(engine, "run")
+        engine.save("run", folder, with_optimizer=False)
+
+    def sampled(name: str) -> np.ndarray:
+        with engine.sampling_from(name, folders[name]) as model:
+            return teacher_forced(model, BATCH[0])
+
+    first = {name: sampled(name) for name in "aba"}
+    size = sum(one.numel() for one in engine.base.parameters())
+    # from now on whoever reads a folder anew finds another adapter there
+    last = sampled("z")
+    for name in "ab":
+        shutil.copytree(folders["z"], folders[name], dirs_exist_ok=True)
+
+    assert not np.array_equal(first["a"], first["b"])
+    # b was put out by z, a stays; then a puts out nothing, and b puts out z
+    assert np.array_equal(sampled("a"), first["a"])
+    assert np.array_equal(sampled("b"), last)
+    assert sum(one.numel() for one in engine.base.parameters()) == size
+    engine.forget_sampler("a")
+    assert np.array_equal(sampled("a"), last)
+
+
+def test_who_samples_does_not_disturb_who_trains(engine: Engine, tmp_path: Path) -> None:
+    engine.save("run", tmp_path, with_optimizer=True)
+    engine.load("copy", tmp_path, with_optimizer=True)
+    engine.forward_backward("run", BATCH, "cross_entropy", {}, True)
+    for folder in (None, tmp_path):
+        with engine.sampling_from("sampler", folder) as model:
+            teacher_forced(model, BATCH[0])
+    engine.forget_sampler("sampler")
+
+    engine.optim_step("run", learning_rate=1e-2)
+    train(engine, "copy")
+
+    assert np.array_equal(weights(engine, "run"), weights(engine, "copy"))
+
+
+# refusals
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        (LoraShape(rank=0), "rank is 0, but 1 to 512 was expected"),
+        (LoraShape(rank=513), "rank is 513, but 1 to 512 was expected"),
+        (
+            LoraShape(train_attn=False, train_mlp=False, train_unembed=False),
+            "no layer of tiny-qwen3 is to be trained; set one of train_attn, train_mlp, train_unembed",
+        ),
+    ],
+)
+def test_adapters_that_cannot_be_are_refused(engine: Engine, shape: LoraShape, message: str) -> None:
+    with pytest.raises(DataError) as refused:
+        engine.create("other", shape)
+
+    assert str(refused.value) == message
+    with pytest.raises(DataError, match="not in memory"):
+        engine.run("other")
+
+
+WRONG: Mapping[str, tuple[Callable[[], Example], str]] = {
+    "no tokens": (lambda: Example([], {}), "has no tokens"),
+    "too long": (lambda: example(CONTEXT + 1), f"has {CONTEXT + 1} tokens, but {NAME} takes {CONTEXT}"),
+    "unknown token": (
+        lambda: replace(example(2), tokens=[5, VOCABULARY]),
+        f"token {VOCABULARY} is not one of the {VOCABULARY} of {NAME}",
+    ),
+    "token below 0": (
+        lambda: replace(example(2), tokens=[-1, 5]),
+        f"token -1 is not one of the {VOCABULARY} of {NAME}",
+    ),
+    "unknown target": (
+        lambda: Example([5, 6], {"target_tokens": torch.tensor([5, VOCABULARY + 7])}),
+        f"token {VOCABULARY + 7} is not one of the {VOCABULARY} of {NAME}",
+    ),
+    "no targets": (
+        lambda: Example([5, 6], {"weights": torch.ones(2)}),
+        "cross_entropy needs target_tokens in loss_fn_inputs; there are weights",
+    ),
+    "too few targets": (
+        lambda: Example([5, 6], {"target_tokens": torch.tensor([5])}),
+        "target_tokens is of shape (1,), but model_input has 2 tokens",
+    ),
+    "too many weights": (
+        lambda: example(2, weights=[1.0] * 3),
+        "weights is of shape (3,), but target_tokens of (2,)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_datum_that_cannot_be_trained_on_is_named(engine: Engine, wrong: str) -> None:
+    make, message = WRONG[wrong]
+    before = weights(engine, "run")
+
+    with pytest.raises(DataError) as refused:
+        engine.forward_backward("run", [*BATCH, make()], "cross_entropy", {}, True)
+
+    assert str(refused.value) == f"datum 3: {message}"
+    with pytest.raises(DataError, match="no step is taken"):
+        engine.optim_step("run", learning_rate=1.0)
+    assert np.array_equal(weights(engine, "run"), before)
+
+
+def test_a_text_as_long_as_the_model_takes_is_trained_on(engine: Engine) -> None:
+    assert logprobs(engine, "run", [example(CONTEXT)]).shape == (CONTEXT,)
+
+
+def test_no_datums_at_all_are_no_fault(engine: Engine) -> None:
+    assert engine.forward_backward("run", [], "cross_entropy", {}, True) == ([], {"loss:sum": 0.0})
+
+
+@pytest.mark.parametrize(
+    ("change", "with_optimizer", "message"),
+    [
+        ({"base_model": "llama"}, False, "the checkpoint is one of 'llama', but this server has 'tiny-qwen3'"),
+        ({"has_optimizer": False}, True, "the checkpoint has no state of the optimizer; load the one of `save_state`"),
+        (
+            {"rank": 8},
+            False,
+            "the checkpoint is of LoraShape(rank=8, train_attn=True, train_mlp=True, train_unembed=True, seed=5), but"
+            " the run of LoraShape(rank=4, train_attn=True, train_mlp=True, train_unembed=True, seed=5); create a run"
+            " from it instead",
+        ),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_is_refused(
+    engine: Engine, tmp_path: Path, change: Mapping[str, Any], with_optimizer: bool, message: str
+) -> None:
+    engine.save("run", tmp_path, with_optimizer=True)
+    facts = json.loads((tmp_path / FACTS).read_text("utf-8"))
+    (tmp_path / FACTS).write_text(json.dumps(facts | change), "utf-8")
+    before = weights(engine, "run")
+
+    with pytest.raises(DataError) as refused:
+        engine.load("run", tmp_path, with_optimizer)
+
+    assert str(refused.value) == message
+    assert np.array_equal(weights(engine, "run"), before)
+
+
+def test_a_checkpoint_that_only_its_owner_can_read_is_refused(engine: Engine, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="the checkpoint is encrypted; name one of `save_state`"):
+        engine.load("copy", tmp_path, with_optimizer=False)
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("config.json", "holds no model, for it has no config.json; name the folder of a converted model"),
+        ("tokenizer.json", r"its tokenizer cannot be loaded \(.+\); put tokenizer.json beside it"),
+        ("model.safetensors", r"its weights cannot be loaded \(.+\); convert the model again"),
+    ],
+)
+def test_a_model_of_which_a_part_is_missing_is_refused(
+    tiny_model: Path, tmp_path: Path, missing: str, message: str
+) -> None:
+    for path in tiny_model.iterdir():
+        if path.name != missing:
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+
+    with pytest.raises(ModelError, match=f"^{tmp_path}: {message}$"):
+        Engine(tmp_path, NAME)
+
+
+def test_the_tokens_that_end_an_answer_are_those_of_the_model(shared_engine: Engine) -> None:
+    texts = shared_engine.tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|endoftext|>"])
+
+    assert shared_engine.end_tokens == frozenset(texts)
+
+
+def test_a_gpu_that_is_not_there_is_refused(tiny_model: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+
+    with pytest.raises(ModelError, match="device is cuda, but torch sees no GPU; use cpu, or auto"):
+        Engine(tiny_model, NAME, EngineSettings(device="cuda"))

@@ -1,0 +1,77 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graftline.errors import ConfigError, RecordError
+from graftline.training.runs import Runs, StepMetrics, TrainingRun
+
+
+def run(**values: Any) -> TrainingRun:
+    given = {
+        "run_id": "one",
+        "recipe": "sl_basic",
+        "config": {},
+        "config_digest": "c",
+        "dataset": {"dataset": "d"},
+        "examples": 3,
+        "versions": {},
+        "backend": "http://127.0.0.1:1",
+        "total_steps": 9,
+    }
+    return TrainingRun(**{**given, **values})
+
+
+def step(number: int, **values: Any) -> StepMetrics:
+    given = {"loss": 1.0, "tokens": 4, "trained_tokens": 2, "learning_rate": 0.1, "seconds": 0.5}
+    return StepMetrics(step=number, **{**given, **values})
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    runs.write(run(dropped={"too_long": 2}, next_step=3))
+    assert runs.get("one") == run(dropped={"too_long": 2}, next_step=3)
+    assert runs.all() == [runs.get("one")]
+    assert (tmp_path / "runs" / "one.json").exists()
+
+
+def test_an_unknown_run_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    Runs(tmp_path).write(run())
+    with pytest.raises(ConfigError, match=r"there is no run 'two' in .*; it has one$"):
+        Runs(tmp_path).get("two")
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 129])
+def test_what_cannot_be_an_id_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="is not made of"):
+        Runs(tmp_path).find(name)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"run_id": "one"}'])
+def test_a_record_that_cannot_be_read_is_told(tmp_path: Path, text: str) -> None:
+    Runs(tmp_path).write(run())
+    (tmp_path / "runs" / "one.json").write_text(text, "utf-8")
+    with pytest.raises(RecordError, match=r"one\.json: is no record of a run"):
+        Runs(tmp_path).get("one")
+
+
+def test_steps_are_taken_back_and_a_torn_line_is_none(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    runs.write(run())
+    for number in range(4):
+        runs.add_step("one", step(number))
+    with runs.steps_path("one").open("a") as stream:
+        stream.write('{"step": 4, "lo')
+    assert [one.step for one in runs.steps("one")] == [0, 1, 2, 3]
+    runs.keep_steps("one", 2)
+    assert runs.steps("one") == [step(0), step(1)]
+
+
+def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    with runs.alone("one"), pytest.raises(ConfigError, match="is being trained by another process"), runs.alone("one"):
+        pass
+    descriptors = len([*Path("/proc/self/fd").iterdir()])
+    with runs.alone("one"):
+        assert len([*Path("/proc/self/fd").iterdir()]) == descriptors + 1
+    assert len([*Path("/proc/self/fd").iterdir()]) == descriptors

@@ -1,0 +1,590 @@
+"""The client against a real server of a tiny model, and against one that fails in every way that services do."""
+
+import gc
+import json
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+from urllib.parse import parse_qsl
+
+import pytest
+from pydantic import SecretStr
+
+from graftline.errors import ConfigError, DataError, TrainingError
+from graftline.training.tinker import DEFAULT_BASE_URL, TinkerSDKClient
+
+pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
+
+KEY = "tml-secret-of-the-tests"
+PATH = "tinker://run/weights/step-000001"
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("TINKER_")]:
+        monkeypatch.delenv(name)
+    # what a client sets for the process is taken back
+    monkeypatch.setenv("TINKER_TELEMETRY", "0")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is answered instead."""
+
+    status: int = 200
+    body: bytes = b"{}"
+    hangs: bool = False
+
+
+class FaultyService:
+    """Opens sessions, and ends them; all else is 404, but for `faults`, by path."""
+
+    def __init__(self, **faults: Fault) -> None:
+        self.faults = {f"/api/v1/{path}": fault for path, fault in faults.items()}
+        self.runs = 0
+        self.pages: list[tuple[int, int]] = []
+        self.seen: list[tuple[str, str, dict[str, Any]]] = []
+        self.keys: dict[str, str | None] = {}
+        self.closing = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"service": self}))
+        self._server.daemon_threads = True
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def paths(self) -> list[str]:
+        return [path for _, path, _ in self.seen]
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    service: FaultyService
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: standard error belongs to the tests."""
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        service = self.service
+        path, _, query = self.path.partition("?")
+        content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        service.seen.append((self.command, path, json.loads(content or b"{}")))
+        service.keys[path] = self.headers.get("X-API-Key")
+        fault = service.faults.get(path)
+        if fault is not None and fault.hangs:
+            service.closing.wait()
+            return None
+        if fault is not None:
+            return self._send(fault.status, fault.body)
+        match path.removeprefix("/api/v1/"):
+            case "healthz":
+                return self._say({"status": "ok"})
+            case "client/config":
+                return self._say({"use_pyqwest_transport": False})
+            case "create_session":
+                return self._say({"type": "create_session", "session_id": "s"})
+            case "create_model":
+                return self._say({"request_id": "r", "model_id": "m"})
+            case "training_runs":
+                asked = dict(parse_qsl(query))
+                service.pages.append((int(asked["offset"]), int(asked["limit"])))
+                return self._say(self._page(*service.pages[-1]))
+            case "session_heartbeat" | "client/dynamic_config" | "sessions/s/finish":
+                return self._say({})
+        return self._send(404, b'{"detail": "no such thing here"}')
+
+    def _page(self, offset: int, limit: int) -> dict[str, Any]:
+        known = {
+            "base_model": "tiny",
+            "model_owner": "me",
+            "is_lora": True,
+            "last_request_time": "2026-11-22T00:00:00Z",
+        }
+        shown = range(offset, min(offset + limit, self.service.runs))
+        cursor = {"offset": offset, "limit": limit, "total_count": self.service.runs}
+        return {"training_runs": [{"training_run_id": f"r{id}", **known} for id in shown], "cursor": cursor}
+
+    def _say(self, body: dict[str, Any]) -> None:
+        self._send(200, json.dumps(body).encode())
+
+    def _send(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        # the SDK's own retries take minutes
+        self.send_header("X-Should-Retry", "false")
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def client_of(service: FaultyService, deadline_s: float = 20.0) -> TinkerSDKClient:
+    return TinkerSDKClient(KEY, service.url, deadline_s=deadline_s)
+
+
+# the key and the address
+
+
+def test_without_a_key_nothing_is_available() -> None:
+    assert not TinkerSDKClient(api_key="").is_available
+    assert not TinkerSDKClient().is_available
+    assert TinkerSDKClient(api_key=KEY).is_available
+
+
+def test_the_key_and_the_address_of_the_environment_are_taken_where_none_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert TinkerSDKClient().base_url == DEFAULT_BASE_URL
+    monkeypatch.setenv("TINKER_API_KEY", f" {KEY}\n")
+    monkeypatch.setenv("TINKER_BASE_URL", "http://127.0.0.1:1/")
+    client = TinkerSDKClient()
+    assert (client.api_key, client.base_url) == (SecretStr(KEY), "http://127.0.0.1:1")
+    assert TinkerSDKClient(SecretStr("tml-other"), "https://example.org/x/").api_key == SecretStr("tml-other")
+    # none, although the environment has one
+    assert not TinkerSDKClient("").is_available
+
+
+def test_the_default_address_is_that_of_the_sdk() -> None:
+    from tinker.lib import base_url
+
+    assert base_url.DEFAULT_BASE_URL == DEFAULT_BASE_URL
+
+
+@pytest.mark.parametrize("key", ["test", "sk-secretsecret", "tml-se cret", "tml-secrét", "tml-sec\nret"])
+def test_what_is_no_key_is_refused_and_not_shown(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"^api_key: is no key of Tinker, which begins with 'tml-'") as caught:
+        TinkerSDKClient(key)
+    assert key[-6:] not in str(caught.value)
+    monkeypatch.setenv("TINKER_API_KEY", key)
+    with pytest.raises(ConfigError, match=r"^TINKER_API_KEY: is no key of Tinker"):
+        TinkerSDKClient()
+
+
+@pytest.mark.parametrize("key", [KEY, "eyJhbGciOi.x.y"])
+def test_the_key_is_not_shown(key: str) -> None:
+    client = TinkerSDKClient(key, "http://127.0.0.1:1")
+    assert repr(client) == "TinkerSDKClient(base_url='http://127.0.0.1:1', is_available=True)"
+    assert key not in str(vars(client))
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["127.0.0.1:8000", "ftp://127.0.0.1", "http://", "https:///x", "http://h:99999", "http://a b", "http://h/?x=1"],
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"^base_url: .* is no address; expected http:// or https://, a host"):
+        TinkerSDKClient(KEY, url)
+
+
+def test_a_password_in_the_address_is_refused_and_not_shown() -> None:
+    with pytest.raises(ConfigError, match=r"^base_url: holds a user or a password") as caught:
+        TinkerSDKClient(KEY, "https://me:hidden@example.org")
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("deadline_s", [0, -1, float("nan")])
+def test_a_deadline_has_to_be_above_zero(deadline_s: float) -> None:
+    with pytest.raises(ConfigError, match=r"^deadline_s is"):
+        TinkerSDKClient(KEY, deadline_s=deadline_s)
+
+
+def test_nothing_is_asked_without_a_key() -> None:
+    with FaultyService() as service:
+        client = TinkerSDKClient("", service.url)
+        with pytest.raises(
+            ConfigError, match=r"^creating an adapter on 'tiny': there is no API key; set TINKER_API_KEY$"
+        ):
+            client.create_training_client("tiny")
+        assert service.seen == []
+
+
+@pytest.mark.parametrize("path", ["", "run/weights/a", "tinker://run/weights", "tinker://run/optimizer/a"])
+def test_what_is_no_path_of_a_checkpoint_is_refused_before_anything_is_asked(path: str) -> None:
+    with FaultyService() as service:
+        client = client_of(service)
+        for ask in (client.from_state, client.sampling_client, client.weights_info, client.delete_checkpoint):
+            with pytest.raises(ConfigError, match=r"is no path of a checkpoint; expected tinker://RUN/KIND/NAME"):
+                ask(path)
+        assert service.seen == []
+
+
+def test_an_adapter_that_trains_nothing_and_a_sampler_of_nothing_are_refused() -> None:
+    client = TinkerSDKClient(KEY, "http://127.0.0.1:9")
+    with pytest.raises(ConfigError, match="are all false"):
+        client.create_training_client("tiny", train_mlp=False, train_attn=False, train_unembed=False)
+    with pytest.raises(ConfigError, match="neither model_path nor base_model"):
+        client.sampling_client()
+
+
+# telemetry
+
+
+def test_telemetry_is_off_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TINKER_TELEMETRY")
+    TinkerSDKClient(KEY, telemetry=True)
+    assert "TINKER_TELEMETRY" not in os.environ
+    TinkerSDKClient(KEY)
+    assert os.environ["TINKER_TELEMETRY"] == "0"
+    monkeypatch.setenv("TINKER_TELEMETRY", "1")
+    TinkerSDKClient(KEY)
+    assert os.environ["TINKER_TELEMETRY"] == "1"
+
+
+# a real server
+
+
+def test_an_adapter_is_trained_saved_loaded_and_sampled_from(tinker_server: Any) -> None:
+    from tinker import AdamParams, Datum, ModelInput, SamplingParams
+
+    datum = Datum(
+        model_input=ModelInput.from_ints([5, 6, 7, 8]),
+        loss_fn_inputs={"target_tokens": [6, 7, 8, 9], "weights": [0.0, 1.0, 1.0, 1.0]},
+    )
+    with TinkerSDKClient(tinker_server.api_key, tinker_server.url, deadline_s=60) as client:
+        trainer = client.create_training_client(tinker_server.model, rank=4, seed=1, user_metadata={"who": "me"})
+
+        def step(trainer: Any) -> float:
+            gradients = trainer.forward_backward([datum], "cross_entropy")
+            update = trainer.optim_step(AdamParams(learning_rate=0.01))
+            client.result(update, "the update")
+            return float(client.result(gradients, "the gradients").metrics["loss:sum"])
+
+        first = step(trainer)
+        path = client.result(trainer.save_state("one"), "saving").path
+        second = step(trainer)
+        assert second < first
+        # with the state of the optimizer it goes on as it did
+        assert step(client.from_state(path)) == second
+        later = client.from_state(path, with_optimizer=False, user_metadata={"who": "you"})
+
+        run = path.split("/")[2]
+        known = client.training_run(run)
+        assert (known.base_model, known.lora_rank, known.user_metadata) == (tinker_server.model, 4, {"who": "me"})
+        assert {run, later.model_id} <= {found.training_run_id for found in client.training_runs()}
+        assert [found.tinker_path for found in client.checkpoints(run)] == [path]
+        assert client.weights_info(path).lora_rank == 4
+        [model] = client.capabilities().supported_models
+        assert model.model_name == tinker_server.model
+
+        export = client.result(trainer.save_weights_external("out"), "the export").path
+        assert {"adapter_config.json", "adapter_model.safetensors"} <= {*client.external_urls(export).urls}
+        client.set_ttl(export, 3600)
+        assert [found.expires_at is None for found in client.checkpoints(run)] == [True, False]
+        client.set_ttl(export, None)
+        assert [found.expires_at is None for found in client.checkpoints(run)] == [True, True]
+        client.delete_checkpoint(export)
+        assert [found.tinker_path for found in client.checkpoints(run)] == [path]
+
+        sampler_path = client.result(trainer.save_weights_for_sampler("s"), "saving").path
+        prompt = ModelInput.from_ints([5, 6])
+        for sampler in (client.sampling_client(sampler_path), client.sampling_client(base_model=tinker_server.model)):
+            found = client.result(sampler.sample(prompt, 1, SamplingParams(max_tokens=3, seed=1)), "sampling")
+            assert len(found.sequences[0].tokens) <= 3
+
+
+@pytest.mark.parametrize(("runs", "pages"), [(0, 1), (100, 1), (250, 3)])
+def test_runs_are_listed_page_by_page(runs: int, pages: int) -> None:
+    with FaultyService() as service, client_of(service) as client:
+        service.runs = runs
+        assert [run.training_run_id for run in client.training_runs()] == [f"r{id}" for id in range(runs)]
+        assert service.pages == [(100 * page, 100) for page in range(pages)]
+
+
+def test_what_the_server_finds_wrong_with_the_data_is_an_error_of_the_data(tinker_server: Any) -> None:
+    from tinker import Datum, ModelInput
+
+    datum = Datum(model_input=ModelInput.from_ints([5]), loss_fn_inputs={"target_tokens": [6], "weights": [1.0]})
+    with TinkerSDKClient(tinker_server.api_key, tinker_server.url, deadline_s=60) as client:
+        trainer = client.create_training_client(tinker_server.model, rank=4)
+        with pytest.raises(DataError, match=r"^step 1: is refused \(.*gspo.*\); mend what was sent$") as caught:
+            client.result(trainer.forward_backward([datum], "gspo"), "step 1")
+        assert "request_id" not in str(caught.value)
+        with pytest.raises(
+            DataError, match=r"^creating an adapter on 'huge': is refused \(.*'huge' is not served here"
+        ):
+            client.create_training_client("huge")
+
+
+def test_a_run_that_is_not_there_is_told_from_other_errors(tinker_server: Any) -> None:
+    client = TinkerSDKClient(tinker_server.api_key, tinker_server.url, deadline_s=60)
+    for ask, what in (
+        (lambda: client.training_run("gone"), "looking up run gone"),
+        (lambda: client.weights_info(PATH), f"looking up {PATH}"),
+        (lambda: client.from_state(PATH), f"loading {PATH}"),
+    ):
+        with pytest.raises(
+            TrainingError, match=rf"^{what}: there is no such thing .*answers 404: .*; check its"
+        ) as caught:
+            ask()
+        assert (caught.value.status, pickle.loads(pickle.dumps(caught.value)).status) == (404, 404)
+    client.close()
+
+
+# the SDK leaves the connection open on which it was refused first
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_wrong_key_is_told_by_the_server_and_not_shown(tinker_server: Any) -> None:
+    client = TinkerSDKClient(KEY, tinker_server.url, deadline_s=60)
+    with pytest.raises(TrainingError, match=r"^asking which models there are: the API key is refused") as caught:
+        client.capabilities()
+    said, status = str(caught.value), caught.value.status
+    assert "answers 401: the API key is not the one of this server); check that TINKER_API_KEY" in said
+    assert (KEY in said, status) == (False, 401)
+    del caught
+    gc.collect()
+
+
+# sessions
+
+
+@pytest.mark.parametrize(
+    ("error", "ending"), [(None, "success"), (ValueError, "errored"), (KeyboardInterrupt, "interrupted")]
+)
+def test_the_session_ends_as_the_block_does(error: type[BaseException] | None, ending: str) -> None:
+    with FaultyService(create_model=Fault(400)) as service:
+        with suppress(ValueError, KeyboardInterrupt), client_of(service) as client:
+            with pytest.raises(DataError):
+                client.create_training_client("tiny")
+            if error is not None:
+                raise error
+        [(_, _, body)] = [seen for seen in service.seen if seen[1] == "/api/v1/sessions/s/finish"]
+        assert body["reason"] == {"type": ending}
+        assert "/api/v1/telemetry" not in service.paths
+
+
+def test_a_client_that_was_not_used_ends_no_session() -> None:
+    with FaultyService() as service:
+        with client_of(service):
+            pass
+        assert service.seen == []
+
+
+def test_that_a_session_cannot_be_ended_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    faults = {"create_model": Fault(400), "sessions/s/finish": Fault(403)}
+    with FaultyService(**faults) as service, client_of(service) as client, pytest.raises(DataError):
+        client.create_training_client("tiny")
+    assert [
+        record.getMessage().partition(" (")[0] for record in caplog.records if record.name.startswith("graftline")
+    ] == ["ending the session: the API key may not do this"]
+
+
+# faults
+
+
+def test_an_address_where_nothing_listens_is_told_at_once() -> None:
+    with socket.socket() as bound:
+        # bound, but it does not listen
+        bound.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        client, start = TinkerSDKClient(KEY, url), time.monotonic()
+        with pytest.raises(
+            TrainingError, match=rf"^{url}: cannot be reached .*mend base_url or TINKER_BASE_URL"
+        ) as caught:
+            client.create_training_client("tiny")
+    assert time.monotonic() - start < 5
+    assert caught.value.status is None
+
+
+def test_a_service_that_answers_byte_by_byte_is_given_up_after_two_seconds() -> None:
+    closing = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                for byte in b"HTTP/1.1 200 OK\r\n" * 10:
+                    connection.sendall(bytes([byte]))
+                    if closing.wait(0.2):
+                        return
+
+        threading.Thread(target=drip, daemon=True).start()
+        start = time.monotonic()
+        with pytest.raises(TrainingError, match="does not answer within 2 s"):
+            TinkerSDKClient(KEY, f"http://127.0.0.1:{server.getsockname()[1]}").preflight()
+        assert time.monotonic() - start < 6
+        closing.set()
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (Fault(503), "answers 503 to /api/v1/healthz, so it is ill; try again later"),
+        (Fault(429), "answers 429 to /api/v1/healthz, so it is ill"),
+        (Fault(404), "answers 404 to /api/v1/healthz, so it is no Tinker service; mend base_url"),
+    ],
+)
+def test_a_service_that_is_ill_or_none_is_not_asked(fault: Fault, said: str) -> None:
+    with FaultyService(healthz=fault) as service:
+        with pytest.raises(TrainingError, match=said):
+            client_of(service).training_run("r")
+        assert service.seen == [("GET", "/api/v1/healthz", {})]
+        assert service.keys == {"/api/v1/healthz": None}
+
+
+def test_what_does_not_speak_http_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"SSH-2.0-x\r\n")
+
+        threading.Thread(target=greet, daemon=True).start()
+        with pytest.raises(TrainingError, match=r"does not speak HTTP"):
+            TinkerSDKClient(KEY, f"http://127.0.0.1:{server.getsockname()[1]}").preflight()
+
+
+REFUSALS: Sequence[tuple[int, type[Exception], str]] = [
+    (400, DataError, r"is refused \(.* answers 400: because\); mend what was sent"),
+    (401, TrainingError, r"the API key is refused \(.* answers 401: because\); check that TINKER_API_KEY"),
+    (402, TrainingError, r"billing is not in order \(.*; see the billing page"),
+    (403, TrainingError, r"the API key may not do this \("),
+    (404, TrainingError, r"there is no such thing \("),
+    (409, TrainingError, r"something of this name is there \("),
+    (422, DataError, r"is refused \("),
+    (429, TrainingError, r"too many requests \(.*; wait, or do less at the same time"),
+    (451, TrainingError, r"is refused \(.*; see the documentation"),
+    (500, TrainingError, r"the service failed \(.* answers 500: because\); try again later"),
+    (503, TrainingError, r"the service failed \("),
+]
+
+
+@pytest.mark.parametrize(("status", "kind", "said"), REFUSALS)
+def test_every_refusal_says_what_to_do(status: int, kind: type[Exception], said: str) -> None:
+    with FaultyService(create_session=Fault(status, b'{"detail": "because"}')) as service:
+        with pytest.raises(kind, match=f"^creating an adapter on 'tiny': {said}") as caught:
+            client_of(service).create_training_client("tiny")
+        assert getattr(caught.value, "status", status) == status
+
+
+@pytest.mark.parametrize("body", [b"<html>Welcome</html>", b"[]", b'{"pjwt_auth_enabled": "perhaps"}', b"\xff"])
+def test_what_another_service_answers_is_told(body: bytes) -> None:
+    page = Fault(body=body)
+    with (
+        FaultyService(healthz=page, **{"client/config": page}) as service,
+        pytest.raises(
+            TrainingError, match=r"answers what tinker 0\.38\.0 cannot read; check that it is a Tinker service"
+        ),
+    ):
+        client_of(service).capabilities()
+
+
+@pytest.mark.parametrize("path", ["client/config", "create_session", "create_model"])
+def test_a_service_that_hangs_is_given_up_at_the_deadline(path: str) -> None:
+    with FaultyService(**{path: Fault(hangs=True)}) as service:
+        client, start = client_of(service, deadline_s=0.7), time.monotonic()
+        with pytest.raises(
+            TrainingError, match=r"^creating an adapter on 'tiny': is not done after 0\.7 s, though http.* is up"
+        ):
+            client.create_training_client("tiny")
+        assert time.monotonic() - start < 5
+        assert f"/api/v1/{path}" in service.paths
+
+
+def test_a_service_that_hangs_does_not_hold_up_another() -> None:
+    with FaultyService(**{"client/config": Fault(hangs=True)}) as ill, FaultyService() as well:
+        with pytest.raises(TrainingError, match="is not done after"):
+            client_of(ill, deadline_s=0.3).capabilities()
+        with pytest.raises(TrainingError, match="no such thing here"):
+            client_of(well).capabilities()
+
+
+def test_what_failed_at_the_server_is_not_the_fault_of_the_data() -> None:
+    told = {"error": "Traceback (most recent call last):\n  File x\nRuntimeError: out of memory", "category": "server"}
+    with (
+        FaultyService(retrieve_future=Fault(body=json.dumps(told).encode())) as service,
+        pytest.raises(
+            TrainingError, match=r"failed at http[^ ]* \(RuntimeError: out of memory\); try again from"
+        ) as caught,
+    ):
+        client_of(service).create_training_client("tiny")
+    assert "Traceback" not in str(caught.value)
+
+
+def test_a_request_that_the_service_has_forgotten_is_told() -> None:
+    with (
+        FaultyService(retrieve_future=Fault(410, b'{"detail": "expired"}')) as service,
+        pytest.raises(TrainingError, match=r"the service has forgotten it .*make a new client from the last") as caught,
+    ):
+        client_of(service).create_training_client("tiny")
+    assert caught.value.status == 410
+
+
+def test_a_key_that_the_service_repeats_is_not_shown() -> None:
+    said = json.dumps({"detail": f"key {KEY} is unknown"}).encode()
+    with (
+        FaultyService(**{"client/config": Fault(401, said)}) as service,
+        pytest.raises(TrainingError, match=r"answers 401: key \[secret\] is unknown") as caught,
+    ):
+        client_of(service).capabilities()
+    assert KEY not in str(caught.value)
+
+
+# futures
+
+
+@pytest.fixture
+def never() -> Iterator[Future[int]]:
+    future: Future[int] = Future()
+    yield future
+    future.cancel()
+
+
+def test_a_future_is_waited_for_until_the_deadline(never: "Future[int]") -> None:
+    with FaultyService() as service:
+        client, start = client_of(service), time.monotonic()
+        with pytest.raises(TrainingError, match=r"^step 3: is not done after 0\.2 s, though .* is up"):
+            client.result(never, "step 3", deadline_s=0.2)
+    assert 0.2 <= time.monotonic() - start < 5
+    with pytest.raises(TrainingError, match=r"^step 3: is not done after 0\.2 s, and http.*cannot be reached"):
+        client.result(never, "step 3", deadline_s=0.2)
+    assert not never.cancelled()
+
+
+def test_a_future_comes_to_what_it_comes_to() -> None:
+    client = TinkerSDKClient(KEY, "http://127.0.0.1:9")
+    done: Future[int] = Future()
+    done.set_result(4)
+    assert client.result(done, "x") == 4
+    ours: Future[int] = Future()
+    ours.set_exception(DataError("as it was"))
+    with pytest.raises(DataError, match=r"^as it was$"):
+        client.result(ours, "x")
+    theirs: Future[int] = Future()
+    theirs.set_exception(RuntimeError(f"with {KEY}"))
+    with pytest.raises(TrainingError, match=r"^x: the SDK failed with RuntimeError \(with \[secret\]\)") as caught:
+        client.result(theirs, "x")
+    assert caught.value.__suppress_context__
+
+
+def test_importing_the_module_imports_no_sdk_and_no_torch() -> None:
+    code = (
+        "import sys, graftline.training.tinker\n"
+        "print([name for name in ('tinker', 'httpx', 'torch', 'transformers') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout == "[]\n"
