@@ -15,7 +15,7 @@ export PYTHONWARNINGS := ignore:Function:FutureWarning,ignore:Parameter:Warning
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
-.PHONY: help run ui test check format integration bench bench-lineage bench-datasets bench-sandbox bench-actors peers wheel install clean
+.PHONY: help run ui test check format integration bench bench-lineage bench-datasets bench-sandbox bench-actors bench-training peers wheel install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -48,7 +48,7 @@ integration: install ## Run the tests of larger models, and of vLLM's CPU build 
 	$(BIN)/graftline models fetch smollm2-135m qwen2.5-coder-1.5b
 	GRAFTLINE_REAL_MODELS=1 $(BIN)/python -m pytest tests/integration/test_real_model.py tests/integration/test_vllm_cpu.py
 
-bench: bench-lineage bench-datasets bench-sandbox bench-actors ## Measure all claims; prints one line of JSON each
+bench: bench-lineage bench-datasets bench-sandbox bench-actors bench-training ## Measure all claims; prints one line of JSON each
 
 bench-lineage: install ## Measure the whole lineage and what it costs to start
 	$(BIN)/python -m benchmarks.lineage
@@ -61,6 +61,10 @@ bench-sandbox: install ## Measure actions a second and tests in the jail, the ba
 
 bench-actors: install peers ## Measure actors, queue and states, and how well models solve tasks
 	$(BIN)/python -m benchmarks.actors
+
+bench-training: install ## Measure training on this machine
+	@$(BIN)/graftline models fetch smollm2-135m > /dev/null
+	$(BIN)/python -m benchmarks.training
 
 peers: $(PEERS)/.installed ## Build .venv-peers, the libraries that benchmarks compare with
 

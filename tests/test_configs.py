@@ -21,7 +21,8 @@ from graftline.runtime.settings import TrajectorySettings
 from graftline.sandbox import SandboxSettings
 from graftline.teachers.prompt import Prompts
 from graftline.telemetry.settings import TelemetrySettings
-from graftline.training.settings import TinkerTrainingConfig
+from graftline.training.recipes.dpo import DpoConfig
+from graftline.training.recipes.sl_basic import SlBasicConfig
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 CONFIGS = CHECKOUT / "configs"
@@ -30,7 +31,8 @@ MODELS: dict[str, type[BaseModel]] = {
     "datasets.yaml": Catalogue,
     "governance.yaml": Governance,
     "models.yaml": ModelCatalogue,
-    "recipes/sl_basic.yaml": TinkerTrainingConfig,
+    "recipes/dpo.yaml": DpoConfig,
+    "recipes/sl_basic.yaml": SlBasicConfig,
     "sandbox.yaml": SandboxSettings,
     "teacher_prompts.yaml": Prompts,
     "telemetry.yaml": TelemetrySettings,

@@ -45,7 +45,7 @@ from graftline.trajectories.export import STEPS, TRAJECTORIES
 from graftline.trajectories.reward import Reward, RewardWeights, reward
 from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, keys_of, models_in, section, table, written_root
 
-# those of training need a backend: tests/unit/training/test_supervised.py
+# those of training need a backend: tests/unit/training/test_train.py
 PYTHON = [fence for fence in fences() if fence.language == "python" and fence.page != "docs/training.md"]
 LINES = [line for fence in fences() if fence.language in ("console", "bash") for line in fence.body.splitlines()]
 APACHE_2_0 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"

@@ -43,6 +43,7 @@ def write_root(root: Path, model: Path, count: int = 24, **recipe: Any) -> Path:
     for name, rows in (("train", chats(count)), ("held_out", chats(6, seed=1))):
         (root / "data" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     values = {
+        "recipe": "sl_basic",
         "model": "tiny-qwen3",
         "tokenizer": str(model),
         "dataset": "data/train.jsonl",

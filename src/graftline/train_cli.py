@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from graftline.paths import Paths
     from graftline.training.runs import Runs, StepMetrics, TrainingRun
     from graftline.training.settings import TinkerTrainingConfig
-    from graftline.training.supervised import TinkerTrainingResult
+    from graftline.training.train import TinkerTrainingResult
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -49,23 +49,25 @@ def _backend_options(command: CommandT) -> CommandT:
 def upload(root: Path | None, recipe: str, changes: tuple[str, ...], as_json: bool) -> None:
     """Check and render what RECIPE trains on, and say what training takes; nothing is sent or paid."""
     from graftline.training.datums import load_tokenizer
-    from graftline.training.supervised import load_data, total_steps
+    from graftline.training.recipes.open import open_recipe
+    from graftline.training.train import total_steps
 
     paths = paths_of(root)
     config = _config(paths, recipe, changes)
-    data = load_data(config, paths.root, load_tokenizer(_tokenizer(paths, config)))
-    count = len(data.train.datums)
+    data = open_recipe(config).load(paths.root, load_tokenizer(_tokenizer(paths, config)))
+    count = len(data.train)
+    read = sum(example.tokens for example in data.train)
     steps = total_steps(config, count) if count else 0
     share = steps * config.batch_size / count if count else 0.0
-    tokens = round(data.train.tokens * min(share, config.epochs))
+    tokens = round(read * min(share, config.epochs))
     price = config.usd_per_million_tokens
     said = {
         "dataset": config.dataset,
         "examples": count,
-        "dropped": dict(data.train.dropped),
-        "tokens": data.train.tokens,
-        "trained_tokens": data.train.trained_tokens,
-        "held_out_examples": len(data.held_out.datums) if data.held_out else 0,
+        "dropped": dict(data.dropped),
+        "tokens": read,
+        "trained_tokens": sum(example.trained_tokens for example in data.train),
+        "held_out_examples": len(data.held_out),
         "steps": steps,
         "tokens_of_all_steps": tokens,
         "usd": None if price is None else round(price * tokens / 1e6, 4),
@@ -113,12 +115,11 @@ def run(
 @click.pass_obj
 def resume(root: Path | None, run_id: str, base_url: str | None, is_downloading: bool, as_json: bool) -> None:
     """Go on with a run, from its last checkpoint."""
-    from graftline.config import validated
-    from graftline.training.settings import TinkerTrainingConfig
+    from graftline.training.recipes.open import restored
 
     paths = paths_of(root)
     known = _runs(paths).get(run_id)
-    config = validated(known.config, TinkerTrainingConfig, f"run {run_id}")
+    config = restored(known.config, f"run {run_id}")
     _train(paths, config, base_url or known.backend, run_id, is_downloading, as_json)
 
 
@@ -192,7 +193,7 @@ def _train(
     as_json: bool,
 ) -> None:
     from graftline.training.datums import load_tokenizer
-    from graftline.training.supervised import OUTPUT, train_on_tinker
+    from graftline.training.train import OUTPUT, train_on_tinker
 
     with _steps_shown() as shown, _asked_to_stop() as is_stopped:
         result = train_on_tinker(
@@ -238,7 +239,7 @@ def _download(runs: "Runs", known: "TrainingRun", base_url: str | None) -> Path:
 
 def _config(paths: "Paths", recipe: str, changes: tuple[str, ...]) -> "TinkerTrainingConfig":
     from graftline.config import parse_yaml
-    from graftline.training.settings import load_recipe
+    from graftline.training.recipes.open import load_recipe
 
     values = {}
     for change in changes:
@@ -260,7 +261,7 @@ def _tokenizer(paths: "Paths", config: "TinkerTrainingConfig") -> Path | str:
 
 def _runs(paths: "Paths") -> "Runs":
     from graftline.training.runs import Runs
-    from graftline.training.supervised import OUTPUT
+    from graftline.training.train import OUTPUT
 
     return Runs(paths.root / OUTPUT)
 

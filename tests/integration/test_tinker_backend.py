@@ -4,9 +4,12 @@ The server is a process of its own, as `graftline tinker serve` starts it. One i
 on what the first one left.
 """
 
-import io
+import hashlib
+import hmac
 import json
 import math
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -15,8 +18,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,10 +34,12 @@ pytest.importorskip("tinker", reason=EXTRA)
 pytest.importorskip("peft", reason=EXTRA)
 
 import numpy as np
+import pyrage
 import tinker
 import torch
+import zstandard
 from tinker import types
-from tinker.cli.__main__ import cli as tinker_command
+from tinker.cli.__main__ import main_cli as tinker_command
 
 from tests.unit.training.tiny_model import make_tiny_model
 
@@ -70,8 +75,10 @@ def chat(tokenizer: Any, question: str, answer: str) -> types.Datum:
 def step(client: tinker.TrainingClient, batch: Sequence[types.Datum], rate: float = 5e-3) -> float:
     """Train on `batch`, both calls under way at once; return the loss before."""
     found = client.forward_backward([*batch], "cross_entropy")
-    client.optim_step(types.AdamParams(learning_rate=rate)).result(TIMEOUT_S)
-    return found.result(TIMEOUT_S).metrics["loss:sum"]
+    taken = client.optim_step(types.AdamParams(learning_rate=rate))
+    loss = found.result(TIMEOUT_S).metrics["loss:sum"]
+    taken.result(TIMEOUT_S)
+    return loss
 
 
 def logprobs(client: tinker.TrainingClient, batch: Sequence[types.Datum]) -> list[list[float]]:
@@ -153,9 +160,7 @@ def trained(service: tinker.ServiceClient, server: StartedServer) -> Trained:
     losses = [step(client, batch) for _ in range(25)]
     state = client.save_state("step-000025", user_metadata={"step": "25"})
     sampler = client.save_weights_for_sampler("final", ttl_seconds=7200)
-    return Trained(
-        client, tokenizer, batch, losses, state.result(TIMEOUT_S).path, sampler.result(TIMEOUT_S).path
-    )
+    return Trained(client, tokenizer, batch, losses, state.result(TIMEOUT_S).path, sampler.result(TIMEOUT_S).path)
 
 
 def asked(tokenizer: Any, question: str = CHATS[0][0]) -> types.ModelInput:
@@ -253,3 +258,847 @@ def test_the_most_probable_tokens_are_told_with_their_logprobs(trained: Trained)
     assert [(one[0][0], pytest.approx(one[0][1])) for one in sequence.topk_logprobs] == [
         *zip(sequence.tokens, sequence.logprobs, strict=True)
     ]
+
+
+# losses
+
+
+def rewarded(client: tinker.TrainingClient, batch: Sequence[types.Datum]) -> list[types.Datum]:
+    """The batch as sampled from the client as it is, the first of them a failure and all others not."""
+    found = logprobs(client, batch)
+    return [
+        types.Datum(
+            model_input=datum.model_input,
+            loss_fn_inputs={
+                "target_tokens": datum.loss_fn_inputs["target_tokens"],
+                "logprobs": np.array(sampled, np.float32),
+                "advantages": np.full(len(sampled), -1.0 if number == 0 else 1.0, np.float32),
+            },
+        )
+        for number, (datum, sampled) in enumerate(zip(batch, found, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        ("importance_sampling", None),
+        ("ppo", {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}),
+        ("cispo", {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}),
+        ("dro", {"beta": 0.05}),
+    ],
+)
+def test_rewarded_tokens_become_more_probable(
+    new_client: Callable[..., tinker.TrainingClient], loss: Any, options: Any
+) -> None:
+    run, batch = new_client(), [numbers(12, 1), numbers(12, 2)]
+    step(run, batch)
+    rows = rewarded(run, batch)
+
+    found = run.forward_backward(rows, loss, options)
+    run.optim_step(types.AdamParams(learning_rate=1e-3)).result(TIMEOUT_S)
+
+    # where p is q, ratios are 1, so the advantages of 12 tokens each cancel out; in the other losses so do p
+    before = [row.loss_fn_inputs["logprobs"].tolist() for row in rows]
+    by_hand = 0.0 if loss in ("importance_sampling", "ppo") else sum(before[0]) - sum(before[1])
+    assert found.result(TIMEOUT_S).metrics["loss:sum"] == pytest.approx(by_hand, abs=1e-2)
+    after = logprobs(run, batch)
+    assert sum(after[0]) < sum(before[0])
+    assert sum(after[1]) > sum(before[1])
+
+
+@pytest.mark.parametrize("loss", ["gspo", "stable_reinforce"])
+def test_a_loss_that_is_not_offered_is_refused_and_steps_go_on(
+    new_client: Callable[..., tinker.TrainingClient], loss: Any
+) -> None:
+    run, batch = new_client(), [numbers(12)]
+    first = step(run, batch)
+
+    message = f"loss_fn '{loss}' is not one of this backend; it has cross_entropy, importance_sampling, ppo, cispo, dro"
+    with pytest.raises(tinker.RequestFailedError, match=message):
+        run.forward_backward(rewarded(run, batch), loss).result(TIMEOUT_S)
+
+    assert step(run, batch) < first
+
+
+def test_a_loss_of_the_client_has_the_gradient_of_ours(new_client: Callable[..., tinker.TrainingClient]) -> None:
+    def negated(data: list[types.Datum], found: list[torch.Tensor]) -> tuple[torch.Tensor, dict[str, float]]:
+        loss = -sum(
+            (one * datum.loss_fn_inputs["weights"].to_torch()).sum() for datum, one in zip(data, found, strict=True)
+        )
+        return loss, {"mine": float(loss.detach())}
+
+    ours, theirs, batch = new_client(), new_client(), [numbers(12, 1), numbers(7, 2)]
+    for run in (ours, theirs):
+        step(run, batch)
+
+    expected = step(ours, batch)
+    metrics = theirs.forward_backward_custom(batch, negated).result(TIMEOUT_S).metrics
+    theirs.optim_step(types.AdamParams(learning_rate=5e-3)).result(TIMEOUT_S)
+
+    assert metrics["mine"] == pytest.approx(expected, rel=1e-5)
+    for found, wanted in zip(logprobs(theirs, batch), logprobs(ours, batch), strict=True):
+        assert found == pytest.approx(wanted, abs=1e-3)
+
+
+def test_a_big_batch_is_answered_in_the_order_it_was_sent(new_client: Callable[..., tinker.TrainingClient]) -> None:
+    run = new_client()
+    # the SDK sends 1,024 at most at a time, the pieces in parallel
+    big = [numbers(2 + seed % 3, seed) for seed in range(1500)]
+
+    found = run.forward_backward(big, "cross_entropy").result(LONG_S)
+
+    rows = [output["logprobs"].tolist() for output in found.loss_fn_outputs]
+    assert [len(row) for row in rows] == [2 + seed % 3 for seed in range(1500)]
+    for number in (0, 1, 511, 1023, 1024, 1499):
+        assert rows[number] == pytest.approx(logprobs(run, [big[number]])[0], abs=1e-4)
+    assert found.metrics["loss:sum"] == pytest.approx(-sum(map(sum, rows)), rel=1e-4)
+    # and gradients are those of both pieces
+    expected = new_client()
+    for part in (big[:700], big[700:]):
+        expected.forward_backward(part, "cross_entropy").result(LONG_S)
+    for one in (run, expected):
+        one.optim_step(types.AdamParams(learning_rate=1e-2)).result(TIMEOUT_S)
+    assert logprobs(run, big[:1])[0] == pytest.approx(logprobs(expected, big[:1])[0], abs=1e-3)
+
+
+def test_two_clients_at_once_train_as_each_would_alone(server: StartedServer) -> None:
+    def losses(seed: int, begin: threading.Barrier) -> list[float]:
+        with tinker.ServiceClient(base_url=server.url, api_key=server.api_key) as service:
+            run = service.create_lora_training_client(base_model=server.model, rank=RANK + seed, seed=seed)
+            client = run.result(TIMEOUT_S)
+            begin.wait(TIMEOUT_S)
+            return [step(client, batch_of(seed + number)) for number in range(6)]
+
+    with ThreadPoolExecutor() as threads:
+        together = threading.Barrier(2)
+        at_once = [*threads.map(losses, (1, 2), (together, together))]
+
+    assert at_once == [losses(seed, threading.Barrier(1)) for seed in (1, 2)]
+    assert at_once[0] != at_once[1]
+
+
+# checkpoints
+
+
+def test_a_run_goes_on_from_its_checkpoint(
+    new_client: Callable[..., tinker.TrainingClient], service: tinker.ServiceClient
+) -> None:
+    run = new_client()
+    for number in range(3):
+        step(run, batch_of(number))
+    path = run.save_state("step-000003").result(TIMEOUT_S).path
+
+    exact = service.create_training_client_from_state_with_optimizer(path).result(TIMEOUT_S)
+    anew = service.create_training_client_from_state(path).result(TIMEOUT_S)
+
+    losses = [[step(client, batch_of(number)) for number in (3, 4, 5)] for client in (run, exact, anew)]
+    assert losses[1] == losses[0]
+    # the weights are the same, but the optimizer begins anew
+    assert losses[2][0] == losses[0][0]
+    assert losses[2][1:] != losses[0][1:]
+
+
+def test_a_run_there_is_takes_a_checkpoint_in(new_client: Callable[..., tinker.TrainingClient]) -> None:
+    run = new_client()
+    step(run, batch_of(0))
+    path = run.save_state("step-000001").result(TIMEOUT_S).path
+    expected = [step(run, batch_of(number)) for number in (1, 2)]
+
+    with pytest.warns(FutureWarning, match="load_state"):
+        run.load_state_with_optimizer(path).result(TIMEOUT_S)
+
+    assert [step(run, batch_of(number)) for number in (1, 2)] == expected
+
+
+def test_a_name_is_given_once_unless_it_is_to_be_overwritten(
+    new_client: Callable[..., tinker.TrainingClient], server: StartedServer
+) -> None:
+    run = new_client()
+    path = run.save_state("last").result(TIMEOUT_S).path
+    before = weights(server, path)
+    step(run, batch_of(0))
+
+    with pytest.raises(tinker.RequestFailedError, match="exists already; choose another name, or ask to overwrite it"):
+        run.save_state("last").result(TIMEOUT_S)
+    assert weights(server, path) == before
+    run.save_state("last", overwrite=True).result(TIMEOUT_S)
+
+    assert weights(server, path)["adapter_model.safetensors"] != before["adapter_model.safetensors"]
+
+
+def test_what_the_server_keeps_is_listed_and_described(
+    trained: Trained, rest: tinker.RestClient, server: StartedServer
+) -> None:
+    id = trained.client.model_id
+
+    checkpoints = rest.list_checkpoints(id).result(TIMEOUT_S).checkpoints
+    run = rest.get_training_run(id).result(TIMEOUT_S)
+    runs = rest.list_training_runs(limit=100).result(TIMEOUT_S).training_runs
+    everyones = rest.list_user_checkpoints(limit=100).result(TIMEOUT_S).checkpoints
+    info = rest.get_weights_info_by_tinker_path(trained.state).result(TIMEOUT_S)
+
+    named = {one.tinker_path: one for one in checkpoints}
+    assert {trained.state, trained.sampler} <= {*named}
+    assert (named[trained.state].checkpoint_type, named[trained.sampler].checkpoint_type) == ("training", "sampler")
+    assert named[trained.state].user_metadata == {"step": "25"}
+    assert named[trained.state].expires_at is None
+    assert named[trained.sampler].expires_at is not None
+    assert named[trained.state].size_bytes == sum(
+        len(content) for name, content in weights(server, trained.state).items() if name != "_meta.json"
+    )
+    assert (run.training_run_id, run.base_model, run.lora_rank) == (id, server.model, 8)
+    assert run.last_checkpoint.tinker_path == trained.state
+    assert id in [one.training_run_id for one in runs]
+    assert {*named} <= {one.tinker_path for one in everyones}
+    assert (info.base_model, info.is_lora, info.lora_rank) == (server.model, True, 8)
+
+
+def test_when_a_checkpoint_expires_and_who_may_read_it_can_be_changed(
+    new_client: Callable[..., tinker.TrainingClient], rest: tinker.RestClient
+) -> None:
+    run = new_client()
+    path = run.save_state("first", ttl_seconds=3600).result(TIMEOUT_S).path
+
+    def described() -> Any:
+        return rest.list_checkpoints(run.model_id).result(TIMEOUT_S).checkpoints[0]
+
+    before = described().expires_at
+    rest.set_checkpoint_ttl_from_tinker_path(path, 7200).result(TIMEOUT_S)
+    assert (described().expires_at - before).total_seconds() == pytest.approx(3600, abs=30)
+    rest.set_checkpoint_ttl_from_tinker_path(path, None).result(TIMEOUT_S)
+    assert described().expires_at is None
+    rest.publish_checkpoint_from_tinker_path(path).result(TIMEOUT_S)
+    assert described().public
+    rest.unpublish_checkpoint_from_tinker_path(path).result(TIMEOUT_S)
+    assert not described().public
+    with pytest.raises(tinker.BadRequestError, match="ttl_seconds is 60, but an hour to ten years was expected"):
+        rest.set_checkpoint_ttl_from_tinker_path(path, 60).result(TIMEOUT_S)
+    rest.delete_checkpoint_from_tinker_path(path).result(TIMEOUT_S)
+    assert rest.list_checkpoints(run.model_id).result(TIMEOUT_S).checkpoints == []
+    with pytest.raises(tinker.NotFoundError, match=f"there is no checkpoint {path}"):
+        rest.get_weights_info_by_tinker_path(path).result(TIMEOUT_S)
+
+
+def test_a_checkpoint_is_copied_into_a_run_of_its_own(
+    trained: Trained, service: tinker.ServiceClient, rest: tinker.RestClient, server: StartedServer
+) -> None:
+    path = rest.copy_weights(trained.state, destination_project_id="local", ttl_seconds=3600).result(TIMEOUT_S)
+
+    assert path != trained.state
+    assert weights(server, path)["optimizer.safetensors"] == weights(server, trained.state)["optimizer.safetensors"]
+    copy = service.create_training_client_from_state_with_optimizer(path).result(TIMEOUT_S)
+    assert logprobs(copy, trained.batch) == logprobs(trained.client, trained.batch)
+
+
+# downloads
+
+
+def fetched(url: str) -> tuple[int, bytes]:
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+
+
+def test_an_adapter_is_downloaded_by_signed_addresses_without_a_key(
+    trained: Trained, rest: tinker.RestClient, server: StartedServer
+) -> None:
+    path = trained.client.save_weights_external("download", ttl_seconds=3600).result(TIMEOUT_S).path
+
+    urls = rest.get_external_weights_urls(path).result(TIMEOUT_S).urls
+
+    written = weights(server, path)
+    del written["_meta.json"]
+    assert {name: fetched(url) for name, url in urls.items()} == {name: (200, text) for name, text in written.items()}
+    assert {"adapter_model.safetensors", "adapter_config.json"} <= {*urls}
+    assert "optimizer.safetensors" not in urls
+
+
+def test_an_address_that_was_changed_or_has_expired_is_refused(
+    trained: Trained, rest: tinker.RestClient, server: StartedServer
+) -> None:
+    path = trained.client.save_weights_external("guarded").result(TIMEOUT_S).path
+    url = rest.get_external_weights_urls(path).result(TIMEOUT_S).urls["facts.json"]
+    secret = (server.root / "url_secret").read_text("utf-8").strip()
+    past = int(time.time()) - 1
+    file = urlsplit(url).path.removeprefix("/files/")
+    signature = hmac.new(secret.encode(), f"{file}|{past}".encode(), hashlib.sha256).hexdigest()
+
+    forged = {
+        "another file": url.replace("facts.json", "adapter_config.json"),
+        "another checkpoint": url.replace("/guarded/", "/download/"),
+        "later": url.replace("expires=", "expires=9"),
+        "no signature": url.partition("&signature")[0],
+        "another signature": f"{url[:-1]}{'0' if url[-1] != '0' else '1'}",
+        "nothing": url.partition("?")[0],
+        "out of the folder": url.replace("facts.json", "..%2f..%2f..%2frun.json"),
+    }
+
+    assert fetched(url)[0] == 200
+    for name, address in forged.items():
+        assert fetched(address)[0] in ((403, 404) if name == "out of the folder" else (403,)), name
+    status, answer = fetched(f"{url.partition('?')[0]}?expires={past}&signature={signature}")
+    assert (status, json.loads(answer)) == (403, {"detail": "the address has expired; ask for new ones"})
+
+
+def test_an_export_can_be_read_by_whom_it_is_encrypted_for(
+    trained: Trained, rest: tinker.RestClient, service: tinker.ServiceClient
+) -> None:
+    owner = pyrage.x25519.Identity.generate()
+
+    path = trained.client.save_weights_external("secret", age_encryption_recipients=[str(owner.to_public())])
+    urls = rest.get_external_weights_urls(path.result(TIMEOUT_S).path).result(TIMEOUT_S).urls
+
+    assert all(name.endswith(".age") for name in urls)
+    config = pyrage.decrypt(fetched(urls["adapter_config.json.age"])[1], [owner])
+    assert json.loads(config)["r"] == 8
+    with pytest.raises(tinker.TinkerError, match="the checkpoint is encrypted"):
+        service.create_training_client_from_state(path.result(TIMEOUT_S).path).result(TIMEOUT_S)
+
+
+# refusals
+
+
+def test_who_has_another_key_is_told_nothing(server: StartedServer) -> None:
+    stranger = {"base_url": server.url, "api_key": "tml-another"}
+
+    with pytest.raises(tinker.AuthenticationError, match="the API key is not the one of this server"):
+        tinker.RestClient(**stranger)
+    with pytest.raises(tinker.AuthenticationError, match="the API key is not the one of this server"):
+        tinker.ServiceClient(**stranger).create_lora_training_client(server.model)
+    for path in ("training_runs", "no/such/thing", "sessions"):
+        assert fetched(f"{server.url}/api/v1/{path}")[0] == 401
+    assert fetched(f"{server.url}/api/v1/healthz") == (200, b'{"status":"ok"}')
+
+
+def sent(server: StartedServer, path: str, body: bytes | Mapping[str, Any], **headers: str) -> tuple[int, Any]:
+    """What a POST by hand is answered with."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    given = {"x-api-key": server.api_key, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    request = urllib.request.Request(f"{server.url}/api/v1/{path}", content, given, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            return answer.status, json.loads(answer.read() or b"null")
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status", "message"),
+    [
+        ("create_model", b"{", {}, 400, "the body is no JSON"),
+        ("create_model", b"[" * 100_000, {}, 400, "the body is no JSON"),
+        ("create_model", b"[]", {}, 400, "the body is no object of JSON"),
+        ("create_model", {}, {}, 400, "the request is not understood (KeyError('base_model'))"),
+        ("create_model", {"base_model": "llama"}, {}, 400, "base model 'llama' is not served here; 'tiny-qwen3' is"),
+        ("forward_backward", b"\xff\xff\xff", {}, 400, "the body is no ForwardBackwardRequest"),
+        ("forward_backward", b"abc", {"content_encoding": "zstd"}, 400, "the body is not zstd"),
+        ("forward_backward", b"", {}, 404, "there is no session ''"),
+        ("optim_step", {"model_id": "x", "seq_id": 1}, {}, 400, "has the optimizer of AdamParams only"),
+        ("asample", {"sampling_session_id": "gone:sample:1"}, {}, 404, "there is no sampler 'gone:sample:1'"),
+        ("load_weights", {"path": "tinker://../weights/a"}, {}, 400, "'..' is no id of a training run"),
+        ("weights_info", {"tinker_path": "tinker://a/weights/b"}, {}, 404, "there is no checkpoint tinker://a/weights/b"),
+        ("retrieve_future", {"request_id": "x"}, {}, 410, "call 'x' is not known any more"),
+        ("billing/usage", {}, {}, 404, "POST /api/v1/billing/usage is not offered by the local backend"),
+    ],
+)  # fmt: skip
+def test_what_is_not_understood_is_refused_with_a_reason(
+    server: StartedServer, path: str, body: Any, headers: Mapping[str, str], status: int, message: str
+) -> None:
+    found, answer = sent(server, path, body, **headers)
+
+    assert (found, message in answer["detail"]) == (status, True), answer
+
+
+def test_what_is_packed_far_too_tightly_is_refused(server: StartedServer) -> None:
+    packed = zstandard.compress(bytes(300 << 20))
+
+    status, answer = sent(server, "forward_backward", packed, content_encoding="zstd")
+
+    assert (status, answer["detail"]) == (
+        400,
+        f"the body is larger than {256 << 20} bytes; send fewer datums at a time",
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"sampling_params": types.SamplingParams(max_tokens=4000)}, "together more than the 2048 of tiny-qwen3"),
+        ({"prompt": types.ModelInput.from_ints([5, 5000])}, "the prompt: token 5000 is not one of the 1088"),
+        ({"sampling_params": types.SamplingParams(max_tokens=1, top_p=2.0)}, "top_p 2.0; 0 or more"),
+        ({"prompt_alt_tokens_k": 2}, "prompt_alt_tokens_k is not offered by this backend; leave it out"),
+    ],
+)
+def test_what_cannot_be_sampled_is_refused(
+    service: tinker.ServiceClient, server: StartedServer, how: Mapping[str, Any], message: str
+) -> None:
+    client = service.create_sampling_client(base_model=server.model).result(TIMEOUT_S)
+    given = {"prompt": types.ModelInput.from_ints([5]), "sampling_params": types.SamplingParams(max_tokens=1)}
+
+    with pytest.raises(tinker.BadRequestError, match=message):
+        client.sample(num_samples=1, **{**given, **how}).result(TIMEOUT_S)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rank": 600}, "rank is 600, but 1 to 512 was expected"),
+        ({"base_model": "llama"}, "base model 'llama' is not served here; 'tiny-qwen3' is"),
+    ],
+)
+def test_an_adapter_that_cannot_be_is_refused(
+    new_client: Callable[..., tinker.TrainingClient], options: Mapping[str, Any], message: str
+) -> None:
+    with pytest.raises(tinker.TinkerError, match=message):
+        new_client(**options)
+
+
+def test_a_batch_that_cannot_be_trained_on_is_refused_with_its_step(
+    new_client: Callable[..., tinker.TrainingClient], server: StartedServer
+) -> None:
+    run, batch = new_client(), [numbers(12)]
+    before = step(run, batch)
+
+    failed = run.forward_backward([*batch, numbers(3000)], "cross_entropy")
+    untaken = run.optim_step(types.AdamParams(learning_rate=1.0))
+
+    with pytest.raises(tinker.RequestFailedError, match="datum 1: has 3000 tokens, but tiny-qwen3 takes 2048"):
+        failed.result(TIMEOUT_S)
+    with pytest.raises(tinker.RequestFailedError, match="no step is taken, for forward_backward failed before it"):
+        untaken.result(TIMEOUT_S)
+    assert step(run, batch) < before
+
+
+# sessions
+
+
+def test_what_a_client_had_is_freed_when_it_is_done(server: StartedServer, rest: tinker.RestClient) -> None:
+    with tinker.ServiceClient(base_url=server.url, api_key=server.api_key) as service:
+        run = service.create_lora_training_client(base_model=server.model, rank=RANK).result(TIMEOUT_S)
+        kept = run.save_weights_for_sampler("kept").result(TIMEOUT_S).path
+        run.save_weights_and_get_sampling_client().result(TIMEOUT_S)
+        id = run.model_id
+        folder = server.root / "runs" / id.replace(":", "~") / "sampler_weights"
+        assert len([path for path in folder.iterdir() if path.is_dir()]) == 2
+
+    status, answer = sent(server, "optim_step", {"model_id": id, "seq_id": 9, "adam_params": {}})
+    assert (status, answer["detail"].partition(",")[0]) == (404, f"session {id.partition(':')[0]!r} is finished")
+    deadline = time.monotonic() + TIMEOUT_S
+    while (left := [path.name for path in folder.iterdir() if path.is_dir()]) != ["kept"]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.02)
+    assert [one.tinker_path for one in rest.list_checkpoints(id).result(TIMEOUT_S).checkpoints] == [kept]
+
+
+# a server that is killed
+
+
+@dataclass
+class Restarted:
+    """A server on what one left that was killed, at the same address, and what clients of the first one saw."""
+
+    server: StartedServer
+    state: str
+    losses: list[float]
+    under_way: BaseException | None
+    """What became of a call that the first one had begun."""
+    afterwards: BaseException | None
+    """What became of a call to the run of the first one."""
+    urls: Mapping[str, str]
+    expected: Mapping[str, bytes]
+    unnamed: Path
+    """The folder of a sampler of the first one's clients."""
+
+
+@pytest.fixture(scope="module")
+def restarted(servers: list[StartedServer], model_folder: Path) -> Iterator[Restarted]:
+    first = servers[1]
+    service = tinker.ServiceClient(base_url=first.url, api_key=first.api_key)
+    run = service.create_lora_training_client(base_model=first.model, rank=RANK, seed=3).result(TIMEOUT_S)
+    losses = [step(run, batch_of(number)) for number in range(4)]
+    state = run.save_state("step-000004").result(TIMEOUT_S).path
+    external = run.save_weights_external("final").result(TIMEOUT_S).path
+    rest = tinker.RestClient(base_url=first.url, api_key=first.api_key)
+    urls = rest.get_external_weights_urls(external).result(TIMEOUT_S).urls
+    expected = {name: weights(first, external)[name] for name in urls}
+    run.save_weights_and_get_sampling_client().result(TIMEOUT_S)
+    samplers = first.root / "runs" / run.model_id.replace(":", "~") / "sampler_weights"
+    [unnamed] = [path for path in samplers.iterdir() if path.is_dir()]
+    step(run, batch_of(4))
+    under_way = run.forward_backward([numbers(2000, seed) for seed in range(20)], "cross_entropy")
+    time.sleep(0.2)
+    first.process.kill()
+    first.process.wait(TIMEOUT_S)
+    with started_server(first.root, model_folder, port=urlsplit(first.url).port or 0) as server:
+        outcomes = [
+            under_way.future().exception(TIMEOUT_S),
+            run.optim_step(types.AdamParams()).future().exception(TIMEOUT_S),
+        ]
+        service.close("errored").result(TIMEOUT_S)
+        with tinker.ServiceClient(base_url=server.url, api_key=server.api_key) as second:
+            resumed = second.create_training_client_from_state_with_optimizer(state).result(TIMEOUT_S)
+            losses += [step(resumed, batch_of(number)) for number in range(4, 8)]
+        yield Restarted(server, state, losses, *outcomes, urls, expected, unnamed)
+
+
+def test_after_a_kill_training_goes_on_as_if_nothing_had_been(
+    restarted: Restarted, new_client: Callable[..., tinker.TrainingClient]
+) -> None:
+    run = new_client(seed=3)
+    undisturbed = [step(run, batch_of(number)) for number in range(8)]
+
+    assert max(abs(one - other) for one, other in zip(restarted.losses, undisturbed, strict=True)) == 0.0
+
+
+def test_who_waited_for_a_server_that_was_killed_is_told(restarted: Restarted) -> None:
+    # in words of the SDK, for a call that is not known any more
+    assert "Promise expired/broken" in str(restarted.under_way)
+
+
+def test_runs_of_a_server_that_was_killed_are_refused_rather_than_waited_for(restarted: Restarted) -> None:
+    assert isinstance(restarted.afterwards, tinker.NotFoundError)
+    assert "the server was started after it; make a new ServiceClient" in str(restarted.afterwards)
+
+
+def test_signed_addresses_outlive_the_server_that_signed_them(restarted: Restarted) -> None:
+    assert {name: fetched(url) for name, url in restarted.urls.items()} == {
+        name: (200, content) for name, content in restarted.expected.items()
+    }
+
+
+def test_samplers_of_clients_that_are_gone_are_removed_at_the_start(restarted: Restarted) -> None:
+    assert not restarted.unnamed.exists()
+
+
+# the command of the SDK
+
+
+def commanded(server: StartedServer, *arguments: str) -> Result:
+    environment = {"TINKER_BASE_URL": server.url, "TINKER_API_KEY": server.api_key, **SDK_ENVIRONMENT}
+    return CliRunner().invoke(tinker_command, ["-f", "json", *arguments], env=environment, prog_name="tinker")
+
+
+def test_its_command_lists_runs_and_checkpoints_of_a_server_that_was_killed(restarted: Restarted) -> None:
+    runs = json.loads(commanded(restarted.server, "run", "list").stdout)["runs"]
+    listed = json.loads(commanded(restarted.server, "checkpoint", "list").stdout)["checkpoints"]
+    info = commanded(restarted.server, "checkpoint", "info", listed[0]["tinker_path"])
+
+    assert len(runs) == 2
+    assert sorted(one["checkpoint_id"] for one in listed) == ["external_weights/final", "weights/step-000004"]
+    assert json.loads(info.stdout)["tinker_path"] == listed[0]["tinker_path"]
+
+
+def test_its_command_downloads_a_training_checkpoint(restarted: Restarted, tmp_path: Path) -> None:
+    server, name = restarted.server, "adapter_model.safetensors"
+
+    result = commanded(server, "checkpoint", "download", restarted.state, "--output", str(tmp_path))
+
+    assert (result.exit_code, result.exception) == (0, None), result.output
+    [folder] = tmp_path.iterdir()
+    assert (folder / name).read_bytes() == weights(server, restarted.state)[name]
+    # an export that it makes for itself is deleted
+    listed = json.loads(commanded(server, "checkpoint", "list").stdout)["checkpoints"]
+    assert sorted(one["checkpoint_id"] for one in listed) == ["external_weights/final", "weights/step-000004"]
+
+
+# the command that starts it
+
+
+def started(*arguments: str | Path) -> tuple[int, str]:
+    result = CliRunner().invoke(
+        main, ["tinker", "serve", "--threads", "1", *map(str, arguments)], prog_name="graftline"
+    )
+    assert "Traceback" not in result.output
+    return result.exit_code, " ".join(result.output.split())
+
+
+def test_a_second_server_on_the_same_folder_is_refused(server: StartedServer, model_folder: Path) -> None:
+    code, said = started("--folder", model_folder, "--root", server.root, "--port", "0")
+
+    assert (code, said) == (
+        1, f"error: {server.root}: another server has its checkpoints there; stop it, or name another folder",
+    )  # fmt: skip
+
+
+def test_a_port_that_is_taken_is_refused(server: StartedServer, model_folder: Path, tmp_path: Path) -> None:
+    port = str(urlsplit(server.url).port)
+
+    code, said = started("--folder", model_folder, "--root", tmp_path, "--port", port)
+
+    assert (code, said) == (
+        1, f"error: port {port} of 127.0.0.1 cannot be had (Address already in use); name another",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.7", "::", "example.org"])
+def test_an_address_that_others_can_reach_is_refused(model_folder: Path, tmp_path: Path, host: str) -> None:
+    code, said = started("--folder", model_folder, "--root", tmp_path, "--host", host)
+
+    assert code == 1
+    assert f"host {host!r} would offer the model to other machines, without encryption; use 127.0.0.1" in said
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("config.json", "holds no model, for it has no config.json; name the folder of a converted model"),
+        ("tokenizer.json", "put tokenizer.json beside it"),
+        ("model.safetensors", "convert the model again"),
+    ],
+)
+def test_a_model_of_which_a_part_is_missing_is_refused(
+    model_folder: Path, tmp_path: Path, missing: str, message: str
+) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for path in model_folder.iterdir():
+        if path.name != missing:
+            (folder / path.name).write_bytes(path.read_bytes())
+
+    code, said = started("--folder", folder, "--root", tmp_path / "root", "--port", "0")
+
+    assert (code, said.startswith(f"error: {folder}: "), said.endswith(message)) == (1, True, True), said
+
+
+def test_a_key_that_the_sdk_would_not_send_is_refused(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINKER_API_KEY", "secret")
+
+    code, said = started("--folder", model_folder, "--root", tmp_path)
+
+    assert (code, "secret" in said) == (1, False)
+    assert "TINKER_API_KEY does not begin with 'tml-', so the SDK would refuse it; mend or unset it" in said
+
+
+# the cookbook
+
+COOKBOOK = '''
+import asyncio, json, logging, os, sys
+from functools import partial
+from pathlib import Path
+
+url, model, folder, work = sys.argv[1:]
+work = Path(work)
+
+import chz
+from transformers import AutoTokenizer
+from tinker_cookbook import renderers, tokenizer_utils
+from tinker_cookbook.preference import train_dpo
+from tinker_cookbook.preference.dpo_datasets import DPODatasetBuilderFromComparisons
+from tinker_cookbook.preference.preference_datasets import ComparisonBuilderFromJsonl
+from tinker_cookbook.rl import train as rl_train
+from tinker_cookbook.rl.problem_env import ProblemEnv, ProblemGroupBuilder
+from tinker_cookbook.rl.types import RLDataset, RLDatasetBuilder
+from tinker_cookbook.supervised import train
+from tinker_cookbook.supervised.data import FromConversationFileBuilder
+from tinker_cookbook.supervised.types import ChatDatasetBuilderCommonConfig
+
+tokenizer_utils.register_tokenizer(model, lambda: AutoTokenizer.from_pretrained(folder))
+logging.disable(logging.INFO)
+common = dict(
+    model_name=model, recipe_name="recipe_of_the_tests", renderer_name="qwen3_instruct",
+    base_url=url, lora_rank=4, eval_every=0,
+)
+user = lambda text: {"role": "user", "content": text}
+assistant = lambda text: {"role": "assistant", "content": text}
+
+
+def written(name, rows):
+    path = work / f"{name}.jsonl"
+    path.write_text("".join(json.dumps(row) + "\\n" for row in rows))
+    return str(path)
+
+
+def dataset(batch_size):
+    return ChatDatasetBuilderCommonConfig(
+        model_name_for_tokenizer=model, renderer_name="qwen3_instruct", max_length=128, batch_size=batch_size
+    )
+
+
+def supervised():
+    rows = [{"messages": [user(f"Who repairs engine {n % 2}?"), assistant("One engineer repairs it.")]} for n in range(8)]
+    builder = FromConversationFileBuilder(file_path=written("supervised", rows), common_config=dataset(2))
+    config = dict(dataset_builder=builder, learning_rate=5e-3, save_every=2, max_steps=4)
+    asyncio.run(train.main(train.Config(**common, **config)))
+
+
+def preference():
+    rows = [
+        {
+            "comparison": {
+                "prompt_conversation": [user(f"Say {word}.")],
+                "completion_A": [assistant(word * 2)],
+                "completion_B": [assistant("no")],
+            },
+            "label": "A",
+        }
+        for word in ("bridge", "island", "window", "mountain") * 2
+    ]
+    builder = DPODatasetBuilderFromComparisons(
+        common_config=dataset(2), comparison_builder=ComparisonBuilderFromJsonl(train_path=written("preference", rows))
+    )
+    config = dict(dataset_builder=builder, learning_rate=1e-3, dpo_beta=0.1, save_every=0, max_steps=4)
+    train_dpo.main(train_dpo.Config(**common, **config))
+
+
+def reinforcement():
+    class Vowels(ProblemEnv):
+        """Rewards each e."""
+
+        def __init__(self, renderer, question):
+            super().__init__(renderer, format_coef=0.0)
+            self.question = question
+
+        def get_question(self):
+            return self.question
+
+        def check_answer(self, answer):
+            return answer.count("e") / max(1, len(answer))
+
+        def check_format(self, answer):
+            return True
+
+        def get_reference_answer(self):
+            return "e"
+
+    class Questions(RLDataset):
+        def __init__(self, renderer):
+            self.renderer = renderer
+
+        def get_batch(self, index):
+            return [ProblemGroupBuilder(env_thunk=partial(Vowels, self.renderer, f"q{index}"), num_envs=8)]
+
+        def __len__(self):
+            return 3
+
+    @chz.chz
+    class Builder(RLDatasetBuilder):
+        async def __call__(self):
+            return Questions(renderers.get_renderer("qwen3_instruct", tokenizer_utils.get_tokenizer(model))), None
+
+    config = dict(dataset_builder=Builder(), learning_rate=5e-3, max_tokens=8, save_every=2, num_groups_to_log=0)
+    asyncio.run(rl_train.main(rl_train.Config(**common, **config)))
+
+
+# what they share is read once, and then each has a process of its own
+children = {}
+for loop in (supervised, preference, reinforcement):
+    children[loop.__name__] = child = os.fork()
+    if child == 0:
+        common["log_path"] = str(work / loop.__name__)
+        with open(work / f"{loop.__name__}.log", "wb") as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        loop()
+        sys.exit()
+sys.exit(sum([bool(os.waitpid(child, 0)[1]) for child in children.values()]))
+'''
+
+
+class Loop:
+    """What a loop of the cookbook left in `folder`, when it was done."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.metrics, self.checkpoints = [
+            [json.loads(line) for line in (folder / f"{name}.jsonl").read_text("utf-8").splitlines()]
+            for name in ("metrics", "checkpoints")
+        ]
+
+    def values(self, name: str) -> list[float]:
+        return [row[name] for row in self.metrics if name in row]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loops(
+    server: StartedServer, model_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Loop]]:
+    """All three at the same time, while other tests go on."""
+    work = tmp_path_factory.mktemp("cookbook")
+    process = subprocess.Popen(
+        [sys.executable, "-c", COOKBOOK, server.url, server.model, model_folder, work],
+        env={**os.environ, **SDK_ENVIRONMENT, "TINKER_API_KEY": server.api_key},
+        cwd=work,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+
+        def loop(name: str) -> Loop:
+            if process.wait(LONG_S) and process.stderr is not None:
+                logs = [path.read_text("utf-8", "replace")[-3000:] for path in sorted(work.glob("*.log"))]
+                raise AssertionError("\n".join([*logs, process.stderr.read().decode()[-3000:]]))
+            return Loop(work / name)
+
+        yield loop
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_the_cookbook_trains_on_chats(loops: Callable[[str], Loop], server: StartedServer) -> None:
+    loop = loops("supervised")
+
+    losses = loop.values("train_mean_nll")
+    assert [row["step"] for row in loop.metrics if "train_mean_nll" in row] == [0, 1, 2, 3]
+    assert losses[-1] < 0.8 * losses[0]
+    last = loop.checkpoints[-1]
+    assert json.loads(weights(server, last["state_path"])["facts.json"])["steps"] == 4
+
+
+def test_the_cookbook_trains_on_preferences(loops: Callable[[str], Loop]) -> None:
+    loop = loops("preference")
+
+    losses = loop.values("dpo_loss")
+    # both answers are as good as with the model itself at first
+    assert losses[0] == pytest.approx(math.log(2), abs=1e-3)
+    assert losses[-1] < losses[0]
+    assert loop.values("margin")[-1] > 0
+
+
+def test_the_cookbook_trains_on_rewards(loops: Callable[[str], Loop], server: StartedServer) -> None:
+    loop = loops("reinforcement")
+
+    assert len(loop.values("env/all/reward/total")) == 3
+    # what sampled and what is trained are the same model
+    assert loop.values("optim/kl_sample_train_v1") == pytest.approx([0.0] * 3, abs=1e-4)
+    last = loop.checkpoints[-1]
+    assert json.loads(weights(server, last["state_path"])["facts.json"])["steps"] == 3
+
+
+# the end
+
+
+def test_a_server_that_is_told_to_end_does_so_at_once_and_in_peace(restarted: Restarted) -> None:
+    server = restarted.server
+    session = sent(server, "create_session", {})[1]["session_id"]
+    body = {"base_model": server.model, "session_id": session, "model_seq_id": 0, "lora_config": {"rank": 1}}
+    run = sent(server, "create_model", body)[1]["model_id"]
+    # those before it never come
+    call = sent(server, "optim_step", {"model_id": run, "seq_id": 5, "adam_params": {}})[1]["request_id"]
+
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(sent, server, "retrieve_future", {"request_id": call})
+        time.sleep(0.3)
+        begin = time.monotonic()
+        server.process.terminate()
+        code = server.process.wait(TIMEOUT_S)
+
+    assert code == 0
+    assert time.monotonic() - begin < 5
+    assert waiting.result()[0] == 408
+    assert "Traceback" not in server.log
+
+
+def test_nothing_went_wrong_in_the_server_meanwhile(server: StartedServer) -> None:
+    assert "Traceback" not in server.log
+    assert "ERROR" not in server.log

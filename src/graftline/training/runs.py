@@ -191,6 +191,29 @@ class Runs:
         with self.steps_path(run_id).open("a", encoding="utf-8") as stream:
             stream.write(step.model_dump_json() + "\n")
 
+    def known(self, run_id: str) -> dict[str, Any]:
+        """Return what a recipe found out before the first step.
+
+        Raises:
+            RecordError: it is not there, or cannot be read.
+        """
+        path = self._known_path(run_id)
+        try:
+            found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise RecordError(
+                f"{path}: cannot be read ({type(error).__name__}), but the run cannot go on without it; restore it"
+            ) from None
+        return found
+
+    def write_known(self, run_id: str, known: dict[str, Any]) -> None:
+        """Keep what a recipe found out before the first step."""
+        write_atomically(self._known_path(run_id), json.dumps(known) + "\n")
+
+    def _known_path(self, run_id: str) -> Path:
+        path = self.path(run_id)
+        return path.with_name(f".{run_id}.known.json")
+
     def sync_steps(self, run_id: str) -> None:
         """See to it that the steps are on disk."""
         with self.steps_path(run_id).open("a") as stream:

@@ -1,16 +1,13 @@
 """What a training run is made of: `configs/recipes/<name>.yaml`."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
-from graftline.config import Config, load_yaml
-from graftline.errors import ConfigError
-from graftline.hashing import digest
-from graftline.paths import Paths
+from graftline.config import Config
+from graftline.hashing import digest, sha256_file
 
-TrainOn = Literal["all_assistant_messages", "last_assistant_message"]
 _HOUR_S, _TEN_YEARS_S = 3600, 315_360_000
 
 
@@ -27,23 +24,18 @@ class LoraSettings(Config):
 
 
 class TinkerTrainingConfig(Config):
-    """`sl_basic`: cross-entropy on the answers of chats.
+    """What all recipes have; a recipe adds what is its own."""
 
-    The loss of a batch is the sum over its tokens of `-weight * log p(token)`, weight 1 on answers and 0 on prompts
-    (https://tinker-docs.thinkingmachines.ai/losses).
-    """
-
-    recipe: Literal["sl_basic"] = "sl_basic"
+    recipe: str
     model: str
     """As the backend calls it."""
     tokenizer: str = ""
     """A folder of transformers, or a model of `configs/models.yaml`; `model` if it is not given."""
     dataset: str
-    """A file of `graftline trajectories export sft`, or any with a chat in `messages` on every line; below the root."""
+    """A file of `graftline trajectories export`; below the root."""
     held_out: str = ""
     """Another one, on which the loss is looked at every `eval_every` steps."""
     renderer: str = "role_colon"
-    train_on: TrainOn = "all_assistant_messages"
     max_tokens: int = Field(default=2048, ge=2)
     """Of one example; longer ones are dropped and counted."""
     epochs: int = Field(default=1, ge=1, le=10_000)
@@ -52,7 +44,7 @@ class TinkerTrainingConfig(Config):
     batch_size: int = Field(default=8, ge=1, le=65_536)
     order_seed: int = 0
     """Of the order of examples, which is another one in every epoch."""
-    learning_rate: Annotated[float, Field(gt=0, le=1)] = 5e-4
+    learning_rate: float = Field(default=5e-4, gt=0, le=1)
     lr_schedule: Literal["linear", "cosine", "constant"] = "linear"
     weight_decay: float = Field(default=0.0, ge=0)
     grad_clip_norm: float = Field(default=1.0, ge=0)
@@ -74,20 +66,12 @@ class TinkerTrainingConfig(Config):
     deadline_s: float = Field(default=600.0, gt=0)
     """For every answer of the backend."""
     usd_per_million_tokens: float | None = Field(default=None, ge=0)
-    """Trained ones; what a run costs is not known without it."""
+    """Of steps; what a run costs is not known without it."""
 
-
-def load_recipe(paths: Paths, name: str, changes: Mapping[str, Any] | None = None) -> TinkerTrainingConfig:
-    """Return the configuration called `name` below `configs/recipes/`, with `changes` of single values.
-
-    Raises:
-        ConfigError: there is none, or it does not fit.
-    """
-    folder = paths.configs / "recipes"
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
-    if name not in known:
-        raise ConfigError(f"recipe {name!r} is unknown; {folder} has {', '.join(known) or 'none'}")
-    return load_yaml(folder / f"{name}.yaml", TinkerTrainingConfig, changes)
+    def digests(self, root: Path) -> dict[str, str]:
+        """Return SHA-256 of the files that are named, below `root`, by what they are."""
+        named = {"dataset": self.dataset, "held_out": self.held_out}
+        return {what: sha256_file(root / name) for what, name in named.items() if name}
 
 
 def config_digest(config: TinkerTrainingConfig) -> str:

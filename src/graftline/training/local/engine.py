@@ -40,6 +40,8 @@ _PARTS = {
 _HIDDEN_THEN_HEAD = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
 """Architectures whose logits are the output layer's, with nothing after it."""
 _MAX_RANK = 512
+_PIECE_TOKENS = 256
+"""That go through the output layer at once."""
 
 
 class EngineSettings(Config):
@@ -397,24 +399,45 @@ class Engine:
     def _pass(
         self, examples: Sequence[Example], loss: str, options: Mapping[str, float], is_training: bool
     ) -> tuple[list[np.ndarray], float]:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+        with self._precision():
             hidden = self._hidden([example.tokens for example in examples])
-            rows: list[np.ndarray] = []
-            sums = []
-            for row, example in enumerate(examples):
-                inputs = {key: value.to(self.device) for key, value in example.inputs.items()}
-                moving = (
-                    has_gradient(loss, inputs) if is_training else torch.ones(len(example.tokens), dtype=torch.bool)
-                )
-                values, moved = self._logprobs(hidden[row, : len(example.tokens)], inputs["target_tokens"], moving)
-                of_moved = {name: inputs[name][moving] for name in used_inputs(loss, inputs)}
-                sums.append(loss_sum(loss, options, moved, of_moved))
-                rows.append(values)
-            total = torch.stack(sums).sum()
-        value = float(total.detach())
-        if is_training and total.requires_grad and math.isfinite(value):
-            total.backward()
+        # what the output layer makes is by far the largest: it is gone through in pieces, there and back
+        output = hidden.detach().requires_grad_(is_training)
+        rows, value = [], 0.0
+        for row, example in enumerate(examples):
+            inputs = {key: one.to(self.device) for key, one in example.inputs.items()}
+            logprobs, part = self._row(output[row, : len(example.tokens)], inputs, loss, options, is_training)
+            rows.append(logprobs)
+            value += part
+        if hidden.requires_grad and output.grad is not None and math.isfinite(value):
+            hidden.backward(output.grad)
         return rows, value
+
+    def _row(
+        self,
+        hidden: torch.Tensor,
+        inputs: Mapping[str, torch.Tensor],
+        loss: str,
+        options: Mapping[str, float],
+        is_training: bool,
+    ) -> tuple[np.ndarray, float]:
+        """Return the logprobs of all targets of one example, and its loss; add up gradients.
+
+        Most tokens of a prompt move nothing, and the way back through the output layer is spared for them.
+        """
+        targets, total = inputs["target_tokens"], 0.0
+        logprobs = torch.empty(targets.shape, dtype=torch.float32, device=self.device)
+        moving = has_gradient(loss, inputs)
+        for piece in _pieces(moving):
+            found = self._token_logprobs(hidden[piece], targets[piece])
+            part = loss_sum(loss, options, found, {name: inputs[name][piece] for name in used_inputs(loss, inputs)})
+            if is_training:
+                part.backward()
+            logprobs[piece], total = found.detach(), total + float(part.detach())
+        with torch.no_grad():
+            for piece in _pieces(~moving):
+                logprobs[piece] = self._token_logprobs(hidden[piece], targets[piece])
+        return logprobs.cpu().numpy(), total
 
     def _hidden(self, texts: Sequence[list[int]]) -> torch.Tensor:
         """Return what comes before the output layer, (rows, tokens, width); logits where that is all one can have."""
@@ -432,26 +455,19 @@ class Engine:
         logits: torch.Tensor = model(**asked).logits
         return logits
 
-    def _logprobs(
-        self, hidden: torch.Tensor, targets: torch.Tensor, moving: torch.Tensor
-    ) -> tuple[np.ndarray, torch.Tensor]:
-        """Return the logprobs of all `targets`, and those of the `moving` ones with their gradients.
-
-        Most tokens of a prompt move nothing, and the way back through the output layer, the largest one of a small model,
-        is spared for them.
-        """
-        moved = self._token_logprobs(hidden[moving], targets[moving])
-        values = torch.empty(targets.shape, dtype=torch.float32, device=self.device)
-        values[moving] = moved.detach()
-        if not bool(moving.all()):
-            with torch.no_grad():
-                values[~moving] = self._token_logprobs(hidden[~moving], targets[~moving])
-        return values.cpu().numpy(), moved
-
     def _token_logprobs(self, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        logits = (self._peft.base_model.model.lm_head(hidden) if self._has_plain_head else hidden).float()
+        with self._precision():
+            logits = (self._peft.base_model.model.lm_head(hidden) if self._has_plain_head else hidden).float()
         chosen = logits.gather(-1, targets.reshape(targets.shape[0], -1))
         return (chosen - torch.logsumexp(logits, -1, keepdim=True)).reshape(targets.shape)
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16")
+
+
+def _pieces(chosen: torch.Tensor) -> list[torch.Tensor]:
+    """Return the numbers of the tokens that are `chosen`, so many at a time."""
+    return [piece for piece in chosen.nonzero().flatten().split(_PIECE_TOKENS) if len(piece)]
 
 
 def shape_of(facts: Mapping[str, Any]) -> LoraShape:

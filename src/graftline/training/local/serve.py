@@ -82,7 +82,7 @@ def api_key(root: Path, environment: Mapping[str, str]) -> SecretStr:
         raise ConfigError(
             f"{KEY_VARIABLE} does not begin with {_KEY_PREFIX!r}, so the SDK would refuse it; mend or unset it"
         )
-    return SecretStr(given or _KEY_PREFIX + _secret(root / "api_key"))
+    return SecretStr(given or _secret(root / "api_key", _KEY_PREFIX))
 
 
 class _Web(uvicorn.Server):
@@ -155,11 +155,11 @@ def _alone(root: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _secret(path: Path) -> str:
-    """Return the secret in `path`, made if there is none."""
+def _secret(path: Path, prefix: str = "") -> str:
+    """Return the secret in `path`; if there is none it is made, beginning with `prefix`."""
     with suppress(FileNotFoundError):
         return path.read_text("utf-8").strip()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(made := secrets.token_hex(32))
+        stream.write(made := prefix + secrets.token_hex(32))
     return made

@@ -41,6 +41,7 @@ _URL_TTL_S = 900
 _SESSION_TTL_S = 600.0
 """A client beats every 10 s."""
 _MOST_BODY_BYTES = 64 << 20
+_LAST = {"connection": "close"}
 _UNNAMED = re.compile(r"sampler_weights/unnamed-[0-9a-f]{16}")
 _INFO = "Graftline's local backend: transformers and peft on this machine, not the Tinker service"
 
@@ -147,7 +148,7 @@ class TinkerServer:
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
         given = request.headers.get("x-api-key") or bearer
         if not hmac.compare_digest(given.encode(), self._api_key.get_secret_value().encode()):
-            return _detail("the API key is not the one of this server", 401)
+            return _detail("the API key is not the one of this server", 401, _LAST)
         try:
             return await handler(request)
         except NotFound as error:
@@ -164,8 +165,7 @@ class TinkerServer:
 
     async def _client_config(self, request: Request) -> Response:
         # asked for over a connection of its own, which the SDK forgets to close
-        headers = {"connection": "close"}
-        return JSONResponse({"pjwt_auth_enabled": False, "parallel_fwdbwd_chunks": True}, headers=headers)
+        return JSONResponse({"pjwt_auth_enabled": False, "parallel_fwdbwd_chunks": True}, headers=_LAST)
 
     async def _dynamic_config(self, request: Request) -> Response:
         return JSONResponse({"refresh_interval_sec": 3600, "sample_cancel_enabled": True})
@@ -406,7 +406,8 @@ class TinkerServer:
     async def _copy_weights(self, request: Request) -> Response:
         body = await _json(request)
         source = self._store.existing(self._store.parse(body["source_path"]))
-        session, run_id = self._new_run(body) if body.get("session_id") else (None, f"copy-{uuid.uuid4().hex[:16]}")
+        key = request.headers.get("x-idempotency-key") or uuid.uuid4().hex
+        session, run_id = self._new_run(body) if body.get("session_id") else (None, f"copy-{key}")
         target = self._store.at(run_id, source.kind, source.name)
 
         def copy() -> Answer:
@@ -416,9 +417,15 @@ class TinkerServer:
             self._store.copy(source, target, body.get("ttl_seconds"))
             if session is not None:
                 session.runs.append(run_id)
-            return {"type": "copy_weights", "path": target.uri}
+            return {"tinker_path": target.uri}
 
-        return _submitted(self._calls.submit(f"{run_id}/copy", copy), run_id)
+        call = self._calls.submit(f"{run_id}/copy", copy)
+        # the SDK wants the path itself, and asks again with the same key
+        if not await self._calls.wait(call, LONG_POLL_S):
+            return _detail("the engine is busy, so nothing is copied yet; ask again", 503)
+        if isinstance(call.answer, dict) and "error" in call.answer:
+            raise DataError(str(call.answer["error"]))
+        return JSONResponse(call.answer)
 
     def _wanted(self, body: Mapping[str, Any], kind: str) -> Checkpoint:
         return self._store.at(body["model_id"], kind, body.get("path") or f"unnamed-{uuid.uuid4().hex[:16]}")
@@ -592,8 +599,8 @@ async def _refused(request: Request, error: Exception) -> Response:
     return _detail(f"{request.method} {request.url.path}: {type(error).__name__}; see the log of the server", 500)
 
 
-def _detail(text: str, status: int) -> Response:
-    return JSONResponse({"detail": text}, status)
+def _detail(text: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse({"detail": text}, status, headers)
 
 
 def _submitted(call: Call, run_id: str | None) -> Response:

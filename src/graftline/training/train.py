@@ -1,4 +1,4 @@
-"""Training on chats through the Tinker SDK, on the service or the backend of this machine, so that it can always go on.
+"""Training through the Tinker SDK, on the service or the backend of this machine, so that it can always go on.
 
 Steps are sent ahead of the answers to those before them. At a checkpoint all that was sent is waited for, the weights are
 saved together with the optimizer, and only then does the record say so: it names weights that hold exactly as many steps as
@@ -8,30 +8,28 @@ checkpoint while later steps are on their way, and repeats them: https://github.
 issues 935 and 940.)
 """
 
-import json
 import logging
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
 from importlib import metadata
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graftline.clock import Clock, utc_now
 from graftline.errors import ConfigError, DataError, GraftlineError, TrainingError
-from graftline.hashing import digest, sha256_file
-from graftline.training.datums import Rendered, load_tokenizer, render_all
+from graftline.hashing import digest
+from graftline.training.datums import load_tokenizer
+from graftline.training.recipes.base import Recipe, TrainingData
+from graftline.training.recipes.open import open_recipe
 from graftline.training.runs import Attempt, CheckpointNote, Probe, Runs, StepMetrics, TrainingRun
 from graftline.training.settings import TinkerTrainingConfig, config_digest
 from graftline.training.tinker import TinkerSDKClient
-
-if TYPE_CHECKING:
-    from tinker import types
 
 logger = logging.getLogger(__name__)
 
@@ -58,64 +56,15 @@ class TinkerTrainingResult:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingData:
-    """Examples as the backend gets them, and what they were made of."""
-
-    train: Rendered
-    held_out: Rendered | None
-    digests: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class _Sent:
     """A step on its way."""
 
     step: int
-    batch: "Sequence[types.Datum]"
+    batch: list[int]
+    """Numbers of its examples."""
     learning_rate: float
     gradients: Any
     update: Any
-
-
-def load_data(config: TinkerTrainingConfig, root: Path, tokenizer: Any) -> TrainingData:
-    """Read and render what `config` names, below `root`.
-
-    Raises:
-        DataError: a file cannot be read, or nothing in it can be trained on.
-        ConfigError: the renderer does not fit the tokenizer.
-    """
-    train = _rendered(config, root / config.dataset, tokenizer)
-    digests = {"dataset": sha256_file(root / config.dataset)}
-    held_out = None
-    if config.held_out:
-        held_out = _rendered(config, root / config.held_out, tokenizer)
-        digests["held_out"] = sha256_file(root / config.held_out)
-    return TrainingData(train, held_out, digests)
-
-
-def read_chats(path: Path) -> list[list[dict[str, str]]]:
-    """Return the chats of a file with an object with `messages` on every line.
-
-    Raises:
-        DataError: it is no such file.
-    """
-    chats = []
-    try:
-        with path.open(encoding="utf-8") as stream:
-            for number, line in enumerate(stream, 1):
-                row = json.loads(line)
-                if not isinstance(row, dict) or not isinstance(row.get("messages"), list):
-                    raise DataError(
-                        f"{path}, line {number}: has no messages; `graftline trajectories export sft` writes such files"
-                    )
-                chats.append(row["messages"])
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); name a file of chats in `dataset`") from None
-    except (ValueError, RecursionError):
-        raise DataError(
-            f"{path}, line {len(chats) + 1}: is no JSON; one object with messages on every line was expected"
-        ) from None
-    return chats
 
 
 def train_on_tinker(
@@ -151,16 +100,17 @@ def train_on_tinker(
         TrainingError: the backend cannot be reached, refuses, or gives something else than it was given.
         Interrupted: `is_stopped` said so.
     """
-    data = load_data(config, root, tokenizer or load_tokenizer(config.tokenizer or config.model))
-    if not data.train.datums:
-        why = ", ".join(f"{count} {reason}" for reason, count in sorted(data.train.dropped.items()))
+    recipe = open_recipe(config)
+    data = recipe.load(root, tokenizer or load_tokenizer(config.tokenizer or config.model))
+    if not data.train:
+        why = ", ".join(f"{count} {reason}" for reason, count in sorted(data.dropped.items()))
         raise DataError(f"{config.dataset}: no example is left to train on ({why or 'the file is empty'})")
     runs = Runs(output_dir or root / OUTPUT)
     name = run_id or f"{config.recipe}-{digest([config_digest(config), data.digests])[:12]}"
     with runs.alone(name), TinkerSDKClient(api_key, base_url, deadline_s=config.deadline_s) as client:
         run = _record(runs, name, config, data, client)
         if run.status not in ("done", "stopped_early"):
-            _Training(config, data, runs, run, client, on_step, is_stopped, clock).go_on()
+            _Training(config, recipe, data, runs, run, client, on_step, is_stopped, clock).go_on()
     return TinkerTrainingResult(True, name, runs.path(name), run)
 
 
@@ -190,10 +140,6 @@ def learning_rate(config: TinkerTrainingConfig, step: int, total: int) -> float:
     return float(config.learning_rate * compute_schedule_lr_multiplier(config.lr_schedule, step, total))
 
 
-def _rendered(config: TinkerTrainingConfig, path: Path, tokenizer: Any) -> Rendered:
-    return render_all(read_chats(path), tokenizer, config.renderer, config.train_on, config.max_tokens)
-
-
 def _record(
     runs: Runs, name: str, config: TinkerTrainingConfig, data: TrainingData, client: TinkerSDKClient
 ) -> TrainingRun:
@@ -206,11 +152,11 @@ def _record(
             config=config.model_dump(mode="json"),
             config_digest=wanted,
             dataset=data.digests,
-            examples=len(data.train.datums),
-            dropped=dict(data.train.dropped),
+            examples=len(data.train),
+            dropped=dict(data.dropped),
             versions={package: metadata.version(package) for package in _PACKAGES},
             backend=client.base_url,
-            total_steps=total_steps(config, len(data.train.datums)),
+            total_steps=total_steps(config, len(data.train)),
         )
     if run.config_digest != wanted or run.dataset != data.digests:
         what = "another configuration" if run.config_digest != wanted else "other data"
@@ -226,6 +172,7 @@ class _Training:
     def __init__(
         self,
         config: TinkerTrainingConfig,
+        recipe: Recipe,
         data: TrainingData,
         runs: Runs,
         run: TrainingRun,
@@ -234,11 +181,12 @@ class _Training:
         is_stopped: Callable[[], bool],
         clock: Clock,
     ) -> None:
-        self._config, self._data, self._runs, self._run = config, data, runs, run
+        self._config, self._recipe, self._data, self._runs, self._run = config, recipe, data, runs, run
         self._sdk, self._on_step, self._is_stopped, self._clock = client, on_step, is_stopped, clock
         self._sent: deque[_Sent] = deque()
         self._answered_at = perf_counter()
         self._trainer: Any = None
+        self._known: dict[str, Any] = {}
 
     def go_on(self) -> None:
         """Train from the newest checkpoint to the end."""
@@ -292,6 +240,7 @@ class _Training:
                 continue
             self._trainer = self._sdk.from_state(newest.path, with_optimizer=True, user_metadata=self._labels())
             self._check_probe(newest)
+            self._known = self._runs.known(run.run_id)
             run.next_step = newest.step
             break
         else:
@@ -300,8 +249,10 @@ class _Training:
             self._trainer = self._sdk.create_training_client(
                 config.model, lora.rank, lora.seed, lora.train_mlp, lora.train_attn, lora.train_unembed, self._labels()
             )
-            if self._data.held_out is not None:
-                run.base_held_out_loss = self._held_out_loss(self._data.held_out)
+            self._known = self._recipe.prepare(self._sdk, self._trainer, self._data)
+            self._runs.write_known(run.run_id, self._known)
+            if self._data.held_out:
+                run.base_held_out_loss = self._recipe.look(self._sdk, self._trainer, self._data.held_out)
         self._runs.keep_steps(run.run_id, run.next_step)
         self._count_again()
 
@@ -341,7 +292,7 @@ class _Training:
             while len(self._sent) > config.submit_ahead:
                 self._receive()
             is_last = step + 1 == run.total_steps
-            has_look = self._data.held_out is not None and ((step + 1) % config.eval_every == 0 or is_last)
+            has_look = bool(self._data.held_out) and ((step + 1) % config.eval_every == 0 or is_last)
             if has_look and self._look():
                 self._checkpoint(step + 1)
                 return True
@@ -352,11 +303,11 @@ class _Training:
     def _send(self, step: int) -> None:
         from tinker import types
 
-        config, datums = self._config, self._data.train.datums
-        batch = [datums[number] for number in batch_of(config, len(datums), step)]
+        config = self._config
+        batch = batch_of(config, len(self._data.train), step)
         rate = learning_rate(config, step, self._run.total_steps)
         # both at once: the backend works on them in this order, without waiting for us in between
-        gradients = self._trainer.forward_backward(batch, "cross_entropy")
+        gradients = self._recipe.gradients(self._trainer, batch, self._data, self._known)
         update = self._trainer.optim_step(
             types.AdamParams(learning_rate=rate, weight_decay=config.weight_decay, grad_clip_norm=config.grad_clip_norm)
         )
@@ -367,8 +318,7 @@ class _Training:
         sent = self._sent.popleft()
         gradients = self._sdk.result(sent.gradients, f"the gradients of step {sent.step}")
         update = self._sdk.result(sent.update, f"the update of step {sent.step}")
-        trained = sum(map(_trained_tokens, sent.batch))
-        loss = float(gradients.metrics["loss:sum"]) / trained
+        loss = self._recipe.loss(gradients, sent.batch, self._data)
         if not math.isfinite(loss):
             raise DataError(
                 f"the loss of step {sent.step} is {loss}; lower the learning rate, which is {sent.learning_rate:g}"
@@ -378,8 +328,8 @@ class _Training:
         metrics = StepMetrics(
             step=sent.step,
             loss=loss,
-            tokens=sum(datum.model_input.length for datum in sent.batch),
-            trained_tokens=trained,
+            tokens=sum(self._data.train[number].tokens for number in sent.batch),
+            trained_tokens=sum(self._data.train[number].trained_tokens for number in sent.batch),
             learning_rate=sent.learning_rate,
             grad_norm=float(norms[0]) if norms else None,
             held_out_loss=held_out,
@@ -388,7 +338,7 @@ class _Training:
         self._answered_at = now
         run = self._run
         run.tokens += metrics.tokens
-        run.trained_tokens += trained
+        run.trained_tokens += metrics.trained_tokens
         run.first_loss = loss if run.first_loss is None else run.first_loss
         run.last_loss = loss
         self._price()
@@ -398,10 +348,9 @@ class _Training:
 
     def _look(self) -> bool:
         """Look at the held-out loss after the step that was sent last; return whether it is time to end."""
-        assert self._data.held_out is not None
         while len(self._sent) > 1:
             self._receive()
-        value = self._held_out_loss(self._data.held_out)
+        value = self._recipe.look(self._sdk, self._trainer, self._data.held_out)
         self._receive(value)
         self._run.held_out_loss = value
         looks = [step.held_out_loss for step in self._runs.steps(self._run.run_id)]
@@ -409,14 +358,8 @@ class _Training:
         since = len(values) - 1 - values.index(min(values))
         return self._config.patience is not None and since >= self._config.patience
 
-    def _held_out_loss(self, held_out: Rendered) -> float:
-        found = self._sdk.result(self._trainer.forward(held_out.datums, "cross_entropy"), "the held-out loss")
-        return float(found.metrics["loss:sum"]) / held_out.trained_tokens
-
     def _probe(self) -> Probe:
-        datums = self._data.train.datums[:_PROBE_EXAMPLES]
-        found = self._sdk.result(self._trainer.forward(datums, "cross_entropy"), "the loss of the probe")
-        return Probe(loss=float(found.metrics["loss:sum"]))
+        return Probe(loss=self._recipe.look(self._sdk, self._trainer, self._data.train[:_PROBE_EXAMPLES]))
 
     def _price(self) -> None:
         price = self._config.usd_per_million_tokens
@@ -455,8 +398,3 @@ class _Training:
         run.sampler_path = str(self._sdk.result(sampler, "the weights to sample from").path)
         export = self._trainer.save_weights_external("final")
         run.export_path = str(self._sdk.result(export, "the weights to download").path)
-
-
-def _trained_tokens(datum: "types.Datum") -> int:
-    weights: Any = datum.loss_fn_inputs["weights"].data
-    return sum(1 for weight in weights if weight)

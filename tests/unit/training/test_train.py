@@ -1,6 +1,7 @@
 """Runs over the backend of this machine with a tiny model."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -15,21 +16,24 @@ import pytest
 from graftline.errors import ConfigError, DataError, TrainingError
 from graftline.paths import Paths
 from graftline.training.adapter import check_adapter, download_adapter
+from graftline.training.chats import read_rows
+from graftline.training.recipes.dpo import DpoConfig
+from graftline.training.recipes.open import CONFIGS, load_recipe
+from graftline.training.recipes.sl_basic import SlBasicConfig
 from graftline.training.runs import Runs
-from graftline.training.settings import LoraSettings, TinkerTrainingConfig, config_digest, load_recipe
-from graftline.training.supervised import (
+from graftline.training.settings import LoraSettings, TinkerTrainingConfig, config_digest
+from graftline.training.tinker import TinkerSDKClient
+from graftline.training.train import (
     OUTPUT,
     Interrupted,
     TinkerTrainingResult,
     batch_of,
     learning_rate,
-    read_chats,
     total_steps,
     train_on_tinker,
 )
-from graftline.training.tinker import TinkerSDKClient
 from tests.pages import codes, fences, section, table
-from tests.training_root import write_root
+from tests.training_root import chats, write_root
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 
@@ -235,6 +239,45 @@ def test_an_adapter_is_fetched_once_and_only_of_a_run_that_is_done(training: Tra
         check_adapter(folder)
 
 
+def test_what_is_preferred_becomes_more_probable_and_goes_on_after_an_interruption(training: Training) -> None:
+    training.write()
+    pairs = []
+    for row in chats(12):
+        question, answer = row["messages"]
+        wrong = {"role": "assistant", "content": "nothing of that"}
+        pairs.append({"prompt": [question], "chosen": [answer], "rejected": [wrong]})
+    (training.root / "data" / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs), "utf-8")
+    recipe = {"recipe": "dpo", "model": "tiny-qwen3", "tokenizer": str(training.model), "dataset": "data/pairs.jsonl"}
+    config = DpoConfig(**{**recipe, "batch_size": 4, "epochs": 3, "learning_rate": 5e-3, "save_every": 2})
+    run = training.train(config, run_id="whole").run
+    losses = training.losses("whole")
+    # log 2 where the model is still what it is compared with
+    assert losses[0] == pytest.approx(math.log(2), abs=1e-4)
+    assert losses[-1] < 0.6
+    assert (run.examples, run.total_steps, run.recipe) == (12, 9, "dpo")
+    with pytest.raises(Interrupted):
+        training.train(config, run_id="parts", is_stopped=after(5))
+    training.train(config, run_id="parts")
+    assert training.losses("parts") == losses
+
+
+def test_rows_that_are_no_pairs_are_refused(training: Training) -> None:
+    config = training.write(max_steps=1)
+    values = {**config.model_dump(include={"model", "tokenizer", "renderer"}), "dataset": "data/pairs.jsonl"}
+    (training.root / "data" / "pairs.jsonl").write_text('{"chosen": []}\n', "utf-8")
+    with pytest.raises(DataError, match="has no prompt or nothing rejected"):
+        training.train(DpoConfig(**values))
+
+
+@pytest.mark.parametrize("name", ["none", "tiny"])
+def test_a_recipe_that_is_unknown_is_refused_with_the_known_ones(training: Training, name: str) -> None:
+    write_root(training.root, training.model, recipe="grpo")
+    with pytest.raises(ConfigError) as error:
+        load_recipe(Paths(training.root), name)
+    said = "recipe 'none' is unknown; " if name == "none" else "recipe is 'grpo', but one of dpo, sl_basic was expected"
+    assert said in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -263,11 +306,11 @@ def test_examples_that_are_too_long_are_dropped_and_counted(training: Training) 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.jsonl: cannot be read \(No such file or directory\)"):
-        read_chats(tmp_path / "none.jsonl")
+        read_rows(tmp_path / "none.jsonl", "messages", "sft")
 
 
 def test_batches_and_rates_depend_on_the_number_of_the_step_alone() -> None:
-    config = TinkerTrainingConfig(model="m", dataset="d", batch_size=4, epochs=3, learning_rate=0.4)
+    config = SlBasicConfig(model="m", dataset="d", batch_size=4, epochs=3, learning_rate=0.4)
     assert total_steps(config, 10) == 9
     for epoch in range(3):
         taken = [number for step in range(3) for number in batch_of(config, 10, 3 * epoch + step)]
@@ -294,7 +337,12 @@ def test_the_example_trains(
 
 
 def test_the_keys_of_a_recipe_are_the_documented_ones() -> None:
-    rows = table(section("docs/training.md", "## A recipe"))
-    assert [key for row in rows for key in codes(row[0])] == list(TinkerTrainingConfig.model_fields)
-    [lora] = [row for row in rows if codes(row[0]) == ["lora"]]
+    text = section("docs/training.md", "## A recipe")
+    assert [codes(row[0])[0] for row in table(text)] == ["sl_basic", "dpo"]
+    common = table(text[text.index("| key |") - 1 :])
+    assert [key for row in common for key in codes(row[0])] == list(TinkerTrainingConfig.model_fields)
+    [lora] = [row for row in common if codes(row[0]) == ["lora"]]
     assert codes(lora[2]) == list(LoraSettings.model_fields)
+    for config in CONFIGS.values():
+        own = config.model_fields.keys() - TinkerTrainingConfig.model_fields.keys()
+        assert own <= {*codes(text)}

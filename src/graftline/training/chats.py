@@ -1,0 +1,30 @@
+"""Files that are trained on: JSON lines of `graftline trajectories export`, or of anybody else."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from graftline.errors import DataError
+
+
+def read_rows(path: Path, field: str, format: str) -> list[dict[str, Any]]:
+    """Return the objects of a file with one on every line, each with a list in `field`; `format` is that of the export.
+
+    Raises:
+        DataError: it is no such file.
+    """
+    rows: list[dict[str, Any]] = []
+    try:
+        with path.open(encoding="utf-8") as stream:
+            for number, line in enumerate(stream, 1):
+                row = json.loads(line)
+                if not isinstance(row, dict) or not isinstance(row.get(field), list):
+                    raise DataError(
+                        f"{path}, line {number}: has no {field}; `graftline trajectories export {format}` writes such files"
+                    )
+                rows.append(row)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); name a file of chats in the recipe") from None
+    except (ValueError, RecursionError):
+        raise DataError(f"{path}, line {len(rows) + 1}: is no JSON; one object on every line was expected") from None
+    return rows

@@ -1,0 +1,1 @@
+"""What is trained, and by which loss: one module for each recipe."""

@@ -1,0 +1,107 @@
+"""`dpo`: verified answers are preferred to rejected ones.
+
+With `r(y) = log p(y) - log p0(y)`, summed over the tokens of an answer, `p` the model that is trained and `p0` the same
+model before its first step, the loss of a pair is `-log sigmoid(beta * (r(chosen) - r(rejected)))`: Rafailov et al., Direct
+Preference Optimization, 2023 (https://arxiv.org/abs/2305.18290), equation 7. What `p0` says is asked for once, and kept with
+the record of the run. The way back goes through `forward_backward_custom` of the SDK, which any backend has.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from graftline.errors import DataError
+from graftline.training.chats import read_rows
+from graftline.training.datums import render_all
+from graftline.training.recipes.base import Example, TrainingData
+from graftline.training.recipes.sl_basic import mean_nll
+from graftline.training.settings import TinkerTrainingConfig
+from graftline.training.tinker import Awaited, TinkerSDKClient
+
+if TYPE_CHECKING:
+    from tinker import TrainingClient, types
+
+
+class DpoConfig(TinkerTrainingConfig):
+    """Preferences: files of `graftline trajectories export dpo`."""
+
+    recipe: Literal["dpo"] = "dpo"
+    learning_rate: float = Field(default=1e-4, gt=0, le=1)
+    beta: float = Field(default=0.1, gt=0, le=10)
+    """How much the model may move away from itself: less with a greater one."""
+
+
+class Dpo:
+    """The recipe; an example is a pair: the chosen answer, and the rejected one."""
+
+    def __init__(self, config: DpoConfig) -> None:
+        self._config = config
+
+    def load(self, root: Path, tokenizer: Any) -> TrainingData:
+        train, dropped = self._pairs(root / self._config.dataset, tokenizer)
+        held_out, _ = self._pairs(root / self._config.held_out, tokenizer) if self._config.held_out else ([], None)
+        return TrainingData(train, held_out, self._config.digests(root), dropped)
+
+    def prepare(self, sdk: TinkerSDKClient, trainer: "TrainingClient", data: TrainingData) -> dict[str, Any]:
+        datums = [datum for pair in data.train for datum in pair.datums]
+        found = sdk.result(trainer.forward(datums, "cross_entropy"), "what the model says before its first step")
+        sums = [
+            _answer_logprob(datum, output["logprobs"].to_torch())
+            for datum, output in zip(datums, found.loss_fn_outputs, strict=True)
+        ]
+        return {"reference": [float(value) for value in sums]}
+
+    def gradients(
+        self, trainer: "TrainingClient", batch: Sequence[int], data: TrainingData, known: Any
+    ) -> Awaited[Any]:
+        reference = [known["reference"][2 * number + side] for number in batch for side in (0, 1)]
+        datums = [datum for number in batch for datum in data.train[number].datums]
+        beta = self._config.beta
+
+        def loss(given: "list[types.Datum]", logprobs: list[Any]) -> tuple[Any, dict[str, float]]:
+            import torch
+
+            policy = torch.stack([_answer_logprob(datum, one) for datum, one in zip(given, logprobs, strict=True)])
+            gained = (policy - torch.tensor(reference)).reshape(-1, 2)
+            margins = gained[:, 0] - gained[:, 1]
+            total = -torch.nn.functional.logsigmoid(beta * margins).sum()
+            return total, {"dpo_loss:sum": float(total.detach()), "preferred:sum": float((margins > 0).sum())}
+
+        return trainer.forward_backward_custom(datums, loss)
+
+    def loss(self, answer: Any, batch: Sequence[int], data: TrainingData) -> float:
+        return float(answer.metrics["dpo_loss:sum"]) / len(batch)
+
+    def look(self, sdk: TinkerSDKClient, trainer: "TrainingClient", examples: Sequence[Example]) -> float:
+        # of the chosen answers: what a model that moves too far away from itself forgets
+        chosen = [Example(pair.datums[:1], 0, _trained(pair.datums[0])) for pair in examples]
+        return mean_nll(sdk, trainer, chosen)
+
+    def _pairs(self, path: Path, tokenizer: Any) -> tuple[list[Example], Counter[str]]:
+        config, dropped = self._config, Counter[str]()
+        pairs = []
+        for row in read_rows(path, "chosen", "dpo"):
+            if not isinstance(row.get("prompt"), list) or not isinstance(row.get("rejected"), list):
+                raise DataError(
+                    f"{path}: a row has no prompt or nothing rejected; `graftline trajectories export dpo` writes such files"
+                )
+            chats = [[*row["prompt"], *row[side]] for side in ("chosen", "rejected")]
+            rendered = render_all(chats, tokenizer, config.renderer, "last_assistant_message", config.max_tokens)
+            if len(rendered.datums) == 2:
+                pairs.append(Example(rendered.datums, rendered.tokens, rendered.trained_tokens))
+            else:
+                dropped[min(rendered.dropped)] += 1
+        return pairs, dropped
+
+
+def _answer_logprob(datum: "types.Datum", logprobs: Any) -> Any:
+    """Return the sum of the `logprobs` of the tokens with a weight."""
+    return (logprobs * datum.loss_fn_inputs["weights"].to_torch()).sum()
+
+
+def _trained(datum: "types.Datum") -> int:
+    weights: Any = datum.loss_fn_inputs["weights"].data
+    return sum(1 for weight in weights if weight)
