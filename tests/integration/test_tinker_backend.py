@@ -17,7 +17,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +46,7 @@ from tests.unit.training.tiny_model import make_tiny_model
 TIMEOUT_S = 60
 LONG_S = 120
 RANK = 4
+MODEL, KEY = "tiny-qwen3", "tml-of-the-tests"
 CHATS = [
     ("Who repairs the engine?", " One engineer repairs it."),
     ("Where is the archive?", " Under the lighthouse."),
@@ -53,12 +54,12 @@ CHATS = [
 ]
 
 
-def numbers(length: int, seed: int = 0) -> types.Datum:
+def numbers(length: int, seed: int = 0, weight: float = 1.0) -> types.Datum:
     """A text of random tokens, each of which is to foretell the next one."""
     tokens = np.random.default_rng([length, seed]).integers(20, 900, length + 1)
     return types.Datum(
         model_input=types.ModelInput.from_ints(tokens[:-1].tolist()),
-        loss_fn_inputs={"target_tokens": tokens[1:], "weights": np.ones(length, np.float32)},
+        loss_fn_inputs={"target_tokens": tokens[1:], "weights": np.full(length, weight, np.float32)},
     )
 
 
@@ -109,7 +110,7 @@ def servers(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         for name, value in SDK_ENVIRONMENT.items():
             patch.setenv(name, value)
         roots = [tmp_path_factory.mktemp(name) / "root" for name in ("shared", "killed")]
-        contexts = [started_server(root, model_folder) for root in roots]
+        contexts = [started_server(root, model_folder, MODEL, KEY) for root in roots]
         yield [*threads.map(stack.enter_context, contexts)]
 
 
@@ -342,24 +343,25 @@ def test_a_loss_of_the_client_has_the_gradient_of_ours(new_client: Callable[...,
 
 
 def test_a_big_batch_is_answered_in_the_order_it_was_sent(new_client: Callable[..., tinker.TrainingClient]) -> None:
-    run = new_client()
     # the SDK sends 1,024 at most at a time, the pieces in parallel
-    big = [numbers(2 + seed % 3, seed) for seed in range(1500)]
+    big = [numbers(2 + seed % 3, seed, weight=float(seed in (0, 1499))) for seed in range(1500)]
+    run, expected = new_client(), new_client()
 
     found = run.forward_backward(big, "cross_entropy").result(LONG_S)
 
     rows = [output["logprobs"].tolist() for output in found.loss_fn_outputs]
     assert [len(row) for row in rows] == [2 + seed % 3 for seed in range(1500)]
-    for number in (0, 1, 511, 1023, 1024, 1499):
-        assert rows[number] == pytest.approx(logprobs(run, [big[number]])[0], abs=1e-4)
-    assert found.metrics["loss:sum"] == pytest.approx(-sum(map(sum, rows)), rel=1e-4)
-    # and gradients are those of both pieces
-    expected = new_client()
-    for part in (big[:700], big[700:]):
-        expected.forward_backward(part, "cross_entropy").result(LONG_S)
+    some = [0, 1, 511, 1023, 1024, 1499]
+    for number, row in zip(some, logprobs(expected, [big[number] for number in some]), strict=True):
+        assert rows[number] == pytest.approx(row, abs=1e-4)
+    assert found.metrics["loss:sum"] == pytest.approx(-sum(rows[0]) - sum(rows[1499]), rel=1e-4)
+    # and the gradients are those of the first piece and of the last one
+    expected.forward_backward([big[0], big[1499]], "cross_entropy")
     for one in (run, expected):
         one.optim_step(types.AdamParams(learning_rate=1e-2)).result(TIMEOUT_S)
-    assert logprobs(run, big[:1])[0] == pytest.approx(logprobs(expected, big[:1])[0], abs=1e-3)
+    ends = [big[0], big[1499]]
+    for row, wanted in zip(logprobs(run, ends), logprobs(expected, ends), strict=True):
+        assert row == pytest.approx(wanted, abs=1e-3)
 
 
 def test_two_clients_at_once_train_as_each_would_alone(server: StartedServer) -> None:
@@ -368,7 +370,7 @@ def test_two_clients_at_once_train_as_each_would_alone(server: StartedServer) ->
             run = service.create_lora_training_client(base_model=server.model, rank=RANK + seed, seed=seed)
             client = run.result(TIMEOUT_S)
             begin.wait(TIMEOUT_S)
-            return [step(client, batch_of(seed + number)) for number in range(6)]
+            return [step(client, batch_of(seed + number)) for number in range(4)]
 
     with ThreadPoolExecutor() as threads:
         together = threading.Barrier(2)
@@ -703,21 +705,21 @@ class Restarted:
     """A server on what one left that was killed, at the same address, and what clients of the first one saw."""
 
     server: StartedServer
+    service: tinker.ServiceClient
+    """A client of the first one, which was not told."""
+    run: tinker.TrainingClient
+    """Its run."""
+    under_way: Any
+    """A call of it that the first one was working on."""
     state: str
     losses: list[float]
-    under_way: BaseException | None
-    """What became of a call that the first one had begun."""
-    afterwards: BaseException | None
-    """What became of a call to the run of the first one."""
     urls: Mapping[str, str]
     expected: Mapping[str, bytes]
     unnamed: Path
     """The folder of a sampler of the first one's clients."""
 
 
-@pytest.fixture(scope="module")
-def restarted(servers: list[StartedServer], model_folder: Path) -> Iterator[Restarted]:
-    first = servers[1]
+def killed_and_started_again(first: StartedServer, model_folder: Path, stack: ExitStack) -> Restarted:
     service = tinker.ServiceClient(base_url=first.url, api_key=first.api_key)
     run = service.create_lora_training_client(base_model=first.model, rank=RANK, seed=3).result(TIMEOUT_S)
     losses = [step(run, batch_of(number)) for number in range(4)]
@@ -734,16 +736,28 @@ def restarted(servers: list[StartedServer], model_folder: Path) -> Iterator[Rest
     time.sleep(0.2)
     first.process.kill()
     first.process.wait(TIMEOUT_S)
-    with started_server(first.root, model_folder, port=urlsplit(first.url).port or 0) as server:
-        outcomes = [
-            under_way.future().exception(TIMEOUT_S),
-            run.optim_step(types.AdamParams()).future().exception(TIMEOUT_S),
-        ]
-        service.close("errored").result(TIMEOUT_S)
-        with tinker.ServiceClient(base_url=server.url, api_key=server.api_key) as second:
-            resumed = second.create_training_client_from_state_with_optimizer(state).result(TIMEOUT_S)
-            losses += [step(resumed, batch_of(number)) for number in range(4, 8)]
-        yield Restarted(server, state, losses, *outcomes, urls, expected, unnamed)
+    port = urlsplit(first.url).port or 0
+    server = stack.enter_context(started_server(first.root, model_folder, MODEL, KEY, port=port))
+    with tinker.ServiceClient(base_url=server.url, api_key=server.api_key) as second:
+        resumed = second.create_training_client_from_state_with_optimizer(state).result(TIMEOUT_S)
+        losses += [step(resumed, batch_of(number)) for number in range(4, 8)]
+    return Restarted(server, service, run, under_way, state, losses, urls, expected, unnamed)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def restarting(servers: list[StartedServer], model_folder: Path) -> Iterator[Future[Restarted]]:
+    """It takes a while, in which other tests go on."""
+    with ExitStack() as stack, ThreadPoolExecutor() as thread:
+        future = thread.submit(killed_and_started_again, servers[1], model_folder, stack)
+        yield future
+        with suppress(TimeoutError):
+            # once more: without the tests of the end, a client still waits for the first server
+            future.result(LONG_S).service.close("errored").result(1)
+
+
+@pytest.fixture(scope="module")
+def restarted(restarting: Future[Restarted]) -> Restarted:
+    return restarting.result(LONG_S)
 
 
 def test_after_a_kill_training_goes_on_as_if_nothing_had_been(
@@ -753,16 +767,6 @@ def test_after_a_kill_training_goes_on_as_if_nothing_had_been(
     undisturbed = [step(run, batch_of(number)) for number in range(8)]
 
     assert max(abs(one - other) for one, other in zip(restarted.losses, undisturbed, strict=True)) == 0.0
-
-
-def test_who_waited_for_a_server_that_was_killed_is_told(restarted: Restarted) -> None:
-    # in words of the SDK, for a call that is not known any more
-    assert "Promise expired/broken" in str(restarted.under_way)
-
-
-def test_runs_of_a_server_that_was_killed_are_refused_rather_than_waited_for(restarted: Restarted) -> None:
-    assert isinstance(restarted.afterwards, tinker.NotFoundError)
-    assert "the server was started after it; make a new ServiceClient" in str(restarted.afterwards)
 
 
 def test_signed_addresses_outlive_the_server_that_signed_them(restarted: Restarted) -> None:
@@ -884,7 +888,7 @@ import asyncio, json, logging, os, sys
 from functools import partial
 from pathlib import Path
 
-url, model, folder, work = sys.argv[1:]
+model, folder, work = sys.argv[1:]
 work = Path(work)
 
 import chz
@@ -902,6 +906,8 @@ from tinker_cookbook.supervised.types import ChatDatasetBuilderCommonConfig
 
 tokenizer_utils.register_tokenizer(model, lambda: AutoTokenizer.from_pretrained(folder))
 logging.disable(logging.INFO)
+# this takes as long as a server takes to start
+url = sys.stdin.readline().strip()
 common = dict(
     model_name=model, recipe_name="recipe_of_the_tests", renderer_name="qwen3_instruct",
     base_url=url, lora_rank=4, eval_every=0,
@@ -1016,37 +1022,53 @@ class Loop:
         return [row[name] for row in self.metrics if name in row]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def loops(
-    server: StartedServer, model_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], Loop]]:
-    """All three at the same time, while other tests go on."""
+@dataclass
+class Cookbook:
+    """A process that waits for the address of a server, and then goes through all loops at the same time."""
+
+    process: subprocess.Popen[str]
+    work: Path
+
+    def loop(self, name: str) -> Loop:
+        if self.process.wait(LONG_S):
+            logs = [path.read_text("utf-8", "replace")[-3000:] for path in sorted(self.work.glob("*.log"))]
+            raise AssertionError("\n".join(logs))
+        return Loop(self.work / name)
+
+
+@pytest.fixture(scope="module")
+def waiting_cookbook(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cookbook]:
     work = tmp_path_factory.mktemp("cookbook")
-    process = subprocess.Popen(
-        [sys.executable, "-c", COOKBOOK, server.url, server.model, model_folder, work],
-        env={**os.environ, **SDK_ENVIRONMENT, "TINKER_API_KEY": server.api_key},
-        cwd=work,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    with (work / "imports.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", COOKBOOK, MODEL, model_folder, work],
+            env={**os.environ, **SDK_ENVIRONMENT, "TINKER_API_KEY": KEY},
+            cwd=work,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
     try:
-
-        def loop(name: str) -> Loop:
-            if process.wait(LONG_S) and process.stderr is not None:
-                logs = [path.read_text("utf-8", "replace")[-3000:] for path in sorted(work.glob("*.log"))]
-                raise AssertionError("\n".join([*logs, process.stderr.read().decode()[-3000:]]))
-            return Loop(work / name)
-
-        yield loop
+        yield Cookbook(process, work)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
-def test_the_cookbook_trains_on_chats(loops: Callable[[str], Loop], server: StartedServer) -> None:
-    loop = loops("supervised")
+@pytest.fixture(scope="module", autouse=True)
+def cookbook(waiting_cookbook: Cookbook, server: StartedServer) -> Cookbook:
+    """One that is at work while other tests go on."""
+    assert waiting_cookbook.process.stdin is not None
+    waiting_cookbook.process.stdin.write(f"{server.url}\n")
+    waiting_cookbook.process.stdin.flush()
+    return waiting_cookbook
+
+
+def test_the_cookbook_trains_on_chats(cookbook: Cookbook, server: StartedServer) -> None:
+    loop = cookbook.loop("supervised")
 
     losses = loop.values("train_mean_nll")
     assert [row["step"] for row in loop.metrics if "train_mean_nll" in row] == [0, 1, 2, 3]
@@ -1055,8 +1077,8 @@ def test_the_cookbook_trains_on_chats(loops: Callable[[str], Loop], server: Star
     assert json.loads(weights(server, last["state_path"])["facts.json"])["steps"] == 4
 
 
-def test_the_cookbook_trains_on_preferences(loops: Callable[[str], Loop]) -> None:
-    loop = loops("preference")
+def test_the_cookbook_trains_on_preferences(cookbook: Cookbook) -> None:
+    loop = cookbook.loop("preference")
 
     losses = loop.values("dpo_loss")
     # both answers are as good as with the model itself at first
@@ -1065,8 +1087,8 @@ def test_the_cookbook_trains_on_preferences(loops: Callable[[str], Loop]) -> Non
     assert loop.values("margin")[-1] > 0
 
 
-def test_the_cookbook_trains_on_rewards(loops: Callable[[str], Loop], server: StartedServer) -> None:
-    loop = loops("reinforcement")
+def test_the_cookbook_trains_on_rewards(cookbook: Cookbook, server: StartedServer) -> None:
+    loop = cookbook.loop("reinforcement")
 
     assert len(loop.values("env/all/reward/total")) == 3
     # what sampled and what is trained are the same model
@@ -1076,6 +1098,19 @@ def test_the_cookbook_trains_on_rewards(loops: Callable[[str], Loop], server: St
 
 
 # the end
+
+
+def test_who_waited_for_a_server_that_was_killed_is_told(restarted: Restarted) -> None:
+    told = str(restarted.under_way.future().exception(TIMEOUT_S))
+
+    # in words of the SDK, for a call that is not known any more; the other is of one that had not even arrived
+    assert "Promise expired/broken" in told or "the server was started after it" in told
+
+
+def test_runs_of_a_server_that_was_killed_are_refused_rather_than_waited_for(restarted: Restarted) -> None:
+    with pytest.raises(tinker.NotFoundError, match="the server was started after it; make a new ServiceClient"):
+        restarted.run.optim_step(types.AdamParams()).result(TIMEOUT_S)
+    restarted.service.close("errored").result(TIMEOUT_S)
 
 
 def test_a_server_that_is_told_to_end_does_so_at_once_and_in_peace(restarted: Restarted) -> None:
