@@ -53,11 +53,7 @@ def serve(
     device: str,
     as_json: bool,
 ) -> None:
-    """Serve a model to the Tinker SDK, its command and its cookbook, until interrupted.
-
-    They need TINKER_BASE_URL, which is printed, and TINKER_API_KEY: the one in the environment of this command, or the
-    one that it writes to api_key in the folder of checkpoints.
-    """
+    """Serve a model to the Tinker SDK, its command and its cookbook, until interrupted; says what they need."""
     # before torch: threads that wait for each other are to spin for about 0.1 ms, which saves a fifth of the time; for as
     # long as they like, as is the default, they take the cores from one another wherever anything else runs
     os.environ.setdefault("GOMP_SPINCOUNT", "30000")

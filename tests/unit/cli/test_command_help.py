@@ -12,6 +12,8 @@ from graftline.models_cli import COMMANDS as OF_MODELS
 from graftline.rules_cli import COMMANDS as OF_RULES
 from graftline.sandbox_cli import COMMANDS as OF_SANDBOX
 from graftline.state_cli import COMMANDS as OF_STATE
+from graftline.tinker_cli import COMMANDS as OF_TINKER
+from graftline.train_cli import COMMANDS as OF_TRAIN
 from graftline.trajectories_cli import COMMANDS as OF_TRAJECTORIES
 from tests.pages import PAGES, codes, section, table
 
@@ -23,6 +25,8 @@ GROUPS = {
     "rules": OF_RULES,
     "sandbox": OF_SANDBOX,
     "state": OF_STATE,
+    "tinker": OF_TINKER,
+    "train": OF_TRAIN,
     "trajectories": OF_TRAJECTORIES,
 }
 COMMANDS = sorted([*GROUPS, "check", "doctor", "run", "summary", "wiring"])
@@ -35,6 +39,8 @@ NAMES = {
     "rules": ["induce", "apply", "explain", "test", "mine"],
     "sandbox": ["probe", "apply", "test", "hostile"],
     "state": ["dump", "list", "history"],
+    "tinker": ["serve"],
+    "train": ["upload", "run", "status", "resume", "list", "download"],
     "trajectories": ["export", "upload"],
 }
 PLAIN = {"actor revive", "actors logs", "actors units"}

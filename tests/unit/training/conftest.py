@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 EXTRA = "pip install 'graftline[training]'"
-SDK_ENVIRONMENT = {"TINKER_TELEMETRY": "0", "HF_HUB_OFFLINE": "1"}
+SDK_ENVIRONMENT = {"TINKER_TELEMETRY": "0"}
 """What the SDK and the cookbook need where there is nothing but loopback."""
 _KEY = "tml-of-the-tests"
 _ENDS_WITHIN_S = 30
@@ -50,7 +50,7 @@ def started_server(
                 *(Path(sys.executable).with_name("graftline"), "tinker", "serve", "--json"),
                 *(word for name, value in given.items() for word in (f"--{name}", str(value))),
             ],
-            env={**os.environ, **SDK_ENVIRONMENT, "TINKER_API_KEY": api_key},
+            env={**os.environ, **SDK_ENVIRONMENT, "HF_HUB_OFFLINE": "1", "TINKER_API_KEY": api_key},
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,

@@ -309,7 +309,7 @@ def test_stopping_ends_after_the_call_that_is_worked_on() -> None:
         calls = [desk.submit("one"), desk.submit_shared("two", "a"), desk.submit_shared("three", "a")]
         waiting = asyncio.create_task(desk.calls.wait(calls[0], LONG_S))
         await asyncio.sleep(SOON_S)
-        threading.Timer(SOON_S, desk.gate.set).start()
+        threading.Timer(10 * SOON_S, desk.gate.set).start()
 
         desk.calls.stop()
 

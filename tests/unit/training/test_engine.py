@@ -531,6 +531,7 @@ def test_samplers_are_kept_in_memory_until_others_were_used_more_recently(tiny_m
         shutil.copytree(folders["z"], folders[name], dirs_exist_ok=True)
 
     assert not np.array_equal(first["a"], first["b"])
+    assert [engine.has_sampler(name) for name in "abcz"] == [True, False, False, True]
     # b was put out by z, a stays; then a puts out nothing, and b puts out z
     assert np.array_equal(sampled("a"), first["a"])
     assert np.array_equal(sampled("b"), last)

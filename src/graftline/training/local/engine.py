@@ -301,6 +301,10 @@ class Engine:
         with self._using(self._sampler(sampler_id, folder), is_training=False):
             yield self._peft
 
+    def has_sampler(self, sampler_id: str) -> bool:
+        """Return whether a sampler is in memory."""
+        return sampler_id in self._samplers.by_id
+
     def forget_sampler(self, sampler_id: str) -> None:
         """Free the memory of a sampler; nothing happens if it has none."""
         name = self._samplers.by_id.pop(sampler_id, None)

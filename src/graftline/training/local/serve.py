@@ -29,6 +29,8 @@ KEY_VARIABLE = "TINKER_API_KEY"
 _KEY_PREFIX = "tml-"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _ENDS_WITHIN_S = 10
+_KEPT_OPEN_S = 60
+"""For how long a connection is kept that nothing comes over: longer than the 5 s of clients, which else write to closed ones."""
 
 
 class ServeSettings(Config):
@@ -99,6 +101,7 @@ async def _run(server: TinkerServer, listener: socket.socket, started: Callable[
         log_level="warning",
         access_log=False,
         lifespan="off",
+        timeout_keep_alive=_KEPT_OPEN_S,
         timeout_graceful_shutdown=_ENDS_WITHIN_S,
     )
     web = _Web(config)

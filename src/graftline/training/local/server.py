@@ -552,8 +552,7 @@ class TinkerServer:
         last = body.get("prompt_logprobs_last_n")
 
         def draw(items: Sequence[tuple[Sampling, int | None]]) -> list[bytes]:
-            folder = None if sampler.checkpoint is None else self._store.files(sampler.checkpoint)
-            with self._engine.sampling_from(sampler_id, folder) as model:
+            with self._engine.sampling_from(sampler_id, self._folder(sampler_id, sampler.checkpoint)) as model:
                 found = sample(self._engine, model, [asked for asked, _ in items])
             return [wire.sampling_answer(one, last) for one, (_, last) in zip(found, items, strict=True)]
 
@@ -561,6 +560,13 @@ class TinkerServer:
         ids = [f"{id}/{number}" for number in range(asked.count)]
         call = self._calls.submit_shared(id, sampler_id, (asked, last), asked.count, draw, {"sample_sequence_ids": ids})
         return _submitted(call, None)
+
+    def _folder(self, sampler_id: str, checkpoint: Checkpoint | None) -> Path | None:
+        if checkpoint is None:
+            return None
+        # the sums of its files are made when they are read, not for every token
+        is_read = self._engine.has_sampler(sampler_id)
+        return self._store.existing(checkpoint).folder if is_read else self._store.files(checkpoint)
 
     def _sampler(self, id: str) -> Sampler:
         if id not in self._samplers:
