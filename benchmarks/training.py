@@ -190,7 +190,14 @@ def _root(root: Path) -> Path:
             {"messages": [{"role": "user", "content": f"{number}: {said}"}, {"role": "assistant", "content": said}]}
         )
     (root / "chats.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats), "utf-8")
-    recipe = {"model": MODEL, "dataset": "chats.jsonl", "renderer": "qwen3_instruct", "batch_size": 2, "save_every": 3}
+    recipe = {
+        "recipe": "sl_basic",
+        "model": MODEL,
+        "dataset": "chats.jsonl",
+        "renderer": "qwen3_instruct",
+        "batch_size": 2,
+        "save_every": 3,
+    }
     # JSON is YAML
     (root / "configs" / "recipes" / "small.yaml").write_text(json.dumps(recipe), "utf-8")
     return root
