@@ -6,6 +6,7 @@ https://docs.dagster.io/guides/build/assets/metadata-and-tags
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -20,6 +21,8 @@ from graftline.record import RECORD_NAME, Built
 from graftline.runtime.lineage import Lineage
 
 _LOG_EVERY_S = 5.0
+_TOLD = ("rows", "examples", "steps")
+"""Counts that the log of a run says."""
 
 
 def materialized(
@@ -36,14 +39,31 @@ def materialized(
 def materialized_partitions(
     context: dg.AssetExecutionContext, lineage: Lineage, make: Callable[[Language, Split], Built]
 ) -> dg.MaterializeResult[Any]:
-    """Make the artefact of every partition of this run; the data version is that of all of them."""
+    """Make the artefact of every language and split of this run; the data version is that of all of them."""
+    makes = {key: partial(make, language, split) for key, language, split in keys_of(context)}
+    return materialized_each(context, lineage, makes, metadata_of)
+
+
+def materialized_each(
+    context: dg.AssetExecutionContext,
+    lineage: Lineage,
+    makes: Mapping[str, Callable[[], Built]],
+    shown: Callable[[Built], Mapping[str, Any]],
+) -> dg.MaterializeResult[Any]:
+    """Make an artefact for each partition key; `shown` returns what is to be known of one.
+
+    Raises:
+        dagster.Failure: there is none; a range whose ends are in the wrong order is empty, and would succeed.
+    """
+    if not makes:
+        raise dg.Failure("the partition range is empty; give its ends in the order of the partitions")
     lineage.advance = _logged(context)
     made: dict[str, Built] = {}
-    for key, language, split in keys_of(context):
+    for key, make in makes.items():
         with readable_failure():
-            made[key] = make(language, split)
+            made[key] = make()
         context.log.info(_sentence(made[key]))
-        context.add_asset_metadata(metadata_of(made[key]), partition_key=key)
+        context.add_asset_metadata(shown(made[key]), partition_key=key)
     identities = {key: built.record.identity for key, built in made.items()}
     rows = [{"partition": key, "state": _state(built), **built.record.counts} for key, built in made.items()]
     columns = list(dict.fromkeys(column for row in rows for column in row))
@@ -89,7 +109,8 @@ def _state(built: Built) -> str:
 
 
 def _sentence(built: Built) -> str:
-    return f"{built.record.kind} {built.record.name}: {_state(built)}; {built.record.counts.get('rows', 0)} rows"
+    counts = ", ".join(f"{number} {name}" for name, number in built.record.counts.items() if name in _TOLD)
+    return f"{built.record.kind} {built.record.name}: {_state(built)}; {counts}"
 
 
 def _logged(context: dg.AssetExecutionContext) -> Callable[[int, int], None]:

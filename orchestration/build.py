@@ -15,15 +15,18 @@ from assets.datasets import dataset_assets, dataset_check
 from assets.reports.marts import report_models
 from assets.reports.pages import report_assets
 from assets.stages import STAGE_CHECKS, stage_assets
+from assets.training import training_assets
 from graftline.paths import find_root
 from graftline.runtime.settings import load_settings
-from orchestration.jobs import lineage_job
+from graftline.runtime.training_data import lineage_recipes
+from orchestration.jobs import lineage_job, training_job
 from orchestration.schedules import daily_lineage
 from resources.dbt import open_dbt
 from resources.lineage import LineageResource
 from resources.warehouse import Warehouse
 from sensors.actor_health import actor_health
 from sensors.dataset_versions import dataset_versions
+from sensors.training_runs import training_runs
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -44,17 +47,24 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
     root = find_root(dict(os.environ), start=CHECKOUT)
     lineage = LineageResource(root=str(root), manifest=os.environ.get("GRAFTLINE_MANIFEST", "local"))
     catalogue = load_settings(lineage.paths).catalogue
+    recipes = lineage_recipes(lineage.paths)
+    training = training_job(recipes)
     return dg.Definitions(
         assets=[
             *dataset_assets(catalogue),
             *stage_assets(catalogue),
             report_models(catalogue),
             *report_assets(),
+            *training_assets(recipes),
         ],
         asset_checks=[*(dataset_check(name) for name in catalogue.sources), *STAGE_CHECKS],
-        jobs=[lineage_job],
+        jobs=[lineage_job, *training],
         schedules=[daily_lineage(lineage_job.name, catalogue)],
-        sensors=[dataset_versions(lineage_job.name, catalogue, lineage), actor_health(lineage)],
+        sensors=[
+            dataset_versions(lineage_job.name, catalogue, lineage),
+            actor_health(lineage),
+            *(training_runs(job.name, lineage, recipes) for job in training),
+        ],
         resources={
             "lineage": lineage,
             "dbt": open_dbt(),

@@ -6,7 +6,6 @@ https://docs.dagster.io/guides/automate/sensors
 """
 
 import json
-from typing import Any
 
 import dagster as dg
 
@@ -17,6 +16,7 @@ from graftline.errors import GraftlineError
 from graftline.markdown import table
 from graftline.runtime.manifests import load_manifest
 from resources.lineage import LineageResource
+from sensors.cursor import read_object
 
 INTERVAL_S = 60
 
@@ -34,7 +34,7 @@ def actor_health(lineage: LineageResource) -> dg.SensorDefinition:
             return dg.SensorResult(skip_reason=f"the actors cannot be looked at: {error}", cursor=context.cursor)
         if not found:
             return dg.SensorResult(skip_reason="the chat model of the manifest is no fleet of actors")
-        known = _known(context.cursor)
+        known = read_object(context.cursor)
         now = {actor.name: actor.phase for actor in found}
         changed = {actor: phase for actor, phase in now.items() if known.get(actor, "down") != phase}
         for actor in found:
@@ -69,11 +69,3 @@ def _observation(fleet: str, found: list[ActorStatus]) -> dg.AssetObservation:
             "actors_up": sum(one.phase == "up" for one in found),
         },
     )
-
-
-def _known(cursor: str | None) -> dict[str, Any]:
-    try:
-        found = json.loads(cursor or "{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -1,9 +1,10 @@
-"""What the sensor knows of the homes from one look to the next: its cursor, as JSON.
+"""What sensors know from one look to the next: cursors, as JSON. That of the homes of datasets has most in it.
 
 Pure: the time is an argument, and the pauses after failures depend on nothing but the dataset and their number.
 """
 
-from typing import Literal, Self
+import json
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError
 
@@ -121,3 +122,12 @@ class Cursor(Config):
             if len(known.etag.encode("utf-8", "surrogatepass")) > longest
         }
         return self.model_copy(update={"datasets": {**self.datasets, **lacking}})
+
+
+def read_object(cursor: str | None) -> dict[str, Any]:
+    """Return the object of a cursor that is one; an empty one where it is none, for a cursor may be lost or of another time."""
+    try:
+        found = json.loads(cursor or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import dagster as dg
 
 from assets.partitions import whole_range
+from assets.training import GROUP
 from graftline.clock import Clock, utc_now
 from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.hub.base import MIRROR_VARIABLE
@@ -88,6 +89,8 @@ def range_tags(catalogue: Catalogue) -> dict[str, str]:
 
 
 def _depending(repository: dg.RepositoryDefinition, names: Iterable[str]) -> set[dg.AssetKey]:
-    """Return the raw assets of the datasets called `names`, and all that depends on them."""
+    """Return the raw assets of the datasets called `names`, and all of the lineage that depends on them."""
     keys = [raw_key(name) for name in names]
-    return set(dg.AssetSelection.assets(*keys).downstream().resolve(repository.asset_graph)) if keys else set()
+    # adapters have partitions of another kind, and cost what nobody asked for
+    selection = dg.AssetSelection.assets(*keys).downstream() - dg.AssetSelection.groups(GROUP)
+    return set(selection.resolve(repository.asset_graph)) if keys else set()

@@ -134,8 +134,8 @@ def grown_from(commit: str) -> list[Row]:
 
 
 def configure(checkout: Path, root: Path) -> None:
-    """Give `root` the configuration of the checkout, with terms under which all datasets are used."""
-    shutil.copytree(checkout / "configs", root / "configs")
+    """Give `root` the configuration of the checkout, with terms under which all datasets are used, and no recipe to train."""
+    shutil.copytree(checkout / "configs", root / "configs", ignore=shutil.ignore_patterns("recipes"))
     tree = load_yaml(root / "configs" / "datasets.yaml", Catalogue).model_dump(mode="json")
     tree["datasets"]["agentpack"]["licences"] = {"*": "MIT"}
     tree["datasets"]["oce_dataft"]["license"] = "MIT"

@@ -21,8 +21,11 @@ from graftline.runtime.settings import TrajectorySettings
 from graftline.sandbox import SandboxSettings
 from graftline.teachers.prompt import Prompts
 from graftline.telemetry.settings import TelemetrySettings
+from graftline.training.recipes.distill import DistillConfig
 from graftline.training.recipes.dpo import DpoConfig
+from graftline.training.recipes.rl_grpo import RlGrpoConfig
 from graftline.training.recipes.sl_basic import SlBasicConfig
+from graftline.training.recipes.srl import SrlConfig
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 CONFIGS = CHECKOUT / "configs"
@@ -31,8 +34,12 @@ MODELS: dict[str, type[BaseModel]] = {
     "datasets.yaml": Catalogue,
     "governance.yaml": Governance,
     "models.yaml": ModelCatalogue,
+    "recipes/distill.yaml": DistillConfig,
     "recipes/dpo.yaml": DpoConfig,
+    "recipes/first_adapter.yaml": SlBasicConfig,
+    "recipes/rl_grpo.yaml": RlGrpoConfig,
     "recipes/sl_basic.yaml": SlBasicConfig,
+    "recipes/srl.yaml": SrlConfig,
     "sandbox.yaml": SandboxSettings,
     "teacher_prompts.yaml": Prompts,
     "telemetry.yaml": TelemetrySettings,

@@ -34,6 +34,7 @@ from graftline.runtime import load_manifest, load_settings
 from graftline.runtime.exporting import FORMATS, stored_attempts
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.settings import TrajectorySettings
+from graftline.runtime.training_data import lineage_recipes
 from graftline.sandbox import CaseLimits, SandboxSettings, Verdict
 from graftline.sandbox.limits import LEVELS, Limits
 from graftline.sandbox.workspace_limits import WorkspaceLimits
@@ -55,6 +56,13 @@ APACHE_2_0 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
 def root(new_checkout: Callable[[Path], Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = written_root(new_checkout(tmp_path_factory.mktemp("docs") / "root"))
     shutil.copy(CHECKOUT / "configs" / "models.yaml", root / "configs")
+    # without the one that `graftline run` would train for minutes
+    shutil.copytree(
+        CHECKOUT / "configs" / "recipes",
+        root / "configs" / "recipes",
+        ignore=shutil.ignore_patterns("first_adapter.yaml"),
+        dirs_exist_ok=True,
+    )
     with StateStore(root / "kept" / "states.sqlite") as states:
         states.update("mine:1#1", StateUpdate(goals=["Log through the logger."]))
         states.update("mine:1#1", StateUpdate(history=["renamed `show`"]))
@@ -145,15 +153,19 @@ def test_every_dagster_command_that_is_shown_selects_assets_and_partitions_that_
     graph = build_definitions().resolve_asset_graph()
     catalogue = load_settings(Paths(CHECKOUT)).catalogue
     partitions = set(partitions_of(catalogue).get_partition_keys())
+    recipes = set(lineage_recipes(Paths(CHECKOUT)))
     commands = [shlex.split(line) for line in LINES if "dagster asset materialize" in line]
     assert len(commands) >= 5
     for command in commands:
         given = dict(pairwise(command))
         assert given["-m"] == "orchestration.definitions"
-        for selection in given["--select"].split(","):
-            assert dg.AssetSelection.from_string(selection).resolve(graph), command
+        chosen = [dg.AssetSelection.from_string(selection).resolve(graph) for selection in given["--select"].split(",")]
+        assert all(chosen), command
+        # a run is over partitions of one kind
+        groups = {graph.get(key).group_name for keys in chosen for key in keys}
+        assert groups == {"training"} or "training" not in groups, command
         keys = [given.get("--partition", ""), *given.get("--partition-range", "").split("...")]
-        assert {*keys} - {""} <= partitions, command
+        assert {*keys} - {""} <= (recipes if groups == {"training"} else partitions), command
     printed = next(fence.output for fence in fences() if "-m assets.partitions" in fence.body and fence.output)
     assert printed == "...".join(whole_range(catalogue)) + "\n"
 

@@ -176,7 +176,10 @@ def _shown(folder: Path) -> dict[str, dg.MetadataValue[Any]]:
         f"page: {path.stem}": dg.MetadataValue.md(without_pictures(path.read_text("utf-8"))) for path in pages
     }
     plots = sorted(folder.glob("*.png"))
-    return {**shown, **{f"plot: {path.stem}": dg.MetadataValue.md(embedded(path)) for path in plots}}
+    return {
+        **shown,
+        **{f"plot: {path.stem}": dg.MetadataValue.md(embedded(path.stem, path.read_bytes())) for path in plots},
+    }
 
 
 def _code() -> str:

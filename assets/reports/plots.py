@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 from assets.reports.markdown import Rows
@@ -121,9 +120,24 @@ def grouped(rows: Rows, labels: Sequence[str], values: Sequence[str], unit: str)
     return plot.image
 
 
-def embedded(path: Path) -> str:
-    """Return the PNG at `path` as Markdown that needs no file."""
-    return f"![{path.stem}](data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()})"
+def curves(lines: Mapping[str, Sequence[tuple[float, float]]], across: str, upwards: str) -> bytes:
+    """Return a PNG with a line for each of `lines`, which are points; those without any are left out."""
+    with _png(3.2) as plot:
+        for (name, points), colour in zip(lines.items(), _PARTS, strict=False):
+            if points:
+                plot.axes.plot(*zip(*points, strict=True), color=colour, label=name, linewidth=1.4)
+        plot.axes.set_xlabel(across)
+        plot.axes.set_ylabel(upwards)
+        # those of policy gradients fall below it
+        if all(height >= 0 for points in lines.values() for _, height in points):
+            plot.axes.set_ylim(bottom=0)
+        plot.axes.legend(frameon=False)
+    return plot.image
+
+
+def embedded(name: str, image: bytes) -> str:
+    """Return a PNG as Markdown that needs no file."""
+    return f"![{name}](data:image/png;base64,{base64.b64encode(image).decode()})"
 
 
 def _label(row: Mapping[str, Any], labels: Sequence[str]) -> str:

@@ -18,14 +18,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from graftline import __version__
-from graftline.errors import GraftlineError
+from graftline.errors import ConfigError, GraftlineError
 
 if TYPE_CHECKING:
     from graftline.paths import Paths
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
-_EXTRAS = {"jsonschema": "actors", "prometheus_client": "actors", "redis": "redis", "sqlite_vec": "actors"}
+_EXTRAS = {
+    **dict.fromkeys(("jsonschema", "prometheus_client", "sqlite_vec"), "actors"),
+    "redis": "redis",
+    **dict.fromkeys(("google", "peft", "pyrage", "safetensors", "starlette", "tinker", "tinker_cookbook"), "training"),
+    **dict.fromkeys(("torch", "transformers", "uvicorn", "zstandard"), "training"),
+}
 """What brings a library that is missing; all others come with `datasets`."""
 _WIDE = 1000
 _OF_HOMES = ("graftline.datasets.hub", "graftline.downloads", "graftline.models")
@@ -145,7 +150,7 @@ def wiring(root: Path | None, manifest: str, ports: tuple[str, ...], as_json: bo
 @click.option("--dry-run", is_flag=True, help="Print the ports that would be wired and stop.")
 @click.pass_context
 def run(ctx: click.Context, manifest: str, ports: tuple[str, ...], as_json: bool, dry_run: bool) -> None:
-    """Make every stage from the datasets to Parquet that is not up to date, without Dagster."""
+    """Make every stage from the datasets to adapters that is not up to date, without Dagster."""
     if dry_run:
         ctx.invoke(wiring, manifest=manifest, ports=ports, as_json=as_json)
         return
@@ -224,9 +229,30 @@ def trajectories() -> None:
     """Hand trajectories on: for training, and to object storage."""
 
 
-@main.group(cls=_LaterCommands)
-def train() -> None:
+@main.group(
+    cls=_LaterCommands, invoke_without_command=True, no_args_is_help=True, subcommand_metavar="COMMAND [ARGS]..."
+)
+@click.option("--status", "run_id", metavar="RUN_ID", help="Say how far a run is, as `graftline train status` does.")
+@click.option(
+    "--output", type=click.Path(path_type=Path, file_okay=False), help="With --status: the folder of the records."
+)
+@click.pass_context
+def train(ctx: click.Context, run_id: str | None, output: Path | None) -> None:
     """Train adapters through the Tinker SDK, and fetch them."""
+    if ctx.invoked_subcommand is not None:
+        if run_id is not None or output is not None:
+            raise click.UsageError(f"--status and --output do not go with {ctx.invoked_subcommand}; leave one out")
+        return
+    if run_id is None:
+        raise click.UsageError("--output says where the run of --status is; name one")
+    from graftline.train_cli import print_status, runs_of
+
+    print_status(runs_of(ctx.obj, output), run_id, None, as_json=False)
+
+
+@main.group(cls=_LaterCommands)
+def recipes() -> None:
+    """Look at recipes of training, and run one with the ports of a manifest."""
 
 
 @main.group(cls=_LaterCommands)
@@ -260,6 +286,23 @@ def overrides_of(ports: tuple[str, ...]) -> dict[str, Any]:
             raise click.UsageError(f"--port {given!r}: expected PORT=IMPLEMENTATION or PORT.KEY=VALUE")
         overrides[key] = _plain(value)
     return overrides
+
+
+def changes_of(given: tuple[str, ...]) -> dict[str, Any]:
+    """Return what `--set` says by dotted key.
+
+    Raises:
+        ConfigError: something is no `KEY=VALUE`, or a value no YAML.
+    """
+    from graftline.config import parse_yaml
+
+    changes = {}
+    for change in given:
+        key, separator, value = change.partition("=")
+        if not separator:
+            raise ConfigError(f"--set {change!r}: KEY=VALUE was expected, as learning_rate=1e-3")
+        changes[key] = parse_yaml(value, f"--set {key}")
+    return changes
 
 
 def _plain(value: str) -> Any:

@@ -9,7 +9,6 @@ Deviation from math-verify, which reads only text in `$`, `\\[`, `\\boxed` and t
 """
 
 import atexit
-import ctypes
 import importlib
 import logging
 import math
@@ -31,21 +30,19 @@ from types import ModuleType
 from typing import Any, Literal, Self
 
 from graftline.errors import ConfigError
-from graftline.workers import WorkerDied
+from graftline.workers import WorkerDied, die_with, without_main
 
 MAX_CHARACTERS = 10_000
 """Of a reference or a prediction. Of a longer completion, give the part after the model's thoughts."""
 
 _SHOWN_CHARACTERS = 500
 _START_S = 120.0  # the import alone took 4.5 s from a cold disk
-_PR_SET_PDEATHSIG = 1
 _NUMBER = re.compile(r"[-+]?[\d. ]+%?")
 _EXPRESSION = re.compile(
     r"(?:\\(?:text|math|begin|end)[a-z]*\{[^{}$]*\}|\\[A-Za-z]++|\\[^A-Za-z(\[]|[A-Za-z](?![A-Za-z])"
     r"|[\d \-+/^_=<>|!()\[\]{}.,:;&'%~])++"
 )
 
-_starting = threading.Lock()
 _of_process: dict[int, "MathVerifier"] = {}
 
 
@@ -157,13 +154,8 @@ class _Worker:
         self._process = context.Process(
             target=_serve, args=(theirs, os.getpid(), memory_bytes), name="math-verifier", daemon=True
         )
-        with _starting, theirs:
-            # the program's main module is not for the worker, which would begin it anew; see workers.py
-            main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
-            try:
-                self._process.start()
-            finally:
-                sys.modules["__main__"] = main
+        with theirs, without_main():
+            self._process.start()
         try:
             missing = self._connection.recv() if self._connection.poll(_START_S) else None
         except (EOFError, OSError):
@@ -201,14 +193,12 @@ class _Worker:
 
 def _serve(connection: Connection, parent: int, memory_bytes: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
+    die_with(parent)
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         resource.setrlimit(
             resource.RLIMIT_AS, (memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard), hard)
         )
-    if os.getppid() != parent:
-        return  # it died before we could ask to be told
     try:
         math_verify = importlib.import_module("math_verify")
     except ImportError as error:

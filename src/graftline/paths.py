@@ -70,6 +70,19 @@ class Paths:
         """The artefact of the attempts of one teacher at the tasks of one language and split."""
         return self.partition("trajectories/raw", language, split) / file_name(teacher)
 
+    def training_set(self, recipe: str) -> Path:
+        """What a recipe of `configs/recipes` trains on."""
+        return self.data / "training" / file_name(recipe)
+
+    def adapter(self, recipe: str) -> Path:
+        """The adapter that a recipe of `configs/recipes` ends with."""
+        return self.adapters / file_name(recipe)
+
+    @property
+    def adapters(self) -> Path:
+        """Adapters by recipe, beside the records of runs in `tinker`."""
+        return self.root / "models" / "adapters"
+
     def relative(self, path: Path) -> str:
         """Return `path` as it reads from the root, for messages and records."""
         return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)

@@ -2,20 +2,17 @@
 
 import json
 import os
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from graftline.cli import json_option, paths_of, print_table
-from graftline.errors import ConfigError
+from graftline.cli import changes_of, json_option, paths_of, print_table
 
 if TYPE_CHECKING:
     from graftline.paths import Paths
-    from graftline.training.runs import Runs, StepMetrics, TrainingRun
+    from graftline.training.runs import Runs, TrainingRun
     from graftline.training.settings import TinkerTrainingConfig
     from graftline.training.train import TinkerTrainingResult
 
@@ -50,16 +47,16 @@ def upload(root: Path | None, recipe: str, changes: tuple[str, ...], as_json: bo
     """Check and render what RECIPE trains on, and say what training takes; nothing is sent or paid."""
     from graftline.training.datums import load_tokenizer
     from graftline.training.recipes.open import open_recipe
-    from graftline.training.train import total_steps
+    from graftline.training.schedule import batch_of, total_steps
+    from graftline.training.tokenizers import tokenizer_place
 
     paths = paths_of(root)
     config = _config(paths, recipe, changes)
-    data = open_recipe(config).load(paths.root, load_tokenizer(_tokenizer(paths, config)))
+    data = open_recipe(config).load(paths.root, load_tokenizer(tokenizer_place(config, paths, os.environ)))
     count = len(data.train)
     read = sum(example.tokens for example in data.train)
     steps = total_steps(config, count) if count else 0
-    share = steps * config.batch_size / count if count else 0.0
-    tokens = round(read * min(share, config.epochs))
+    tokens = sum(data.train[number].tokens for step in range(steps) for number in batch_of(config, count, step))
     price = config.usd_per_million_tokens
     said = {
         "dataset": config.dataset,
@@ -118,7 +115,7 @@ def resume(root: Path | None, run_id: str, base_url: str | None, is_downloading:
     from graftline.training.recipes.open import restored
 
     paths = paths_of(root)
-    known = _runs(paths).get(run_id)
+    known = runs_of(paths.root).get(run_id)
     config = restored(known.config, f"run {run_id}")
     _train(paths, config, base_url or known.backend, run_id, is_downloading, as_json)
 
@@ -130,11 +127,15 @@ def resume(root: Path | None, run_id: str, base_url: str | None, is_downloading:
 @click.pass_obj
 def status(root: Path | None, run_id: str, base_url: str | None, as_json: bool) -> None:
     """Say how far a run is: what its record says, and what the backend does."""
+    print_status(runs_of(root), run_id, base_url, as_json)
+
+
+def print_status(runs: "Runs", run_id: str, base_url: str | None, as_json: bool) -> None:
+    """Print what the record of a run says, and what the backend does."""
     from graftline.errors import GraftlineError
-    from graftline.training.adapter import expiry_of
     from graftline.training.tinker import TinkerSDKClient
 
-    known = _runs(paths_of(root)).get(run_id)
+    known = runs.get(run_id)
     service = "not asked, for no attempt was made"
     if known.attempts:
         try:
@@ -148,11 +149,11 @@ def status(root: Path | None, run_id: str, base_url: str | None, as_json: bool) 
     if as_json:
         click.echo(json.dumps({**known.model_dump(mode="json"), "service": service}))
         return
-    expiry = expiry_of(known)
+    expires_at = known.checkpoints[-1].expires_at if known.checkpoints else None
     print_table(
         f"Run {run_id}",
         ["", "is"],
-        [*_rows(known), ("checkpoint expires", f"{expiry or 'never'}"), ("backend", service)],
+        [*_rows(known), ("checkpoint expires", expires_at or "never"), ("backend", service)],
     )
 
 
@@ -161,7 +162,7 @@ def status(root: Path | None, run_id: str, base_url: str | None, as_json: bool) 
 @click.pass_obj
 def list_(root: Path | None, as_json: bool) -> None:
     """List the runs there are records of."""
-    found = _runs(paths_of(root)).all()
+    found = runs_of(root).all()
     if as_json:
         click.echo(json.dumps({"runs": [one.model_dump(mode="json") for one in found]}))
         return
@@ -179,7 +180,7 @@ def list_(root: Path | None, as_json: bool) -> None:
 @click.pass_obj
 def download(root: Path | None, run_id: str, base_url: str | None, as_json: bool) -> None:
     """Fetch the adapter of a finished run, in the layout of PEFT."""
-    runs = _runs(paths_of(root))
+    runs = runs_of(root)
     folder = _download(runs, runs.get(run_id), base_url)
     click.echo(json.dumps({"run_id": run_id, "folder": str(folder)}) if as_json else str(folder))
 
@@ -193,21 +194,25 @@ def _train(
     as_json: bool,
 ) -> None:
     from graftline.training.datums import load_tokenizer
-    from graftline.training.train import OUTPUT, train_on_tinker
+    from graftline.training.tokenizers import tokenizer_place
+    from graftline.training.train import Interrupted, train_on_tinker
+    from graftline.training.watched import asked_to_stop, steps_shown
 
-    with _steps_shown() as shown, _asked_to_stop() as is_stopped:
-        result = train_on_tinker(
-            config,
-            None,
-            paths.root / OUTPUT,
-            root=paths.root,
-            tokenizer=load_tokenizer(_tokenizer(paths, config)),
-            base_url=base_url,
-            run_id=run_id,
-            on_step=shown,
-            is_stopped=is_stopped,
-        )
-    folder = _download(_runs(paths), result.run, base_url) if is_downloading else None
+    tokenizer = load_tokenizer(tokenizer_place(config, paths, os.environ))
+    with steps_shown() as shown, asked_to_stop() as is_stopped:
+        try:
+            result = train_on_tinker(
+                config,
+                root=paths.root,
+                tokenizer=tokenizer,
+                base_url=base_url,
+                run_id=run_id,
+                on_step=shown,
+                is_stopped=is_stopped,
+            )
+        except Interrupted:
+            raise KeyboardInterrupt from None
+    folder = _download(runs_of(paths.root), result.run, base_url) if is_downloading else None
     _print_result(result, folder, as_json)
 
 
@@ -238,32 +243,17 @@ def _download(runs: "Runs", known: "TrainingRun", base_url: str | None) -> Path:
 
 
 def _config(paths: "Paths", recipe: str, changes: tuple[str, ...]) -> "TinkerTrainingConfig":
-    from graftline.config import parse_yaml
     from graftline.training.recipes.open import load_recipe
 
-    values = {}
-    for change in changes:
-        key, mark, value = change.partition("=")
-        if not mark:
-            raise ConfigError(f"--set {change!r}: KEY=VALUE was expected, as learning_rate=1e-3")
-        values[key] = parse_yaml(value, f"--set {key}")
-    return load_recipe(paths, recipe, values)
+    return load_recipe(paths, recipe, changes_of(changes))
 
 
-def _tokenizer(paths: "Paths", config: "TinkerTrainingConfig") -> Path | str:
-    """Return the folder of the tokenizer: that of a model of the catalogue is made if it is not there."""
-    from graftline.models.catalogue import load_models
-    from graftline.models.convert import convert_here
-
-    name = config.tokenizer or config.model
-    return convert_here(name, paths, os.environ) if name in load_models(paths).models else name
-
-
-def _runs(paths: "Paths") -> "Runs":
+def runs_of(root: Path | None, output: Path | None = None) -> "Runs":
+    """Return the records of runs in the folder `output`, or where they are in a checkout."""
     from graftline.training.runs import Runs
     from graftline.training.train import OUTPUT
 
-    return Runs(paths.root / OUTPUT)
+    return Runs(output or paths_of(root).root / OUTPUT)
 
 
 def _rows(known: "TrainingRun") -> list[tuple[str, str]]:
@@ -285,45 +275,6 @@ def _loss(value: float | None) -> str:
 
 def _shown(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else "-" if value is None or value == {} else str(value)
-
-
-@contextmanager
-def _steps_shown() -> Iterator[Callable[["StepMetrics", int], None]]:
-    """Give what shows steps: a bar on a terminal, a line for each elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, disable=not console.is_terminal)  # fmt: skip
-    with bar:
-        task = bar.add_task("training", total=None)
-
-        def show(step: "StepMetrics", total: int) -> None:
-            per_s = step.tokens / step.seconds if step.seconds else 0.0
-            text = f"loss {step.loss:.4f}, {per_s:.0f} tokens/s"
-            if console.is_terminal:
-                bar.update(task, total=total, completed=step.step + 1, description=text)
-            else:
-                console.out(f"step {step.step + 1} of {total}: {text}", highlight=False)
-
-        yield show
-
-
-@contextmanager
-def _asked_to_stop() -> Iterator[Callable[[], bool]]:
-    """Give what says whether this process was told to end; a second interrupt ends it at once."""
-    told = []
-
-    def tell(number: int, _frame: object) -> None:
-        told.append(number)
-        signal.signal(number, before[signal.Signals(number)])
-
-    before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(told)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 COMMANDS = (upload, run, status, resume, list_, download)

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -27,6 +28,7 @@ _KEPT_BYTES = 256 << 20
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
+_starting = threading.Lock()
 _make: Callable[[], Callable[[Any], Any]] | None = None  # of a worker, which serves one pool only
 
 
@@ -53,7 +55,7 @@ class Workers(Generic[ItemT, ResultT]):
             # spawned, not forked: the parent has threads (Dagster's), and a fork would copy their locks as they are
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(self._count, context, _begin, (os.getpid(), self._make))
-            with _without_main():
+            with without_main():
                 for _ in range(self._count):
                     self._pool.submit(_prepare)  # while the first items are read
         return self
@@ -85,21 +87,22 @@ class Workers(Generic[ItemT, ResultT]):
 
 
 @contextmanager
-def _without_main() -> Iterator[None]:
+def without_main() -> Iterator[None]:
     """Keep a worker that is started here from importing the program's main module, all of it, before its work.
 
     It needs nothing from there, and a script without `if __name__ == "__main__"` would begin itself anew in every worker.
     """
-    main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
+    with _starting:
+        main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
 
 
 def _begin(parent: int, make: Callable[[], Callable[[Any], Any]]) -> None:
     global _make
-    _die_with(parent)
+    die_with(parent)
     _keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
     _make = make
@@ -135,7 +138,8 @@ def _keep_freed_memory() -> None:
             ctypes.CDLL(None).mallopt(option, _KEPT_BYTES)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
+    """End this process with the thread of the process `parent` that started it, or at once if that has gone already."""
     if hasattr(ctypes.CDLL(None), "prctl"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:

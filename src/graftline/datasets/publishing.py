@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from graftline.datasets.governance import Stored, Wandb, holdings
+from graftline.datasets.wandb_run import KEY, SERVER, environment_of
 from graftline.errors import BoundaryError, ConfigError, RecordError
 from graftline.hashing import canonical_json, digest
 from graftline.paths import Paths
@@ -27,8 +28,6 @@ from graftline.secrets import Secrets
 logger = logging.getLogger(__name__)
 
 ARTIFACT = "graftline-datasets"
-_KEY = "WANDB_API_KEY"
-_SERVER = "WANDB_BASE_URL"
 _PATIENCE_S = 600
 
 
@@ -61,7 +60,7 @@ def publish(paths: Paths, settings: Wandb, secrets: Secrets, environment: Mappin
         raise ConfigError("configs/governance.yaml: wandb.mode is disabled; set it to offline or online to publish")
     if find_spec("wandb") is None:
         raise ConfigError("wandb is missing, but wandb.mode asks for it; pip install 'graftline[wandb]'")
-    key = secrets.require(_KEY, "wandb.mode online").get_secret_value() if settings.mode == "online" else None
+    key = secrets.require(KEY, "wandb.mode online").get_secret_value() if settings.mode == "online" else None
     held = holdings(paths)
     if held.refused:
         raise RecordError(held.refused[0])
@@ -79,7 +78,7 @@ def publish(paths: Paths, settings: Wandb, secrets: Secrets, environment: Mappin
         "files": {name: str(folder / name) for name in contents},
         "identities": identities,
     }
-    answer = _asked(request, _environment(paths, environment, key), secrets)
+    answer = _asked(request, environment_of(paths.logs / "wandb", environment, key), secrets)
     logger.info("wandb %s: %s, digest %s", settings.mode, answer["run"], answer["digest"])
     run = answer["run"] if settings.mode == "online" else paths.relative(Path(answer["run"]))
     files = tuple(paths.relative(folder / name) for name in contents)
@@ -118,15 +117,6 @@ def _name(stored: Stored) -> str:
     return f"{stored.record.kind}/{stored.record.name}"
 
 
-def _environment(paths: Paths, environment: Mapping[str, str], key: str | None) -> dict[str, str]:
-    """Return the environment of the run: nothing is written to the home folder, and no setting comes from elsewhere."""
-    own = paths.logs / "wandb"
-    kept = {name: value for name, value in environment.items() if not name.startswith("WANDB_") or name == _SERVER}
-    kept |= {"WANDB_CACHE_DIR": str(own / "cache"), "WANDB_DATA_DIR": str(own / "data")}
-    kept |= {"WANDB_CONFIG_DIR": str(own / "config"), "WANDB_ERROR_REPORTING": "false"}
-    return kept | ({_KEY: key} if key else {})
-
-
 def _asked(request: Mapping[str, Any], environment: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
     # -P: the current folder may hold one called wandb
     command = [sys.executable, "-P", "-m", "graftline.datasets.wandb_run"]
@@ -153,6 +143,6 @@ def _asked(request: Mapping[str, Any], environment: Mapping[str, str], secrets: 
     if "error" in answer:
         raise BoundaryError(
             f"wandb {request['mode']}: {secrets.redact(answer['error'])};"
-            f" check {_KEY}, {_SERVER}, wandb.project and wandb.entity, then publish again"
+            f" check {KEY}, {SERVER}, wandb.project and wandb.entity, then publish again"
         )
     return answer

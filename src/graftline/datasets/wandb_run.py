@@ -1,12 +1,17 @@
 """One run of wandb, in a process of its own: a request as JSON on standard input, the answer as last line of output.
 
-Nothing about the machine, the user, the code or its repository goes into the run. What is told, and the environment
-this wants, is in `datasets.publishing`.
+Nothing about the machine, the user, the code or its repository goes into the run. What is told of datasets is in
+`datasets.publishing`, of training in `training.wandb_tracker`; both begin their run by `begun`, in the environment of
+`environment_of`.
 """
 
 import json
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+KEY, SERVER = "WANDB_API_KEY", "WANDB_BASE_URL"
 
 
 def main() -> None:
@@ -15,17 +20,25 @@ def main() -> None:
     try:
         answer = _log(request)
     except Exception as error:  # wandb raises its own errors, those of its clients, and plain ones
-        answer = {"error": f"{type(error).__name__}: {str(error).partition(chr(10))[0].rstrip('.')}"}
+        answer = {"error": failure(error)}
     print(f"\n{json.dumps(answer)}")
 
 
-def _log(request: dict[str, Any]) -> dict[str, str]:
+def environment_of(folder: Path, environment: Mapping[str, str], key: str | None) -> dict[str, str]:
+    """Return the environment of a run: it writes below `folder` and not to the home folder, and takes no other setting."""
+    kept = {name: value for name, value in environment.items() if not name.startswith("WANDB_") or name == SERVER}
+    kept |= {"WANDB_CACHE_DIR": str(folder / "cache"), "WANDB_DATA_DIR": str(folder / "data")}
+    kept |= {"WANDB_CONFIG_DIR": str(folder / "config"), "WANDB_ERROR_REPORTING": "false"}
+    return kept | ({KEY: key} if key else {})
+
+
+def begun(mode: str, folder: str, **about: Any) -> Any:
+    """Return a run that writes to `folder`; `about` is what `wandb.init` takes."""
     import wandb
 
-    is_online = request["mode"] == "online"
     settings = wandb.Settings(
-        mode=request["mode"],
-        root_dir=request["folder"],
+        mode=mode,
+        root_dir=folder,
         console="off",
         silent=True,
         disable_code=True,
@@ -37,13 +50,26 @@ def _log(request: dict[str, Any]) -> dict[str, str]:
         x_disable_stats=True,
         x_save_requirements=False,
     )
-    run = wandb.init(
+    return wandb.init(settings=settings, **about)
+
+
+def failure(error: Exception) -> str:
+    """Return the first line of what went wrong."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0].rstrip('.')}"
+
+
+def _log(request: dict[str, Any]) -> dict[str, str]:
+    import wandb
+
+    is_online = request["mode"] == "online"
+    run = begun(
+        request["mode"],
+        request["folder"],
         project=request["project"],
         entity=request["entity"],
         job_type="datasets",
         tags=sorted(request["identities"].values()),
         config={"identities": request["identities"]},
-        settings=settings,
     )
     artifact = wandb.Artifact(request["artifact"], type="dataset", metadata={"identities": request["identities"]})
     for name, path in request["files"].items():

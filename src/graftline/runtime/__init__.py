@@ -1,4 +1,4 @@
-"""Manifests, ports and the lineage: what stands behind each port, and the stages that use them.
+"""Manifests, ports and the lineage: what stands behind each port, and the stages and recipes that use them.
 
 A name is loaded when it is first asked for: the stages need the extra `datasets`, manifests and the doctor do not.
 """
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from graftline.runtime.lineage import Lineage, open_lineage
     from graftline.runtime.manifests import MANIFESTS, Manifest, load_manifest
     from graftline.runtime.ports import Ports, build_ports
+    from graftline.runtime.runtime import RecipeRun, Runtime
     from graftline.runtime.settings import Settings, load_settings
 
 __all__ = [
@@ -17,6 +18,8 @@ __all__ = [
     "Lineage",
     "Manifest",
     "Ports",
+    "RecipeRun",
+    "Runtime",
     "Settings",
     "build_ports",
     "load_manifest",
@@ -28,6 +31,7 @@ _MODULES = {
     **dict.fromkeys(("Lineage", "open_lineage"), "lineage"),
     **dict.fromkeys(("MANIFESTS", "Manifest", "load_manifest"), "manifests"),
     **dict.fromkeys(("Ports", "build_ports"), "ports"),
+    **dict.fromkeys(("RecipeRun", "Runtime"), "runtime"),
     **dict.fromkeys(("Settings", "load_settings"), "settings"),
 }
 

@@ -21,8 +21,9 @@ from graftline.runtime.settings import load_settings
 from graftline.sandbox.runner import SandboxSettings
 from graftline.teachers.prompt import Prompts
 from graftline.telemetry.settings import TelemetrySettings
+from graftline.training.recipes.open import configured, load_recipe
 
-_NO_ARTEFACTS = ("samples", "models", "actors", "retrieval", "blobs", "state", "trajectories/attempts")
+_NO_ARTEFACTS = ("samples", "models", "actors", "retrieval", "blobs", "state", "tinker", "trajectories/attempts")
 """Folders whose files have checks of their own, or are what artefacts are made from; below `data/`."""
 
 
@@ -56,6 +57,7 @@ def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> A
         for name, model in _MODELS.items()
         if (paths.configs / name).exists()
     ]
+    checks += [partial(load_recipe, paths, name) for name in configured(paths)]
     checks.append(partial(_check_samples, paths))
     if not inputs_only:
         checks += [partial(_check_artefact, folder) for folder in _artefacts(paths)]

@@ -7,14 +7,18 @@ from graftline.actors.open import ActorsConfig, ChatModelConfig
 from graftline.blobs.open import BlobsConfig, FilesystemBlobsConfig
 from graftline.config import Config, load_yaml, put, validated
 from graftline.datasets.hub.open import HubConfig
+from graftline.datasets.store.open import DatasetStoreConfig, FilesDatasetStoreConfig
 from graftline.errors import ConfigError
 from graftline.jobs.settings import MemoryQueueConfig, QueueConfig
 from graftline.paths import Paths
 from graftline.retrieval.open import HashedEmbedderConfig, SqliteVectorStoreConfig, VectorStoreConfig
 from graftline.sandbox.open import SandboxConfig
 from graftline.teachers.settings import TeacherConfig
+from graftline.training.open import LocalBackendConfig, TrainingClientConfig
 
 MANIFESTS = ("local", "dev", "prod", "test")
+DEFAULT_MANIFEST = "default"
+"""Another name of `local`."""
 
 
 class Manifest(Config):
@@ -28,6 +32,8 @@ class Manifest(Config):
     embedder: HashedEmbedderConfig = HashedEmbedderConfig()
     vector_store: VectorStoreConfig = SqliteVectorStoreConfig()
     blobs: BlobsConfig = FilesystemBlobsConfig(url="data/blobs")
+    training_client: TrainingClientConfig = LocalBackendConfig()
+    dataset_store: DatasetStoreConfig = FilesDatasetStoreConfig()
 
 
 PORTS = tuple(Manifest.model_fields)
@@ -39,9 +45,10 @@ def load_manifest(paths: Paths, name: str, overrides: Mapping[str, Any] | None =
     Raises:
         ConfigError: there is no such manifest or port, or the result does not fit.
     """
-    if name not in MANIFESTS:
-        raise ConfigError(f"manifest {name!r} is unknown; known: {', '.join(MANIFESTS)}")
-    return load_yaml(paths.configs / "manifests" / f"{name}.yaml", Manifest, _values(overrides or {}))
+    if name not in (DEFAULT_MANIFEST, *MANIFESTS):
+        raise ConfigError(f"manifest {name!r} is unknown; known: {', '.join((DEFAULT_MANIFEST, *MANIFESTS))}")
+    file = f"{'local' if name == DEFAULT_MANIFEST else name}.yaml"
+    return load_yaml(paths.configs / "manifests" / file, Manifest, _values(overrides or {}))
 
 
 def replaced(manifest: Manifest, overrides: Mapping[str, Any]) -> Manifest:

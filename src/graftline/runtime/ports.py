@@ -13,15 +13,20 @@ from graftline.blobs.base import BlobStore
 from graftline.blobs.open import open_blob_store
 from graftline.datasets.hub.base import MIRROR_VARIABLE, DatasetHub
 from graftline.datasets.hub.open import open_hub
+from graftline.datasets.store.base import DatasetStore
+from graftline.datasets.store.open import open_dataset_store
 from graftline.jobs.base import JobQueue
 from graftline.jobs.open import open_queue
 from graftline.paths import Paths
+from graftline.retrieval.base import Embedder, VectorStore
 from graftline.retrieval.open import open_embedder, open_vector_store
 from graftline.runtime.manifests import Manifest, load_manifest
 from graftline.sandbox.base import Sandbox
 from graftline.sandbox.open import open_sandbox
 from graftline.secrets import Secrets, open_secrets
 from graftline.teachers.base import Teacher
+from graftline.training.open import DEFAULT_MODEL, open_training_client
+from graftline.training.service import TrainingService
 
 if TYPE_CHECKING:
     from graftline.teachers.examples import Examples
@@ -85,13 +90,39 @@ class Ports:
         return open_blob_store(self._manifest.blobs, self._paths.root, self.secrets)
 
     @cached_property
+    def embedder(self) -> Embedder:
+        """What makes vectors of texts."""
+        return open_embedder(self._manifest.embedder)
+
+    @cached_property
+    def vector_store(self) -> VectorStore:
+        """Where the vectors nearest to one are looked for."""
+        opened = open_vector_store(self._manifest.vector_store, self._paths.root)
+        self._stack.callback(opened.close)
+        return opened
+
+    @cached_property
+    def training_client(self) -> TrainingService:
+        """What trains."""
+        return self.training_client_for()
+
+    @cached_property
+    def dataset_store(self) -> DatasetStore:
+        """Where recipes find what they train on."""
+        return open_dataset_store(self._manifest.dataset_store, self._paths.root)
+
+    @cached_property
     def examples(self) -> "Examples":
         """Verified steps that language models are shown."""
         from graftline.teachers.examples import Examples
 
-        store = open_vector_store(self._manifest.vector_store, self._paths.root)
-        self._stack.callback(store.close)
-        return Examples(open_embedder(self._manifest.embedder), store)
+        return Examples(self.embedder, self.vector_store)
+
+    def training_client_for(self, model: str = DEFAULT_MODEL, deadline_s: float = 600.0) -> TrainingService:
+        """Open what trains once more: for `model`, and with so long for every answer."""
+        config = self._manifest.training_client
+        opened = open_training_client(config, self._paths.root, self.secrets, model, deadline_s)
+        return self._stack.enter_context(opened)
 
     def _served(self) -> "Served":
         from graftline.teachers.open import Served

@@ -11,6 +11,8 @@ from graftline.progress import Progress
 from graftline.record import Built
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
+from graftline.runtime.trained_adapter import trained_adapter
+from graftline.runtime.training_data import lineage_recipes, sft_dataset
 
 
 def run_all(
@@ -51,10 +53,13 @@ def _steps(lineage: Lineage) -> list[tuple[str, str, Callable[[], Built]]]:
     steps: list[tuple[str, str, Callable[[], Built]]] = []
     steps += [("raw", name, partial(lineage.raw, name)) for name in names]
     steps += [("normalized", name, partial(lineage.normalized, name)) for name in catalogue.sources]
+    recipes = lineage_recipes(lineage.paths)
     steps += [("division", "all", lineage.division), ("label_tasks", "all", lineage.label_tasks)]
     for of_part in parts:
         steps += [
             (of_part.__name__, f"{language}/{split}", partial(of_part, language, split))
             for language, split in partitions
         ]
+    steps += [("sft_dataset", name, partial(sft_dataset, lineage, name)) for name in recipes]
+    steps += [("trained_adapter", name, partial(trained_adapter, lineage, name)) for name in recipes]
     return steps

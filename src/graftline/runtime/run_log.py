@@ -1,7 +1,7 @@
 """What one run did: a line of JSON per artefact, made or found unchanged, in `logs/runs/<run>.jsonl`."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -32,10 +32,21 @@ class RunLog:
             stream.write(json.dumps(asdict(Outcome(stage, name, reason, round(seconds, 3)))) + "\n")
 
 
-def last_run(paths: Paths) -> list[Outcome]:
-    """Return the outcomes of the newest run; empty when there was none."""
+def last_run(paths: Paths, with_before: Collection[str] = ()) -> list[Outcome]:
+    """Return the outcomes of the newest run; empty when there was none.
+
+    Where it is of the stages `with_before` alone, which are made in a run of their own, those of the run before it count too.
+    """
+    found: list[Outcome] = []
     logs = sorted((paths.logs / "runs").glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
-    return list(_outcomes(logs[-1])) if logs else []
+    for path in reversed(logs):
+        earlier = list(_outcomes(path))
+        is_alone = bool(with_before) and all(outcome.stage in with_before for outcome in earlier)
+        # of several runs of those stages the newest alone counts
+        found = found if found and is_alone else [*earlier, *found]
+        if not is_alone:
+            break
+    return found
 
 
 def _outcomes(path: Path) -> Iterator[Outcome]:

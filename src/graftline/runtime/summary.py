@@ -1,4 +1,7 @@
-"""What lies under a root folder now, from the records alone, and what the last run did to it."""
+"""What lies under a root folder now, from the records alone, and what the last run did to it.
+
+A run of Dagster is over partitions of one kind: what one does is trained in the next, and both count as the last one.
+"""
 
 import os
 from collections import Counter, defaultdict
@@ -22,9 +25,12 @@ STAGES = (
     "tasks",
     "teacher_trajectories",
     "trajectories",
+    "sft_dataset",
+    "trained_adapter",
     "report_models",
     "reports",
 )
+_TRAINING = frozenset({"sft_dataset", "trained_adapter"})
 _PARTITION_COLUMNS = {
     "edits": ("splits", "rows"),
     "synthetic": ("synthetic_rules", "rows"),
@@ -57,6 +63,8 @@ class Summary:
     stages: list[StageSummary]
     partitions: dict[str, dict[str, int]]
     """Edits, tasks and trajectories by `language/split`."""
+    adapters: dict[str, dict[str, int]]
+    """What the adapter of each recipe was trained on, and how many tasks are solved without and with it."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for one line of JSON."""
@@ -70,13 +78,13 @@ class Summary:
             }
             for stage in self.stages
         }
-        return {"stages": stages, "partitions": self.partitions}
+        return {"stages": stages, "partitions": self.partitions, "adapters": self.adapters}
 
 
 def summarize(paths: Paths) -> Summary:
     """Return the summary of what is stored below `paths`; unreadable artefacts are left out."""
-    records = {**_records(paths.data), **_records(paths.reports)}
-    outcomes = last_run(paths)
+    records = {**_records(paths.data), **_records(paths.reports), **_records(paths.adapters)}
+    outcomes = last_run(paths, _TRAINING)
     stages = []
     for stage in STAGES:
         of_stage = {folder: record for folder, record in records.items() if record.kind == stage}
@@ -91,7 +99,8 @@ def summarize(paths: Paths) -> Summary:
         for column, (kind, count) in _PARTITION_COLUMNS.items():
             if record.kind == kind:
                 partitions[record.name][column] = record.counts.get(count, 0)
-    return Summary(stages, dict(sorted(partitions.items())))
+    adapters = {record.name: dict(record.counts) for record in records.values() if record.kind == "trained_adapter"}
+    return Summary(stages, dict(sorted(partitions.items())), dict(sorted(adapters.items())))
 
 
 def _records(data: Path) -> dict[Path, Record]:
@@ -129,10 +138,24 @@ def tables(summary: Summary) -> list[tuple[str, list[str], Sequence[tuple[str, .
         total = {column: sum(counts.get(column, 0) for _, counts in partitions) for column in _PARTITION_COLUMNS}
         partitions.append(("all", total))
     rows = [(name, *(f"{counts.get(column, 0):,}" for column in _PARTITION_COLUMNS)) for name, counts in partitions]
-    return [
+    adapters = [
+        (
+            name,
+            f"{counts['examples']:,}",
+            f"{counts['trained_tokens']:,}",
+            f"{counts['solved_before']} of {counts['tasks']}",
+            f"{counts['solved_after']} of {counts['tasks']}",
+        )
+        for name, counts in summary.adapters.items()
+    ]
+    found: list[tuple[str, list[str], Sequence[tuple[str, ...]]]] = [
         ("Lineage", ["stage", "rows", "left out", "made", "unchanged", "files"], stages),
         ("Splits", ["language/split", *_PARTITION_COLUMNS], rows),
     ]
+    if adapters:
+        columns = ["recipe", "examples", "trained tokens", "solved before", "solved after"]
+        found.append(("Adapters, on tasks of other repositories", columns, adapters))
+    return found
 
 
 def verdict(summary: Summary) -> str:

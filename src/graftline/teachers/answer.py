@@ -1,7 +1,8 @@
 """Answers of language models: a thought, one action, a state update; written, and read again.
 
-Of the two layouts (`answer_schema`), `json` is one object with `think`, `action` and `state_update`; `tags` is `<think>`,
-`<action>` and `<state_update>`, with JSON in the last two, and the last tag may be missing, since generation stops there.
+Of the layouts (`answer_schema`), `json` is one object with `think`, `action` and `state_update`; `tags` is `<think>`,
+`<action>` and `<state_update>`, with JSON in the last two, and the last tag may be missing, since generation stops there;
+`action` is the action as JSON, and nothing else.
 
 Reading is tolerant: of prose and fences around, tags that are not closed, a bare action, YAML in place of JSON (rule files
 are YAML, and it allows the commas and quotes that JSON does not), a rule file's other keys. It does not guess: text that is
@@ -41,6 +42,7 @@ _STRICT = re.compile(
 _FORM_OF = {
     "json": "one JSON object with `think`, `action` and `state_update`",
     "tags": "<think>...</think><action>{...}</action><state_update>{...}</state_update>",
+    "action": "one JSON object with `pattern` and `rewrite`",
 }
 _VALID_PATTERN = Draft202012Validator(action_schema(["pattern"], MAX_TEXT))
 _VALID_RULE = Draft202012Validator(action_schema(["rule"], MAX_TEXT))
@@ -72,15 +74,15 @@ class _Unreadable(Exception):
 def written(answer: Answer, layout: Layout) -> str:
     """Return `answer` as a model should have said it."""
     parts = _tree(answer)
-    if layout == "json":
-        return _dumped(parts)
+    if layout != "tags":
+        return _dumped(parts if layout == "json" else parts["action"])
     texts = {name: part if isinstance(part, str) else _dumped(part) for name, part in parts.items()}
     return "\n".join(f"<{name}>{text}</{name}>" for name, text in texts.items())
 
 
 def fits(answer: Answer, answer_format: AnswerFormat) -> bool:
     """Return whether `answer` is one that may be given in `answer_format`."""
-    return _validator(answer_format).is_valid(_tree(answer))
+    return _is_valid(_tree(answer), answer_format)
 
 
 def read(text: str, answer_format: AnswerFormat) -> Answer | Fault:
@@ -89,7 +91,7 @@ def read(text: str, answer_format: AnswerFormat) -> Answer | Fault:
         return Fault(f"The answer has {len(text)} characters, of which {MAX_CHARACTERS} are read: answer shorter.")
     try:
         found = _strictly(text, answer_format.layout)
-        is_strict = found is not None and _validator(answer_format).is_valid(found)
+        is_strict = found is not None and _is_valid(found, answer_format)
         return _answer(found or _tolerantly(text, answer_format.layout), is_strict)
     except _Unreadable as fault:
         return Fault(str(fault))
@@ -109,6 +111,10 @@ def _dumped(tree: Any) -> str:
     return json.dumps(tree, ensure_ascii=False)
 
 
+def _is_valid(tree: Mapping[str, Any], answer_format: AnswerFormat) -> bool:
+    return _validator(answer_format).is_valid(tree["action"] if answer_format.layout == "action" else tree)
+
+
 @cache
 def _validator(answer_format: AnswerFormat) -> Draft202012Validator:
     return Draft202012Validator(answer_format.json_schema)
@@ -117,6 +123,10 @@ def _validator(answer_format: AnswerFormat) -> Draft202012Validator:
 def _strictly(text: str, layout: Layout) -> dict[str, Any] | None:
     """Return the three parts where `text` keeps to `layout`; None where it does not."""
     try:
+        if layout == "action":
+            tree = _STRICT_DECODER.decode(text)
+            is_action = isinstance(tree, dict) and "action" not in tree
+            return {"think": "", "action": tree, "state_update": {}} if is_action else None
         if layout == "json":
             found = _STRICT_DECODER.decode(text)
         else:

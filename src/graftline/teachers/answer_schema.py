@@ -16,8 +16,9 @@ from graftline.state.state import MAX_CHARACTERS, StateUpdate
 ActionForm = Literal["plain", "pattern", "rule"]
 """`plain`: a pattern and its rewrite; `pattern`: with selector and strictness, too; `rule`: a whole ast-grep rule."""
 
-Layout = Literal["json", "tags"]
-"""`json`: one object, by a schema that the server keeps the model to; `tags`: for models that need no such help."""
+Layout = Literal["json", "tags", "action"]
+"""`json`: one object, by a schema that the server keeps the model to; `tags`: for models that need no such help; `action`:
+the action alone, by a schema too, for models that are trained to say nothing else."""
 
 _MAX_NOTES = 3
 
@@ -34,7 +35,8 @@ class AnswerFormat(Config):
     @property
     def json_schema(self) -> dict[str, Any]:
         """What an answer has to fit."""
-        return answer_schema(self.forms, self.max_characters)
+        make = action_schema if self.layout == "action" else answer_schema
+        return make(self.forms, self.max_characters)
 
 
 def answer_schema(forms: Sequence[ActionForm], characters: int) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def chat_request(
         max_tokens=settings.sampling.max_tokens,
         temperature=temperature,
         stop=settings.stop,
-        json_schema=settings.answer.json_schema if settings.answer.layout == "json" else None,
+        json_schema=None if settings.answer.layout == "tags" else settings.answer.json_schema,
         seed=seed,
         adapter=adapter,
     )

@@ -82,7 +82,10 @@ class PromptSettings(Config):
     """One way to ask."""
 
     answer: AnswerFormat = AnswerFormat()
-    system: Annotated[str, _template()]
+    has_shots: bool = True
+    """Whether the shots of the file are shown."""
+    system: Annotated[str, _template()] = ""
+    """The first message; there is none where it is empty."""
     state: Annotated[str, _template("state")]
     """Stands in the last message, unless the state is empty."""
     user: Annotated[str, _template("instruction", "code", optional=["language"])]
@@ -140,7 +143,7 @@ class Prompt:
     ) -> tuple[Message, ...]:
         """Return what is asked about `task`, whose text is now `text`, after `turns`; `shots` come after those of the file."""
         settings, layout = self.settings, self.settings.answer.layout
-        messages = [Message(role="system", content=settings.system)]
+        messages = [Message(role="system", content=settings.system)] if settings.system else []
         for shot in (*self._shots, *shots):
             answer = Answer(shot.think, shot.action, shot.state_update, is_strict=True)
             messages += [
@@ -192,7 +195,7 @@ def load_prompt(configs: Path, name: str) -> Prompt:
     found = load_yaml(path, Prompts)
     if name not in found.prompts:
         raise ConfigError(f"{path}: prompt {name!r} is unknown; known: {', '.join(sorted(found.prompts))}")
-    return Prompt(found.prompts[name], found.shots)
+    return Prompt(found.prompts[name], found.shots if found.prompts[name].has_shots else ())
 
 
 def _action(turn: Turn) -> str:

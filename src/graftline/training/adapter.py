@@ -5,9 +5,9 @@ Its layout is that of PEFT, which vLLM and transformers load.
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -19,20 +19,19 @@ from graftline.downloads.web import AnswerError, Web
 from graftline.downloads.web_file import WebFile
 from graftline.errors import ConfigError, DataError, DownloadError
 from graftline.hashing import code_version
-from graftline.markdown import table
 from graftline.paths import portable
 from graftline.record import Contents, Request, build
+from graftline.training.card import CARD, card
 from graftline.training.runs import Runs, TrainingRun
-from graftline.training.tinker import TinkerSDKClient
+from graftline.training.service import TrainingService
 
-WEIGHTS, CONFIG, CARD = "adapter_model.safetensors", "adapter_config.json", "README.md"
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _RENEWED_BEFORE = timedelta(minutes=5)
 _MAX_FILE_BYTES = 64 << 30
-_SHOWN_STEPS = 20
 
 
 @dataclass(slots=True)
-class _Addresses:
+class Addresses:
     """Signed addresses, signed anew before they expire."""
 
     sign: Callable[[], Any]
@@ -48,38 +47,35 @@ class _Addresses:
 
 
 @dataclass(frozen=True, slots=True)
-class _ExportedFile:
+class ExportedFile:
     """One file of an export; a source of `download`."""
 
     name: str
-    addresses: _Addresses
+    addresses: Addresses
     web: Web
 
     @property
     def label(self) -> str:
         return self.name
 
-    def open(self, offset: int, etag: str) -> AbstractContextManager[Opened]:
-        return self._open(offset, etag)
-
     @contextmanager
-    def _open(self, offset: int, etag: str) -> Iterator[Opened]:
-        try:
-            with WebFile(self.web, self.addresses.of(self.name)).open(offset, etag) as opened:
-                yield opened
-                return
-        except AnswerError as error:
-            if error.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.UNAUTHORIZED):
-                raise
-        # it expired sooner than was said
-        with WebFile(self.web, self.addresses.of(self.name, is_refused=True)).open(offset, etag) as opened:
+    def open(self, offset: int, etag: str) -> Iterator[Opened]:
+        with ExitStack() as stack:
+            try:
+                opened = stack.enter_context(WebFile(self.web, self.addresses.of(self.name)).open(offset, etag))
+            except AnswerError as error:
+                if error.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.UNAUTHORIZED):
+                    raise
+                # it expired sooner than was said
+                renewed = self.addresses.of(self.name, is_refused=True)
+                opened = stack.enter_context(WebFile(self.web, renewed).open(offset, etag))
             yield opened
 
 
 def download_adapter(
     runs: Runs,
     run: TrainingRun,
-    client: TinkerSDKClient,
+    client: TrainingService,
     advance: Advance = lambda done, total: None,
     patience: Patience | None = None,
     clock: Clock = utc_now,
@@ -107,22 +103,17 @@ def download_adapter(
     )
 
     def make(partial: Path) -> Contents:
-        addresses = _Addresses(lambda: client.external_urls(run.export_path), clock)
+        addresses = Addresses(lambda: client.external_urls(run.export_path), clock)
         addresses.of(WEIGHTS)
         for name in sorted(addresses.current.urls):
             if len(portable(name).parts) != 1:
                 raise DataError(f"the export of {run.run_id} holds {name!r}, but files without folders were expected")
-            download(
-                _ExportedFile(name, addresses, Web(given)), Pins(), partial / name, advance, given, _MAX_FILE_BYTES
-            )
+            download(ExportedFile(name, addresses, Web(given)), Pins(), partial / name, advance, given, _MAX_FILE_BYTES)
         check_adapter(partial)
-        (partial / CARD).write_text(card(run, runs), "utf-8")
+        (partial / CARD).write_text(card(run, runs.steps(run.run_id)), "utf-8")
         return Contents({"trained_tokens": run.trained_tokens, "steps": run.next_step})
 
-    built = build(folder, request, make, clock)
-    run.adapter = run.run_id
-    runs.write(run)
-    return built.folder
+    return build(folder, request, make, clock).folder
 
 
 def check_adapter(folder: Path) -> None:
@@ -141,47 +132,3 @@ def check_adapter(folder: Path) -> None:
         raise DataError(f"{folder}: is no adapter ({type(error).__name__}: {error}); download it again") from None
     if not isinstance(config, dict) or config.get("peft_type") != "LORA" or not any("lora_A" in name for name in names):
         raise DataError(f"{folder}: is no LoRA adapter of PEFT; download it again")
-
-
-def card(run: TrainingRun, runs: Runs) -> str:
-    """Return the model card of an adapter: what it is, what it was made of, how it went, what it is not."""
-    steps = runs.steps(run.run_id)
-    every = max(1, len(steps) // _SHOWN_STEPS)
-    curve = [
-        {"step": step.step + 1, "loss": round(step.loss, 4), "held-out loss": _rounded(step.held_out_loss)}
-        for step in steps
-        if (step.step + 1) % every == 0 or step.held_out_loss is not None
-    ]
-    facts = [
-        {"": "base model", "is": run.config["model"]},
-        {"": "recipe", "is": run.recipe},
-        {"": "LoRA rank", "is": run.config["lora"]["rank"]},
-        {"": "optimizer steps", "is": run.next_step},
-        {"": "examples", "is": run.examples},
-        {"": "trained tokens", "is": run.trained_tokens},
-        {"": "held-out loss before", "is": _rounded(run.base_held_out_loss)},
-        {"": "held-out loss after", "is": _rounded(run.held_out_loss)},
-        *({"": f"dropped, {reason}", "is": count} for reason, count in sorted(run.dropped.items())),
-        *({"": f"sha256 of {what}", "is": value} for what, value in sorted(run.dataset.items())),
-        *({"": package, "is": version} for package, version in sorted(run.versions.items())),
-    ]
-    return (
-        f"---\nbase_model: {run.config['model']}\nlibrary_name: peft\ntags: [lora, ast-grep]\n---\n\n"
-        f"# {run.run_id}\n\n"
-        "A LoRA adapter that proposes ast-grep rewrites, trained by Graftline on verified steps. Licences are those of the"
-        " base model and of the rows it was trained on, which the digests below name.\n\n"
-        f"{table(facts)}\n## Loss\n\nMean over trained tokens, in nats.\n\n{table(curve)}\n"
-        "## Limits\n\nTrained on short edits of single files. What it proposes is to be verified in the sandbox before it is"
-        " used.\n"
-    )
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
-
-
-def expiry_of(run: TrainingRun) -> datetime | None:
-    """Return when the newest checkpoint of a run expires; None where it does not, or there is none."""
-    if not run.checkpoints or run.checkpoints[-1].expires_at is None:
-        return None
-    return datetime.fromisoformat(run.checkpoints[-1].expires_at)

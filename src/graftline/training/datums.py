@@ -111,8 +111,8 @@ def render_chat_example(
         ConfigError: the renderer is unknown, or needs tokens that the tokenizer lacks.
         DataError: the chat is none, teaches nothing, or is too long.
     """
-    rendering = _renderer(renderer, tokenizer)
-    if fault := _fault(messages):
+    rendering = open_renderer(renderer, tokenizer)
+    if fault := fault_of(messages):
         raise DataError(fault)
     found = _example(rendering, messages, train_on, max_tokens)
     if isinstance(found, _Dropped):
@@ -135,13 +135,13 @@ def render_all(
     Raises:
         ConfigError: as of `render_chat_example`.
     """
-    rendering = _renderer(renderer, tokenizer)
+    rendering = open_renderer(renderer, tokenizer)
     is_split = train_on == "all_assistant_messages" and not rendering.has_extension_property
     datums: list[Datum] = []
     dropped: Counter[str] = Counter()
     tokens = trained = 0
     for chat in chats:
-        if _fault(chat):
+        if fault_of(chat):
             dropped["bad_chat"] += 1
             continue
         for part in _parts(chat) if is_split else [chat]:
@@ -151,7 +151,7 @@ def render_all(
                 continue
             datums.append(found)
             tokens += found.model_input.length
-            trained += _trained(found)
+            trained += trained_tokens(found)
     return Rendered(tuple(datums), tokens, trained, dropped)
 
 
@@ -201,7 +201,7 @@ def _require_cookbook() -> None:
         raise ConfigError(f"renderers need {error.name}; pip install 'graftline[training]'") from None
 
 
-def _renderer(name: str, tokenizer: Tokenizer) -> Any:
+def open_renderer(name: str, tokenizer: Tokenizer) -> Any:
     """Return a renderer of the cookbook, which has been seen to work with `tokenizer`.
 
     Raises:
@@ -230,7 +230,7 @@ def _renderer(name: str, tokenizer: Tokenizer) -> Any:
     return renderer
 
 
-def _fault(messages: Sequence[Mapping[str, str]]) -> str:
+def fault_of(messages: Sequence[Mapping[str, str]]) -> str:
     """Return why `messages` are no chat; empty where they are one."""
     if not isinstance(messages, Sequence) or not messages:
         return "the chat is no list of messages; leave it out"
@@ -283,12 +283,13 @@ def _example(
     if max_tokens is not None and tokens.length > max_tokens:
         return _Dropped("too_long", f"the chat has {tokens.length} tokens, but at most {max_tokens} are allowed")
     datum: Datum = datum_from_model_input_weights(tokens, weights)
-    if not _trained(datum):
+    if not trained_tokens(datum):
         return _Dropped(
             "no_target", f"no token of the chat has a weight with train_on={train_on!r}; end it with an answer"
         )
     return datum
 
 
-def _trained(datum: "Datum") -> int:
+def trained_tokens(datum: "Datum") -> int:
+    """Return how many targets of `datum` have a weight above 0."""
     return sum(weight > 0 for weight in datum.loss_fn_inputs["weights"].data)

@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from graftline.errors import ConfigError, RecordError
 from graftline.record import write_atomically
 
 SCHEMA_VERSION = 1
+_LOOKED_AT_S = 0.5
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 Status = Literal["running", "done", "stopped_early", "interrupted", "failed"]
@@ -40,12 +42,6 @@ class Attempt(_Model):
     """What ended it: `done`, or why not."""
 
 
-class Probe(_Model):
-    """A batch by which a checkpoint is known again."""
-
-    loss: float
-
-
 class CheckpointNote(_Model):
     """A checkpoint of the backend."""
 
@@ -53,7 +49,8 @@ class CheckpointNote(_Model):
     """Optimizer steps in it."""
     path: str
     expires_at: str | None = None
-    probe: Probe | None = None
+    probe_loss: float
+    """Of a few examples, by which it is known again."""
 
 
 class StepMetrics(_Model):
@@ -68,6 +65,8 @@ class StepMetrics(_Model):
     learning_rate: float
     grad_norm: float | None = None
     held_out_loss: float | None = None
+    metrics: dict[str, float] = Field(default_factory=dict)
+    """What else a recipe knows of the step, such as the mean reward."""
     seconds: float
     """Since the step before was answered; what other steps may differ in from run to run."""
 
@@ -108,8 +107,11 @@ class TrainingRun(_Model):
     sampler_path: str = ""
     export_path: str = ""
     """What the adapter is downloaded from."""
-    adapter: str = ""
-    """Folder of the adapter, relative to that of the runs' parent; empty before it was downloaded."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left to train."""
+        return self.status in ("done", "stopped_early")
 
 
 class Runs:
@@ -171,11 +173,7 @@ class Runs:
     def steps(self, run_id: str) -> list[StepMetrics]:
         """Return the steps of a run, in order."""
         path = self.steps_path(run_id)
-        if not path.exists():
-            return []
-        # the last line may be torn where the machine stopped
-        lines = path.read_text("utf-8").split("\n")[:-1]
-        return [StepMetrics.model_validate(json.loads(line)) for line in lines]
+        return read_steps(path) if path.exists() else []
 
     def steps_path(self, run_id: str) -> Path:
         """Return where the steps of a run are."""
@@ -214,10 +212,28 @@ class Runs:
         path = self.path(run_id)
         return path.with_name(f".{run_id}.known.json")
 
+    def _lock_path(self, run_id: str) -> Path:
+        return self.path(run_id).with_name(f".{run_id}.lock")
+
     def sync_steps(self, run_id: str) -> None:
         """See to it that the steps are on disk."""
         with self.steps_path(run_id).open("a") as stream:
             os.fsync(stream.fileno())
+
+    def is_trained(self, run_id: str) -> bool:
+        """Return whether a process trains this run now."""
+        path = self._lock_path(run_id)
+        if not path.exists():
+            return False
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            # several may look at once, and none of them takes it from who is to train
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
 
     @contextmanager
     def alone(self, run_id: str) -> Iterator[None]:
@@ -226,15 +242,47 @@ class Runs:
         Raises:
             ConfigError: somebody does.
         """
-        path = self.path(run_id).with_name(f".{run_id}.lock")
+        path = self._lock_path(run_id)
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _taken(descriptor):
+                raise ConfigError(
+                    f"run {run_id!r} is being trained by another process; `graftline train status {run_id}`"
+                )
             yield
-        except BlockingIOError:
-            raise ConfigError(
-                f"run {run_id!r} is being trained by another process; `graftline train status {run_id}`"
-            ) from None
         finally:
             os.close(descriptor)
+
+
+def _taken(descriptor: int) -> bool:
+    """Return whether the lock of a run could be taken; who only looks at it has it for a moment."""
+    deadline = time.monotonic() + _LOOKED_AT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOKED_AT_S / 20)
+
+
+def read_steps(path: Path) -> list[StepMetrics]:
+    """Return the steps in a file that a run left, in order.
+
+    Raises:
+        RecordError: a line cannot be read.
+    """
+    # the last line may be torn where the machine stopped
+    lines = path.read_text("utf-8").split("\n")[:-1]
+    try:
+        return [StepMetrics.model_validate_json(line) for line in lines]
+    except ValidationError as error:
+        raise RecordError(f"{path}: holds a line that is no step ({error.errors()[0]['msg']}); restore it") from None
+
+
+def figures_of(step: StepMetrics) -> dict[str, float]:
+    """Return what is known of a step as named numbers."""
+    values = step.model_dump(exclude={"step", "metrics"})
+    return {**{name: float(value) for name, value in values.items() if value is not None}, **step.metrics}

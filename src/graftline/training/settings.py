@@ -1,12 +1,14 @@
 """What a training run is made of: `configs/recipes/<name>.yaml`."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from graftline.config import Config
 from graftline.hashing import digest, sha256_file
+from graftline.training.sets import Source
+from graftline.training.tracking import TrackingSettings
 
 _HOUR_S, _TEN_YEARS_S = 3600, 315_360_000
 
@@ -29,12 +31,19 @@ class TinkerTrainingConfig(Config):
     recipe: str
     model: str
     """As the backend calls it."""
+    start_from: str = ""
+    """A checkpoint of the backend, as that of another run: its weights are what is trained on; a new adapter if not given."""
     tokenizer: str = ""
     """A folder of transformers, or a model of `configs/models.yaml`; `model` if it is not given."""
-    dataset: str
-    """A file of `graftline trajectories export`; below the root."""
+    data: Source | None = None
+    """What the lineage makes to train on (`training.sets`); then `dataset` and `held_out` need not be said."""
+    dataset: str = ""
+    """A file of `graftline trajectories export`, or what `data` makes; below the root."""
     held_out: str = ""
     """Another one, on which the loss is looked at every `eval_every` steps."""
+    answer_tokens: int = Field(default=96, ge=1)
+    """Of an answer that is drawn, at most."""
+    tracking: TrackingSettings = TrackingSettings()
     renderer: str = "role_colon"
     max_tokens: int = Field(default=2048, ge=2)
     """Of one example; longer ones are dropped and counted."""
@@ -68,14 +77,20 @@ class TinkerTrainingConfig(Config):
     usd_per_million_tokens: float | None = Field(default=None, ge=0)
     """Of steps; what a run costs is not known without it."""
 
+    @model_validator(mode="after")
+    def _has_data(self) -> Self:
+        if not self.dataset and self.data is None:
+            raise ValueError("dataset: name a file, or say under data what the lineage is to make")
+        return self
+
     def digests(self, root: Path) -> dict[str, str]:
         """Return SHA-256 of the files that are named, below `root`, by what they are."""
         named = {"dataset": self.dataset, "held_out": self.held_out}
         return {what: sha256_file(root / name) for what, name in named.items() if name}
 
 
-def config_digest(config: TinkerTrainingConfig) -> str:
-    """Return the digest of what decides about the weights: not where checkpoints go, nor how long is waited."""
+def deciding(config: TinkerTrainingConfig) -> dict[str, Any]:
+    """Return what of `config` decides about the weights: not where checkpoints go, nor how long is waited."""
     left_out = {
         "save_every",
         "keep_checkpoints",
@@ -83,5 +98,13 @@ def config_digest(config: TinkerTrainingConfig) -> str:
         "deadline_s",
         "submit_ahead",
         "usd_per_million_tokens",
+        "tracking",
+        # its files tell what it made
+        "data",
     }
-    return digest(config.model_dump(mode="json", exclude=left_out))
+    return config.model_dump(mode="json", exclude=left_out)
+
+
+def config_digest(config: TinkerTrainingConfig) -> str:
+    """Return the digest of what decides about the weights."""
+    return digest(deciding(config))

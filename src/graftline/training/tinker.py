@@ -8,25 +8,32 @@ seconds; the server on this machine is `training/local`, what is trained on is m
 
 import logging
 import os
-import re
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from http import HTTPStatus
 from http.client import HTTPException
-from json import JSONDecodeError
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from pydantic import SecretStr
 
-from graftline.errors import ConfigError, DataError, GraftlineError, TrainingError
+from graftline.errors import ConfigError, GraftlineError, TrainingError
+from graftline.training.sdk_arguments import (
+    BASE_URL_VARIABLE,
+    KEY_VARIABLE,
+    check_path,
+    checked_key,
+    checked_url,
+    require_sdk,
+)
+from graftline.training.sdk_errors import told
+from graftline.training.service import Awaited, Ending
 
 if TYPE_CHECKING:
-    from tinker import APIFuture, APIStatusError, Checkpoint, RestClient, SamplingClient, ServiceClient, TrainingClient
+    from tinker import APIFuture, Checkpoint, RestClient, SamplingClient, ServiceClient, TrainingClient
     from tinker.types import (
         ExternalWeightsUrlsResponse,
         GetServerCapabilitiesResponse,
@@ -37,42 +44,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_BASE_URL = "https://tinker.thinkingmachines.dev/services/tinker-prod"
-_KEY, _BASE_URL, _TELEMETRY = "TINKER_API_KEY", "TINKER_BASE_URL", "TINKER_TELEMETRY"
-_KEY_PREFIXES = ("tml-", "eyJ")
-"""Of keys, and of JSON web tokens."""
+_TELEMETRY = "TINKER_TELEMETRY"
 _HEALTH = "/api/v1/healthz"
 _LOOK_S = 2.0
 _CLOSE_S = 10.0
 _PAGE = 100
-_MOST_DETAIL = 400
-_NOT_FOR_USERS = re.compile(r"^Request failed: (.*) for self\.request_id=.*$", re.DOTALL)
-_REMEDIES: Mapping[int, tuple[str, str]] = {
-    HTTPStatus.UNAUTHORIZED: ("the API key is refused", f"check that {_KEY} holds a key of this service"),
-    HTTPStatus.PAYMENT_REQUIRED: ("billing is not in order", "see the billing page of the service's console"),
-    HTTPStatus.FORBIDDEN: ("the API key may not do this", "use a key of the project that it belongs to"),
-    HTTPStatus.NOT_FOUND: ("there is no such thing", "check its name, and whether it has expired or was deleted"),
-    HTTPStatus.CONFLICT: ("something of this name is there", "choose another name"),
-    HTTPStatus.GONE: ("the service has forgotten it", "make a new client from the last checkpoint"),
-    HTTPStatus.TOO_MANY_REQUESTS: ("too many requests", "wait, or do less at the same time"),
-}
-"""What a status means, and what to do."""
-_OF_THE_DATA = (
-    HTTPStatus.BAD_REQUEST,
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    HTTPStatus.UNPROCESSABLE_ENTITY,
-)
-
-Ending = Literal["success", "errored", "interrupted"]
 _T = TypeVar("_T")
-_T_co = TypeVar("_T_co", covariant=True)
-
-
-class Awaited(Protocol[_T_co]):
-    """What comes later: futures of the SDK, and those of the standard library."""
-
-    def result(self, timeout: float | None = None) -> _T_co:
-        """Wait for it, for `timeout` seconds at most."""
 
 
 class TinkerSDKClient:
@@ -99,8 +76,8 @@ class TinkerSDKClient:
         telemetry: bool = False,
         project_id: str | None = None,
     ) -> None:
-        self._key = _checked_key(api_key)
-        self._base_url = _checked_url(base_url)
+        self._key = checked_key(api_key)
+        self._base_url = checked_url(base_url)
         if not deadline_s > 0:
             raise ConfigError(f"deadline_s is {deadline_s:g}, but nothing is done in no time; give seconds above 0")
         self._deadline_s, self._project_id = deadline_s, project_id
@@ -171,7 +148,7 @@ class TinkerSDKClient:
                 raise TrainingError(f"{self._base_url}: answers {status} to {_HEALTH}, so it is ill; try again later")
             why = f"answers {status} to {_HEALTH}, so it is no Tinker service"
         raise TrainingError(
-            f"{self._base_url}: {why}; mend base_url or {_BASE_URL}, or start the server of this machine with `graftline"
+            f"{self._base_url}: {why}; mend base_url or {BASE_URL_VARIABLE}, or start the server of this machine with `graftline"
             " tinker serve`"
         )
 
@@ -192,7 +169,7 @@ class TinkerSDKClient:
             raise
         except Exception as error:
             # the request that the SDK's errors carry has the key in its headers
-            raise self._told(error, what, limit_s) from None
+            raise told(error, what, self._base_url, self._key, lambda: self._late(limit_s)) from None
 
     def create_training_client(
         self,
@@ -226,7 +203,7 @@ class TinkerSDKClient:
         Raises:
             ConfigError: there is no key, or `path` is no path of a checkpoint.
         """
-        _check_path(path)
+        check_path(path)
 
         def load() -> "APIFuture[TrainingClient]":
             service = self._sessions()
@@ -245,7 +222,7 @@ class TinkerSDKClient:
             ConfigError: there is no key, or neither is given, or `model_path` is no path of a checkpoint.
         """
         if model_path is not None:
-            _check_path(model_path)
+            check_path(model_path)
         elif base_model is None:
             raise ConfigError("neither model_path nor base_model says what to sample from; give one of them")
         return self._asked(
@@ -277,22 +254,22 @@ class TinkerSDKClient:
 
     def weights_info(self, path: str) -> "WeightsInfoResponse":
         """Return what a checkpoint is of: its model, its rank, and what is trained."""
-        _check_path(path)
+        check_path(path)
         return self._asked(f"looking up {path}", lambda: self._rest().get_weights_info_by_tinker_path(path))
 
     def external_urls(self, path: str) -> "ExternalWeightsUrlsResponse":
         """Return an address for every file of an export, signed and good for a while."""
-        _check_path(path)
+        check_path(path)
         return self._asked(f"asking for the files of {path}", lambda: self._rest().get_external_weights_urls(path))
 
     def delete_checkpoint(self, path: str) -> None:
         """Delete a checkpoint, for ever."""
-        _check_path(path)
+        check_path(path)
         self._asked(f"deleting {path}", lambda: self._rest().delete_checkpoint_from_tinker_path(path))
 
     def set_ttl(self, path: str, seconds: int | None) -> None:
         """Have a checkpoint deleted after `seconds` from now; None keeps it."""
-        _check_path(path)
+        check_path(path)
         self._asked(
             f"setting the time to live of {path}",
             lambda: self._rest().set_checkpoint_ttl_from_tinker_path(path, seconds),
@@ -305,8 +282,8 @@ class TinkerSDKClient:
     def _asked(self, what: str, submit: "Callable[[], APIFuture[_T]]") -> _T:
         """Return what `submit` asks for; also where the SDK blocks before it hands out a future."""
         if self._key is None:
-            raise ConfigError(f"{what}: there is no API key; set {_KEY}")
-        _require_sdk()
+            raise ConfigError(f"{what}: there is no API key; set {KEY_VARIABLE}")
+        require_sdk()
         self.preflight()
 
         def ask() -> _T:
@@ -334,55 +311,6 @@ class TinkerSDKClient:
         # `RestClient()` makes its connection under a lock of the process: one service that hangs would hold up all others
         return self._sessions()._rest_client()
 
-    def _told(self, error: Exception, what: str, limit_s: float) -> GraftlineError:
-        from tinker import APIConnectionError, APIResponseValidationError, APIStatusError, RequestFailedError
-        from tinker import __version__ as version
-        from tinker.types import RequestErrorCategory
-
-        kind: type[GraftlineError] = TrainingError
-        status: int | None = None
-        match _root(error, (APIStatusError, RequestFailedError, APIResponseValidationError, APIConnectionError)):
-            case TimeoutError() | CancelledError():
-                text = self._late(limit_s)
-            case RequestFailedError() as failed:
-                happened = _shown(_NOT_FOR_USERS.sub(r"\1", failed.message))
-                if failed.category is RequestErrorCategory.User:
-                    kind, text = DataError, f"is refused ({happened}); mend what was sent"
-                else:
-                    text = f"failed at {self._base_url} ({happened}); try again from the last checkpoint"
-            case APIStatusError() as refused:
-                status = refused.status_code
-                kind, text = self._refused(refused)
-            # the first where it is no JSON, though it says that it is
-            case JSONDecodeError() | UnicodeDecodeError() | APIResponseValidationError():
-                text = (
-                    f"{self._base_url} answers what tinker {version} cannot read; check that it is a Tinker service, and"
-                    " for this version of the SDK"
-                )
-            case APIConnectionError():
-                text = f"the connection to {self._base_url} broke, again and again; check that it runs"
-            case _:
-                text = (
-                    f"the SDK failed with {type(error).__name__} ({_shown(str(error))}); see its log (TINKER_LOG=debug)"
-                )
-        if self._key is not None:
-            text = text.replace(self._key.get_secret_value(), "[secret]")
-        told = kind(f"{what}: {text}")
-        if isinstance(told, TrainingError):
-            told.status = status
-        return told
-
-    def _refused(self, error: "APIStatusError") -> tuple[type[GraftlineError], str]:
-        status = error.status_code
-        detail = error.body.get("detail") if isinstance(error.body, dict) else None
-        said = f"{self._base_url} answers {status}: {_shown(str(detail or error.message))}"
-        if status in _OF_THE_DATA:
-            return DataError, f"is refused ({said}); mend what was sent"
-        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return TrainingError, f"the service failed ({said}); try again later"
-        happened, remedy = _REMEDIES.get(status, ("is refused", "see the documentation of the service"))
-        return TrainingError, f"{happened} ({said}); {remedy}"
-
     def _late(self, limit_s: float) -> str:
         text = f"is not done after {limit_s:g} s"
         try:
@@ -393,57 +321,6 @@ class TinkerSDKClient:
             f"{text}, though {self._base_url} is up; the SDK waits in silence for capacity, rate limits and billing: see"
             " the service's console, or give it a longer deadline"
         )
-
-
-def _checked_key(given: str | SecretStr | None) -> SecretStr | None:
-    if given is None:
-        key, where = os.environ.get(_KEY, ""), _KEY
-    else:
-        key, where = given.get_secret_value() if isinstance(given, SecretStr) else given, "api_key"
-    key = key.strip()
-    if not key:
-        return None
-    if not (key.startswith(_KEY_PREFIXES) and key.isascii() and key.isprintable() and " " not in key):
-        raise ConfigError(
-            f"{where}: is no key of Tinker, which begins with {_KEY_PREFIXES[0]!r} (or is a JSON web token) and has no"
-            " blanks; mend it, or leave it empty for none"
-        )
-    return SecretStr(key)
-
-
-def _checked_url(given: str | None) -> str:
-    url = given or os.environ.get(_BASE_URL) or DEFAULT_BASE_URL
-    where = "base_url" if given else _BASE_URL
-    try:
-        parts = urlsplit(url)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_address = False
-    if not is_address or not url.isprintable() or " " in url or parts.query or parts.fragment:
-        raise ConfigError(f"{where}: {url!r} is no address; expected http:// or https://, a host, and perhaps a path")
-    if "@" in parts.netloc:
-        raise ConfigError(f"{where}: holds a user or a password, which the SDK does not send; leave them out")
-    return url.rstrip("/")
-
-
-def _check_path(path: str) -> None:
-    _require_sdk()
-    from tinker import ParsedCheckpointTinkerPath
-
-    try:
-        ParsedCheckpointTinkerPath.from_tinker_path(path)
-    except ValueError:
-        raise ConfigError(
-            f"{path!r} is no path of a checkpoint; expected tinker://RUN/KIND/NAME, with a KIND of weights,"
-            " sampler_weights or external_weights"
-        ) from None
-
-
-def _require_sdk() -> None:
-    try:
-        import tinker  # noqa: F401 - whether it is there
-    except ImportError as error:
-        raise ConfigError(f"training needs {error.name}; pip install 'graftline[training]'") from None
 
 
 def _in_thread(do: Callable[[], _T]) -> "Future[_T]":
@@ -470,22 +347,6 @@ def _status_of(url: str) -> int:
     except HTTPError as error:
         error.close()
         return error.code
-
-
-def _root(error: BaseException, known: tuple[type[BaseException], ...]) -> BaseException:
-    """Return the first of `known` among what `error` was raised from, else `error`."""
-    found: BaseException | None = error
-    while found is not None and not isinstance(found, known):
-        found = found.__cause__
-    return found or error
-
-
-def _shown(text: str) -> str:
-    """Return `text` for one line; of a traceback only what it ends with."""
-    if "Traceback (most recent call last)" in text:
-        text = text.strip().splitlines()[-1]
-    text = " ".join(text.split())
-    return text if len(text) <= _MOST_DETAIL else f"{text[:_MOST_DETAIL]} ..."
 
 
 def _plain(user_metadata: Mapping[str, str] | None) -> dict[str, str] | None:

@@ -9,6 +9,7 @@ from graftline.actors_cli import COMMANDS as OF_ACTORS
 from graftline.cli import main
 from graftline.datasets_cli import COMMANDS as OF_DATASETS
 from graftline.models_cli import COMMANDS as OF_MODELS
+from graftline.recipes_cli import COMMANDS as OF_RECIPES
 from graftline.rules_cli import COMMANDS as OF_RULES
 from graftline.sandbox_cli import COMMANDS as OF_SANDBOX
 from graftline.state_cli import COMMANDS as OF_STATE
@@ -22,6 +23,7 @@ GROUPS = {
     "actors": OF_ACTORS,
     "datasets": OF_DATASETS,
     "models": OF_MODELS,
+    "recipes": OF_RECIPES,
     "rules": OF_RULES,
     "sandbox": OF_SANDBOX,
     "state": OF_STATE,
@@ -36,6 +38,7 @@ NAMES = {
     "actors": ["up", "down", "status", "logs", "units"],
     "datasets": DATASET_COMMANDS,
     "models": ["fetch", "list", "verify", "convert"],
+    "recipes": ["list", "show", "run"],
     "rules": ["induce", "apply", "explain", "test", "mine"],
     "sandbox": ["probe", "apply", "test", "hostile"],
     "state": ["dump", "list", "history"],

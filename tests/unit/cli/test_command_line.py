@@ -14,6 +14,7 @@ from graftline.cli import main
 from graftline.downloads.retry import Patience
 from graftline.jobs.settings import QueueRules, RedisQueueConfig
 from graftline.sandbox.limits import Limits
+from graftline.training.open import LocalBackendConfig
 
 DEFAULT_LIMITS = Limits().model_dump(mode="json")
 WARM = {"kind": "warm", "limits": DEFAULT_LIMITS, "workers": 1, "required_level": "compute"}
@@ -34,6 +35,8 @@ LOCAL = {
     "embedder": {"kind": "hashed", "dimensions": 512},
     "vector_store": {"kind": "sqlite", "path": "data/retrieval/examples.sqlite"},
     "blobs": {"kind": "filesystem", "url": "data/blobs", "options": {}, "secrets": {}},
+    "training_client": {"kind": "local", **LocalBackendConfig().model_dump(mode="json")},
+    "dataset_store": {"kind": "files", "folder": "."},
 }
 MANIFESTS: dict[str, dict[str, Any]] = {
     "local": LOCAL,
@@ -47,6 +50,7 @@ MANIFESTS: dict[str, dict[str, Any]] = {
         "dataset_hub": {**HOMES, "mirror_must_match_pins": True},
         "chat_model": {**ACTORS, "fleet": "gpu"},
         "queue": REDIS,
+        "training_client": {"kind": "tinker", "base_url": None, "api_key": "TINKER_API_KEY"},
     },
     "test": {
         **LOCAL,
@@ -56,6 +60,8 @@ MANIFESTS: dict[str, dict[str, Any]] = {
         "chat_model": {"kind": "memory", "answers": [""]},
         "vector_store": {"kind": "memory"},
         "blobs": {"kind": "memory"},
+        "training_client": {"kind": "memory", "seed": 0},
+        "dataset_store": {"kind": "memory", "files": {}},
     },
 }
 IN_WARM = ("--port", "sandbox=memory")
@@ -158,8 +164,8 @@ def test_an_implementation_does_not_inherit_the_settings_of_another(small_checko
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--manifest", "staging"], "manifest 'staging' is unknown; known: local, dev, prod, test"),
-        (["--manifest", "../local"], "manifest '../local' is unknown; known: local, dev, prod, test"),
+        (["--manifest", "staging"], "manifest 'staging' is unknown; known: default, local, dev, prod, test"),
+        (["--manifest", "../local"], "manifest '../local' is unknown; known: default, local, dev, prod, test"),
         (["--port", "trainer=memory"], f"port 'trainer' is unknown; known: {', '.join(LOCAL)}"),
         (["--port", "=memory"], f"port '' is unknown; known: {', '.join(LOCAL)}"),
         (
@@ -255,7 +261,7 @@ def test_the_summary_of_an_empty_root_is_empty(small_checkout: Any) -> None:
     result = graftline(small_checkout.root, "summary", "--json")
 
     found = the_json(result)
-    assert (result.exit_code, sorted(found), found["partitions"]) == (0, ["partitions", "stages"], {})
+    assert (result.exit_code, sorted(found), found["partitions"]) == (0, ["adapters", "partitions", "stages"], {})
     assert [stage["artefacts"] for stage in found["stages"].values()] == [0] * len(found["stages"])
 
 
@@ -277,7 +283,9 @@ def test_the_checkout_itself_is_configured_right(checkout: Path, tmp_path: Path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "samples").symlink_to(checkout / "data" / "samples")
 
-    assert shown(graftline(tmp_path, "check")) == (0, "12 checked, 0 faulty\n", "")
+    # and every recipe
+    count = 12 + len([*(checkout / "configs" / "recipes").glob("*.yaml")])
+    assert shown(graftline(tmp_path, "check")) == (0, f"{count} checked, 0 faulty\n", "")
 
 
 def test_faults_of_the_configuration_are_printed_without_a_traceback(small_checkout: Any) -> None:

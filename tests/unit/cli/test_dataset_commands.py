@@ -236,7 +236,7 @@ REFUSED = [
     (["sample", "--split", "dev"], "splits java/dev: are not made yet; run 'graftline datasets split' first"),
     (["sample", "--language", "rust"], "language 'rust' is unknown; known: java, python"),
     (["verify", "pears"], f"dataset 'pears' is unknown; known: {KNOWN}"),
-    (["fetch", "--manifest", "staging"], "manifest 'staging' is unknown; known: local, dev, prod, test"),
+    (["fetch", "--manifest", "staging"], "manifest 'staging' is unknown; known: default, local, dev, prod, test"),
     (["fetch", "--port", "trainer=x"], f"port 'trainer' is unknown; known: {', '.join(PORTS)}"),
     (["verify"], "{root}/data: holds no artefact of a dataset; run 'graftline datasets fetch' first"),
     (["export-dvc"], "configs/governance.yaml: dvc.remote is not set; name a folder or a URL there or by --remote"),

@@ -2,7 +2,6 @@
 
 import json
 import os
-import struct
 from collections.abc import Iterator
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +18,7 @@ from graftline.errors import BoundaryError, ConfigError, RecordError
 from graftline.paths import Paths
 from graftline.record import Contents, Request, build
 from graftline.secrets import EnvironmentSecrets, Secrets
+from tests.wandb_files import records_of
 
 needs_wandb = pytest.mark.skipif(find_spec("wandb") is None, reason="wandb is missing; pip install 'graftline[wandb]'")
 
@@ -70,29 +70,6 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def published(paths: Paths, environment: dict[str, str], **settings: Any) -> Published:
     wandb = Wandb.model_validate({"mode": "offline", "samples": 2, **settings})
     return publish(paths, wandb, Secrets([EnvironmentSecrets(environment)]), environment)
-
-
-def records_of(folder: Path) -> list[Any]:
-    """Return what an offline run holds, as `wandb sync` would send it."""
-    from wandb.proto import wandb_internal_pb2
-
-    # a log in the format of LevelDB after a head of 7 bytes: blocks of 32 KiB, pieces with checksum, length and type
-    [file] = folder.glob("*.wandb")
-    content, at, rest, records = file.read_bytes(), 7, b"", []
-    while at < len(content):
-        left = 32768 - at % 32768
-        if left < 7:
-            at += left
-            continue
-        _, length, kind = struct.unpack_from("<IHB", content, at)
-        rest += content[at + 7 : at + 7 + length]
-        at += 7 + length
-        if kind in (1, 4):  # the whole of a record, or its end
-            record = wandb_internal_pb2.Record()
-            record.ParseFromString(rest)
-            records.append(record)
-            rest = b""
-    return records
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -64,8 +63,6 @@ def test_shares_of_the_same_rows_in_another_order_are_the_same_plot() -> None:
     assert shares(rows, "licence", "percent_of_kept") == shares(rows[::-1], "licence", "percent_of_kept")
 
 
-def test_an_embedded_plot_needs_no_file(tmp_path: Path) -> None:
-    path = tmp_path / "marv.funnel.png"
-    path.write_bytes(b"\x89PNG")
-    content = base64.b64encode(path.read_bytes()).decode()
-    assert embedded(path) == f"![marv.funnel](data:image/png;base64,{content})"
+def test_an_embedded_plot_needs_no_file() -> None:
+    content = base64.b64encode(b"\x89PNG").decode()
+    assert embedded("marv.funnel", b"\x89PNG") == f"![marv.funnel](data:image/png;base64,{content})"

@@ -15,6 +15,7 @@ from graftline.datasets.hub.folder import FolderHub
 from graftline.datasets.hub.homes import HomesHub
 from graftline.datasets.hub.mirror import MirrorHub
 from graftline.datasets.hub.open import HomesHubConfig, LocalHubConfig, MemoryHubConfig
+from graftline.datasets.store.open import FilesDatasetStoreConfig, MemoryDatasetStoreConfig
 from graftline.errors import ConfigError, DataError
 from graftline.jobs.settings import MemoryQueueConfig, RedisQueueConfig
 from graftline.paths import Paths, portable
@@ -29,12 +30,15 @@ from graftline.sandbox.open import MemorySandboxConfig, ProcessSandboxConfig, Wa
 from graftline.teachers.induction import InductionTeacher
 from graftline.teachers.memory import MemoryTeacher
 from graftline.teachers.settings import InductionTeacherConfig, MemoryTeacherConfig
+from graftline.training.open import LocalBackendConfig, MemoryTrainingConfig, TinkerServiceConfig
 
 EMBEDDED = Manifest(
     dataset_hub=HomesHubConfig(),
     sandbox=WarmSandboxConfig(limits=Limits(), required_level="compute"),
     teacher=InductionTeacherConfig(),
     chat_model=ActorsConfig(fleet="embedded"),
+    training_client=LocalBackendConfig(),
+    dataset_store=FilesDatasetStoreConfig(),
 )
 
 
@@ -62,6 +66,7 @@ def is_ours(child: psutil.Process) -> bool:
                     "dataset_hub": HomesHubConfig(mirror_must_match_pins=True),
                     "chat_model": ActorsConfig(fleet="gpu"),
                     "queue": RedisQueueConfig(),
+                    "training_client": TinkerServiceConfig(),
                 }
             ),
         ),
@@ -83,12 +88,18 @@ def is_ours(child: psutil.Process) -> bool:
                 chat_model=MemoryChatModelConfig(),
                 vector_store=MemoryVectorStoreConfig(),
                 blobs=MemoryBlobsConfig(),
+                training_client=MemoryTrainingConfig(),
+                dataset_store=MemoryDatasetStoreConfig(),
             ),
         ),
     ],
 )
 def test_every_manifest_loads(checkout: Path, name: str, manifest: Manifest) -> None:
     assert load_manifest(Paths(checkout), name) == manifest
+
+
+def test_the_default_manifest_is_the_local_one(checkout: Path) -> None:
+    assert load_manifest(Paths(checkout), "default") == EMBEDDED
 
 
 def test_every_manifest_is_tested(checkout: Path) -> None:
@@ -137,17 +148,19 @@ def test_ports_and_single_keys_can_be_replaced(
 @pytest.mark.parametrize(
     ("name", "overrides", "message"),
     [
-        ("staging", {}, "manifest 'staging' is unknown; known: local, dev, prod, test"),
-        ("../local", {}, "manifest '../local' is unknown; known: local, dev, prod, test"),
+        ("staging", {}, "manifest 'staging' is unknown; known: default, local, dev, prod, test"),
+        ("../local", {}, "manifest '../local' is unknown; known: default, local, dev, prod, test"),
         (
             "local",
             {"jail": "memory"},
-            "port 'jail' is unknown; known: dataset_hub, sandbox, teacher, chat_model, queue, embedder, vector_store, blobs",
+            "port 'jail' is unknown; known: dataset_hub, sandbox, teacher, chat_model, queue, embedder, vector_store,"
+            " blobs, training_client, dataset_store",
         ),
         (
             "local",
             {"jail.limits": 1},
-            "port 'jail' is unknown; known: dataset_hub, sandbox, teacher, chat_model, queue, embedder, vector_store, blobs",
+            "port 'jail' is unknown; known: dataset_hub, sandbox, teacher, chat_model, queue, embedder, vector_store,"
+            " blobs, training_client, dataset_store",
         ),
     ],
 )
@@ -273,5 +286,7 @@ def test_a_description_names_every_setting_and_opens_nothing(tmp_path: Path, che
         "embedder": {"kind": "hashed", "dimensions": 512},
         "vector_store": {"kind": "sqlite", "path": "data/retrieval/examples.sqlite"},
         "blobs": {"kind": "filesystem", "url": "data/blobs", "options": {}, "secrets": {}},
+        "training_client": LocalBackendConfig().model_dump(mode="json"),
+        "dataset_store": {"kind": "files", "folder": "."},
     }
     assert (children(), list(tmp_path.iterdir())) == (before, [])

@@ -47,3 +47,13 @@ def test_every_run_of_the_lineage_has_a_log_of_its_own(made: Path, run: Callable
     reasons = run(made)
     found = {f"{outcome.stage} {outcome.name}": outcome.reason for outcome in last_run(Paths(made))}
     assert (found, len(list((made / "logs" / "runs").iterdir()))) == (reasons, 2)
+
+
+def test_a_run_of_stages_that_are_made_by_themselves_counts_with_the_one_before(tmp_path: Path) -> None:
+    paths = Paths(tmp_path)
+    for number, (run, stage) in enumerate((("a", "raw"), ("b", "tasks"), ("c", "trained"), ("d", "trained"))):
+        RunLog(paths, run).append(stage, run, "", 0.0)
+        os.utime(paths.logs / "runs" / f"{run}.jsonl", (number, number))
+    assert [outcome.name for outcome in last_run(paths)] == ["d"]
+    assert [outcome.name for outcome in last_run(paths, {"trained"})] == ["b", "d"]
+    assert [outcome.name for outcome in last_run(paths, {"trained", "tasks", "raw"})] == ["d"]

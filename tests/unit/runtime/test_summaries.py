@@ -18,7 +18,7 @@ def stages(summary: Summary) -> dict[str, StageSummary]:
 
 def test_an_empty_root_is_summed_up_as_nothing(tmp_path: Path) -> None:
     summary = summarize(Paths(tmp_path))
-    assert summary == Summary([StageSummary(stage, 0, {}, 0, 0, "") for stage in STAGES], {})
+    assert summary == Summary([StageSummary(stage, 0, {}, 0, 0, "") for stage in STAGES], {}, {})
     assert [(title, rows) for title, _, rows in tables(summary)] == [("Lineage", []), ("Splits", [])]
     assert verdict(summary) == "No run is on record; start one with `make run` or `graftline run`."
 
@@ -98,7 +98,7 @@ def test_tables_name_what_was_left_out(
 
 def test_thousands_are_set_apart() -> None:
     counts = {"edits": 1000, "tried": 12345}
-    summary = Summary([StageSummary("raw", 1, {"rows": 1234567}, 0, 0, "data")], {"python/train": counts})
+    summary = Summary([StageSummary("raw", 1, {"rows": 1234567}, 0, 0, "data")], {"python/train": counts}, {})
     [(_, _, [raw]), (_, _, [split, _])] = tables(summary)
     assert (raw[1], split) == ("1,234,567", ("python/train", "1,000", "0", "0", "12,345", "0", "0", "0"))
 
@@ -118,7 +118,7 @@ def test_a_partial_folder_is_no_artefact(made: Path) -> None:
 
 def test_a_summary_is_plain_values(made: Path) -> None:
     plain = summarize(Paths(made)).as_dict()
-    assert (list(plain), list(plain["stages"])) == (["stages", "partitions"], list(STAGES))
+    assert (list(plain), list(plain["stages"])) == (["stages", "partitions", "adapters"], list(STAGES))
     assert plain["stages"]["tasks"] == {
         "artefacts": 3,
         "made": 3,
@@ -130,4 +130,4 @@ def test_a_summary_is_plain_values(made: Path) -> None:
 
 @pytest.mark.parametrize(("made_count", "unchanged", "words"), [(1, 0, "Artefacts: 1 made"), (0, 2, "all 2 ")])
 def test_the_verdict_says_what_the_last_run_did(made_count: int, unchanged: int, words: str) -> None:
-    assert words in verdict(Summary([StageSummary("raw", 1, {}, made_count, unchanged, "data")], {}))
+    assert words in verdict(Summary([StageSummary("raw", 1, {}, made_count, unchanged, "data")], {}, {}))

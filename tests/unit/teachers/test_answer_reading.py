@@ -11,6 +11,7 @@ from graftline.teachers.answer_schema import AnswerFormat
 
 TAGS = AnswerFormat(layout="tags", forms=("pattern", "rule"), max_characters=4096)
 JSON = AnswerFormat(layout="json", forms=("plain",), max_characters=240)
+ALONE = AnswerFormat(layout="action", forms=("plain",), max_characters=240)
 ACTION = PatternAction(pattern="old($$$A)", rewrite="new($$$A)")
 RULE = RuleAction(rule={"kind": "identifier", "regex": "^x$"}, fix="y")
 UPDATE = StateUpdate(history=["renamed it"], next_focus="done")
@@ -31,6 +32,39 @@ def test_what_is_written_is_read_as_it_was(answer_format: AnswerFormat) -> None:
 def test_a_rule_is_written_and_read_as_it_was() -> None:
     answer = Answer("I match by kind.", RULE, UPDATE, is_strict=True)
     assert read(written(answer, "tags"), TAGS) == answer
+
+
+def test_an_action_alone_is_written_and_read_as_it_was_without_thought_and_update() -> None:
+    alone = Answer("", ACTION, StateUpdate(), is_strict=True)
+    assert (written(STRICT, "action"), read(A, ALONE)) == (A, alone)
+    assert fits(STRICT, ALONE)
+    # the form of actions that was asked for is another one
+    assert not fits(Answer("", RULE, StateUpdate(), is_strict=True), ALONE)
+    assert read(written(Answer("", RULE, StateUpdate(), is_strict=True), "action"), ALONE) == Answer(
+        "", RULE, StateUpdate(), is_strict=False
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```json\n{A}\n```",
+        f"Sure: {A}",
+        written(STRICT, "json"),
+        written(STRICT, "tags"),
+        A[:-1] + ', "selector": "call"}',
+    ],
+)
+def test_more_than_the_action_alone_is_read_but_not_strict(text: str) -> None:
+    answer = read(text, ALONE)
+    assert isinstance(answer, Answer)
+    assert (isinstance(answer.action, PatternAction), answer.is_strict) == (True, False)
+
+
+def test_no_action_at_all_is_a_fault_that_says_the_form() -> None:
+    fault = read("I do not know.", ALONE)
+    assert isinstance(fault, Fault)
+    assert "one JSON object with `pattern` and `rewrite`" in fault.reason
 
 
 TOLERATED = {
@@ -183,7 +217,8 @@ def test_what_is_made_to_take_long_is_refused(name: str) -> None:
 
 
 def test_the_schema_is_one_that_servers_know() -> None:
-    text = json.dumps([JSON.json_schema, TAGS.json_schema])
+    text = json.dumps([JSON.json_schema, TAGS.json_schema, ALONE.json_schema])
+    assert ALONE.json_schema == JSON.json_schema["properties"]["action"]
     assert "$ref" not in text
     assert list(JSON.json_schema["properties"]) == ["think", "action", "state_update"]
     assert JSON.json_schema["properties"]["action"] == {

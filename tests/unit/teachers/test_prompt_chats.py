@@ -164,14 +164,42 @@ def test_the_prompts_of_the_checkout_show_answers_that_they_ask_for(checkout: Pa
         for settings in found.prompts.values()
         for shot in found.shots
     ]
-    assert (sorted(found.prompts), all(shown), len(found.shots)) == (["large", "small"], True, 3)
+    assert (sorted(found.prompts), all(shown), len(found.shots)) == (["brief", "large", "small"], True, 3)
 
 
 def test_a_prompt_is_loaded_by_its_name(checkout: Path) -> None:
     configs = checkout / "configs"
     assert load_prompt(configs, "small").settings.answer.layout == "json"
-    with pytest.raises(ConfigError, match=r"teacher_prompts\.yaml: prompt 'huge' is unknown; known: large, small"):
+    with pytest.raises(
+        ConfigError, match=r"teacher_prompts\.yaml: prompt 'huge' is unknown; known: brief, large, small"
+    ):
         load_prompt(configs, "huge")
+
+
+def test_the_brief_prompt_is_the_task_alone_and_wants_the_action_alone(checkout: Path) -> None:
+    prompt = load_prompt(checkout / "configs", "brief")
+    turn = Turn(
+        TASK.before,
+        Proposal(
+            "t",
+            ACTION,
+            UPDATE,
+        ),
+        "Too much.",
+        is_kept=False,
+    )
+    [first] = prompt.chat(TASK, TASK.before, State())
+    [later] = prompt.chat(TASK, TASK.before, State(), [turn])
+    assert first == Message(role="user", content=f"{TASK.instruction}\n\n{TASK.before}\n")
+    assert later == Message(role="user", content=f"{first.content}Too much.\n")
+    assert prompt.settings.answer.json_schema["required"] == ["pattern", "rewrite"]
+
+
+def test_shots_of_the_file_are_left_out_where_a_prompt_wants_none(checkout: Path, tmp_path: Path) -> None:
+    found = load_yaml(checkout / "configs" / "teacher_prompts.yaml", Prompts)
+    shown = {name: len(load_prompt(checkout / "configs", name).chat(TASK, "x", State())) for name in found.prompts}
+    # a system prompt, a question and an answer for each shot, and the question
+    assert shown == {"brief": 1, "large": 1 + 2 * 3 + 1, "small": 1 + 2 * 3 + 1}
 
 
 def test_a_file_without_prompts_is_refused(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ class Desk:
 
 @asynccontextmanager
 async def desk(**options: Any) -> AsyncIterator[Desk]:
-    calls = Calls(**options)
+    calls = Calls(**{"most_together": 16, **options})
     calls.start()
     found = Desk(calls)
     try:
@@ -331,18 +331,5 @@ def test_who_is_let_go_learns_that_the_call_has_not_ended() -> None:
 
         assert not await asyncio.wait_for(waiting, LONG_S / 4)
         assert await desk.ended(call) == [("done", {"did": "one"})]
-
-    played(scenario)
-
-
-def test_calls_that_have_not_begun_are_counted() -> None:
-    async def scenario(desk: Desk) -> None:
-        await desk.close_gate()
-        calls = [desk.submit("one"), desk.submit("two")]
-        assert desk.calls.waiting == 2
-
-        await desk.ended(*calls)
-
-        assert desk.calls.waiting == 0
 
     played(scenario)

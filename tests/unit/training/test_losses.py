@@ -12,7 +12,8 @@ pytest.importorskip("torch", reason=EXTRA)
 
 import torch
 
-from graftline.training.local.losses import LOSSES, check_inputs, checked_options, has_gradient, loss_sum, used_inputs
+from graftline.training.local.losses import has_gradient, loss_sum
+from graftline.training.losses import LOSSES, check_inputs, checked_options, used_inputs
 
 LN2 = math.log(2)
 # p is 1/2 and 1/4, q is 1/4 and 1/2, and so the ratios are 2 and 1/2

@@ -1,4 +1,6 @@
+import fcntl
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -75,3 +77,20 @@ def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
     with runs.alone("one"):
         assert len([*Path("/proc/self/fd").iterdir()]) == descriptors + 1
     assert len([*Path("/proc/self/fd").iterdir()]) == descriptors
+
+
+def test_who_looks_whether_a_run_is_trained_keeps_nobody_from_training_it(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    assert not runs.is_trained("a")
+    assert not (tmp_path / "runs").exists()
+    with runs.alone("a"):
+        assert runs.is_trained("a")
+    assert not runs.is_trained("a")
+    # as of a look that has not ended yet
+    with (tmp_path / "runs" / ".a.lock").open() as looked:
+        fcntl.flock(looked, fcntl.LOCK_SH)
+        ending = Timer(0.05, lambda: fcntl.flock(looked, fcntl.LOCK_UN))
+        ending.start()
+        with runs.alone("a"):
+            assert runs.is_trained("a")
+        ending.join()

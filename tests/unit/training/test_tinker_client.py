@@ -21,7 +21,8 @@ import pytest
 from pydantic import SecretStr
 
 from graftline.errors import ConfigError, DataError, TrainingError
-from graftline.training.tinker import DEFAULT_BASE_URL, TinkerSDKClient
+from graftline.training.sdk_arguments import DEFAULT_BASE_URL
+from graftline.training.tinker import TinkerSDKClient
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 

@@ -6,38 +6,46 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from graftline.cli import main
+from graftline.clock import utc_now
+from graftline.downloads.download import Pins, download
+from graftline.downloads.retry import Patience
+from graftline.downloads.web import Web
 from graftline.errors import ConfigError, DataError, TrainingError
 from graftline.paths import Paths
-from graftline.training.adapter import check_adapter, download_adapter
+from graftline.training.adapter import Addresses, ExportedFile, check_adapter, download_adapter
 from graftline.training.chats import read_rows
 from graftline.training.recipes.dpo import DpoConfig
 from graftline.training.recipes.open import CONFIGS, load_recipe
 from graftline.training.recipes.sl_basic import SlBasicConfig
 from graftline.training.runs import Runs
+from graftline.training.schedule import batch_of, learning_rate, total_steps
 from graftline.training.settings import LoraSettings, TinkerTrainingConfig, config_digest
 from graftline.training.tinker import TinkerSDKClient
 from graftline.training.train import (
     OUTPUT,
     Interrupted,
     TinkerTrainingResult,
-    batch_of,
-    learning_rate,
-    total_steps,
     train_on_tinker,
 )
+from tests.hub_server import Fault, HubServer
 from tests.pages import codes, fences, section, table
 from tests.training_root import chats, write_root
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 
-[EXAMPLE] = [fence for fence in fences() if fence.page == "docs/training.md" and fence.language == "python"]
+EXAMPLE = next(fence for fence in fences() if fence.page == "docs/training.md" and "import tinker\n" in fence.body)
 
 
 class Training:
@@ -154,8 +162,7 @@ def test_a_checkpoint_that_is_another_one_ends_the_run(training: Training) -> No
     with pytest.raises(Interrupted):
         training.train(is_stopped=after(4))
     [run] = training.runs.all()
-    assert run.checkpoints[-1].probe is not None
-    run.checkpoints[-1].probe.loss *= 1.5
+    run.checkpoints[-1].probe_loss *= 1.5
     training.runs.write(run)
     with pytest.raises(TrainingError, match="but the loss of the probe is"):
         training.train()
@@ -182,6 +189,54 @@ def test_a_run_ends_early_where_it_does_not_get_better(training: Training) -> No
     looks = [step.held_out_loss for step in training.runs.steps(run.run_id) if step.held_out_loss is not None]
     assert (run.status, run.next_step < run.total_steps) == ("stopped_early", True)
     assert looks.index(min(looks)) == len(looks) - 3
+    # killed between the last look and its end: it does not take another step
+    run.status = "running"
+    training.runs.write(run)
+    again = training.train().run
+    assert (again.status, again.next_step, len(again.attempts)) == ("stopped_early", run.next_step, 2)
+
+
+def test_an_interrupt_ends_the_command_with_a_checkpoint_and_130(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training.write(epochs=6)
+    monkeypatch.setenv("TINKER_BASE_URL", training.server.url)
+    monkeypatch.setenv("TINKER_API_KEY", training.server.api_key)
+    path = training.runs.steps_path("one")
+
+    def interrupt() -> None:
+        while not path.exists() or path.read_text("utf-8").count("\n") < 4:
+            time.sleep(0.005)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    result = CliRunner().invoke(main, ["--root", str(training.root), "train", "run", "tiny", "--run-id", "one"])
+    thread.join()
+    assert (result.exit_code, "interrupted; what is finished stays" in result.stderr) == (130, True)
+    run = training.runs.get("one")
+    assert (run.status, run.next_step == run.checkpoints[-1].step >= 4) == ("interrupted", True)
+
+
+def test_addresses_that_are_refused_are_signed_anew(tmp_path: Path) -> None:
+    signed: list[int] = []
+
+    def sign() -> Any:
+        signed.append(0)
+        return SimpleNamespace(
+            urls={"one.bin": f"{server.url}/plain/one.bin"}, expires=utc_now() + timedelta(minutes=minutes.pop(0))
+        )
+
+    with HubServer() as server:
+        server.files["/plain/one.bin"] = b"content" * 1000
+        # refused before it was to expire, torn in the middle, and about to expire when it is asked for again
+        server.faults["/plain/one.bin"] = [Fault(status=403), Fault(torn_at=100)]
+        minutes = [15.0, 1.0, 15.0]
+        patience = Patience(deadline_s=20.0, longest_pause_s=0.01)
+        source = ExportedFile("one.bin", Addresses(sign, utc_now), Web(patience))
+        download(source, Pins(), tmp_path / "one.bin", lambda done, total: None, patience)
+        assert [asked[2] for asked in server.asked("Range")] == ["", "", "bytes=100-"]
+    assert ((tmp_path / "one.bin").read_bytes(), len(signed)) == (b"content" * 1000, 3)
 
 
 def kill_at(training: Training, run_id: str, step: int) -> None:
@@ -274,7 +329,11 @@ def test_a_recipe_that_is_unknown_is_refused_with_the_known_ones(training: Train
     write_root(training.root, training.model, recipe="grpo")
     with pytest.raises(ConfigError) as error:
         load_recipe(Paths(training.root), name)
-    said = "recipe 'none' is unknown; " if name == "none" else "recipe is 'grpo', but one of dpo, sl_basic was expected"
+    said = (
+        "recipe 'none' is unknown; "
+        if name == "none"
+        else "recipe is 'grpo', but one of distill, dpo, rl_grpo, sl_basic, srl was expected"
+    )
     assert said in str(error.value)
 
 
@@ -338,7 +397,7 @@ def test_the_example_trains(
 
 def test_the_keys_of_a_recipe_are_the_documented_ones() -> None:
     text = section("docs/training.md", "## A recipe")
-    assert [codes(row[0])[0] for row in table(text)] == ["sl_basic", "dpo"]
+    assert [codes(row[0])[0] for row in table(text)] == ["sl_basic", "dpo", "srl", "rl_grpo", "distill"]
     common = table(text[text.index("| key |") - 1 :])
     assert [key for row in common for key in codes(row[0])] == list(TinkerTrainingConfig.model_fields)
     [lora] = [row for row in common if codes(row[0]) == ["lora"]]

@@ -6,7 +6,7 @@ An edit inherits group, commit, licence and therefore split of its snippet. Of t
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from graftline.actions.astgrep import Language, Tree, parse
@@ -56,11 +56,13 @@ def synthesize(
     sandbox: Sandbox,
     split: Split = "train",
     per_snippet: int = 8,
+    only: Collection[str] = (),
 ) -> Iterator[Edit]:
     """Yield at most `count` synthetic edits in `language` on the texts before of `edits`, `per_snippet` on each.
 
-    Texts of another language are taken where they parse in this one: so JavaScript becomes TypeScript. Snippets and
-    families take turns, families that were used least and instances with a look-alike that must stay first.
+    They are instances of the templates in `only`, families and their inverses, or of all where it is empty. Texts of
+    another language are taken where they parse in this one: so JavaScript becomes TypeScript. Snippets and families take
+    turns, families that were used least and instances with a look-alike that must stay first.
 
     Raises:
         SandboxError: the sandbox failed.
@@ -69,6 +71,7 @@ def synthesize(
     drawn = rng.sample(edits, min(len(edits), max(_LEAST_READ, count) if count else 0))
     snippets = [snippet for edit in drawn if (snippet := _read(edit, language)) is not None]
     families = [family for family in FAMILIES if split != "train" or family.id not in HELD_OUT]
+    families = [family for family in families if not only or {family.id, family.inverse} & {*only}]
     filling = Filling(families, language, Names(site for snippet in snippets for site in snippet.sites))
     made: set[str] = set()
     used: Counter[str] = Counter()
@@ -77,8 +80,9 @@ def synthesize(
         for start in range(0, len(snippets), _BATCH):
             batch = snippets[start : start + _BATCH]
             for snippet, instances in zip(batch, _instances(batch, filling, seed, sandbox), strict=True):
-                fresh = [instance for instance in instances if _id(snippet, instance) not in made]
-                left = quota - (len(instances) - len(fresh))
+                wanted = [instance for instance in instances if not only or instance.candidate.template_id in only]
+                fresh = [instance for instance in wanted if _id(snippet, instance) not in made]
+                left = quota - (len(wanted) - len(fresh))
                 for instance in _chosen(fresh, used, left, rng):
                     if len(made) == count:
                         return

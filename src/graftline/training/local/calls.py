@@ -19,6 +19,9 @@ from graftline.errors import DataError, GraftlineError
 
 logger = logging.getLogger(__name__)
 
+_GATHER_S = 0.03
+"""For which work that can be shared waits for more of it: one client sends many requests one after the other."""
+
 Answer = bytes | dict[str, Any]
 
 
@@ -49,7 +52,7 @@ class _Work:
 class Calls:
     """The calls of a server; `submit`, `wait` and `cancel` are for its event loop."""
 
-    def __init__(self, most_together: int = 16, kept_s: float = 900.0, kept: int = 4096) -> None:
+    def __init__(self, most_together: int, kept_s: float = 900.0, kept: int = 4096) -> None:
         """At most so much is done together, by weight; answers stay for so long, and so many of them, for who asks again."""
         self._most_together, self._kept_s, self._kept = most_together, kept_s, kept
         self._queue: queue.Queue[_Work | None] = queue.Queue()
@@ -139,11 +142,6 @@ class Calls:
             self.cancel(work.call.id)
         self._next.pop(run_id, None)
 
-    @property
-    def waiting(self) -> int:
-        """Calls that have not begun."""
-        return self._queue.qsize()
-
     def _take(self, id: str, work: _Work, run_id: str, number: int | None) -> Call:
         if id in self._calls:
             return self._calls[id]
@@ -184,7 +182,7 @@ class Calls:
         works = [work]
         while work.shared:
             try:
-                other = self._queue.get_nowait()
+                other = self._queue.get(timeout=_GATHER_S)
             except queue.Empty:
                 break
             if other is None:

@@ -4,69 +4,43 @@ A run is an adapter with an AdamW state of its own. Samplers are adapters as wel
 memory. Nothing here is safe to use from two threads: `calls.py` sees to the order.
 """
 
-import json
 import math
 import os
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
 from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
-from pydantic import Field
-from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from graftline.config import Config
-from graftline.errors import DataError, ModelError
-from graftline.training.local.losses import check_inputs, checked_options, has_gradient, loss_sum, used_inputs
+from graftline.errors import DataError
+from graftline.training.local.base_model import EngineSettings, device_of, load
+from graftline.training.local.lora import (
+    LORA_ALPHA,
+    PARTS,
+    LoraShape,
+    Run,
+    read_facts,
+    read_weights,
+    restore_optimizer,
+    shape_of,
+    write_files,
+)
+from graftline.training.local.losses import has_gradient, loss_sum
+from graftline.training.losses import check_inputs, checked_options, used_inputs
 
-LORA_ALPHA = 32
-"""Of every adapter of the service, whatever its rank."""
-ADAPTER, ADAPTER_CONFIG, OPTIMIZER, FACTS = (
-    "adapter_model.safetensors", "adapter_config.json", "optimizer.safetensors", "facts.json",
-)  # fmt: skip
-_PARTS = {
-    "train_attn": ("q_proj", "k_proj", "v_proj", "o_proj"),
-    "train_mlp": ("gate_proj", "up_proj", "down_proj"),
-    "train_unembed": ("lm_head",),
-}
 _HIDDEN_THEN_HEAD = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
 """Architectures whose logits are the output layer's, with nothing after it."""
 _MAX_RANK = 512
 _PIECE_TOKENS = 256
 """That go through the output layer at once."""
-
-
-class EngineSettings(Config):
-    """How a model is computed with."""
-
-    threads: int = Field(default=0, ge=0, le=256)
-    """Of torch; 0 for one per core that this process may use."""
-    micro_batch_tokens: int = Field(default=512, ge=1)
-    """Tokens with padding that go through the model at once: what memory is needed for."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """What matrices are multiplied in; weights, losses and the optimizer are in float32 either way."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    samplers: int = Field(default=8, ge=1, le=256)
-    """Adapters to sample from that are kept in memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoraShape:
-    """Which layers get an adapter, and how large it is."""
-
-    rank: int = 32
-    train_attn: bool = True
-    train_mlp: bool = True
-    train_unembed: bool = True
-    seed: int | None = None
+_WARM_UP_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,28 +49,6 @@ class Example:
 
     tokens: list[int]
     inputs: Mapping[str, torch.Tensor]
-
-
-@dataclass(slots=True)
-class Run:
-    """An adapter that is trained."""
-
-    id: str
-    shape: LoraShape
-    parameters: list[torch.nn.Parameter]
-    optimizer: torch.optim.AdamW
-    steps: int = 0
-    """Optimizer steps since its creation, those before its checkpoint included."""
-    is_spoilt: bool = False
-    """Whether a part of its gradients is missing, so that no step may be taken with them."""
-
-
-@dataclass(slots=True)
-class _Adapters:
-    """Names of adapters in memory, and which is in use."""
-
-    by_id: "OrderedDict[str, str]" = field(default_factory=OrderedDict)
-    made: int = 0
 
 
 class Engine:
@@ -110,8 +62,8 @@ class Engine:
         """
         self.settings, self.name, self.folder = settings or EngineSettings(), name, folder
         torch.set_num_threads(self.settings.threads or len(os.sched_getaffinity(0)))
-        self.device = torch.device(_device(self.settings.device))
-        self.tokenizer, self.base = _loaded(folder)
+        self.device = torch.device(device_of(self.settings.device))
+        self.tokenizer, self.base = load(folder)
         self.base.requires_grad_(False).eval().to(self.device)
         self.context = int(getattr(self.base.config, "max_position_embeddings", 2048))
         self.architecture = str((self.base.config.architectures or [""])[0])
@@ -123,7 +75,7 @@ class Engine:
         self._has_plain_head = self.base.config.model_type in _HIDDEN_THEN_HEAD
         self._peft: Any = None
         self._runs: dict[str, Run] = {}
-        self._samplers = _Adapters()
+        self._samplers: OrderedDict[str, str] = OrderedDict()
 
     @property
     def end_tokens(self) -> frozenset[int]:
@@ -144,7 +96,7 @@ class Engine:
         if not 1 <= shape.rank <= _MAX_RANK:
             raise DataError(f"rank is {shape.rank}, but 1 to {_MAX_RANK} was expected")
         seed = shape.seed if shape.seed is not None else int.from_bytes(os.urandom(4), "little")
-        name = f"run-{len(self._runs)}-{os.urandom(4).hex()}"
+        name = _name("run")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self._add(name, shape)
@@ -153,6 +105,18 @@ class Engine:
         run = Run(name, shape, parameters, optimizer)
         self._runs[run_id] = run
         return run
+
+    def warm_up(self) -> None:
+        """Take a step of a few tokens with an adapter of its own, so that the first one of a client has nothing to load."""
+        name = _name("warm-up")
+        self.create(name, LoraShape(rank=1, train_unembed=False, seed=0))
+        try:
+            inputs = {"target_tokens": torch.zeros(_WARM_UP_TOKENS, dtype=torch.long)}
+            example = Example([0] * _WARM_UP_TOKENS, inputs)
+            self.forward_backward(name, [example], "cross_entropy", {}, is_training=True)
+            self.optim_step(name)
+        finally:
+            self.forget(name)
 
     def run(self, run_id: str) -> Run:
         """Return a run in memory.
@@ -222,7 +186,7 @@ class Engine:
         """
         run = self.run(run_id)
         if run.is_spoilt:
-            _drop_gradients(run)
+            run.drop_gradients()
             raise DataError("no step is taken, for forward_backward failed before it; its gradients are dropped")
         run.optimizer.param_groups[0].update(lr=learning_rate, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay)
         for parameter in run.parameters:
@@ -230,7 +194,7 @@ class Engine:
                 parameter.grad = torch.zeros_like(parameter)
         norm = torch.nn.utils.clip_grad_norm_(run.parameters, grad_clip_norm if grad_clip_norm > 0 else math.inf)
         if not bool(norm.isfinite()):
-            _drop_gradients(run)
+            run.drop_gradients()
             raise DataError(f"no step is taken, for the norm of the gradients is {float(norm)}; they are dropped")
         run.optimizer.step()
         run.optimizer.zero_grad(set_to_none=True)
@@ -243,24 +207,8 @@ class Engine:
     def save(self, run_id: str, folder: Path, with_optimizer: bool) -> None:
         """Write the adapter of a run into `folder` in the layout of PEFT, and what is needed to go on from there."""
         run = self.run(run_id)
-        state = get_peft_model_state_dict(self._peft, adapter_name=run.id, save_embedding_layers=False)
-        save_file({key: value.detach().cpu().contiguous() for key, value in state.items()}, folder / ADAPTER)
-        config = self._peft.peft_config[run.id].to_dict()
-        written = {**config, "base_model_name_or_path": self.name, "inference_mode": True}
-        (folder / ADAPTER_CONFIG).write_text(json.dumps(_plain(written), indent=2, sort_keys=True) + "\n", "utf-8")
-        facts = {
-            "base_model": self.name,
-            "rank": run.shape.rank,
-            "seed": run.shape.seed,
-            "train_attn": run.shape.train_attn,
-            "train_mlp": run.shape.train_mlp,
-            "train_unembed": run.shape.train_unembed,
-            "steps": run.steps,
-            "has_optimizer": with_optimizer,
-        }
-        (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
-        if with_optimizer:
-            save_file(_optimizer_state(run), folder / OPTIMIZER)
+        weights = get_peft_model_state_dict(self._peft, adapter_name=run.id, save_embedding_layers=False)
+        write_files(run, self.name, weights, self._peft.peft_config[run.id].to_dict(), folder, with_optimizer)
 
     def load(self, run_id: str, folder: Path, with_optimizer: bool) -> Run:
         """Make a run of the checkpoint in `folder`, or put it into the run there is, which then begins anew.
@@ -278,12 +226,12 @@ class Engine:
         if replace(run.shape, seed=shape.seed) != shape:
             raise DataError(f"the checkpoint is of {shape}, but the run of {run.shape}; create a run from it instead")
         self._put(run.id, folder)
-        _drop_gradients(run)
+        run.drop_gradients()
         run.optimizer.state.clear()
         run.steps = 0
         if with_optimizer:
             run.steps = int(facts["steps"])
-            _restore(run, load_file(folder / OPTIMIZER))
+            restore_optimizer(run, folder)
         return run
 
     # what samples
@@ -303,23 +251,22 @@ class Engine:
 
     def has_sampler(self, sampler_id: str) -> bool:
         """Return whether a sampler is in memory."""
-        return sampler_id in self._samplers.by_id
+        return sampler_id in self._samplers
 
     def forget_sampler(self, sampler_id: str) -> None:
         """Free the memory of a sampler; nothing happens if it has none."""
-        name = self._samplers.by_id.pop(sampler_id, None)
+        name = self._samplers.pop(sampler_id, None)
         if name is not None:
             self._drop(name)
 
     def _sampler(self, sampler_id: str, folder: Path) -> str:
-        known = self._samplers.by_id
+        known = self._samplers
         if sampler_id in known:
             known.move_to_end(sampler_id)
             return known[sampler_id]
         while len(known) >= self.settings.samplers:
             self.forget_sampler(next(iter(known)))
-        self._samplers.made += 1
-        name = f"sampler-{self._samplers.made}"
+        name = _name("sampler")
         self._add(name, shape_of(read_facts(folder)))
         self._put(name, folder)
         known[sampler_id] = name
@@ -328,9 +275,9 @@ class Engine:
     # adapters
 
     def _add(self, name: str, shape: LoraShape) -> None:
-        wanted = {part for flag, parts in _PARTS.items() if getattr(shape, flag) for part in parts} & self._linear
+        wanted = {part for flag, parts in PARTS.items() if getattr(shape, flag) for part in parts} & self._linear
         if not wanted:
-            raise DataError(f"no layer of {self.name} is to be trained; set one of {', '.join(_PARTS)}")
+            raise DataError(f"no layer of {self.name} is to be trained; set one of {', '.join(PARTS)}")
         config = LoraConfig(
             r=shape.rank, lora_alpha=LORA_ALPHA, lora_dropout=0.0, bias="none", target_modules=sorted(wanted)
         )
@@ -356,7 +303,7 @@ class Engine:
     def _put(self, name: str, folder: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            set_peft_model_state_dict(self._peft, load_file(folder / ADAPTER), adapter_name=name)
+            set_peft_model_state_dict(self._peft, read_weights(folder), adapter_name=name)
 
     @contextmanager
     def _using(self, name: str, is_training: bool) -> Iterator[None]:
@@ -469,88 +416,11 @@ class Engine:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16")
 
 
+def _name(of: str) -> str:
+    """Return a name for an adapter, which peft takes no dots in."""
+    return f"{of}-{os.urandom(8).hex()}"
+
+
 def _pieces(chosen: torch.Tensor) -> list[torch.Tensor]:
     """Return the numbers of the tokens that are `chosen`, so many at a time."""
     return [piece for piece in chosen.nonzero().flatten().split(_PIECE_TOKENS) if len(piece)]
-
-
-def shape_of(facts: Mapping[str, Any]) -> LoraShape:
-    """Return the shape of the adapter that `facts` are of."""
-    flags = {flag: bool(facts[flag]) for flag in _PARTS}
-    return LoraShape(rank=int(facts["rank"]), seed=facts["seed"], **flags)
-
-
-def read_facts(folder: Path) -> dict[str, Any]:
-    """Return what `save` wrote of the checkpoint in `folder`.
-
-    Raises:
-        DataError: it is one that only its owner can read.
-    """
-    path = folder / FACTS
-    if not path.exists():
-        raise DataError("the checkpoint is encrypted; name one of `save_state` or `save_weights_for_sampler`")
-    facts: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return facts
-
-
-def _device(wanted: str) -> str:
-    if wanted == "cuda" and not torch.cuda.is_available():
-        raise ModelError("device is cuda, but torch sees no GPU; use cpu, or auto")
-    return wanted if wanted != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _loaded(folder: Path) -> tuple[Any, Any]:
-    if not (folder / "config.json").is_file():
-        raise ModelError(f"{folder}: holds no model, for it has no config.json; name the folder of a converted model")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ModelError(f"{folder}: its tokenizer cannot be loaded ({reason}); put tokenizer.json beside it") from None
-    try:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ModelError(f"{folder}: its weights cannot be loaded ({reason}); convert the model again") from None
-    return tokenizer, model
-
-
-def _drop_gradients(run: Run) -> None:
-    run.is_spoilt = False
-    run.optimizer.zero_grad(set_to_none=True)
-
-
-def _optimizer_state(run: Run) -> dict[str, torch.Tensor]:
-    state: dict[str, torch.Tensor] = {}
-    for number, parameter in enumerate(run.parameters):
-        kept = run.optimizer.state.get(parameter, {})
-        for key in ("exp_avg", "exp_avg_sq", "step"):
-            if key in kept:
-                # a file of tensors without dimensions cannot be read by everything
-                state[f"{number}.{key}"] = torch.as_tensor(kept[key]).detach().cpu().reshape(
-                    -1 if key == "step" else parameter.shape
-                )  # fmt: skip
-    return state or {"none": torch.zeros(1)}
-
-
-def _restore(run: Run, state: Mapping[str, torch.Tensor]) -> None:
-    for number, parameter in enumerate(run.parameters):
-        if f"{number}.step" in state:
-            run.optimizer.state[parameter] = {
-                "step": state[f"{number}.step"].reshape(()).clone(),
-                "exp_avg": state[f"{number}.exp_avg"].to(parameter.device).clone(),
-                "exp_avg_sq": state[f"{number}.exp_avg_sq"].to(parameter.device).clone(),
-            }
-
-
-def _plain(value: Any) -> Any:
-    """Return `value` with what JSON has not in its words."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, set | frozenset):
-        return sorted(map(str, value))
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return getattr(value, "value", value)
-    return str(value)

@@ -19,14 +19,16 @@ from pydantic import Field, SecretStr
 
 from graftline.config import Config
 from graftline.errors import ConfigError, ModelError
+from graftline.training.local.base_model import EngineSettings
 from graftline.training.local.checkpoints import CheckpointStore
-from graftline.training.local.engine import Engine, EngineSettings
+from graftline.training.local.engine import Engine
+from graftline.training.local.freed_memory import keep_freed_memory
 from graftline.training.local.server import TinkerServer
+from graftline.training.sdk_arguments import KEY_PREFIXES, KEY_VARIABLE
 
 logger = logging.getLogger(__name__)
 
-KEY_VARIABLE = "TINKER_API_KEY"
-_KEY_PREFIX = "tml-"
+_KEY_PREFIX = KEY_PREFIXES[0]
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _ENDS_WITHIN_S = 10
 _KEPT_OPEN_S = 60
@@ -65,6 +67,7 @@ def serve(
     with _alone(root):
         key = api_key(root, environment)
         listener = _listener(settings)
+        keep_freed_memory()
         try:
             engine = Engine(folder, settings.model, settings.engine)
             server = TinkerServer(engine, CheckpointStore(root), key, _secret(root / "url_secret").encode())

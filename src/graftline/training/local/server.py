@@ -4,17 +4,13 @@ What takes long is answered with the id of a call, whose outcome is asked for un
 and those of calls `{"error": …, "category": "user" | "server"}`. What the service has beyond this answers 404 with a reason.
 """
 
-import hashlib
 import hmac
-import json
 import logging
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,50 +19,29 @@ from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from graftline.errors import DataError, GraftlineError
-from graftline.record import RECORD_NAME
 from graftline.training.local import wire
-from graftline.training.local.calls import Answer, Call, Calls
+from graftline.training.local.answers import body_of, detail, json_of, refused, submitted
+from graftline.training.local.calls import Answer, Calls
 from graftline.training.local.checkpoints import Checkpoint, CheckpointStore, NotFound
-from graftline.training.local.engine import Engine, LoraShape, read_facts
+from graftline.training.local.engine import Engine
+from graftline.training.local.exports import Signer, encrypt, recipients_of
+from graftline.training.local.listing import Handler, Listing
+from graftline.training.local.lora import LoraShape, read_facts
 from graftline.training.local.sampling import Sampling, check_request, sample
+from graftline.training.local.sessions import Sampler, Session, Sessions
 
 logger = logging.getLogger(__name__)
 
 LONG_POLL_S = 20.0
-_URL_TTL_S = 900
-_SESSION_TTL_S = 600.0
-"""A client beats every 10 s."""
-_MOST_BODY_BYTES = 64 << 20
+_MOST_TOGETHER_TOKENS = 8192
+"""Of samples that share passes, prompts included: what their keys and values take memory for."""
 _LAST = {"connection": "close"}
 _UNNAMED = re.compile(r"sampler_weights/unnamed-[0-9a-f]{16}")
 _INFO = "Graftline's local backend: transformers and peft on this machine, not the Tinker service"
-
-
-@dataclass(slots=True)
-class Session:
-    """One client."""
-
-    user_metadata: Any = None
-    display_name: str | None = None
-    runs: list[str] = field(default_factory=list)
-    samplers: list[str] = field(default_factory=list)
-    beat: float = field(default_factory=time.monotonic)
-    is_finished: bool = False
-
-
-@dataclass(slots=True)
-class Sampler:
-    """What a client samples from."""
-
-    checkpoint: Checkpoint | None
-    """None for the model without an adapter."""
-    is_of_session: bool = False
-    """Whether its files go when the session ends."""
-    clones: int = 0
 
 
 class TinkerServer:
@@ -74,11 +49,11 @@ class TinkerServer:
 
     def __init__(self, engine: Engine, store: CheckpointStore, api_key: SecretStr, url_secret: bytes) -> None:
         self._engine, self._store = engine, store
-        self._api_key, self._url_secret = api_key, url_secret
-        self._calls = Calls()
-        self._sessions: dict[str, Session] = {}
+        self._api_key, self._listing = api_key, Listing(store, Signer(url_secret))
+        self._calls = Calls(_MOST_TOGETHER_TOKENS)
+        self._sessions = Sessions()
         self._samplers: dict[str, Sampler] = {}
-        self.app = Starlette(routes=self._routes(), exception_handlers={Exception: _refused, HTTPException: _refused})
+        self.app = Starlette(routes=self._routes(), exception_handlers={Exception: refused, HTTPException: refused})
 
     def start(self) -> None:
         """Begin to work; called once, on the event loop."""
@@ -88,6 +63,7 @@ class TinkerServer:
                 # of a session of a server that was killed
                 self._store.delete(self._store.parse(one["tinker_path"]))
         self._calls.start()
+        self._calls.submit("warm-up", self._warm_up)
 
     def let_go(self) -> None:
         """Answer who waits, for the server is to end."""
@@ -98,13 +74,12 @@ class TinkerServer:
         self._calls.stop()
 
     def _routes(self) -> list[Route]:
-        def at(method: str, path: str, handler: Callable[[Request], Awaitable[Response]]) -> Route:
+        def at(method: str, path: str, handler: Handler) -> Route:
             return Route(f"/api/v1/{path}", partial(self._guarded, handler), methods=[method])
 
-        checkpoint = "training_runs/{run}/checkpoints/{kind}/{name}"
         return [
             Route("/api/v1/healthz", self._health, methods=["GET"]),
-            Route("/files/{run}/{kind}/{name}/{file}", self._file, methods=["GET"]),
+            Route("/files/{run}/{kind}/{name}/{file}", self._listing.file, methods=["GET"]),
             at("POST", "client/config", self._client_config),
             at("POST", "client/dynamic_config", self._dynamic_config),
             at("POST", "telemetry", self._telemetry),
@@ -129,34 +104,25 @@ class TinkerServer:
             at("POST", "asample", self._asample),
             at("POST", "retrieve_future", self._retrieve),
             at("POST", "cancel_future", self._cancel),
-            at("POST", "weights_info", self._weights_info),
-            at("GET", "training_runs", self._list_runs),
-            at("GET", "training_runs/{run}", self._get_run),
-            at("GET", "training_runs/{run}/checkpoints", self._list_of_run),
-            at("GET", "checkpoints", self._list_checkpoints),
-            at("DELETE", checkpoint, self._delete),
-            at("GET", f"{checkpoint}/external_weights_urls", self._urls),
-            at("PUT", f"{checkpoint}/ttl", self._set_ttl),
-            at("POST", f"{checkpoint}/publish", partial(self._publish, True)),
-            at("DELETE", f"{checkpoint}/publish", partial(self._publish, False)),
+            *(at(*each) for each in self._listing.handlers()),
             at("GET", "{path:path}", self._unknown),
             at("POST", "{path:path}", self._unknown),
         ]
 
-    async def _guarded(self, handler: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+    async def _guarded(self, handler: Handler, request: Request) -> Response:
         """Answer who has the key."""
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
         given = request.headers.get("x-api-key") or bearer
         if not hmac.compare_digest(given.encode(), self._api_key.get_secret_value().encode()):
-            return _detail("the API key is not the one of this server", 401, _LAST)
+            return detail("the API key is not the one of this server", 401, _LAST)
         try:
             return await handler(request)
         except NotFound as error:
-            return _detail(str(error), 404)
+            return detail(str(error), 404)
         except GraftlineError as error:
-            return _detail(str(error), 400)
+            return detail(str(error), 400)
         except (KeyError, TypeError, ValueError) as error:
-            return _detail(f"{request.url.path}: the request is not understood ({error!r})", 400)
+            return detail(f"{request.url.path}: the request is not understood ({error!r})", 400)
 
     # about the server
 
@@ -183,23 +149,24 @@ class TinkerServer:
         return JSONResponse({"supported_models": [model]})
 
     async def _unknown(self, request: Request) -> Response:
-        return _detail(f"{request.method} {request.url.path} is not offered by the local backend", 404)
+        return detail(f"{request.method} {request.url.path} is not offered by the local backend", 404)
 
     # sessions
 
     async def _create_session(self, request: Request) -> Response:
-        body = await _json(request)
-        self._drop_silent()
+        body = await json_of(request)
+        for silent in self._sessions.silent():
+            self._end(silent)
         self._calls.submit(f"sweep/{uuid.uuid4().hex}", self._sweep)
         session = uuid.uuid4().hex[:16]
         self._sessions[session] = Session(body.get("user_metadata"), body.get("display_name"))
         return JSONResponse({"type": "create_session", "session_id": session, "info_message": _INFO})
 
     async def _heartbeat(self, request: Request) -> Response:
-        id = (await _json(request))["session_id"]
+        id = (await json_of(request))["session_id"]
         if id in self._sessions and self._sessions[id].is_finished:
-            return _detail("the session is finished", 410)
-        self._session(id).beat = time.monotonic()
+            return detail("the session is finished", 410)
+        self._sessions.going(id).beat = time.monotonic()
         return JSONResponse({"type": "session_heartbeat"})
 
     async def _finish(self, request: Request) -> Response:
@@ -211,7 +178,7 @@ class TinkerServer:
 
     async def _get_session(self, request: Request) -> Response:
         id = request.path_params["session"]
-        session = self._sessions.get(id) or self._session(id)
+        session = self._sessions.get(id) or self._sessions.going(id)
         return JSONResponse(
             {
                 "training_run_ids": session.runs,
@@ -221,22 +188,12 @@ class TinkerServer:
             }
         )
 
-    def _session(self, id: str) -> Session:
-        if id not in self._sessions:
-            raise NotFound(f"there is no session {id!r}: the server was started after it; make a new ServiceClient")
-        if self._sessions[id].is_finished:
-            raise NotFound(f"session {id!r} is finished, or was silent for too long; make a new ServiceClient")
-        return self._sessions[id]
+    def _warm_up(self) -> Answer:
+        self._engine.warm_up()
+        return {}
 
     def _sweep(self) -> Answer:
         return {"removed": self._store.sweep()}
-
-    def _drop_silent(self) -> None:
-        """Free what clients have that went without a word."""
-        limit = time.monotonic() - _SESSION_TTL_S
-        for id, session in [*self._sessions.items()]:
-            if session.beat < limit:
-                self._end(id)
 
     def _end(self, id: str) -> None:
         session = self._sessions.get(id)
@@ -262,7 +219,7 @@ class TinkerServer:
     # training
 
     async def _create_model(self, request: Request) -> Response:
-        body = await _json(request)
+        body = await json_of(request)
         self._check_model(body["base_model"])
         _check_optimizer(body.get("optimizer_config"))
         given = {key: value for key, value in (body.get("lora_config") or {}).items() if value is not None}
@@ -275,10 +232,10 @@ class TinkerServer:
             session.runs.append(run_id)
             return {"type": "create_model", "model_id": run_id}
 
-        return _submitted(self._calls.submit(f"{run_id}/create", create), run_id)
+        return submitted(self._calls.submit(f"{run_id}/create", create), run_id)
 
     async def _load_weights(self, request: Request) -> Response:
-        body = await _json(request)
+        body = await json_of(request)
         checkpoint = self._store.existing(self._store.parse(body["path"]))
         with_optimizer = bool(body["optimizer"])
         if body.get("base_model"):
@@ -299,10 +256,10 @@ class TinkerServer:
 
         if session is None:
             return self._numbered(run_id, body["seq_id"], load)
-        return _submitted(self._calls.submit(f"{run_id}/load", load), run_id)
+        return submitted(self._calls.submit(f"{run_id}/load", load), run_id)
 
     async def _get_info(self, request: Request) -> Response:
-        run_id = (await _json(request))["model_id"]
+        run_id = (await json_of(request))["model_id"]
         known = self._store.run(run_id)
         return JSONResponse(
             {
@@ -321,7 +278,7 @@ class TinkerServer:
         )
 
     async def _forward_backward(self, request: Request) -> Response:
-        body = wire.unpacked(await _body(request), request.headers.get("content-encoding", ""))
+        body = wire.unpacked(await body_of(request), request.headers.get("content-encoding", ""))
         asked = wire.read_forward_backward(body)
 
         def run() -> Answer:
@@ -333,7 +290,7 @@ class TinkerServer:
         return self._numbered(asked.run_id, asked.number, run)
 
     async def _optim_step(self, request: Request) -> Response:
-        body = await _json(request)
+        body = await json_of(request)
         if "adam_params" not in body:
             raise DataError("the local backend has the optimizer of AdamParams only")
 
@@ -346,11 +303,11 @@ class TinkerServer:
 
     def _numbered(self, run_id: str, number: int, do: Callable[[], Answer]) -> Response:
         # or it would wait for ever for those before it
-        self._session(run_id.partition(":")[0])
-        return _submitted(self._calls.submit(f"{run_id}/{number}", do, run_id, number), run_id)
+        self._sessions.going(run_id.partition(":")[0])
+        return submitted(self._calls.submit(f"{run_id}/{number}", do, run_id, number), run_id)
 
     def _new_run(self, body: Mapping[str, Any]) -> tuple[Session, str]:
-        return self._session(body["session_id"]), f"{body['session_id']}:train:{body['model_seq_id']}"
+        return self._sessions.going(body["session_id"]), f"{body['session_id']}:train:{body['model_seq_id']}"
 
     def _note(self, run_id: str, shape: LoraShape, user_metadata: Any) -> None:
         self._store.note_run(
@@ -369,7 +326,7 @@ class TinkerServer:
     # checkpoints
 
     async def _save_weights(self, request: Request) -> Response:
-        body = await _json(request)
+        body = await json_of(request)
         checkpoint = self._wanted(body, "weights")
 
         def save() -> Answer:
@@ -379,7 +336,7 @@ class TinkerServer:
         return self._numbered(body["model_id"], body["seq_id"], save)
 
     async def _save_for_sampler(self, request: Request) -> Response:
-        body = await _json(request)
+        body = await json_of(request)
         checkpoint = self._wanted(body, "sampler_weights")
         sampler = f"{body['model_id'].partition(':')[0]}:sample:{body.get('sampling_session_seq_id')}"
 
@@ -393,9 +350,9 @@ class TinkerServer:
         return self._numbered(body["model_id"], body["seq_id"], save)
 
     async def _save_external(self, request: Request) -> Response:
-        body = await _json(request)
+        body = await json_of(request)
         checkpoint = self._wanted(body, "external_weights")
-        recipients = _recipients(body.get("age_encryption_recipients") or [])
+        recipients = recipients_of(body.get("age_encryption_recipients") or [])
 
         def save() -> Answer:
             self._save(body, checkpoint, with_optimizer=False, recipients=recipients)
@@ -404,7 +361,7 @@ class TinkerServer:
         return self._numbered(body["model_id"], body["seq_id"], save)
 
     async def _copy_weights(self, request: Request) -> Response:
-        body = await _json(request)
+        body = await json_of(request)
         source = self._store.existing(self._store.parse(body["source_path"]))
         key = request.headers.get("x-idempotency-key") or uuid.uuid4().hex
         session, run_id = self._new_run(body) if body.get("session_id") else (None, f"copy-{key}")
@@ -422,7 +379,7 @@ class TinkerServer:
         call = self._calls.submit(f"{run_id}/copy", copy)
         # the SDK wants the path itself, and asks again with the same key
         if not await self._calls.wait(call, LONG_POLL_S):
-            return _detail("the engine is busy, so nothing is copied yet; ask again", 503)
+            return detail("the engine is busy, so nothing is copied yet; ask again", 503)
         if isinstance(call.answer, dict) and "error" in call.answer:
             raise DataError(str(call.answer["error"]))
         return JSONResponse(call.answer)
@@ -436,90 +393,18 @@ class TinkerServer:
         def make(folder: Path) -> None:
             self._engine.save(body["model_id"], folder, with_optimizer)
             if recipients:
-                _encrypt(folder, recipients)
+                encrypt(folder, recipients)
 
         self._store.write(
             checkpoint, make, body.get("ttl_seconds"), body.get("user_metadata"), bool(body.get("overwrite"))
         )
         self._store.note_run(body["model_id"])
 
-    async def _weights_info(self, request: Request) -> Response:
-        checkpoint = self._store.parse((await _json(request))["tinker_path"])
-        facts = read_facts(self._store.files(checkpoint))
-        kept = {key: facts[key] for key in ("base_model", "train_mlp", "train_attn", "train_unembed")}
-        return JSONResponse({**kept, "is_lora": True, "lora_rank": facts["rank"]})
-
-    async def _list_runs(self, request: Request) -> Response:
-        return _page(request, "training_runs", self._store.runs())
-
-    async def _get_run(self, request: Request) -> Response:
-        return JSONResponse(self._store.run(request.path_params["run"]))
-
-    async def _list_of_run(self, request: Request) -> Response:
-        self._store.run(request.path_params["run"])
-        return JSONResponse({"checkpoints": self._store.described(request.path_params["run"])})
-
-    async def _list_checkpoints(self, request: Request) -> Response:
-        return _page(request, "checkpoints", self._store.described()[::-1])
-
-    async def _delete(self, request: Request) -> Response:
-        self._store.delete(self._named(request))
-        return Response(status_code=204)
-
-    async def _set_ttl(self, request: Request) -> Response:
-        self._store.set_ttl(self._named(request), (await _json(request)).get("ttl_seconds"))
-        return Response(status_code=204)
-
-    async def _publish(self, is_public: bool, request: Request) -> Response:
-        self._store.set_public(self._named(request), is_public)
-        return Response(status_code=204)
-
-    def _named(self, request: Request) -> Checkpoint:
-        named = request.path_params
-        return self._store.at(named["run"], named["kind"], named["name"])
-
-    # downloads
-
-    async def _urls(self, request: Request) -> Response:
-        checkpoint = self._named(request)
-        folder = self._store.files(checkpoint)
-        expires = int(time.time()) + _URL_TTL_S
-        where = f"{checkpoint.run_id}/{checkpoint.kind}/{checkpoint.name}"
-        urls = {}
-        for path in sorted(folder.iterdir()):
-            if path.name != RECORD_NAME:
-                file = f"{where}/{path.name}"
-                signed = f"expires={expires}&signature={self._signature(file, expires)}"
-                urls[path.name] = f"{str(request.base_url).rstrip('/')}/files/{file}?{signed}"
-        return JSONResponse({"urls": urls, "expires": datetime.fromtimestamp(expires, UTC).isoformat()})
-
-    async def _file(self, request: Request) -> Response:
-        """Answer who has a signed address: the key is not asked for."""
-        named, query = request.path_params, request.query_params
-        expires = query.get("expires", "")
-        file = f"{named['run']}/{named['kind']}/{named['name']}/{named['file']}"
-        is_signed = expires.isdecimal() and hmac.compare_digest(
-            self._signature(file, int(expires)).encode(), query.get("signature", "").encode()
-        )
-        if not is_signed:
-            return _detail("the address is not signed by this server; ask for new ones", 403)
-        if int(expires) < time.time():
-            return _detail("the address has expired; ask for new ones", 403)
-        try:
-            checkpoint = self._store.existing(self._named(request))
-        except DataError as error:
-            return _detail(str(error), 404)
-        # its name was signed, so it is one of ours
-        return FileResponse(checkpoint.folder / named["file"])
-
-    def _signature(self, file: str, expires: int) -> str:
-        return hmac.new(self._url_secret, f"{file}|{expires}".encode(), hashlib.sha256).hexdigest()
-
     # sampling
 
     async def _create_sampling_session(self, request: Request) -> Response:
-        body = await _json(request)
-        session = self._session(body["session_id"])
+        body = await json_of(request)
+        session = self._sessions.going(body["session_id"])
         sampler = f"{body['session_id']}:sample:{body['sampling_session_seq_id']}"
         checkpoint = None
         if body.get("model_path"):
@@ -534,7 +419,7 @@ class TinkerServer:
         return JSONResponse({"type": "create_sampling_session", "sampling_session_id": sampler})
 
     async def _join_sampling_session(self, request: Request) -> Response:
-        sampler = self._sampler((await _json(request))["sampling_session_id"])
+        sampler = self._sampler((await json_of(request))["sampling_session_id"])
         sampler.clones += 1
         return JSONResponse({"type": "join_sampling_session", "client_counter": sampler.clones})
 
@@ -545,7 +430,7 @@ class TinkerServer:
         return JSONResponse({"sampler_id": id, "base_model": self._engine.name, "model_path": path})
 
     async def _asample(self, request: Request) -> Response:
-        body = await _json(request)
+        body = await json_of(request)
         sampler_id = body["sampling_session_id"]
         sampler, asked = self._sampler(sampler_id), wire.read_sampling(body)
         check_request(self._engine, asked)
@@ -556,10 +441,13 @@ class TinkerServer:
                 found = sample(self._engine, model, [asked for asked, _ in items])
             return [wire.sampling_answer(one, last) for one, (_, last) in zip(found, items, strict=True)]
 
-        id = f"{sampler_id}/{body.get('seq_id') or uuid.uuid4().hex}"
+        number = body.get("seq_id")
+        id = f"{sampler_id}/{uuid.uuid4().hex if number is None else number}"
         ids = [f"{id}/{number}" for number in range(asked.count)]
-        call = self._calls.submit_shared(id, sampler_id, (asked, last), asked.count, draw, {"sample_sequence_ids": ids})
-        return _submitted(call, None)
+        call = self._calls.submit_shared(
+            id, sampler_id, (asked, last), asked.count * asked.length, draw, {"sample_sequence_ids": ids}
+        )
+        return submitted(call, None)
 
     def _folder(self, sampler_id: str, checkpoint: Checkpoint | None) -> Path | None:
         if checkpoint is None:
@@ -582,10 +470,10 @@ class TinkerServer:
     # calls
 
     async def _retrieve(self, request: Request) -> Response:
-        id = (await _json(request))["request_id"]
+        id = (await json_of(request))["request_id"]
         call = self._calls.get(id)
         if call is None:
-            return _detail(f"call {id!r} is not known any more", 410)
+            return detail(f"call {id!r} is not known any more", 410)
         if not await self._calls.wait(call, LONG_POLL_S):
             again = {"type": "try_again", "request_id": id, "queue_state": "active"}
             return JSONResponse(again, 408)
@@ -594,78 +482,11 @@ class TinkerServer:
         return JSONResponse(call.answer)
 
     async def _cancel(self, request: Request) -> Response:
-        self._calls.cancel((await _json(request))["request_id"])
+        self._calls.cancel((await json_of(request))["request_id"])
         return Response(status_code=204)
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    if isinstance(error, HTTPException):
-        return _detail(f"{request.method} {request.url.path}: {error.detail}", error.status_code)
-    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return _detail(f"{request.method} {request.url.path}: {type(error).__name__}; see the log of the server", 500)
-
-
-def _detail(text: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
-    return JSONResponse({"detail": text}, status, headers)
-
-
-def _submitted(call: Call, run_id: str | None) -> Response:
-    return JSONResponse({"request_id": call.id, "model_id": run_id, **call.facts})
-
-
-def _page(request: Request, key: str, found: Sequence[Mapping[str, Any]]) -> Response:
-    offset, limit = (int(request.query_params.get(name, default)) for name, default in (("offset", 0), ("limit", 100)))
-    cursor = {"offset": offset, "limit": limit, "total_count": len(found)}
-    return JSONResponse({key: [*found[offset : offset + limit]], "cursor": cursor})
-
-
-async def _body(request: Request) -> bytes:
-    content = bytearray()
-    async for piece in request.stream():
-        content += piece
-        if len(content) > _MOST_BODY_BYTES:
-            raise DataError(f"the body is larger than {_MOST_BODY_BYTES} bytes; send less at a time")
-    return bytes(content)
-
-
-async def _json(request: Request) -> dict[str, Any]:
-    try:
-        body = json.loads(await _body(request) or b"{}")
-    except (ValueError, RecursionError):
-        raise DataError(f"{request.url.path}: the body is no JSON") from None
-    if not isinstance(body, dict):
-        raise DataError(f"{request.url.path}: the body is no object of JSON")
-    return body
 
 
 def _check_optimizer(config: Mapping[str, Any] | None) -> None:
     kind = (config or {}).get("type", "adamw")
     if kind not in ("adam", "adamw"):
         raise DataError(f"optimizer {kind!r} is not offered by the local backend; adamw is")
-
-
-def _recipients(keys: Sequence[str]) -> list[Any]:
-    """Return whom an export is encrypted for.
-
-    Raises:
-        DataError: a key is none of age.
-    """
-    if not keys:
-        return []
-    import pyrage
-
-    try:
-        return [
-            pyrage.x25519.Recipient.from_str(key) if key.startswith("age1") else pyrage.ssh.Recipient.from_str(key)
-            for key in keys
-        ]
-    except (pyrage.RecipientError, ValueError) as error:
-        raise DataError(f"age_encryption_recipients holds a key that age cannot use ({error})") from None
-
-
-def _encrypt(folder: Path, recipients: Sequence[Any]) -> None:
-    import pyrage
-
-    for path in [*folder.iterdir()]:
-        pyrage.encrypt_file(str(path), str(path.with_name(f"{path.name}.age")), recipients)
-        path.unlink()

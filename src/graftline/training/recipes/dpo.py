@@ -16,13 +16,12 @@ from pydantic import Field
 from graftline.errors import DataError
 from graftline.training.chats import read_rows
 from graftline.training.datums import render_all
-from graftline.training.recipes.base import Example, TrainingData
-from graftline.training.recipes.sl_basic import mean_nll
+from graftline.training.recipes.base import Example, Gradients, Training, TrainingData, mean_nll, sent
+from graftline.training.service import Trainer, TrainingService
 from graftline.training.settings import TinkerTrainingConfig
-from graftline.training.tinker import Awaited, TinkerSDKClient
 
 if TYPE_CHECKING:
-    from tinker import TrainingClient, types
+    from tinker import types
 
 
 class DpoConfig(TinkerTrainingConfig):
@@ -45,20 +44,18 @@ class Dpo:
         held_out, _ = self._pairs(root / self._config.held_out, tokenizer) if self._config.held_out else ([], None)
         return TrainingData(train, held_out, self._config.digests(root), dropped)
 
-    def prepare(self, sdk: TinkerSDKClient, trainer: "TrainingClient", data: TrainingData) -> dict[str, Any]:
+    def prepare(self, service: TrainingService, trainer: Trainer, data: TrainingData) -> dict[str, Any]:
         datums = [datum for pair in data.train for datum in pair.datums]
-        found = sdk.result(trainer.forward(datums, "cross_entropy"), "what the model says before its first step")
+        found = service.result(trainer.forward(datums, "cross_entropy"), "what the model says before its first step")
         sums = [
             _answer_logprob(datum, output["logprobs"].to_torch())
             for datum, output in zip(datums, found.loss_fn_outputs, strict=True)
         ]
         return {"reference": [float(value) for value in sums]}
 
-    def gradients(
-        self, trainer: "TrainingClient", batch: Sequence[int], data: TrainingData, known: Any
-    ) -> Awaited[Any]:
-        reference = [known["reference"][2 * number + side] for number in batch for side in (0, 1)]
-        datums = [datum for number in batch for datum in data.train[number].datums]
+    def gradients(self, training: Training, step: int, batch: Sequence[int]) -> Gradients:
+        reference = [training.known["reference"][2 * number + side] for number in batch for side in (0, 1)]
+        pairs = training.examples(batch)
         beta = self._config.beta
 
         def loss(given: "list[types.Datum]", logprobs: list[Any]) -> tuple[Any, dict[str, float]]:
@@ -70,15 +67,15 @@ class Dpo:
             total = -torch.nn.functional.logsigmoid(beta * margins).sum()
             return total, {"dpo_loss:sum": float(total.detach()), "preferred:sum": float((margins > 0).sum())}
 
-        return trainer.forward_backward_custom(datums, loss)
+        datums = [datum for pair in pairs for datum in pair.datums]
+        return sent(pairs, training.trainer.forward_backward_custom(datums, loss))
 
-    def loss(self, answer: Any, batch: Sequence[int], data: TrainingData) -> float:
+    def loss(self, answer: Any, sent: Gradients, batch: Sequence[int]) -> float:
         return float(answer.metrics["dpo_loss:sum"]) / len(batch)
 
-    def look(self, sdk: TinkerSDKClient, trainer: "TrainingClient", examples: Sequence[Example]) -> float:
+    def look(self, training: Training, examples: Sequence[Example]) -> float:
         # of the chosen answers: what a model that moves too far away from itself forgets
-        chosen = [Example(pair.datums[:1], 0, _trained(pair.datums[0])) for pair in examples]
-        return mean_nll(sdk, trainer, chosen)
+        return mean_nll(training.service, training.trainer, examples)
 
     def _pairs(self, path: Path, tokenizer: Any) -> tuple[list[Example], Counter[str]]:
         config, dropped = self._config, Counter[str]()
@@ -100,8 +97,3 @@ class Dpo:
 def _answer_logprob(datum: "types.Datum", logprobs: Any) -> Any:
     """Return the sum of the `logprobs` of the tokens with a weight."""
     return (logprobs * datum.loss_fn_inputs["weights"].to_torch()).sum()
-
-
-def _trained(datum: "types.Datum") -> int:
-    weights: Any = datum.loss_fn_inputs["weights"].data
-    return sum(1 for weight in weights if weight)

@@ -1,18 +1,29 @@
 """Recipes by name, and their configurations: `configs/recipes/<name>.yaml`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from graftline.config import load_yaml, parse_yaml, validated
 from graftline.errors import ConfigError
 from graftline.paths import Paths
-from graftline.training.recipes.base import Recipe
+from graftline.sandbox.base import Sandbox
+from graftline.sandbox.open import WarmSandboxConfig, open_sandbox
+from graftline.training.recipes.base import OpenSandbox, Recipe
+from graftline.training.recipes.distill import Distill, DistillConfig
 from graftline.training.recipes.dpo import Dpo, DpoConfig
+from graftline.training.recipes.rl_grpo import RlGrpo, RlGrpoConfig
 from graftline.training.recipes.sl_basic import SlBasic, SlBasicConfig
+from graftline.training.recipes.srl import Srl, SrlConfig
+from graftline.training.sets import HELD_OUT, TRAIN
 from graftline.training.settings import TinkerTrainingConfig
 
-CONFIGS: Mapping[str, type[TinkerTrainingConfig]] = {"dpo": DpoConfig, "sl_basic": SlBasicConfig}
-_RECIPES: Mapping[type[TinkerTrainingConfig], Callable[[Any], Recipe]] = {DpoConfig: Dpo, SlBasicConfig: SlBasic}
+CONFIGS: Mapping[str, type[TinkerTrainingConfig]] = {
+    "distill": DistillConfig,
+    "dpo": DpoConfig,
+    "rl_grpo": RlGrpoConfig,
+    "sl_basic": SlBasicConfig,
+    "srl": SrlConfig,
+}
 
 
 def configured(paths: Paths) -> list[str]:
@@ -29,7 +40,11 @@ def load_recipe(paths: Paths, name: str, changes: Mapping[str, Any] | None = Non
     if name not in (known := configured(paths)):
         raise ConfigError(f"recipe {name!r} is unknown; {paths.configs / 'recipes'} has {', '.join(known) or 'none'}")
     path = paths.configs / "recipes" / f"{name}.yaml"
-    return load_yaml(path, _config_of(parse_yaml(path.read_text("utf-8"), str(path)), str(path)), changes)
+    config = load_yaml(path, _config_of(parse_yaml(path.read_text("utf-8"), str(path)), str(path)), changes)
+    if config.data is None or config.dataset:
+        return config
+    folder = paths.relative(paths.training_set(name))
+    return config.model_copy(update={"dataset": f"{folder}/{TRAIN}", "held_out": f"{folder}/{HELD_OUT}"})
 
 
 def restored(values: Mapping[str, Any], source: str) -> TinkerTrainingConfig:
@@ -41,9 +56,25 @@ def restored(values: Mapping[str, Any], source: str) -> TinkerTrainingConfig:
     return validated(values, _config_of(values, source), source)
 
 
-def open_recipe(config: TinkerTrainingConfig) -> Recipe:
-    """Return the recipe that `config` is of."""
-    return _RECIPES[type(config)](config)
+def open_recipe(config: TinkerTrainingConfig, sandbox: OpenSandbox | None = None) -> Recipe:
+    """Return the recipe that `config` is of; `sandbox` returns what answers are graded in, that of this machine if it is None."""
+    match config:
+        case SlBasicConfig():
+            return SlBasic(config)
+        case DpoConfig():
+            return Dpo(config)
+        case SrlConfig():
+            return Srl(config)
+        case DistillConfig():
+            return Distill(config)
+        case RlGrpoConfig():
+            return RlGrpo(config, sandbox or _sandbox_of_this_machine)
+    raise TypeError(f"{type(config).__name__} is the configuration of no recipe")
+
+
+def _sandbox_of_this_machine() -> Sandbox:
+    # its processes end with this one
+    return open_sandbox(WarmSandboxConfig())
 
 
 def _config_of(values: Any, source: str) -> type[TinkerTrainingConfig]:

@@ -6,16 +6,13 @@ The loss of a batch is the sum over its tokens of `-weight * log p(token)`, weig
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from graftline.training.chats import read_rows
-from graftline.training.datums import Rendered, TrainOn, render_all
-from graftline.training.recipes.base import Example, TrainingData
+from graftline.training.datums import Rendered, TrainOn, render_all, trained_tokens
+from graftline.training.recipes.base import Example, Gradients, Training, TrainingData, mean_nll, sent
+from graftline.training.service import Trainer, TrainingService
 from graftline.training.settings import TinkerTrainingConfig
-from graftline.training.tinker import Awaited, TinkerSDKClient
-
-if TYPE_CHECKING:
-    from tinker import TrainingClient
 
 
 class SlBasicConfig(TinkerTrainingConfig):
@@ -42,19 +39,19 @@ class SlBasic:
             dropped=train.dropped,
         )
 
-    def prepare(self, sdk: TinkerSDKClient, trainer: "TrainingClient", data: TrainingData) -> dict[str, Any]:
+    def prepare(self, service: TrainingService, trainer: Trainer, data: TrainingData) -> dict[str, Any]:
         return {}
 
-    def gradients(
-        self, trainer: "TrainingClient", batch: Sequence[int], data: TrainingData, known: Any
-    ) -> Awaited[Any]:
-        return trainer.forward_backward([data.train[number].datums[0] for number in batch], "cross_entropy")
+    def gradients(self, training: Training, step: int, batch: Sequence[int]) -> Gradients:
+        examples = training.examples(batch)
+        future = training.trainer.forward_backward([example.datums[0] for example in examples], "cross_entropy")
+        return sent(examples, future)
 
-    def loss(self, answer: Any, batch: Sequence[int], data: TrainingData) -> float:
-        return float(answer.metrics["loss:sum"]) / sum(data.train[number].trained_tokens for number in batch)
+    def loss(self, answer: Any, sent: Gradients, batch: Sequence[int]) -> float:
+        return float(answer.metrics["loss:sum"]) / sent.trained_tokens
 
-    def look(self, sdk: TinkerSDKClient, trainer: "TrainingClient", examples: Sequence[Example]) -> float:
-        return mean_nll(sdk, trainer, examples)
+    def look(self, training: Training, examples: Sequence[Example]) -> float:
+        return mean_nll(training.service, training.trainer, examples)
 
     def _rendered(self, path: Path, tokenizer: Any) -> Rendered:
         config = self._config
@@ -62,20 +59,5 @@ class SlBasic:
         return render_all(chats, tokenizer, config.renderer, config.train_on, config.max_tokens)
 
 
-def mean_nll(sdk: TinkerSDKClient, trainer: "TrainingClient", examples: Sequence[Example]) -> float:
-    """Return the mean of `-log p(token)` over the tokens with a weight.
-
-    Raises:
-        TrainingError: the backend does not say.
-    """
-    datums = [datum for example in examples for datum in example.datums]
-    found = sdk.result(trainer.forward(datums, "cross_entropy"), "a loss without gradients")
-    return float(found.metrics["loss:sum"]) / sum(example.trained_tokens for example in examples)
-
-
 def _examples(rendered: Rendered) -> list[Example]:
-    found = []
-    for datum in rendered.datums:
-        weights: Any = datum.loss_fn_inputs["weights"].data
-        found.append(Example((datum,), datum.model_input.length, sum(1 for weight in weights if weight)))
-    return found
+    return [Example((datum,), datum.model_input.length, trained_tokens(datum)) for datum in rendered.datums]

@@ -1,0 +1,137 @@
+"""Watches the runs that train the recipes of the lineage, whoever began them, and brings them to their end.
+
+A run writes down that it goes on before it asks for anything that costs (`graftline.training.loop`), and is held by the process
+that trains it. One that is held is left alone and told of; one that was killed or interrupted is gone on with, from its last
+checkpoint; one that ended elsewhere, as by `graftline train run`, is fetched. One that failed is left to people.
+https://docs.dagster.io/guides/automate/sensors
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import dagster as dg
+
+from assets.training import NAMES
+from graftline.errors import GraftlineError
+from graftline.paths import Paths
+from graftline.record import load_record
+from graftline.runtime.manifests import load_manifest
+from graftline.runtime.trained_adapter import output_of
+from graftline.training.recipes.open import load_recipe
+from graftline.training.runs import Runs, TrainingRun
+from graftline.training.train import run_id_of
+from resources.lineage import LineageResource
+from sensors.cursor import read_object
+
+INTERVAL_S = 30
+_ADAPTER = dg.AssetKey(NAMES[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The run of one recipe."""
+
+    recipe: str
+    run: TrainingRun
+    state: Literal["held", "left", "ended", "fetched", "failed"]
+    steps: int
+    loss: float | None
+
+
+def training_runs(job_name: str, lineage: LineageResource, recipes: Sequence[str]) -> dg.SensorDefinition:
+    """Return the sensor over the runs of `recipes`; the job called `job_name` makes their adapters."""
+
+    @dg.sensor(name="training_runs", job_name=job_name, minimum_interval_seconds=INTERVAL_S)
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        """Request the adapter of every recipe whose run was left or ended, and observe the runs that go on."""
+        seen, faults = [], []
+        for recipe in recipes:
+            try:
+                if (one := _look(lineage, recipe)) is not None:
+                    seen.append(one)
+            except GraftlineError as error:
+                context.log.warning(str(error))
+                faults.append(f"{recipe}: {error}")
+        shown = {one.recipe: f"{one.run.run_id}/{one.state}/{one.steps}" for one in seen}
+        known = read_object(context.cursor)
+        requests = [
+            # one for each attempt, so that a run that is killed again and again is not asked for twice at the same time
+            dg.RunRequest(
+                run_key=f"{one.run.run_id}/{one.state}/{len(one.run.attempts)}",
+                partition_key=one.recipe,
+                asset_selection=[_ADAPTER],
+            )
+            for one in seen
+            if one.state in ("left", "ended")
+        ]
+        states = "; ".join([*(f"{one.recipe}: {_said(one)}" for one in seen), *faults])
+        return dg.SensorResult(
+            run_requests=requests,
+            skip_reason=None if requests else states or "no recipe of the lineage was trained yet",
+            asset_events=[_observation(one) for one in seen if known.get(one.recipe) != shown[one.recipe]],
+            cursor=json.dumps(shown),
+        )
+
+    return sensor
+
+
+def _look(lineage: LineageResource, recipe: str) -> _Seen | None:
+    """Return what the run of a recipe on its data is at; None where there is none."""
+    paths = lineage.paths
+    config = load_recipe(paths, recipe)
+    if not (paths.root / config.dataset).is_file():
+        return None
+    runs = Runs(paths.root / output_of(load_manifest(paths, lineage.manifest)))
+    run_id = run_id_of(config, paths.root)
+    run = runs.find(run_id)
+    if run is None:
+        return None
+    steps = runs.steps(run_id)
+    loss = steps[-1].loss if steps else None
+    return _Seen(recipe, run, _state(paths, recipe, runs, run), len(steps), loss)
+
+
+def _state(
+    paths: Paths, recipe: str, runs: Runs, run: TrainingRun
+) -> Literal["held", "left", "ended", "fetched", "failed"]:
+    if runs.is_trained(run.run_id):
+        return "held"
+    if run.is_over:
+        return "fetched" if _is_fetched(paths, recipe, run) else "ended"
+    return "failed" if run.status == "failed" else "left"
+
+
+def _is_fetched(paths: Paths, recipe: str, run: TrainingRun) -> bool:
+    try:
+        record = load_record(paths.adapter(recipe))
+    except GraftlineError:
+        return False
+    return record.config.get("run_id") == run.run_id
+
+
+def _said(one: _Seen) -> str:
+    at = f"step {one.steps} of {one.run.total_steps}"
+    return {
+        "held": f"{one.run.run_id} goes on, {at}",
+        "left": f"{one.run.run_id} was left at {at}",
+        "ended": f"{one.run.run_id} has ended",
+        "fetched": f"{one.run.run_id} is there",
+        "failed": f"{one.run.run_id} failed: {one.run.error}",
+    }[one.state]
+
+
+def _observation(one: _Seen) -> dg.AssetObservation:
+    metadata: dict[str, Any] = {
+        "run": one.run.run_id,
+        "state": one.state,
+        "step": one.steps,
+        "steps": one.run.total_steps,
+        "attempts": len(one.run.attempts),
+    }
+    if one.loss is not None:
+        metadata["loss"] = one.loss
+    if one.run.error:
+        metadata["error"] = one.run.error
+    return dg.AssetObservation(_ADAPTER, partition=one.recipe, metadata=metadata)

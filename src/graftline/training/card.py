@@ -1,0 +1,73 @@
+"""The model card of an adapter: `README.md` beside its weights."""
+
+from collections.abc import Mapping, Sequence
+
+from graftline.markdown import table
+from graftline.training.runs import StepMetrics, TrainingRun
+
+CARD = "README.md"
+_SHOWN_STEPS = 20
+
+
+def card(
+    run: TrainingRun,
+    steps: Sequence[StepMetrics],
+    licences: Mapping[str, int] | None = None,
+    solved: str = "",
+    prompt: str = "",
+) -> str:
+    """Return the model card of an adapter: what it is, what it was made of, how it went, what it is not.
+
+    Args:
+        run: What it ends.
+        steps: Of the run.
+        licences: Of the rows it was trained on, with how many there are of each; None where they are not known.
+        solved: A table of the tasks that were solved without it and with it; empty where it was not tried.
+        prompt: By which it is to be asked, of `configs/teacher_prompts.yaml`; empty where it may be any.
+    """
+    every = max(1, len(steps) // _SHOWN_STEPS)
+    curve = [
+        {"step": step.step + 1, "loss": round(step.loss, 4), "held-out loss": _rounded(step.held_out_loss)}
+        for step in steps
+        if (step.step + 1) % every == 0 or step.held_out_loss is not None
+    ]
+    facts = [
+        {"": "base model", "is": run.config["model"]},
+        {"": "recipe", "is": run.recipe},
+        {"": "LoRA rank", "is": run.config["lora"]["rank"]},
+        {"": "optimizer steps", "is": run.next_step},
+        {"": "examples", "is": run.examples},
+        {"": "trained tokens", "is": run.trained_tokens},
+        {"": "held-out loss before", "is": _rounded(run.base_held_out_loss)},
+        {"": "held-out loss after", "is": _rounded(run.held_out_loss)},
+        *({"": f"dropped, {reason}", "is": count} for reason, count in sorted(run.dropped.items())),
+        *({"": f"sha256 of {what}", "is": value} for what, value in sorted(run.dataset.items())),
+        *({"": package, "is": version} for package, version in sorted(run.versions.items())),
+    ]
+    parts = [
+        f"---\nbase_model: {run.config['model']}\nlibrary_name: peft\ntags: [lora, ast-grep]\n---\n",
+        f"# {run.run_id}\n",
+        "A LoRA adapter that proposes ast-grep rewrites, trained by Graftline on verified steps.\n",
+        table(facts),
+    ]
+    if prompt:
+        parts.append(f"It is to be asked by the prompt `{prompt}`, with the renderer `{run.config['renderer']}`.\n")
+    if solved:
+        parts += ["## Tasks of other repositories\n", "One answer to each, the most probable one.\n", solved]
+    parts += ["## Loss\n", "Mean over trained tokens, in nats.\n", table(curve), "## Licences\n"]
+    if licences is None:
+        parts.append("Those of the base model, and of the rows it was trained on, which the digests above name.\n")
+    else:
+        parts += [
+            "Besides that of the base model:\n",
+            table([{"licence": licence, "rows": count} for licence, count in licences.items()]),
+        ]
+    parts += [
+        "## Limits\n",
+        "Trained on short edits of single files. What it proposes is to be verified in the sandbox before it is used.\n",
+    ]
+    return "\n".join(parts)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

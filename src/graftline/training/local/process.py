@@ -1,0 +1,136 @@
+"""A backend of this machine for as long as it is needed: `graftline tinker serve` as a child of this process.
+
+It ends with the block it is used in, and with the thread that started it, however that ends. An interrupt of the terminal
+does not reach it: whoever trains decides what becomes of it, and saves a checkpoint first. One that already runs on the same
+folder is not used, for its key and its end are somebody else's.
+"""
+
+import json
+import logging
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Literal
+
+from pydantic import SecretStr
+
+from graftline.errors import TrainingError
+
+logger = logging.getLogger(__name__)
+
+_PROGRAM = (
+    "import sys; from graftline.workers import die_with; die_with(int(sys.argv.pop(1)));"
+    " from graftline.cli import main; main(prog_name='graftline')"
+)
+_OF_OTHERS = ("TINKER_API_KEY", "TINKER_BASE_URL")
+"""Of the environment: a key of the service is nothing that a server of ours should get, and it makes its own."""
+_LOG_BYTES = 2000
+_ENDS_WITHIN_S = 15.0
+
+
+@contextmanager
+def local_backend(
+    root: Path,
+    store: Path,
+    model: str,
+    folder: Path | None = None,
+    *,
+    threads: int = 0,
+    precision: Literal["float32", "bfloat16"] = "float32",
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    starts_within_s: float = 600.0,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[tuple[str, SecretStr]]:
+    """Serve a model until the end of the block; give the address of the server, and its key.
+
+    Args:
+        root: That of the checkout, in which the weights of the catalogue are.
+        store: Where checkpoints and the key are kept, from one server to the next.
+        model: Of `configs/models.yaml`, converted if it is not yet; or what the one in `folder` is called.
+        folder: A model of transformers, in place of the catalogue's.
+        threads: Of torch; 0 for one per core.
+        precision: What matrices are multiplied in.
+        device: What computes.
+        starts_within_s: How long it may take until it answers, converting included.
+        environment: Of the server; that of this process if it is None.
+
+    Raises:
+        TrainingError: it does not start; the message ends with what it said last.
+    """
+    given = {
+        "model": model,
+        "folder": folder,
+        "root": store,
+        "threads": threads,
+        "precision": precision,
+        "device": device,
+    }
+    command = [sys.executable, "-c", _PROGRAM, str(os.getpid()), "--root", str(root), "tinker", "serve", "--json"]
+    command += [
+        "--port",
+        "0",
+        *(word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))),
+    ]
+    inherited = os.environ if environment is None else environment
+    with TemporaryFile() as log:
+        process = subprocess.Popen(
+            command,
+            env={name: value for name, value in inherited.items() if name not in _OF_OTHERS},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            url = _url(process, log, starts_within_s)
+            try:
+                yield url, SecretStr((store / "api_key").read_text("utf-8").strip())
+            finally:
+                # who used it has only seen that nothing answers
+                if (status := process.poll()) is not None:
+                    logger.warning("the backend of this machine ended by itself with status %s: %s", status, _last(log))
+        finally:
+            _end(process)
+
+
+def _url(process: "subprocess.Popen[bytes]", log: IO[bytes], starts_within_s: float) -> str:
+    """Return the address that the server says once it listens."""
+    assert process.stdout is not None
+    said, deadline = b"", time.monotonic() + starts_within_s
+    while not said.endswith(b"\n"):
+        ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise TrainingError(
+                f"the backend of this machine does not answer after {starts_within_s:g} s ({_last(log)}); give it longer"
+            )
+        piece = os.read(process.stdout.fileno(), 4096)
+        if not piece:
+            raise TrainingError(f"the backend of this machine does not start: {_last(log)}")
+        said += piece
+    return str(json.loads(said)["url"])
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    assert process.stdout is not None
+    process.terminate()
+    try:
+        process.wait(_ENDS_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()
+
+
+def _last(log: IO[bytes]) -> str:
+    """Return what the server said last, for one line."""
+    log.seek(0, os.SEEK_END)
+    log.seek(max(0, log.tell() - _LOG_BYTES))
+    lines = log.read().decode("utf-8", "replace").split("\n")
+    said = " ".join(" ".join(lines).split()).removeprefix("error: ")
+    return said or "it said nothing"

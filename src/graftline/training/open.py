@@ -1,0 +1,107 @@
+"""From configuration to a training service."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal, assert_never
+
+from pydantic import Field
+
+from graftline.config import Config
+from graftline.secrets import Secrets
+from graftline.training.service import TrainingService
+
+DEFAULT_MODEL = "smollm2-135m"
+"""What a backend of this machine serves where nobody says what."""
+
+
+class TinkerServiceConfig(Config):
+    """The Tinker service, or whatever else speaks its wire and runs already."""
+
+    kind: Literal["tinker"] = "tinker"
+    base_url: str | None = None
+    """Its address; unset: what `TINKER_BASE_URL` names, else the hosted service."""
+    api_key: str = "TINKER_API_KEY"
+    """Name of the secret that holds the key."""
+
+
+class LocalBackendConfig(Config):
+    """A backend of this machine, started when it is needed and ended with whoever needed it."""
+
+    kind: Literal["local"] = "local"
+    model: str = ""
+    """Of `configs/models.yaml`; empty: that of the recipe."""
+    folder: str = ""
+    """A model of transformers in place of the catalogue's, from the root."""
+    store: str = "data/tinker"
+    """Where checkpoints are kept, from the root."""
+    threads: int = Field(default=0, ge=0, le=256)
+    """Of torch; 0 for one per core."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """What matrices are multiplied in."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """What computes."""
+    starts_within_s: float = Field(default=600.0, gt=0)
+    """How long it may take until it answers; the first time, a model of the catalogue is converted meanwhile."""
+
+
+class MemoryTrainingConfig(Config):
+    """A table in this process, really trained: for tests, and for recipes to be tried."""
+
+    kind: Literal["memory"] = "memory"
+    seed: int = 0
+    """Of the table."""
+
+
+TrainingClientConfig = Annotated[
+    TinkerServiceConfig | LocalBackendConfig | MemoryTrainingConfig, Field(discriminator="kind")
+]
+
+
+@contextmanager
+def open_training_client(
+    config: TrainingClientConfig, root: Path, secrets: Secrets, model: str = DEFAULT_MODEL, deadline_s: float = 600.0
+) -> Iterator[TrainingService]:
+    """Give the service of `config`, and close it at the end of the block.
+
+    Args:
+        config: Which one.
+        root: Below it are weights, and checkpoints of a backend of this machine.
+        secrets: Where the key is looked up.
+        model: What a backend of this machine serves where `config` does not say.
+        deadline_s: How long any answer may take, where nothing else is said.
+
+    Raises:
+        ConfigError: the key has the wrong shape, the address is none, or the extra is missing.
+        TrainingError: a backend of this machine does not start.
+    """
+    match config:
+        case TinkerServiceConfig():
+            from graftline.training.tinker import TinkerSDKClient
+
+            key = secrets.require(config.api_key, "training_client 'tinker'")
+            with TinkerSDKClient(key, config.base_url, deadline_s=deadline_s) as client:
+                yield client
+        case LocalBackendConfig():
+            from graftline.training.local.process import local_backend
+            from graftline.training.tinker import TinkerSDKClient
+
+            backend = local_backend(
+                root,
+                root / config.store,
+                config.model or model,
+                root / config.folder if config.folder else None,
+                threads=config.threads,
+                precision=config.precision,
+                device=config.device,
+                starts_within_s=config.starts_within_s,
+            )
+            with backend as (url, key), TinkerSDKClient(key, url, deadline_s=deadline_s) as client:
+                yield client
+        case MemoryTrainingConfig():
+            from graftline.training.memory.service import MemoryTrainingService
+
+            with MemoryTrainingService(config.seed) as service:
+                yield service
+        case _:
+            assert_never(config)

@@ -1,0 +1,90 @@
+"""`rl_grpo`: answers to tasks are rewarded by what the sandbox makes of them, and learned from in groups.
+
+Rewards are those of trajectories (`trajectories.reward`): 1 for the wanted text by a general action, less for one that
+memorises or changes too much, a share for what is on the way, -1 for an answer that cannot be read. One that the sandbox
+says nothing about is left out. Advantages are those of `recipes.groups`; the loss is that of `loss`
+(https://tinker-docs.thinkingmachines.ai/losses), `-(p / p_drawn) * advantage` by default, summed over tokens.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from graftline.errors import DataError
+from graftline.paths import Paths
+from graftline.sandbox.base import Sandbox
+from graftline.tasks.task import Task
+from graftline.teachers.prompt import Prompt, load_prompt
+from graftline.training.chats import read_lines_of
+from graftline.training.grading import graded, question
+from graftline.training.questions import Drawn
+from graftline.training.recipes.base import Example, Gradients, OpenSandbox, Training, TrainingData
+from graftline.training.recipes.groups import GroupConfig, Scored, learn, look
+from graftline.training.recipes.rollouts import Rollouts, policy_loss
+from graftline.training.service import Trainer, TrainingService
+from graftline.trajectories.reward import RewardWeights, rl_reward
+
+
+class RlGrpoConfig(GroupConfig):
+    """Reinforcement learning on tasks: files of `data/tasks`."""
+
+    recipe: Literal["rl_grpo"] = "rl_grpo"
+    learning_rate: float = Field(default=1e-4, gt=0, le=1)
+    prompt: str = "brief"
+    """Of `configs/teacher_prompts.yaml`: how tasks are asked, and in which form they are answered."""
+    weights: RewardWeights = RewardWeights()
+
+
+class RlGrpo:
+    """The recipe; an example is a task."""
+
+    def __init__(self, config: RlGrpoConfig, open_sandbox: OpenSandbox) -> None:
+        self._config, self._open_sandbox = config, open_sandbox
+        self._rollouts: Rollouts
+        self._prompt: Prompt
+
+    def load(self, root: Path, tokenizer: Any) -> TrainingData:
+        config = self._config
+        self._rollouts = Rollouts(config, tokenizer)
+        self._prompt = load_prompt(Paths(root).configs, config.prompt)
+        held_out = self._asked(root / config.held_out) if config.held_out else []
+        return self._rollouts.load(root, self._asked(root / config.dataset), held_out)
+
+    def prepare(self, service: TrainingService, trainer: Trainer, data: TrainingData) -> dict[str, Any]:
+        return {}
+
+    def gradients(self, training: Training, step: int, batch: Sequence[int]) -> Gradients:
+        return learn(self._config, self._rollouts, training, step, batch, self._score)
+
+    def loss(self, answer: Any, sent: Gradients, batch: Sequence[int]) -> float:
+        return policy_loss(answer, sent)
+
+    def look(self, training: Training, examples: Sequence[Example]) -> float:
+        return look(self._rollouts, training, examples, self._score)
+
+    @cached_property
+    def _sandbox(self) -> Sandbox:
+        return self._open_sandbox()
+
+    def _score(self, example: Example, answer: Drawn) -> Scored:
+        found = graded(example.item, answer.text, self._prompt, self._sandbox, self._config.weights)
+        return Scored(rl_reward(found.answer is not None, found.reward), found.reward.cause)
+
+    def _asked(self, path: Path) -> list[tuple[Any, Task]]:
+        tasks = [_task(row, path, number) for number, row in enumerate(read_lines_of(path), 1)]
+        return [(question(task, self._prompt), task) for task in tasks]
+
+
+def _task(row: Any, path: Path, number: int) -> Task:
+    try:
+        return Task.model_validate(row)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise DataError(
+            f"{path}, line {number}: is no task ({where}: {first['msg']}); tasks are below data/tasks, and what"
+            " `sft_dataset` makes of a recipe of this kind"
+        ) from None

@@ -1,0 +1,153 @@
+"""What recipes share whose answers are drawn while training goes on: `rl_grpo`, `srl` and `distill`.
+
+Before every step the weights are saved as they are, and answers drawn from them: all is on-policy. A step is sent when its
+answers are there, so that steps are not sent ahead of each other, whatever `submit_ahead` says.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from graftline.errors import DataError, TrainingError
+from graftline.hashing import digest
+from graftline.training.questions import Drawing, Drawn, Questions, policy_datum, prompt_datum
+from graftline.training.recipes.base import Example, Gradients, Training, TrainingData
+from graftline.training.service import Sampler
+from graftline.training.settings import TinkerTrainingConfig
+
+logger = logging.getLogger(__name__)
+
+_SAMPLER_TTL_S = 3600
+
+
+class RolloutConfig(TinkerTrainingConfig):
+    """What these recipes have beside what all have; `max_tokens` is that of a question."""
+
+    group_size: int = Field(default=8, ge=1, le=1024)
+    """Answers to each question."""
+    temperature: float = Field(default=1.0, gt=0, le=2)
+    sampling_seed: int = Field(default=0, ge=0)
+    loss: Literal["importance_sampling", "ppo", "cispo"] = "importance_sampling"
+    """Of the policy; the last two hold back tokens that have become much more or less probable since they were drawn."""
+
+    @property
+    def drawing(self) -> Drawing:
+        """How answers are drawn."""
+        return Drawing(self.answer_tokens, self.temperature, self.group_size)
+
+
+Rows = Sequence[tuple[Sequence[Mapping[str, str]], Any]]
+"""Questions as chats, each with what else a recipe needs of it."""
+
+
+class Rollouts:
+    """Draws answers, and sends what is learned of them."""
+
+    def __init__(self, config: RolloutConfig, tokenizer: Any) -> None:
+        self._config, self.questions = config, Questions(config.renderer, tokenizer)
+        self._numbers = count()
+
+    @property
+    def answer_tokens(self) -> int:
+        """Of an answer, at most."""
+        return self._config.answer_tokens
+
+    def load(self, root: Path, train: Rows, held_out: Rows) -> TrainingData:
+        """Return questions as data; what is no chat, or longer than `max_tokens`, is dropped and counted."""
+        dropped: Counter[str] = Counter()
+        return TrainingData(
+            train=[*self._examples(train, dropped)],
+            held_out=[*self._examples(held_out, Counter())],
+            digests=self._config.digests(root),
+            dropped=dropped,
+        )
+
+    def _examples(self, rows: Rows, dropped: Counter[str]) -> Iterator[Example]:
+        for chat, item in rows:
+            try:
+                tokens = self.questions.tokens(chat)
+            except DataError:
+                dropped["bad_chat"] += 1
+                continue
+            if len(tokens) > self._config.max_tokens:
+                dropped["too_long"] += 1
+            else:
+                most = self._config.group_size * (len(tokens) + self._config.answer_tokens)
+                yield Example((prompt_datum(tokens),), most, 0, item)
+
+    def draw(self, training: Training, step: int, batch: Sequence[int]) -> list[list[Drawn]]:
+        """Return the answers that the model as it is gives to the questions of `batch`.
+
+        Raises:
+            TrainingError: the backend does not give them.
+        """
+        seeds = [int(digest([self._config.sampling_seed, step, number])[:7], 16) for number in batch]
+        return self.answers(training, training.examples(batch), seeds, f"step {step}")
+
+    def answers(
+        self, training: Training, examples: Sequence[Example], seeds: Sequence[int], where: str
+    ) -> list[list[Drawn]]:
+        """Return the answers that the model as it is gives to `examples`, each with a seed of its own.
+
+        Raises:
+            TrainingError: the backend does not give them.
+        """
+        prompts = [prompt_of(example) for example in examples]
+        with self.model_as_it_is(training, "rollouts") as sampler:
+            asked = self.questions.ask(sampler, prompts, self._config.drawing, seeds)
+            return self.questions.drawn(training.service, asked, f"the answers of {where}")
+
+    @contextmanager
+    def model_as_it_is(self, training: Training, name: str) -> Iterator[Sampler]:
+        """Yield what samples from the weights after the steps that were sent; they are kept meanwhile.
+
+        Raises:
+            TrainingError: the backend does not save them.
+        """
+        service = training.service
+        # a run that is killed, or fails meanwhile, leaves them, so they expire; and a name is used once
+        future = training.trainer.save_weights_for_sampler(f"{name}-{next(self._numbers):06}", _SAMPLER_TTL_S)
+        path = str(service.result(future, "the weights to sample from").path)
+        yield service.sampling_client(model_path=path)
+        try:
+            service.delete_checkpoint(path)
+        except TrainingError as error:
+            logger.warning("%s is not deleted, but expires: %s", path, error)
+
+    def send(
+        self,
+        training: Training,
+        learned: Sequence[tuple[Example, Drawn, Sequence[float]]],
+        metrics: Mapping[str, float],
+        drawn: Sequence[tuple[Example, Sequence[Drawn]]],
+    ) -> Gradients:
+        """Send the answers in `learned`, each with the advantages of its tokens; `drawn` are all there were."""
+        tokens = sum(len(prompt_of(example)) * len(some) + _length(some) for example, some in drawn)
+        found = {**metrics, "answer_tokens": _length([one for _, some in drawn for one in some])}
+        if not learned:
+            return Gradients(None, tokens, 0, found)
+        datums = [policy_datum(prompt_of(example), answer, values) for example, answer, values in learned]
+        future = training.trainer.forward_backward(datums, self._config.loss)
+        return Gradients(future, tokens, _length([answer for _, answer, _ in learned]), found)
+
+
+def prompt_of(example: Example) -> list[int]:
+    """Return the tokens of a question."""
+    datum = example.datums[0]
+    last: Any = datum.loss_fn_inputs["target_tokens"].data
+    return [*datum.model_input.to_ints(), int(last[-1])]
+
+
+def policy_loss(answer: Any, sent: Gradients) -> float:
+    """Return the mean loss over the tokens that were learned from."""
+    return float(answer.metrics["loss:sum"]) / sent.trained_tokens
+
+
+def _length(answers: Sequence[Drawn]) -> int:
+    return sum(len(answer.tokens) for answer in answers)

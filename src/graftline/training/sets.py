@@ -1,0 +1,173 @@
+"""What a recipe of the lineage trains on: rows made of verified steps, or of synthetic edits whose right action is known.
+
+The form of a row is that of the recipe: chats, pairs, steps of experts, or tasks. What is looked at, and the tasks that a
+model is to solve before and after, are of the splits that nothing is trained on: other repositories.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import Field, model_validator
+
+from graftline.actions.action import ACTION
+from graftline.actions.astgrep import Language
+from graftline.config import Config
+from graftline.datasets.synthetic.families import FAMILIES
+from graftline.errors import ConfigError
+from graftline.rules.canonical import canonical
+from graftline.state.state import StateUpdate
+from graftline.tasks.task import Task
+from graftline.teachers.answer import Answer, fits, written
+from graftline.teachers.prompt import Prompt
+from graftline.training.grading import question
+from graftline.trajectories.exports.rows import dpo_rows, sft_rows, srl_rows
+from graftline.trajectories.step import Trajectory
+
+TRAIN, HELD_OUT, TASKS = "train.jsonl", "held_out.jsonl", "tasks.jsonl"
+"""What a recipe trains on, what it looks at, and what is to be solved before and after."""
+
+Row = dict[str, Any]
+ItemT = TypeVar("ItemT")
+_TEMPLATES = frozenset(name for family in FAMILIES for name in (family.id, family.inverse) if name)
+
+
+class _Source(Config):
+    languages: tuple[Language, ...] = Field(default=("python",), min_length=1)
+    prompt: str = "brief"
+    """Of `configs/teacher_prompts.yaml`: how tasks are asked and answered."""
+    examples: int = Field(default=400, ge=1)
+    """Rows to train on, at most."""
+    held_out: int = Field(default=40, ge=0)
+    """Rows to look at, and tasks to solve before and after, at most."""
+
+
+class SyntheticSource(_Source):
+    """Synthetic edits on snippets of the splits, made for the recipe, their actions applied in the sandbox."""
+
+    kind: Literal["synthetic"] = "synthetic"
+    templates: tuple[str, ...] = ()
+    """Ids of docs/synthetic.md, inverses too; all if there are none."""
+    most_characters: int = Field(default=240, ge=40)
+    """Of a text before; longer snippets are cut into runs of whole statements."""
+    per_snippet: int = Field(default=2, ge=1)
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _knows_its_templates(self) -> Self:
+        if unknown := sorted({*self.templates} - _TEMPLATES):
+            raise ValueError(f"templates: {unknown[0]!r} is unknown; docs/synthetic.md lists them")
+        return self
+
+
+class TrajectorySource(_Source):
+    """Verified steps of the trajectories that are stored."""
+
+    kind: Literal["trajectories"] = "trajectories"
+    teachers: tuple[str, ...] = ()
+    """Those of these teachers alone; of all if there are none."""
+    of: Literal["all", "real", "synthetic"] = "all"
+    """Kind of the edits."""
+
+
+Source = Annotated[SyntheticSource | TrajectorySource, Field(discriminator="kind")]
+
+_OF_TRAJECTORIES: Mapping[str, Callable[[Iterable[Trajectory], Prompt], Iterator[Row]]] = {
+    "distill": sft_rows,
+    "dpo": dpo_rows,
+    "sl_basic": sft_rows,
+    "srl": srl_rows,
+}
+
+
+def rows_of_trajectories(
+    recipe: str, trajectories: Sequence[Trajectory], tasks: Mapping[str, Task], source: TrajectorySource, prompt: Prompt
+) -> Iterator[Row]:
+    """Yield what a recipe trains on of the attempts that fit `source`; `tasks` are theirs, by id."""
+    chosen = [trajectory for trajectory in trajectories if _fits(trajectory, source)]
+    if recipe in _OF_TRAJECTORIES:
+        yield from _OF_TRAJECTORIES[recipe](chosen, prompt)
+        return
+    ids = dict.fromkeys(trajectory.task_id for trajectory in chosen if trajectory.is_verified)
+    yield from (tasks[id].model_dump(mode="json") for id in ids if id in tasks)
+
+
+def rows_of_tasks(recipe: str, tasks: Iterable[Task], prompt: Prompt) -> Iterator[Row]:
+    """Yield what a recipe that fits (`check_fits`) trains on, of tasks whose one right action is known."""
+    return (_OF_TASKS[recipe](task, prompt) for task in tasks)
+
+
+def check_fits(recipe: str, source: Source) -> None:
+    """Refuse a source that a recipe cannot be trained on.
+
+    Raises:
+        ConfigError: it needs answers that are known to be wrong.
+    """
+    if isinstance(source, SyntheticSource) and recipe not in _OF_TASKS:
+        raise ConfigError(
+            f"recipe {recipe!r} learns from answers that are wrong, and synthetic edits have none; use data.kind:"
+            f" trajectories, or one of {', '.join(_OF_TASKS)}"
+        )
+
+
+def balanced(items: Iterable[ItemT], most: int, group: Callable[[ItemT], str]) -> list[ItemT]:
+    """Return at most so many of `items`, those of different groups in turns."""
+    groups: dict[str, list[ItemT]] = defaultdict(list)
+    for item in items:
+        groups[group(item)].append(item)
+    turns = zip_longest(*groups.values())
+    return [item for turn in turns for item in turn if item is not None][:most]
+
+
+def template_of(task: Task) -> str:
+    """Return the template a synthetic task is an instance of; `real edits` for another one."""
+    return next((tag.partition(":")[2] for tag in task.tags if tag.startswith("template:")), "real edits")
+
+
+def is_answerable(task: Task, prompt: Prompt) -> bool:
+    """Return whether one action that is known solves `task`, and may be said in answer to `prompt`."""
+    return task.gold_action is not None and not task.gold_next and fits(_answer(task), prompt.settings.answer)
+
+
+def _chat(task: Task, prompt: Prompt) -> Row:
+    said = {"role": "assistant", "content": written(_answer(task), prompt.settings.answer.layout)}
+    return {"messages": [*question(task, prompt), said], **_origin(task)}
+
+
+def _expert(task: Task, prompt: Prompt) -> Row:
+    action = ACTION.dump_python(canonical(_answer(task).action), mode="json")
+    return {"prompt": question(task, prompt), "expert_action": action, **_origin(task)}
+
+
+def _task(task: Task, prompt: Prompt) -> Row:
+    return task.model_dump(mode="json")
+
+
+_OF_TASKS: Mapping[str, Callable[[Task, Prompt], Row]] = {
+    "distill": _chat,
+    "rl_grpo": _task,
+    "sl_basic": _chat,
+    "srl": _expert,
+}
+
+
+def _answer(task: Task) -> Answer:
+    assert task.gold_action is not None  # `is_answerable`
+    return Answer("", task.gold_action, StateUpdate(), is_strict=True)
+
+
+def _fits(trajectory: Trajectory, source: TrajectorySource) -> bool:
+    is_synthetic = "synthetic" in trajectory.tags
+    is_of_kind = source.of == "all" or is_synthetic == (source.of == "synthetic")
+    return is_of_kind and (not source.teachers or trajectory.teacher in source.teachers)
+
+
+def _origin(task: Task) -> Row:
+    return {
+        "task_id": task.id,
+        "dataset": task.dataset,
+        "language": task.language,
+        "licence": task.licence,
+        "origin": task.origin,
+    }

@@ -1,0 +1,325 @@
+"""The assets of recipes and the sensor on their runs, over a small root that trains in memory."""
+
+import json
+import runpy
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from graftline.errors import TrainingError
+from graftline.paths import Paths
+from graftline.record import load_record
+from graftline.runtime.lineage import open_lineage
+from graftline.runtime.manifests import load_manifest
+from graftline.runtime.training_data import sft_dataset
+from graftline.training.memory.service import MemoryTrainingService
+from graftline.training.recipes.open import load_recipe
+from graftline.training.runs import Runs, TrainingRun
+from graftline.training.train import MEMORY_OUTPUT, Interrupted, run_id_of, train_on_tinker
+from orchestration.build import build_definitions
+from resources.lineage import LineageResource
+from sensors.training_runs import training_runs
+from tests.recipes import train_in_memory, write_recipe, write_recipes
+
+pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
+
+HOLDER = """
+import sys
+from pathlib import Path
+from graftline.training.runs import Runs
+with Runs(Path(sys.argv[1])).alone(sys.argv[2]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def prepared(new_checkout: Any, varied_pairs: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with all that recipes are made of."""
+    small = new_checkout(tmp_path_factory.mktemp("prepared") / "root")
+    small.write([row for row in varied_pairs if row["language"] == "python"])
+    small.configure(languages=("python",), per_partition=1)
+    train_in_memory(small.root)
+    write_recipes(small.root)
+    paths = Paths(small.root)
+    with open_lineage(paths, load_manifest(paths, "local"), "prepared") as lineage:
+        lineage.raw("release_pairs")
+        lineage.normalized("release_pairs")
+        lineage.division()
+        for make in (lineage.splits, lineage.synthetic_rules, lineage.tasks, lineage.teacher_trajectories):
+            for split in ("train", "dev", "test"):
+                make("python", split)
+    return paths.root
+
+
+@pytest.fixture
+def root(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same root once more, for a test of its own."""
+    root = Path(shutil.copytree(prepared, tmp_path / "root"))
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(root))
+    return root
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+def materialize(instance: dg.DagsterInstance, **options: Any) -> dg.ExecuteInProcessResult:
+    job = build_definitions().resolve_job_def("training")
+    return job.execute_in_process(instance=instance, raise_on_error=False, **options)
+
+
+def logged(result: dg.ExecuteInProcessResult) -> list[dg.AssetMaterialization]:
+    return [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
+
+
+# assets
+
+
+def test_each_recipe_is_a_partition_and_shows_what_it_learnt(root: Path, instance: dg.DagsterInstance) -> None:
+    tags = {"dagster/asset_partition_range_start": "seen", "dagster/asset_partition_range_end": "tiny"}
+    result = materialize(instance, tags=tags)
+    shown = {(one.asset_key.to_user_string(), one.partition): one.metadata for one in logged(result)}
+    assert (result.success, sorted(shown)) == (
+        True,
+        [(asset, recipe) for asset in ("sft_dataset", "trained_adapter") for recipe in ("seen", "tiny")],
+    )
+    record = load_record(Paths(root).adapter("tiny"))
+    metadata = shown["trained_adapter", "tiny"]
+    assert metadata["state"].value == "made: not there yet"
+    assert metadata["run"].value == record.config["run_id"]
+    assert metadata["loss_curve"].value.startswith("![loss](data:image/png;base64,")
+    assert metadata["solved"].value.startswith("| of | tasks | solved before | solved after | unknown |\n")
+    assert metadata["card"].value == str(Paths(root).adapter("tiny") / "README.md")
+    # rows have a name of Dagster's own
+    counts = {name: count for name, count in record.counts.items() if name != "rows"}
+    assert {name: metadata[name].value for name in counts} == counts
+    assert metadata["dagster/row_count"].value == record.counts["rows"]
+    assert (metadata["share_solved_before"].value, metadata["last_loss"].value > 0) == (0.0, True)
+    assert shown["sft_dataset", "tiny"]["licence.MIT"].value == metadata["examples"].value
+
+
+def test_a_second_run_of_a_partition_makes_nothing_and_keeps_its_data_version(
+    root: Path, instance: dg.DagsterInstance
+) -> None:
+    first, second = (logged(materialize(instance, partition_key="tiny")) for _ in range(2))
+    assert [one.metadata["state"].value for one in second] == ["unchanged", "unchanged"]
+    versions = [[(one.tags or {})["dagster/data_version"] for one in made] for made in (first, second)]
+    assert versions[0] == versions[1]
+
+
+def test_a_fault_of_a_recipe_is_said_without_a_traceback(root: Path, instance: dg.DagsterInstance) -> None:
+    write_recipe(root, "tiny", {"kind": "synthetic", "prompt": "huge"})
+    [failure] = materialize(instance, partition_key="tiny").get_step_failure_events()
+    said = failure.step_failure_data.user_failure_data
+    assert said is not None
+    assert "prompt 'huge' is unknown; known: brief, large, small" in str(said.description)
+
+
+def test_a_range_in_the_wrong_order_fails_instead_of_doing_nothing(root: Path, instance: dg.DagsterInstance) -> None:
+    tags = {"dagster/asset_partition_range_start": "tiny", "dagster/asset_partition_range_end": "seen"}
+    assert not materialize(instance, tags=tags).success
+
+
+def printed_range(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what `python -m assets.training` prints."""
+    monkeypatch.delitem(sys.modules, "assets.training")
+    runpy.run_module("assets.training", run_name="__main__")
+    return capsys.readouterr().out
+
+
+def test_without_a_recipe_that_has_data_there_is_nothing_of_training(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(root / "configs" / "recipes")
+    definitions = build_definitions()
+    keys = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
+    assert not keys & {"sft_dataset", "trained_adapter"}
+    assert [sensor.name for sensor in definitions.get_repository_def().sensor_defs] == [
+        "actor_health",
+        "dataset_versions",
+    ]
+    assert printed_range(monkeypatch, capsys) == ""
+
+
+def test_the_range_of_recipes_is_printed_and_the_rest_is_a_job_of_its_own(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert printed_range(monkeypatch, capsys) == "seen...tiny\n"
+    definitions = build_definitions()
+    graph = definitions.resolve_asset_graph()
+    jobs = {
+        name: definitions.resolve_job_def(name).asset_layer.executable_asset_keys for name in ("lineage", "training")
+    }
+    assert {key.to_user_string() for key in jobs["training"]} == {"sft_dataset", "trained_adapter"}
+    assert jobs["lineage"] | jobs["training"] == graph.executable_asset_keys
+    assert not jobs["lineage"] & jobs["training"]
+    parents = sorted(key.to_user_string() for key in graph.get(dg.AssetKey("sft_dataset")).parent_keys)
+    assert parents == ["splits", "tasks", "teacher_trajectories"]
+
+
+# the sensor
+
+
+@dataclass
+class Watched:
+    """The root, its run of `tiny`, and ticks of the sensor."""
+
+    root: Path
+    instance: dg.DagsterInstance
+
+    def __post_init__(self) -> None:
+        self.paths = Paths(self.root)
+        self.runs = Runs(self.root / MEMORY_OUTPUT)
+        lineage = LineageResource(root=str(self.root))
+        self.sensor = training_runs("training", lineage, ["seen", "tiny"])
+
+    def make_dataset(self) -> None:
+        with open_lineage(self.paths, load_manifest(self.paths, "local"), "watched") as lineage:
+            sft_dataset(lineage, "tiny")
+
+    @property
+    def run_id(self) -> str:
+        return run_id_of(load_recipe(self.paths, "tiny"), self.root)
+
+    @property
+    def run(self) -> TrainingRun:
+        return self.runs.get(self.run_id)
+
+    def train(self, **options: Any) -> None:
+        """Train as somebody else does, without the lineage."""
+        with MemoryTrainingService() as service:
+            train_on_tinker(
+                load_recipe(self.paths, "tiny"), output_dir=self.runs.folder, root=self.root,
+                tokenizer=service.tokenizer, service=service, **options,
+            )  # fmt: skip
+
+    def interrupt(self, after: int) -> None:
+        steps: list[int] = []
+        with pytest.raises(Interrupted):
+            self.train(on_step=lambda step, total: steps.append(step.step), is_stopped=lambda: len(steps) >= after)
+
+    def tick(self, cursor: str | None = None) -> dg.SensorResult:
+        result = self.sensor(dg.build_sensor_context(instance=self.instance, cursor=cursor))
+        assert isinstance(result, dg.SensorResult)
+        return result
+
+    def execute(self, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
+        selection = request.asset_selection
+        return materialize(self.instance, partition_key=request.partition_key, asset_selection=selection)
+
+
+@pytest.fixture
+def watched(root: Path, instance: dg.DagsterInstance) -> Watched:
+    watched = Watched(root, instance)
+    watched.make_dataset()
+    return watched
+
+
+def said(result: dg.SensorResult) -> str:
+    return result.skip_reason.skip_message if result.skip_reason and result.skip_reason.skip_message else ""
+
+
+def told(result: dg.SensorResult) -> list[tuple[Any, ...]]:
+    """Return of each observation what it is of and the state it tells."""
+    return [
+        (event.asset_key.to_user_string(), event.partition, event.metadata["state"].value, event.metadata["step"].value)
+        for event in result.asset_events
+    ]
+
+
+def test_without_a_run_there_is_nothing_to_do(watched: Watched) -> None:
+    result = watched.tick()
+    assert (said(result), result.run_requests, result.asset_events) == (
+        "no recipe of the lineage was trained yet", [], [],
+    )  # fmt: skip
+
+
+def test_a_run_that_was_interrupted_is_requested_once_and_brought_to_its_end(watched: Watched) -> None:
+    watched.interrupt(after=2)
+    left = watched.tick()
+    [request] = left.run_requests or []
+    assert (request.run_key, request.partition_key) == (f"{watched.run_id}/left/1", "tiny")
+    assert told(left) == [("trained_adapter", "tiny", "left", 2)]
+    again = watched.tick(left.cursor)
+    # the key is the same until somebody has tried, and Dagster launches one run for a key
+    assert ([one.run_key for one in again.run_requests or []], again.asset_events) == ([request.run_key], [])
+
+    done = watched.execute(request)
+
+    adapter = load_record(watched.paths.adapter("tiny"))
+    assert (done.success, adapter.config["run_id"]) == (True, watched.run_id)
+    assert (watched.run.status, len(watched.run.attempts)) == ("done", 2)
+    assert [step.step for step in watched.runs.steps(watched.run_id)] == [*range(watched.run.total_steps)]
+    after = watched.tick(again.cursor)
+    assert (said(after), told(after)[0][2]) == (f"tiny: {watched.run_id} is there", "fetched")
+    assert watched.tick(after.cursor).asset_events == []
+
+
+def test_a_run_that_another_process_holds_is_only_told_of(watched: Watched) -> None:
+    watched.interrupt(after=2)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(watched.runs.folder), watched.run_id],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        held = watched.tick()
+        again = watched.tick(held.cursor)
+        holder.kill()
+    total = watched.run.total_steps
+    assert (held.run_requests, said(held)) == ([], f"tiny: {watched.run_id} goes on, step 2 of {total}")
+    assert (told(held), again.asset_events) == ([("trained_adapter", "tiny", "held", 2)], [])
+    # it was killed: nobody holds it any more
+    assert [one.partition_key for one in watched.tick(again.cursor).run_requests or []] == ["tiny"]
+
+
+def test_a_run_that_ended_elsewhere_is_fetched(watched: Watched) -> None:
+    watched.train()
+    [request] = watched.tick().run_requests or []
+    assert request.run_key == f"{watched.run_id}/ended/1"
+    assert watched.execute(request).success
+    assert watched.tick().run_requests == []
+
+
+def test_a_run_that_failed_is_left_to_people(watched: Watched) -> None:
+    def fail(step: Any, total: int) -> None:
+        raise TrainingError("the quota is used up")
+
+    with pytest.raises(TrainingError):
+        watched.train(on_step=fail)
+    result = watched.tick()
+    [observed] = result.asset_events
+    assert (result.run_requests, said(result)) == ([], f"tiny: {watched.run_id} failed: the quota is used up")
+    assert observed.metadata["error"].value == "the quota is used up"
+
+
+def test_a_record_that_cannot_be_read_is_said_and_stands_in_nobodys_way(watched: Watched) -> None:
+    watched.interrupt(after=1)
+    with open_lineage(watched.paths, load_manifest(watched.paths, "local"), "other") as lineage:
+        sft_dataset(lineage, "seen")
+    other = run_id_of(load_recipe(watched.paths, "seen"), watched.root)
+    watched.runs.path(other).write_text(json.dumps({"run_id": other}), "utf-8")
+    assert [one.partition_key for one in watched.tick("not JSON").run_requests or []] == ["tiny"]
+    watched.runs.path(watched.run_id).unlink()
+    assert f"seen: {watched.runs.path(other)}: is no record of a run" in said(watched.tick())
+
+
+@pytest.mark.parametrize("damage", [lambda text: "{}\n" + text, lambda text: text.replace("{", "[")])
+def test_steps_that_cannot_be_read_are_said(watched: Watched, damage: Callable[[str], str]) -> None:
+    watched.interrupt(after=1)
+    path = watched.runs.steps_path(watched.run_id)
+    path.write_text(damage(path.read_text("utf-8")), "utf-8")
+    assert f"tiny: {path}: holds a line that is no step" in said(watched.tick())

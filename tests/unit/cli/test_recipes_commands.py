@@ -1,0 +1,99 @@
+"""The commands below `graftline recipes`: what they print, and what they are told when something is wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from graftline.cli import main
+from tests.pages import CHECKOUT
+
+EXTRA = "pip install 'graftline[training]'"
+CHAT = {"messages": [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4, as ever."}]}
+SHORT = ["--set", "dataset=chats.jsonl", "--set", "max_steps=2", "--set", "batch_size=2", "--set", "epochs=2"]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A root with the shipped manifests, one of the shipped recipes, and chats."""
+    for name in ("manifests/local.yaml", "manifests/test.yaml", "recipes/sl_basic.yaml"):
+        path = tmp_path / "configs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text((CHECKOUT / "configs" / name).read_text("utf-8"), "utf-8")
+    (tmp_path / "chats.jsonl").write_text((json.dumps(CHAT) + "\n") * 4, "utf-8")
+    return tmp_path
+
+
+def recipes(root: Path, *arguments: str) -> Result:
+    result = CliRunner().invoke(main, ["--root", str(root), "recipes", *arguments])
+    assert isinstance(result.exception, SystemExit | None)
+    return result
+
+
+def test_the_recipes_that_are_configured_are_listed(root: Path) -> None:
+    found = recipes(root, "list", "--json")
+    assert (found.exit_code, json.loads(found.stdout)) == (
+        0,
+        {
+            "recipes": [
+                {
+                    "name": "sl_basic",
+                    "recipe": "sl_basic",
+                    "model": "smollm2-135m",
+                    "description": "`sl_basic`: cross-entropy on the answers of chats.",
+                }
+            ]
+        },
+    )
+    assert "`sl_basic`: cross-entropy on the answers of chats." in recipes(root, "list").stdout
+
+
+def test_a_recipe_is_shown_with_all_its_values_and_its_source(root: Path) -> None:
+    shown = json.loads(recipes(root, "show", "sl_basic", "--json").stdout)
+    assert shown["stages"][0]["options"]["learning_rate"] == 0.001
+    lines = [line.split() for line in recipes(root, "show", "sl_basic").stdout.splitlines()]
+    for key in shown["stages"][0]["options"]:
+        assert any(line[:2] == ["train", key] for line in lines)
+    assert lines[-1] == ["see", "https://tinker-docs.thinkingmachines.ai/losses"]
+
+
+def test_a_dry_run_says_what_would_be_done(root: Path) -> None:
+    found = recipes(root, "run", "sl_basic", *SHORT, "--port", "training_client.model=mine", "--dry-run", "--json")
+    said = json.loads(found.stdout)
+    assert said["spec"]["stages"][0]["options"]["max_steps"] == 2
+    assert (said["wiring"]["training_client"]["kind"], said["wiring"]["training_client"]["model"]) == ("local", "mine")
+    text = recipes(root, "run", "sl_basic", "--manifest", "test", "--dry-run").stdout
+    assert ["training_client", "memory", '{"seed":', "0}"] in [line.split() for line in text.splitlines()]
+
+
+def test_a_recipe_is_run_with_the_ports_of_a_manifest(root: Path) -> None:
+    pytest.importorskip("tinker_cookbook", reason=EXTRA)
+    arguments = ["run", "sl_basic", "--manifest", "test", "--port", "dataset_store=files", *SHORT]
+    found = recipes(root, *arguments, "--json")
+    assert found.exit_code == 0, found.output
+    said = json.loads(found.stdout)
+    assert said["run"]["status"] == "done"
+    assert Path(said["adapter"]) == root / "models/adapters/memory" / said["run_id"]
+    steps = [line for line in found.stderr.splitlines() if line.startswith("step ")]
+    assert [line.partition(":")[0] for line in steps] == ["step 1 of 2", "step 2 of 2"]
+    again = recipes(root, *arguments)
+    assert (again.exit_code, ["status", "done"] in [line.split() for line in again.stdout.splitlines()]) == (0, True)
+    assert said["adapter"] in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "sl"], "recipe 'sl' is unknown; "),
+        (["run", "sl_basic", "--set", "batch_size"], "--set 'batch_size': KEY=VALUE was expected, as learning_rate"),
+        (["run", "sl_basic", "--set", "batch_size=x"], "batch_size: input should be a valid integer (got 'x')"),
+        (["run", "sl_basic", "--manifest", "staging"], "manifest 'staging' is unknown; known: default, local, dev"),
+        (["run", "sl_basic", "--port", "nothing=memory"], "port 'nothing' is unknown; known: training_client"),
+        (["run", "sl_basic", "--manifest", "test", "--port", "dataset_store.files=3"], "dataset_store"),
+    ],
+)
+def test_what_is_wrong_is_told_without_a_traceback(root: Path, arguments: list[str], message: str) -> None:
+    found = recipes(root, *arguments)
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert message in found.stderr

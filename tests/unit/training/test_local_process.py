@@ -1,0 +1,90 @@
+"""A backend of this machine as a child: why it does not start, and that it never outlives who started it.
+
+What it answers is in the contract of training services, which it is started for.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from graftline.errors import ConfigError, TrainingError
+from graftline.secrets import EnvironmentSecrets, Secrets
+from graftline.training.local.process import local_backend
+from graftline.training.open import TinkerServiceConfig, open_training_client
+from tests.unit.training.conftest import EXTRA
+
+PARENT = """
+import sys
+from pathlib import Path
+from graftline.training.local.process import local_backend
+
+root = Path(sys.argv[1])
+with local_backend(root, root / "store", "model", root / "model"):
+    pass
+"""
+
+
+def backends(process: psutil.Process) -> list[psutil.Process]:
+    """Return the children of a process that are, or are to be, backends."""
+    return [child for child in process.children() if "tinker" in child.cmdline()]
+
+
+def is_past_its_start(process: psutil.Process) -> bool:
+    """Return whether a backend has loaded what its command needs, and so has asked to be told of its parent's end."""
+    return "pydantic_core" in Path(f"/proc/{process.pid}/maps").read_text("utf-8", "replace")
+
+
+def test_one_that_does_not_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError) as error, local_backend(tmp_path / "missing", tmp_path / "store", "model"):
+        pass
+    assert str(error.value).startswith("the backend of this machine does not start: ")
+    assert f"{tmp_path / 'missing'}' does not exist" in " ".join(str(error.value).split())
+    assert backends(psutil.Process()) == []
+
+
+def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    with (
+        pytest.raises(TrainingError, match=r"does not answer after 0\.05 s \(it said nothing\); give it longer"),
+        local_backend(tmp_path, tmp_path / "store", "model", starts_within_s=0.05),
+    ):
+        pass
+    assert backends(psutil.Process()) == []
+
+
+def test_it_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)])
+    child = None
+    try:
+        deadline = time.monotonic() + 60
+        while child is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+            child = next((one for one in backends(psutil.Process(parent.pid)) if is_past_its_start(one)), None)
+        assert child is not None
+        # it would end by itself otherwise, for there is no model
+        child.suspend()
+        os.kill(parent.pid, signal.SIGKILL)
+        assert psutil.wait_procs([child], timeout=20)[1] == []
+    finally:
+        parent.kill()
+        parent.wait()
+        if child is not None and child.is_running():
+            child.kill()
+
+
+def test_a_service_is_asked_with_the_key_that_is_configured(tmp_path: Path) -> None:
+    pytest.importorskip("tinker", reason=EXTRA)
+    secrets = Secrets([EnvironmentSecrets({"MY_KEY": "tml-mine"})])
+    config = TinkerServiceConfig(base_url="http://127.0.0.1:1/", api_key="MY_KEY")
+    with open_training_client(config, tmp_path, secrets) as service:
+        assert service.base_url == "http://127.0.0.1:1"
+    with (
+        pytest.raises(ConfigError, match="TINKER_API_KEY: is not set, but training_client 'tinker' needs it"),
+        open_training_client(TinkerServiceConfig(), tmp_path, secrets),
+    ):
+        pass
