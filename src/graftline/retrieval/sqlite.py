@@ -7,6 +7,7 @@ of a process that was killed at its first writing, counts as empty.
 import json
 import re
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,9 +119,22 @@ def _connected(path: Path) -> apsw.Connection:
     connection.enable_load_extension(True)
     connection.load_extension(sqlite_vec.loadable_path())
     connection.enable_load_extension(False)
-    # readers find the earlier entries while others are written
-    connection.pragma("journal_mode", "wal")
+    _log_ahead(connection)
     return connection
+
+
+def _log_ahead(connection: apsw.Connection) -> None:
+    """Change to a write-ahead log: readers find the earlier entries while others are written."""
+    last_try = time.monotonic() + _BUSY_MS / 1000
+    while True:
+        try:
+            connection.pragma("journal_mode", "wal")
+            return
+        except apsw.BusyError:
+            # of two that change a new file at the same time, SQLite refuses one at once, whatever its timeout says
+            if time.monotonic() > last_try:
+                raise
+            time.sleep(0.01)
 
 
 def _identity(connection: apsw.Connection) -> str:

@@ -30,9 +30,9 @@ with local_backend(root, root / "store", "model", root / "model"):
 """
 
 
-def backends(process: psutil.Process) -> list[psutil.Process]:
-    """Return the children of a process that are, or are to be, backends."""
-    return [child for child in process.children() if "tinker" in child.cmdline()]
+def backends(process: psutil.Process, root: Path) -> list[psutil.Process]:
+    """Return the children of a process that are, or are to be, backends in a folder (other tests' have their own)."""
+    return [child for child in process.children() if {"tinker", str(root / "store")} <= set(child.cmdline())]
 
 
 def is_past_its_start(process: psutil.Process) -> bool:
@@ -45,7 +45,7 @@ def test_one_that_does_not_start_says_why(tmp_path: Path) -> None:
         pass
     assert str(error.value).startswith("the backend of this machine does not start: ")
     assert f"{tmp_path / 'missing'}' does not exist" in " ".join(str(error.value).split())
-    assert backends(psutil.Process()) == []
+    assert backends(psutil.Process(), tmp_path) == []
 
 
 def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
         local_backend(tmp_path, tmp_path / "store", "model", starts_within_s=0.05),
     ):
         pass
-    assert backends(psutil.Process()) == []
+    assert backends(psutil.Process(), tmp_path) == []
 
 
 def test_it_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_it_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
         deadline = time.monotonic() + 60
         while child is None and time.monotonic() < deadline:
             time.sleep(0.02)
-            child = next((one for one in backends(psutil.Process(parent.pid)) if is_past_its_start(one)), None)
+            child = next((one for one in backends(psutil.Process(parent.pid), tmp_path) if is_past_its_start(one)), None)
         assert child is not None
         # it would end by itself otherwise, for there is no model
         child.suspend()
