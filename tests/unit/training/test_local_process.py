@@ -64,7 +64,9 @@ def test_it_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
         deadline = time.monotonic() + 60
         while child is None and time.monotonic() < deadline:
             time.sleep(0.02)
-            child = next((one for one in backends(psutil.Process(parent.pid), tmp_path) if is_past_its_start(one)), None)
+            child = next(
+                (one for one in backends(psutil.Process(parent.pid), tmp_path) if is_past_its_start(one)), None
+            )
         assert child is not None
         # it would end by itself otherwise, for there is no model
         child.suspend()
