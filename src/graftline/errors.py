@@ -10,7 +10,8 @@
         ├── ModelError     the places of a model's weights
         ├── ActorError     a served model (an answer, however poor, is a result, not an error)
         ├── QueueError     the job queue
-        └── TrainingError  the Tinker service or the local backend
+        ├── TrainingError  the Tinker service or the local backend
+        └── HarborError    the Harbor service, or what it runs rollouts with (how a rollout ends is a result)
 
 A message is one sentence: what, which, what was expected, what to do. The classes take a message and nothing
 else, so that they cross process borders.
@@ -59,6 +60,13 @@ class QueueError(BoundaryError):
 
 class TrainingError(BoundaryError):
     """The Tinker service or the local backend cannot be reached, refuses, fails, or is not done in time."""
+
+    status: int | None = None
+    """What the service answered by HTTP, where that is the error."""
+
+
+class HarborError(BoundaryError):
+    """The Harbor service or an executor cannot be reached, refuses, or fails; nothing is known of what was asked."""
 
     status: int | None = None
     """What the service answered by HTTP, where that is the error."""

@@ -1,0 +1,408 @@
+"""What the service takes and gives: the messages of `/api/harbor` and of the jobs, as the OpenAPI document shows them."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from graftline.harbor.contract import (
+    MAX_SEED,
+    FailureCause,
+    Finite,
+    RolloutRequest,
+    RolloutResponse,
+    Seed,
+    SuccessStatus,
+    Text,
+)
+from graftline.harbor.limits import HarborLimits, VerifierSettings
+
+MAX_INSTANCES = 100_000
+"""Of one batch."""
+MAX_PAGE = 1000
+MAX_TASKS = 100_000
+Name = Annotated[Text, Field(min_length=1, max_length=128)]
+LongText = Annotated[Text, Field(max_length=1 << 20)]
+
+
+class Message(BaseModel):
+    """What is sent or answered; unknown keys are refused, so that a typing error is not a silent default."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+class Status(StrEnum):
+    """Of a deployment and of an instance."""
+
+    PENDING = "pending"
+    BUILDING = "building"
+    READY = "ready"
+    FAILED = "failed"
+
+
+class BuildStatus(StrEnum):
+    """Of a build."""
+
+    PENDING = "pending"
+    BUILDING = "building"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class RolloutStatus(StrEnum):
+    """Of a rollout: `completed` whatever came of it, `failed` where nothing is known of the attempt."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Problem(Message):
+    """Why a request is refused."""
+
+    code: str
+    """A word for programs, such as `not_found`."""
+    message: str
+    """A sentence for people: what, which, what was expected, what to do."""
+    details: dict[str, Any] = {}
+
+
+class ProblemAnswer(Message):
+    """The body of every answer of 400 and more."""
+
+    error: Problem
+
+
+class SeedTask(Message):
+    """Which task a seed stands for, in the manifest of a deployment; adding tasks renumbers no seed."""
+
+    seed: Seed
+    task_id: Text = Field(min_length=1, max_length=256)
+    agent_files: tuple[Text, ...] = Field(default=(), max_length=64)
+    """Folders of the context whose content the first box starts with; all of the context where none is named."""
+    verifier_files: tuple[Text, ...] = Field(default=(), max_length=64)
+    """The same of the verifier's context."""
+    metadata: dict[str, Any] = {}
+
+
+class Verifier(VerifierSettings):
+    """A verifier with its context."""
+
+    context_tar_base64: str = Field(min_length=1)
+
+
+class DeploymentCreate(Message):
+    """A context, and how to run it. What is the same as a version that is there is that version; else it is a new one."""
+
+    name: Name
+    description: LongText | None = None
+    dockerfile: LongText | None = None
+    """Text; where it is not given, the file `Dockerfile` of the context."""
+    context_tar_base64: str | None = None
+    """A tar.gz. `context_url`, which the founding clients may send, is refused: the service fetches nothing."""
+    context_url: Text | None = None
+    entrypoint: Text = Field(
+        default="run_rollout --input /tmp/rollout.json --output /tmp/result.json", min_length=1, max_length=4096
+    )
+    entrypoint_mode: Literal["file", "stdio", "command"] = "file"
+    """`command` is another name of `stdio`."""
+    limits: HarborLimits = HarborLimits()
+    env_vars: dict[Name, LongText] = Field(default={}, max_length=256)
+    metadata: dict[str, Any] = {}
+    tasks: list[SeedTask] = Field(default=[], max_length=MAX_TASKS)
+    """Which task every seed stands for. Without it every seed is its own task."""
+    verifier: Verifier | None = None
+    auto_build: bool = True
+
+
+class BuildRequest(Message):
+    """A build of a deployment; its own context where none is given. Another context is another deployment: refused."""
+
+    dockerfile: LongText | None = None
+    context_tar_base64: str | None = None
+    context_url: Text | None = None
+    force: bool = False
+
+
+class BuildView(Message):
+    """One build."""
+
+    id: str
+    build_id: str
+    status: BuildStatus
+    snapshot_id: str | None = None
+    error_message: str | None = None
+    log_tail: str = ""
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class DeploymentView(Message):
+    """One version of a deployment."""
+
+    id: str
+    name: str
+    version: int
+    digest: str
+    """SHA-256 over all that decides what a rollout does: contexts, entrypoint, limits, variables, tasks, verifier."""
+    status: Status
+    snapshot_id: str | None = None
+    latest_build: BuildView | None = None
+    build_id: str | None = None
+    description: str | None = None
+    entrypoint: str
+    entrypoint_mode: str
+    limits: HarborLimits
+    metadata: dict[str, Any] = {}
+    error: str | None = None
+    created_at: datetime
+
+
+class DeploymentStatusView(Message):
+    """What a deployment waits for."""
+
+    id: str
+    name: str
+    version: int
+    status: Status
+    snapshot_id: str | None = None
+    error: str | None = None
+    builds: list[BuildView] = []
+
+
+class DeploymentPage(Message):
+    """Deployments, newest first."""
+
+    deployments: list[DeploymentView]
+    total: int
+    next_cursor: str | None = None
+
+
+class InstanceBatch(Message):
+    """Seeds to have instances of: `count` of them from `start_seed`, or those named."""
+
+    count: int | None = Field(default=None, ge=1, le=MAX_INSTANCES, strict=True)
+    start_seed: Seed = 0
+    seeds: list[Seed] | None = Field(default=None, min_length=1, max_length=MAX_INSTANCES)
+
+
+class InstanceView(Message):
+    """One seed of a deployment."""
+
+    id: str
+    deployment_id: str
+    seed: int
+    task_id: str
+    status: Status
+    error: str | None = None
+
+
+class InstanceCounts(Message):
+    """Of all instances of a deployment."""
+
+    total: int
+    ready_count: int
+    building_count: int
+    failed_count: int
+
+
+class BatchView(InstanceCounts):
+    """What a batch came to."""
+
+    created: int
+    """Of these instances, those that were not there before."""
+    instances: list[InstanceView] = []
+    """Those asked for; left out where there are more than a page of them."""
+
+
+class InstancePage(InstanceCounts):
+    """Instances, by seed."""
+
+    instances: list[InstanceView]
+    next_cursor: str | None = None
+
+
+class BuildAllView(Message):
+    """What `build-all` came to."""
+
+    total_instances: int
+    ready_count: int
+
+
+class RolloutCreate(RolloutRequest):
+    """A rollout as a resource of its own."""
+
+    deployment_id: Name
+    run_id: Text | None = Field(default=None, max_length=255)
+
+
+class DeploymentRollout(RolloutRequest):
+    """The body of `/{deployment}/rollout`."""
+
+    run_id: Text | None = Field(default=None, max_length=255)
+
+
+class LegacyRollout(Message):
+    """The body of `POST /api/harbor/rollout`, as the first clients send it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    deployment_id: Name
+    trace_correlation_id: Text = Field(min_length=1, max_length=255)
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED, strict=True)] = 0
+    prompt_template: dict[str, Any] = {}
+    inference_url: Text | None = None
+    limits: dict[str, Any] = {}
+    params: dict[str, Any] = {}
+
+
+class AttemptView(Message):
+    """One attempt at a rollout; all of them are kept."""
+
+    number: int
+    executor: str
+    started_at: datetime
+    finished_at: datetime | None = None
+    success_status: SuccessStatus | None = None
+    failure_cause: FailureCause | None = None
+    error: str | None = None
+    reward: Finite | None = None
+    agent_s: float | None = None
+    verify_s: float | None = None
+    cost_usd: float | None = None
+    tokens: int | None = None
+    log_tail: str = ""
+
+
+class RolloutView(Message):
+    """A rollout."""
+
+    rollout_id: str
+    deployment_id: str
+    instance_id: str | None = None
+    job_id: str | None = None
+    trace_correlation_id: str
+    seed: int
+    task_id: str
+    status: RolloutStatus
+    reward: Finite | None = None
+    reward_valid: bool = False
+    success_status: SuccessStatus | None = None
+    failure_cause: FailureCause | None = None
+    error: str | None = None
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    cost_usd: float | None = None
+    tokens: int | None = None
+    attempts: list[AttemptView] = []
+    lock: dict[str, Any] = {}
+    """What it ran with: snapshot, digests, limits as asked for and as enforced, executor, host."""
+    response: RolloutResponse | None = None
+    """The synchronous shape, once it has ended."""
+
+
+class RolloutPage(Message):
+    """Rollouts, newest first."""
+
+    rollouts: list[RolloutView]
+    next_cursor: str | None = None
+
+
+class Budget(Message):
+    """What a job may use; what is reserved counts until it is known."""
+
+    max_rollouts: int | None = Field(default=None, ge=1, le=10_000_000)
+    max_usd: Finite | None = Field(default=None, gt=0)
+    max_tokens: int | None = Field(default=None, ge=1, le=2**53)
+
+
+class EvalJobCreate(Message):
+    """An evaluation: every seed once, at a deployment of this service."""
+
+    task_app_url: Text | None = Field(default=None, max_length=2048)
+    """`…/api/harbor/deployments/<id>`; other task apps are evaluated by the SDK itself, without the service."""
+    task_app_api_key: Text | None = Field(default=None, max_length=4096, repr=False)
+    """Not used and not kept: founding clients send it."""
+    deployment_id: Name | None = None
+    app_id: Name | None = None
+    env_name: Name | None = None
+    seeds: list[Seed] = Field(min_length=1, max_length=MAX_INSTANCES)
+    policy: dict[str, Any] = {}
+    env_config: dict[str, Any] = {}
+    verifier_config: dict[str, Any] = {}
+    max_concurrent: int = Field(default=20, ge=1, le=1000)
+    timeout: float = Field(default=600.0, gt=0, le=3600)
+    """Seconds, of each rollout."""
+    budget: Budget = Budget()
+    min_coverage: float = Field(default=0.95, ge=0, le=1)
+    """Share of seeds with a valid reward below which the job is `completed_with_errors`."""
+    idempotency_key: Text | None = Field(default=None, min_length=1, max_length=255)
+
+
+class JobStatus(StrEnum):
+    """Of a job."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    COMPLETED_WITH_ERRORS = "completed_with_errors"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class SeedResult(Message):
+    """What came of one seed."""
+
+    seed: int
+    rollout_id: str
+    trace_correlation_id: str
+    status: RolloutStatus
+    reward: Finite | None = None
+    reward_valid: bool = False
+    success_status: SuccessStatus | None = None
+    failure_cause: FailureCause | None = None
+    error: str | None = None
+    cost_usd: float | None = None
+    tokens: int | None = None
+    latency_s: float | None = None
+
+
+class JobSummary(Message):
+    """Of all seeds; the mean is over rewards that count, and None where there is none."""
+
+    mean_reward: Finite | None
+    interval: tuple[Finite, Finite] | None
+    """95 %, by bootstrap over seeds; None for fewer than two."""
+    n_valid: int
+    n_infra: int
+    """Ended, without a reward that counts."""
+    n_total: int
+    coverage: float
+    total_cost_usd: float | None
+    """None where a rollout did not say."""
+    total_tokens: int | None
+
+
+class EvalJobView(Message):
+    """An evaluation."""
+
+    job_id: str
+    status: JobStatus
+    created_at: datetime
+    finished_at: datetime | None = None
+    error: str | None = None
+    num_completed: int
+    num_total: int
+    summary: JobSummary
+
+
+class EvalResultsView(EvalJobView):
+    """An evaluation with what came of every seed."""
+
+    results: list[SeedResult]
