@@ -15,7 +15,7 @@ export PYTHONWARNINGS := ignore:Function:FutureWarning,ignore:Parameter:Warning
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
-.PHONY: help run ui test check format integration bench bench-lineage bench-datasets bench-sandbox bench-actors bench-training peers wheel install clean
+.PHONY: help run ui test check format integration bench bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor peers wheel install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -51,7 +51,7 @@ integration: install ## Run the tests of larger models, and of vLLM's CPU build 
 	$(BIN)/graftline models fetch smollm2-135m qwen2.5-coder-1.5b
 	GRAFTLINE_REAL_MODELS=1 $(BIN)/python -m pytest tests/integration/test_real_model.py tests/integration/test_vllm_cpu.py
 
-bench: bench-lineage bench-datasets bench-sandbox bench-actors bench-training ## Measure all claims; prints one line of JSON each
+bench: bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor ## Measure all claims; prints one line of JSON each
 
 bench-lineage: install ## Measure the whole lineage and what it costs to start
 	$(BIN)/python -m benchmarks.lineage
@@ -68,6 +68,9 @@ bench-actors: install peers ## Measure actors, queue and states, and how well mo
 bench-training: install ## Measure training on this machine
 	@$(BIN)/graftline models fetch smollm2-135m > /dev/null
 	$(BIN)/python -m benchmarks.training
+
+bench-harbor: install ## Measure rollouts through the service, beside bare processes
+	$(BIN)/python -m benchmarks.harbor
 
 peers: $(PEERS)/.installed ## Build .venv-peers, the libraries that benchmarks compare with
 

@@ -16,6 +16,11 @@ def sha256_text(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def sha256_bytes(data: bytes) -> str:
+    """Return the hex digest of `data`."""
+    return hashlib.sha256(data).hexdigest()
+
+
 def sha256_file(path: Path) -> str:
     """Return the hex digest of the bytes of `path`."""
     digest = hashlib.sha256()

@@ -37,3 +37,8 @@ def outside(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "secret").write_text("secret")
     return folder
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'harbor.sqlite'}"

@@ -6,12 +6,15 @@ Nothing about the machine, the user, the code or its repository goes into the ru
 """
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 KEY, SERVER = "WANDB_API_KEY", "WANDB_BASE_URL"
+_PATIENCE, _PATIENCE_S = "WANDB_INIT_TIMEOUT", 30.0
+_KEPT = (SERVER, _PATIENCE)
 
 
 def main() -> None:
@@ -26,7 +29,7 @@ def main() -> None:
 
 def environment_of(folder: Path, environment: Mapping[str, str], key: str | None) -> dict[str, str]:
     """Return the environment of a run: it writes below `folder` and not to the home folder, and takes no other setting."""
-    kept = {name: value for name, value in environment.items() if not name.startswith("WANDB_") or name == SERVER}
+    kept = {name: value for name, value in environment.items() if not name.startswith("WANDB_") or name in _KEPT}
     kept |= {"WANDB_CACHE_DIR": str(folder / "cache"), "WANDB_DATA_DIR": str(folder / "data")}
     kept |= {"WANDB_CONFIG_DIR": str(folder / "config"), "WANDB_ERROR_REPORTING": "false"}
     return kept | ({KEY: key} if key else {})
@@ -44,7 +47,7 @@ def begun(mode: str, folder: str, **about: Any) -> Any:
         disable_code=True,
         disable_git=True,
         host="graftline",
-        init_timeout=30,
+        init_timeout=float(os.environ.get(_PATIENCE, _PATIENCE_S)),
         x_disable_meta=True,
         x_disable_machine_info=True,
         x_disable_stats=True,

@@ -8,11 +8,10 @@ import math
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 MAX_SEED = 2**31 - 1
 MAX_TIMEOUT_S = 3600
-_SHOWN = 60
 
 
 class SuccessStatus(StrEnum):
@@ -55,19 +54,15 @@ def counts(reward: float | None, cause: FailureCause | None) -> bool:
     return reward is not None and (cause is None or cause in OF_THE_AGENT)
 
 
-def _without_zero_bytes(text: str) -> str:
-    if "\0" in text:
-        raise ValueError(f"{text[:_SHOWN]!r} holds a zero byte")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{text[:_SHOWN]!r} holds half of a surrogate pair") from None
-    return text
-
-
-Text = Annotated[str, AfterValidator(_without_zero_bytes)]
+Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 """A text that every database takes."""
-Seed = Annotated[int, Field(ge=0, le=MAX_SEED, strict=True)]
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = BeforeValidator(_whole)
+"""Takes 3.0 for 3, as JSON Schema does, where neither texts nor truth values are numbers."""
+Seed = Annotated[int, Field(ge=0, le=MAX_SEED, strict=True), Whole]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 

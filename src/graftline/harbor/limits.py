@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from graftline.harbor.contract import MAX_TIMEOUT_S, Text
+from graftline.harbor.contract import MAX_TIMEOUT_S, Text, Whole
 
 RelativePath = Annotated[Text, Field(min_length=1, max_length=1024)]
 
@@ -14,10 +14,10 @@ class HarborLimits(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
-    timeout_s: int = Field(default=300, ge=30, le=MAX_TIMEOUT_S)
-    cpu_cores: int = Field(default=2, ge=1, le=8)
-    memory_mb: int = Field(default=4096, ge=512, le=32768)
-    disk_mb: int = Field(default=10240, ge=1024, le=102400)
+    timeout_s: Annotated[int, Whole] = Field(default=300, ge=30, le=MAX_TIMEOUT_S)
+    cpu_cores: Annotated[int, Whole] = Field(default=2, ge=1, le=8)
+    memory_mb: Annotated[int, Whole] = Field(default=4096, ge=512, le=32768)
+    disk_mb: Annotated[int, Whole] = Field(default=10240, ge=1024, le=102400)
 
 
 class VerifierSettings(BaseModel):

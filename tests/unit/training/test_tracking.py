@@ -124,7 +124,7 @@ def test_a_server_that_cannot_be_reached_is_told_of_once_and_ends_nothing(
 ) -> None:
     key = "0123456789" * 4
     # of this port nobody answers
-    environment |= {"WANDB_API_KEY": key, "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    environment |= {"WANDB_API_KEY": key, "WANDB_BASE_URL": "http://127.0.0.1:9", "WANDB_INIT_TIMEOUT": "3"}
     follow(tmp_path, environment, {0: 2.5, 1: 1.25}, wandb="adapters")
     [warning] = told(caplog)
     assert warning.startswith("W&B does not follow the run any more, which goes on without: wandb online: ")

@@ -15,6 +15,7 @@ from graftline.harbor.contract import OF_THE_AGENT, FailureCause, SuccessStatus,
 MAX_RESULT_BYTES = 4 << 20
 MAX_REWARD_BYTES = 1 << 20
 _MAX_ERROR = 2000
+_HALF_PAIR = rb"\ud"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,9 @@ def outcome_of_reward(json_file: bytes | None, text_file: bytes | None, key: str
         return _unread(FailureCause.VERIFIER_FAILED, "reward.json is empty")
     if key not in numbers and len(numbers) > 1:
         names = ", ".join(sorted(numbers))
-        return _unread(FailureCause.VERIFIER_FAILED, f"reward.json has no {key!r}; it has {names}: name one as reward_key")
+        return _unread(
+            FailureCause.VERIFIER_FAILED, f"reward.json has no {key!r}; it has {names}: name one as reward_key"
+        )
     reward = numbers[key] if key in numbers else next(iter(numbers.values()))
     return Outcome(SuccessStatus.SUCCESS, reward, details={"objectives": numbers}, result=found)
 
@@ -145,6 +148,9 @@ def _object(raw: bytes | None, most: int) -> dict[str, Any] | str:
         found = json.loads(raw, parse_constant=lambda name: None)
     except (ValueError, RecursionError):
         return "is not JSON"
+    if isinstance(found, dict) and _HALF_PAIR in raw.lower():
+        # no database and no answer can hold half of a surrogate pair
+        found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
     return found if isinstance(found, dict) else "is not an object of JSON"
 
 

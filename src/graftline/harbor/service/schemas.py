@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from graftline.harbor.contract import (
-    MAX_SEED,
     FailureCause,
     Finite,
     RolloutRequest,
@@ -15,6 +14,7 @@ from graftline.harbor.contract import (
     Seed,
     SuccessStatus,
     Text,
+    Whole,
 )
 from graftline.harbor.limits import HarborLimits, VerifierSettings
 
@@ -23,6 +23,8 @@ MAX_INSTANCES = 100_000
 MAX_PAGE = 1000
 MAX_TASKS = 100_000
 Name = Annotated[Text, Field(min_length=1, max_length=128)]
+DeploymentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:@+-]{0,127}$")]
+"""A name that can stand in an address."""
 LongText = Annotated[Text, Field(max_length=1 << 20)]
 
 
@@ -98,13 +100,14 @@ class Verifier(VerifierSettings):
 class DeploymentCreate(Message):
     """A context, and how to run it. What is the same as a version that is there is that version; else it is a new one."""
 
-    name: Name
+    name: DeploymentName
     description: LongText | None = None
     dockerfile: LongText | None = None
     """Text; where it is not given, the file `Dockerfile` of the context."""
-    context_tar_base64: str | None = None
-    """A tar.gz. `context_url`, which the founding clients may send, is refused: the service fetches nothing."""
-    context_url: Text | None = None
+    context_tar_base64: str = Field(min_length=1)
+    """A tar.gz."""
+    context_url: None = None
+    """The service fetches nothing: what the founding clients may send here is refused."""
     entrypoint: Text = Field(
         default="run_rollout --input /tmp/rollout.json --output /tmp/result.json", min_length=1, max_length=4096
     )
@@ -124,7 +127,7 @@ class BuildRequest(Message):
 
     dockerfile: LongText | None = None
     context_tar_base64: str | None = None
-    context_url: Text | None = None
+    context_url: None = None
     force: bool = False
 
 
@@ -186,7 +189,7 @@ class DeploymentPage(Message):
 class InstanceBatch(Message):
     """Seeds to have instances of: `count` of them from `start_seed`, or those named."""
 
-    count: int | None = Field(default=None, ge=1, le=MAX_INSTANCES, strict=True)
+    count: Annotated[int, Field(ge=1, le=MAX_INSTANCES, strict=True), Whole] | None = None
     start_seed: Seed = 0
     seeds: list[Seed] | None = Field(default=None, min_length=1, max_length=MAX_INSTANCES)
 
@@ -254,7 +257,7 @@ class LegacyRollout(Message):
 
     deployment_id: Name
     trace_correlation_id: Text = Field(min_length=1, max_length=255)
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED, strict=True)] = 0
+    seed: Seed = 0
     prompt_template: dict[str, Any] = {}
     inference_url: Text | None = None
     limits: dict[str, Any] = {}
@@ -406,3 +409,32 @@ class EvalResultsView(EvalJobView):
     """An evaluation with what came of every seed."""
 
     results: list[SeedResult]
+
+
+class PromptConfig(Message):
+    """The configuration of an optimisation; the SDK has checked it."""
+
+    prompt_learning: dict[str, Any]
+
+
+class PromptJobCreate(Message):
+    """A prompt optimisation, as `PromptLearningJob` sends it."""
+
+    algorithm: Literal["gepa"] = "gepa"
+    auto_start: bool = True
+    config_body: PromptConfig
+    idempotency_key: Text | None = Field(default=None, min_length=1, max_length=255)
+
+
+class PromptJobView(Message):
+    """A prompt optimisation."""
+
+    job_id: str
+    status: JobStatus
+    algorithm: str
+    created_at: datetime
+    finished_at: datetime | None = None
+    error: str | None = None
+    mean_reward: Finite | None = None
+    best_score: Finite | None = None
+    best_prompt: dict[str, Any] | None = None

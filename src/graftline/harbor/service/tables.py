@@ -112,6 +112,8 @@ deployments = Table(
     Column("verifier_context_digest", _Digest, ForeignKey("contexts.digest")),
     Column("build_id", _Id, ForeignKey("builds.id")),
     Column("verifier_build_id", _Id, ForeignKey("builds.id")),
+    # counted as they come: to count a hundred thousand rows for every page takes longer than the page
+    Column("instance_count", Integer, nullable=False, server_default="0"),
     Column("created_at", Float, nullable=False),
     UniqueConstraint("name", "version"),
     UniqueConstraint("name", "digest"),
@@ -129,22 +131,6 @@ instances = Table(
     Column("created_at", Float, nullable=False),
 )
 
-budgets = Table(
-    "budgets",
-    metadata,
-    Column("id", _Id, primary_key=True),
-    Column("max_rollouts", BigInteger),
-    Column("max_usd", Float),
-    Column("max_tokens", BigInteger),
-    Column("reserved_rollouts", BigInteger, nullable=False, server_default="0"),
-    Column("spent_rollouts", BigInteger, nullable=False, server_default="0"),
-    Column("spent_usd", Float, nullable=False, server_default="0"),
-    Column("spent_tokens", BigInteger, nullable=False, server_default="0"),
-    # rollouts that did not say what they cost: a sum over them would be a guess
-    Column("unknown_usd", BigInteger, nullable=False, server_default="0"),
-    Column("unknown_tokens", BigInteger, nullable=False, server_default="0"),
-)
-
 jobs = Table(
     "jobs",
     metadata,
@@ -155,9 +141,17 @@ jobs = Table(
     Column("config", Json, nullable=False),
     Column("status", String(32), nullable=False),
     Column("error", Text),
-    Column("budget_id", _Id, ForeignKey("budgets.id")),
     Column("max_concurrent", Integer, nullable=False),
     Column("total", Integer, nullable=False),
+    Column("max_rollouts", BigInteger),
+    Column("max_usd", Float),
+    Column("max_tokens", BigInteger),
+    Column("spent_rollouts", BigInteger, nullable=False, server_default="0"),
+    Column("spent_usd", Float, nullable=False, server_default="0"),
+    Column("spent_tokens", BigInteger, nullable=False, server_default="0"),
+    # attempts that did not say what they cost: a sum over them would be a guess
+    Column("unknown_usd", BigInteger, nullable=False, server_default="0"),
+    Column("unknown_tokens", BigInteger, nullable=False, server_default="0"),
     Column("created_at", Float, nullable=False),
     Column("finished_at", Float),
     Index(None, "status"),
@@ -176,7 +170,8 @@ rollouts = Table(
     Column("task_id", String(256), nullable=False),
     Column("request", Json, nullable=False),
     Column("status", String(16), nullable=False),
-    # its place in the fair queue
+    # whose turn it is: those of one flow (a job, or a deployment) stand in line, flows take turns
+    Column("flow", _Id, nullable=False),
     Column("turn", BigInteger, nullable=False),
     Column("not_before", Float, nullable=False, server_default="0"),
     Column("is_cancelled", Boolean, nullable=False, server_default=text("false")),
@@ -197,7 +192,8 @@ rollouts = Table(
     # the proof that nothing runs twice: who sends the same key again finds the first
     UniqueConstraint("deployment_id", "key"),
     Index(None, "status", "turn", "id"),
-    Index(None, "deployment_id", "status"),
+    Index(None, "flow", "status", "turn"),
+    Index(None, "deployment_id", "created_at", "id"),
     Index(None, "job_id", "status"),
     Index(None, "created_at", "id"),
 )
@@ -221,15 +217,4 @@ attempts = Table(
     Column("tokens", BigInteger),
     Column("log", Text, nullable=False, server_default=""),
     Column("result", Json),
-)
-
-events = Table(
-    "events",
-    metadata,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
-    Column("rollout_id", _Id, ForeignKey("rollouts.id"), nullable=False),
-    Column("at", Float, nullable=False),
-    Column("kind", String(32), nullable=False),
-    Column("data", Json, nullable=False),
-    Index(None, "rollout_id", "id"),
 )

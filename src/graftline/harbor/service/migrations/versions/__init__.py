@@ -1,0 +1,1 @@
+"""The steps; one that was released is never changed."""

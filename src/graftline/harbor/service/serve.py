@@ -1,0 +1,229 @@
+"""A service that runs until it is told to end (`graftline harbor serve`), or for as long as a block of code."""
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+from pydantic import Field, SecretStr
+
+from graftline.config import Config
+from graftline.errors import ConfigError, HarborError
+from graftline.harbor.executors.local import LocalExecutorConfig
+from graftline.harbor.executors.open import ExecutorConfig, open_executor
+from graftline.harbor.service.api import create_service
+from graftline.harbor.service.database import Database
+from graftline.harbor.service.lookups import Parts
+from graftline.harbor.service.notices import Notices
+from graftline.harbor.service.settings import ServiceSettings
+from graftline.harbor.service.workers import Workers
+from graftline.secrets import Secrets
+
+KEY_VARIABLE = "GRAFTLINE_HARBOR_KEY"
+DATABASE_VARIABLE = "GRAFTLINE_HARBOR_DATABASE"
+DEFAULT_PORT = 8020
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_SHORTEST_KEY = 16
+_ENDS_WITHIN_S = 10
+_STARTS_WITHIN_S = 60.0
+
+
+class HarborSettings(Config):
+    """What is served, and where."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=DEFAULT_PORT, ge=0, le=65535)
+    """0 for a free one."""
+    behind_proxy: bool = False
+    """Says that something in front of it encrypts: only then other addresses than loopback are taken."""
+    executor: ExecutorConfig = Field(default_factory=LocalExecutorConfig, discriminator="kind")
+    service: ServiceSettings = ServiceSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A service that is ready to be served."""
+
+    app: FastAPI
+    key: SecretStr
+
+
+@contextmanager
+def opened(settings: HarborSettings, root: Path, secrets_: Secrets, database: str = "") -> Iterator[Opened]:
+    """Open database and executor of a service whose files are below `root`, and let go of them at the end.
+
+    Raises:
+        ConfigError, HarborError, RecordError: as `Database`, and as `open_executor`.
+    """
+    url = database or _secret_of(secrets_, DATABASE_VARIABLE) or f"sqlite:///{root / 'harbor.sqlite'}"
+    key = harbor_key(root, secrets_)
+    passed_on = {}
+    for name in settings.service.pass_on:
+        if (value := secrets_.get(name)) is None:
+            raise ConfigError(f"pass_on: secret {name} is not set; set it, or take it out")
+        passed_on[name] = value.get_secret_value()
+    with ExitStack() as stack:
+        base = stack.enter_context(Database(url))
+        executor = open_executor(settings.executor, root, secrets_)
+        stack.callback(executor.close)
+        notices = Notices()
+        workers = Workers(base, executor, settings.service, passed_on, notices.tell)
+        stack.callback(workers.stop)
+        parts = Parts(base, workers, settings.service, executor.name, executor.needs_dockerfile)
+        yield Opened(create_service(parts, notices, [key]), key)
+
+
+def harbor_key(root: Path, secrets_: Secrets) -> SecretStr:
+    """Return the key of the service: the one that is configured, or that in `<root>/api_key`, made if there is none.
+
+    Raises:
+        ConfigError: the configured one is too short to be secret.
+    """
+    given = _secret_of(secrets_, KEY_VARIABLE)
+    if given:
+        if len(given) < _SHORTEST_KEY:
+            raise ConfigError(f"{KEY_VARIABLE}: is shorter than {_SHORTEST_KEY} characters; take a longer one")
+        return SecretStr(given)
+    path = root / "api_key"
+    with suppress(FileNotFoundError):
+        return SecretStr(path.read_text("utf-8").strip())
+    root.mkdir(parents=True, exist_ok=True)
+    made = secrets.token_hex(32)
+    partial = path.with_name(f".api_key.partial-{os.getpid()}")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(made)
+        os.fsync(stream.fileno())
+    # of two that make one at the same time, both take the first
+    with suppress(FileExistsError):
+        os.link(partial, path)
+    partial.unlink()
+    return SecretStr(path.read_text("utf-8").strip())
+
+
+def serve(
+    settings: HarborSettings,
+    root: Path,
+    secrets_: Secrets,
+    database: str = "",
+    started: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Serve until SIGTERM or SIGINT; `started` gets the address.
+
+    Raises:
+        ConfigError: the address is not one of this machine, or taken; others as `opened`.
+    """
+    listener = listening(settings)
+    try:
+        with opened(settings, root, secrets_, database) as service:
+            asyncio.run(_run(service.app, listener, started))
+    finally:
+        listener.close()
+
+
+@contextmanager
+def served(
+    settings: HarborSettings, root: Path, secrets_: Secrets, database: str = ""
+) -> Iterator[tuple[str, SecretStr]]:
+    """Serve in a thread of this process for as long as the block runs, and yield the address and the key.
+
+    Raises:
+        ConfigError, HarborError, RecordError: as `serve`.
+    """
+    listener = listening(settings)
+    try:
+        with opened(settings, root, secrets_, database) as service:
+            web = _Web(_web_config(service.app))
+            thread = threading.Thread(target=web.run, kwargs={"sockets": [listener]}, name="harbor", daemon=True)
+            thread.start()
+            try:
+                _wait(web, thread)
+                yield address_of(listener), service.key
+            finally:
+                web.should_exit = True
+                thread.join()
+    finally:
+        listener.close()
+
+
+def _wait(web: "_Web", thread: threading.Thread) -> None:
+    pause, left = threading.Event(), _STARTS_WITHIN_S
+    while not web.started and left > 0 and thread.is_alive():
+        pause.wait(0.01)
+        left -= 0.01
+    if not web.started:
+        raise HarborError("the service did not start; its log says why")
+
+
+class _Web(uvicorn.Server):
+    """One that leaves signals to the process it is in."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _web_config(app: FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=_ENDS_WITHIN_S, timeout_keep_alive=60
+    )
+
+
+async def _run(app: FastAPI, listener: socket.socket, started: Callable[[str], None]) -> None:
+    web = _Web(_web_config(app))
+
+    def end() -> None:
+        web.should_exit = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, end)
+    task = asyncio.create_task(web.serve(sockets=[listener]))
+    while not web.started and not task.done():
+        await asyncio.sleep(0.01)
+    if web.started:
+        started(address_of(listener))
+    await task
+
+
+def address_of(listener: socket.socket) -> str:
+    """Return the address of what listens."""
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def listening(settings: HarborSettings) -> socket.socket:
+    """Return a socket that has the address of the service already.
+
+    Raises:
+        ConfigError: it is not one of this machine, or taken.
+    """
+    if settings.host not in _LOOPBACK and not settings.behind_proxy:
+        raise ConfigError(
+            f"host {settings.host!r} would offer the service to other machines, without encryption; use 127.0.0.1, or"
+            " say behind_proxy where something in front of it encrypts"
+        )
+    listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+        # now, not when all is open: until then others could have the port as well
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"port {settings.port} of {settings.host} cannot be had ({error.strerror}); name another"
+        ) from None
+    return listener
+
+
+def _secret_of(secrets_: Secrets, name: str) -> str:
+    found = secrets_.get(name)
+    return "" if found is None else found.get_secret_value()

@@ -1,0 +1,103 @@
+"""A Harbor service in this process, over a real database and the executor `memory`; and contexts to send to it."""
+
+import base64
+import gzip
+import io
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+from pydantic import SecretStr
+
+from graftline.harbor.contract import SuccessStatus
+from graftline.harbor.executors.base import Box, Execution
+from graftline.harbor.executors.memory import MemoryExecutor
+from graftline.harbor.localapi.served import serve_task_app
+from graftline.harbor.service.api import create_service
+from graftline.harbor.service.database import Database
+from graftline.harbor.service.lookups import Parts
+from graftline.harbor.service.notices import Notices
+from graftline.harbor.service.settings import ServiceSettings
+from graftline.harbor.service.workers import Workers
+
+KEY = "a-key-of-the-tests-alone"
+_WITHIN_S = 30.0
+Outcomes = Callable[[Box], Execution]
+
+
+def archive(files: Mapping[str, str]) -> bytes:
+    """Return a tar.gz of files by path, the same for the same files."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as tar:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data := text.encode())
+            tar.addfile(member, io.BytesIO(data))
+    return gzip.compress(plain.getvalue(), mtime=0)
+
+
+def encoded(files: Mapping[str, str]) -> str:
+    """Return `archive` as requests hold it."""
+    return base64.b64encode(archive(files)).decode()
+
+
+def deployment(name: str = "demo", text: str = "print(1)\n", **more: Any) -> dict[str, Any]:
+    """Return a request for a deployment of one file."""
+    return {"name": name, "context_tar_base64": encoded({"run_rollout.py": text}), **more}
+
+
+def half(box: Box) -> Execution:
+    """Reward everything by a half."""
+    return Execution(SuccessStatus.SUCCESS, 0.5, cost_usd=0.25, tokens=10)
+
+
+class Gate:
+    """Keeps boxes until it is opened; counts how many are in it."""
+
+    def __init__(self) -> None:
+        self.is_open, self.order = threading.Event(), list[str]()
+
+    def __call__(self, box: Box) -> Execution:
+        self.order.append(box.rollout_id)
+        assert self.is_open.wait(_WITHIN_S)
+        return half(box)
+
+
+@contextmanager
+def service(url: str, outcomes: Outcomes = half, **settings: Any) -> Iterator[httpx.Client]:
+    """Yield a client of a service over the database `url`."""
+    with Database(url) as database:
+        notices, settings_ = Notices(), ServiceSettings(**settings)
+        executor = MemoryExecutor(outcomes=outcomes)
+        workers = Workers(database, executor, settings_, {}, notices.tell)
+        parts = Parts(database, workers, settings_, executor.name, executor.needs_dockerfile)
+        app = create_service(parts, notices, [SecretStr(KEY)])
+        with (
+            serve_task_app(app) as base,
+            httpx.Client(base_url=base, headers={"Authorization": f"Bearer {KEY}"}, timeout=_WITHIN_S) as client,
+        ):
+            yield client
+
+
+def until(client: httpx.Client, path: str, holds: Callable[[Any], bool]) -> Any:
+    """Return what is at `path` once it holds."""
+    deadline = time.monotonic() + _WITHIN_S
+    while True:
+        found = client.get(path).json()
+        if holds(found):
+            return found
+        assert time.monotonic() < deadline, found
+        time.sleep(0.01)
+
+
+def deployed(client: httpx.Client, **more: Any) -> str:
+    """Return the id of a deployment that is ready."""
+    answer = client.post("/api/harbor/deployments", json=deployment(**more))
+    assert answer.status_code == 200, answer.text
+    found = str(answer.json()["id"])
+    until(client, f"/api/harbor/deployments/{found}", lambda view: view["status"] == "ready")
+    return found

@@ -1,0 +1,162 @@
+"""Evaluations and prompt optimisations as jobs of the service."""
+
+import pytest
+
+from graftline.harbor.contract import FailureCause, SuccessStatus
+from graftline.harbor.executors.base import Box, Execution
+from tests.harbor_parts import Gate, deployed, half, service, until
+
+AT = "/api/eval/jobs"
+ENDED = ("completed", "completed_with_errors", "failed", "cancelled")
+
+
+def by_seed(box: Box) -> Execution:
+    """Reward a seed by a tenth of it."""
+    return Execution(SuccessStatus.SUCCESS, box.request["seed"] / 10, cost_usd=0.25, tokens=10)
+
+
+def test_an_evaluation_runs_every_seed_once(database_url: str) -> None:
+    with service(database_url, by_seed) as client:
+        found = deployed(client)
+        url = f"http://harbor/api/harbor/deployments/{found}"
+        asked = {
+            "task_app_url": url,
+            "seeds": [0, 1, 2, 3],
+            "policy": {"model": "m"},
+            "task_app_api_key": "secret-word",
+        }
+        job_id = client.post(AT, json=asked).json()["job_id"]
+        view = until(client, f"{AT}/{job_id}", lambda view: view["status"] in ENDED)
+        assert (view["status"], view["num_completed"], view["num_total"]) == ("completed", 4, 4)
+        assert view["summary"]["mean_reward"] == pytest.approx(0.15)
+        assert {name: view["summary"][name] for name in ("n_valid", "n_infra", "n_total", "coverage")} == {
+            "n_valid": 4,
+            "n_infra": 0,
+            "n_total": 4,
+            "coverage": 1.0,
+        }
+        assert (view["summary"]["total_cost_usd"], view["summary"]["total_tokens"]) == (1.0, 40)
+        results = client.get(f"{AT}/{job_id}/results").json()["results"]
+        assert [(one["seed"], one["reward"]) for one in results] == [(0, 0.0), (1, 0.1), (2, 0.2), (3, 0.3)]
+        assert "secret-word" not in client.get(f"{AT}/{job_id}/results").text
+
+
+def test_seeds_without_a_reward_are_left_out_of_the_mean_and_told_of(sqlite_url: str) -> None:
+    def even(box: Box) -> Execution:
+        if box.request["seed"] % 2:
+            return Execution(SuccessStatus.RUNTIME_ERROR, None, FailureCause.UNCLASSIFIED, "it broke")
+        return Execution(SuccessStatus.SUCCESS, 1.0)
+
+    with service(sqlite_url, even) as client:
+        found = deployed(client)
+        job_id = client.post(AT, json={"deployment_id": found, "seeds": [0, 1, 2, 3]}).json()["job_id"]
+        view = until(client, f"{AT}/{job_id}", lambda view: view["status"] in ENDED)
+        assert (view["status"], view["summary"]["mean_reward"], view["summary"]["coverage"]) == (
+            "completed_with_errors",
+            1.0,
+            0.5,
+        )
+        assert (view["summary"]["n_infra"], view["summary"]["total_cost_usd"]) == (2, None)
+
+
+def test_an_evaluation_never_runs_more_at_once_than_it_may(database_url: str) -> None:
+    gate = Gate()
+    with service(database_url, gate, rollouts_at_once=4) as client:
+        found = deployed(client)
+        job_id = client.post(AT, json={"deployment_id": found, "seeds": [0, 1, 2], "max_concurrent": 1}).json()[
+            "job_id"
+        ]
+        running = {"status": "running"}
+        until(client, "/api/harbor/rollouts?status=running", lambda page: len(page["rollouts"]) == 1)
+        assert len(client.get("/api/harbor/rollouts", params=running).json()["rollouts"]) == len(gate.order) == 1
+        gate.is_open.set()
+        until(client, f"{AT}/{job_id}", lambda view: view["status"] == "completed")
+
+
+@pytest.mark.parametrize(
+    ("budget", "reason", "spent"),
+    [
+        ({"max_rollouts": 2}, "2 rollouts were started, which is what the budget allows", 2),
+        ({"max_usd": 0.5}, "0.5 USD are spent, of 0.5", 2),
+        ({"max_tokens": 25}, "30 tokens are spent, of 25", 3),
+    ],
+)
+def test_a_job_ends_when_its_budget_is_used_up(
+    database_url: str, budget: dict[str, float], reason: str, spent: int
+) -> None:
+    with service(database_url, by_seed) as client:
+        found = deployed(client)
+        asked = {"deployment_id": found, "seeds": list(range(9)), "budget": budget, "max_concurrent": 1}
+        job_id = client.post(AT, json=asked).json()["job_id"]
+        view = until(client, f"{AT}/{job_id}", lambda view: view["status"] in ENDED)
+        assert (view["status"], view["error"]) == ("completed_with_errors", f"its budget is used up: {reason}")
+        results = client.get(f"{AT}/{job_id}/results").json()["results"]
+        assert [one["status"] for one in results] == ["completed"] * spent + ["cancelled"] * (9 - spent)
+        assert {one["reward"] for one in results[spent:]} == {None}
+
+
+def test_a_cost_that_nobody_says_ends_a_job_with_a_budget(sqlite_url: str) -> None:
+    with service(sqlite_url, lambda box: Execution(SuccessStatus.SUCCESS, 1.0)) as client:
+        found = deployed(client)
+        asked = {"deployment_id": found, "seeds": [0, 1, 2], "budget": {"max_usd": 5.0}, "max_concurrent": 1}
+        job_id = client.post(AT, json=asked).json()["job_id"]
+        view = until(client, f"{AT}/{job_id}", lambda view: view["status"] in ENDED)
+        assert "1 attempts did not say how many USD they used" in view["error"]
+        assert view["summary"]["n_valid"] == 1
+
+
+def test_a_cancelled_evaluation_keeps_what_has_ended(database_url: str) -> None:
+    gate = Gate()
+    with service(database_url, gate, rollouts_at_once=1) as client:
+        found = deployed(client)
+        job_id = client.post(AT, json={"deployment_id": found, "seeds": [0, 1, 2]}).json()["job_id"]
+        until(client, "/api/harbor/rollouts?status=running", lambda page: len(page["rollouts"]) == 1)
+        assert client.post(f"{AT}/{job_id}/cancel").json()["status"] == "cancelled"
+        gate.is_open.set()
+        until(client, "/api/harbor/rollouts?status=running", lambda page: not page["rollouts"])
+        results = client.get(f"{AT}/{job_id}/results").json()["results"]
+        assert [one["status"] for one in results[1:]] == ["cancelled", "cancelled"]
+        assert len(gate.order) == 1
+
+
+def test_the_same_key_is_the_same_job(database_url: str) -> None:
+    with service(database_url) as client:
+        found = deployed(client)
+        asked = {"deployment_id": found, "seeds": [0], "idempotency_key": "key"}
+        first, again = (client.post(AT, json=asked).json()["job_id"] for _ in range(2))
+        assert first == again
+        answer = client.post(AT, json={**asked, "seeds": [1]})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "idempotency_mismatch")
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "code"),
+    [
+        ({"seeds": []}, 422, "invalid"),
+        ({"seeds": [1, 1]}, 422, "seeds"),
+        ({"seeds": ["1"]}, 422, "invalid"),
+        ({"deployment_id": None, "task_app_url": "http://elsewhere/app"}, 422, "task_app_url"),
+        ({"deployment_id": "none"}, 404, "not_found"),
+        ({"budget": {"max_usd": 0}}, 422, "invalid"),
+    ],
+)
+def test_an_evaluation_that_does_not_fit_is_refused(
+    sqlite_url: str, change: dict[str, object], status: int, code: str
+) -> None:
+    with service(sqlite_url, half) as client:
+        found = deployed(client)
+        answer = client.post(AT, json={"deployment_id": found, "seeds": [0], **change})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+        assert client.get("/api/harbor/rollouts").json()["rollouts"] == []
+
+
+def test_a_prompt_optimisation_is_kept_until_it_is_taken_or_cancelled(database_url: str) -> None:
+    at = "/api/prompt-learning/online/jobs"
+    with service(database_url) as client:
+        body = {"prompt_learning": {"algorithm": "gepa"}}
+        job = client.post(at, json={"algorithm": "gepa", "auto_start": True, "config_body": body}).json()
+        assert client.get(f"{at}/{job['job_id']}").json()["status"] == "pending"
+        assert client.post(f"{at}/{job['job_id']}/cancel").json()["status"] == "cancelled"
+        refused = client.post(at, json={"config_body": {}})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid")
+        assert client.get(f"{AT}/{job['job_id']}").status_code == 404
