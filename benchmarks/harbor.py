@@ -274,7 +274,7 @@ def refusals(sizes: Sizes, folder: Path) -> dict[str, Any]:
         asked, failures = 0, 0
         for found in schemathesis.openapi.from_url(f"{client.base_url}/openapi.json").get_all_operations():
             operation = found.ok()
-            if operation.path.endswith("/events"):
+            if operation.path.endswith(("/events", "/stream")):
                 continue
 
             @settings(

@@ -12,20 +12,25 @@ from typing import Any
 import dagster as dg
 
 from assets.datasets import dataset_assets, dataset_check
+from assets.harbor import harbor_assets
+from assets.harbor_checks import harbor_checks
 from assets.reports.marts import report_models
 from assets.reports.pages import report_assets
 from assets.stages import STAGE_CHECKS, stage_assets
 from assets.training import training_assets
 from graftline.paths import find_root
+from graftline.runtime.deployments import deployment_names
+from graftline.runtime.evaluations import evaluated_names
 from graftline.runtime.settings import load_settings
 from graftline.runtime.training_data import lineage_recipes
-from orchestration.jobs import lineage_job, training_job
+from orchestration.jobs import harbor_jobs, lineage_job, training_job
 from orchestration.schedules import daily_lineage
 from resources.dbt import open_dbt
 from resources.lineage import LineageResource
 from resources.warehouse import Warehouse
 from sensors.actor_health import actor_health
 from sensors.dataset_versions import dataset_versions
+from sensors.harbor_builds import harbor_builds
 from sensors.training_runs import training_runs
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -49,6 +54,8 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
     catalogue = load_settings(lineage.paths).catalogue
     recipes = lineage_recipes(lineage.paths)
     training = training_job(recipes)
+    deployments, evaluated = deployment_names(lineage.paths), evaluated_names(lineage.paths)
+    harbor = harbor_jobs(deployments, evaluated)
     return dg.Definitions(
         assets=[
             *dataset_assets(catalogue),
@@ -56,14 +63,20 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
             report_models(catalogue),
             *report_assets(),
             *training_assets(recipes),
+            *harbor_assets(deployments, evaluated),
         ],
-        asset_checks=[*(dataset_check(name) for name in catalogue.sources), *STAGE_CHECKS],
-        jobs=[lineage_job, *training],
+        asset_checks=[
+            *(dataset_check(name) for name in catalogue.sources),
+            *STAGE_CHECKS,
+            *harbor_checks(evaluated),
+        ],
+        jobs=[lineage_job, *training, *harbor],
         schedules=[daily_lineage(lineage_job.name, catalogue)],
         sensors=[
             dataset_versions(lineage_job.name, catalogue, lineage),
             actor_health(lineage),
             *(training_runs(job.name, lineage, recipes) for job in training),
+            *([harbor_builds(harbor, lineage, deployments, evaluated)] if harbor else []),
         ],
         resources={
             "lineage": lineage,

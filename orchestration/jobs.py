@@ -1,6 +1,7 @@
-"""The jobs: `lineage` brings everything up to trajectories and reports up to date, `training` the adapters of recipes.
+"""The jobs. `lineage` brings everything up to trajectories and reports up to date, `training` the adapters of recipes,
+`harbor` the deployments of `configs/harbor` and their instances, `evaluations` what those are worth.
 
-They are two, for a run is over partitions of one kind. https://docs.dagster.io/guides/build/jobs
+They are four, for a run is over partitions of one kind. https://docs.dagster.io/guides/build/jobs
 """
 
 from collections.abc import Sequence
@@ -8,9 +9,14 @@ from typing import Any
 
 import dagster as dg
 
-from assets.training import GROUP, NAMES
+from assets.harbor import DEPLOYED, EVALUATION
+from assets.harbor import GROUP as HARBOR
+from assets.training import GROUP as TRAINING
+from assets.training import NAMES
 
-lineage_job = dg.define_asset_job("lineage", selection=dg.AssetSelection.all() - dg.AssetSelection.groups(GROUP))
+lineage_job = dg.define_asset_job(
+    "lineage", selection=dg.AssetSelection.all() - dg.AssetSelection.groups(TRAINING, HARBOR)
+)
 
 
 def training_job(recipes: Sequence[str]) -> list[Any]:
@@ -18,3 +24,13 @@ def training_job(recipes: Sequence[str]) -> list[Any]:
     if not recipes:
         return []
     return [dg.define_asset_job("training", selection=[*NAMES])]
+
+
+def harbor_jobs(names: Sequence[str], evaluated: Sequence[str]) -> list[Any]:
+    """Return the job over deployments called `names`, and that over the evaluations of `evaluated`, where there are any."""
+    jobs = []
+    if names:
+        jobs.append(dg.define_asset_job("harbor", selection=[*DEPLOYED]))
+    if evaluated:
+        jobs.append(dg.define_asset_job("evaluations", selection=[EVALUATION]))
+    return jobs

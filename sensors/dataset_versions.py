@@ -11,8 +11,9 @@ from collections.abc import Iterable
 
 import dagster as dg
 
+from assets.harbor import GROUP as HARBOR
 from assets.partitions import whole_range
-from assets.training import GROUP
+from assets.training import GROUP as TRAINING
 from graftline.clock import Clock, utc_now
 from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.hub.base import MIRROR_VARIABLE
@@ -91,6 +92,6 @@ def range_tags(catalogue: Catalogue) -> dict[str, str]:
 def _depending(repository: dg.RepositoryDefinition, names: Iterable[str]) -> set[dg.AssetKey]:
     """Return the raw assets of the datasets called `names`, and all of the lineage that depends on them."""
     keys = [raw_key(name) for name in names]
-    # adapters have partitions of another kind, and cost what nobody asked for
-    selection = dg.AssetSelection.assets(*keys).downstream() - dg.AssetSelection.groups(GROUP)
+    # adapters and evaluations have partitions of other kinds, and cost what nobody asked for
+    selection = dg.AssetSelection.assets(*keys).downstream() - dg.AssetSelection.groups(TRAINING, HARBOR)
     return set(selection.resolve(repository.asset_graph)) if keys else set()

@@ -15,6 +15,7 @@ from graftline.actors.fleet import Fleets
 from graftline.config import load_yaml
 from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.governance import Governance
+from graftline.harbor.deployment_file import DeploymentFile
 from graftline.models.catalogue import ModelCatalogue
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.settings import TrajectorySettings
@@ -33,6 +34,8 @@ FILES = sorted(path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*
 MODELS: dict[str, type[BaseModel]] = {
     "datasets.yaml": Catalogue,
     "governance.yaml": Governance,
+    "harbor/engine_bench.yaml": DeploymentFile,
+    "harbor/refactoring.yaml": DeploymentFile,
     "models.yaml": ModelCatalogue,
     "recipes/distill.yaml": DistillConfig,
     "recipes/dpo.yaml": DpoConfig,

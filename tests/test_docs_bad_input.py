@@ -152,6 +152,8 @@ RULES = "rules apply {root}/rules.yml {root}/before.py"
 RULE = "id: fetch\nlanguage: python\nrule: {pattern: get($A)}\nfix: fetch($A)\n"
 PROMPT = "prompts: {mine: {system: s, state: $state, user: $instruction $cod, failed: $feedback, kept: k}}\n"
 FLEET = "fleets: {mine: {engine: vllm-cpu, model: m, actors: [{name: a, url: 'http://127.0.0.1:8001'}]}}\n"
+DEPLOYMENT = "configs/harbor/mine.yaml"
+FOLDER = "name: mine\nenvironment: {kind: folder, context: configs"
 MODELS = (CHECKOUT / "configs" / "models.yaml").read_text("utf-8")
 FAULTS = [
     Fault(changed(splitting__seeed=1, synthesis__per_partition="40"), "check"),
@@ -228,6 +230,14 @@ FAULTS = [
     Fault(changed(), "actor queue --manifest prod", {"GRAFTLINE_REDIS_URL": "127.0.0.1:6379"}),
     Fault(changed(), "state dump release_pairs:a5c560eaa49a4921"),
     Fault(changed(), "trajectories export sft {root}/sft.jsonl"),
+    Fault(changed(), "harbor upload mine"),
+    Fault(replaced(DEPLOYMENT, f"{FOLDER}, entrypint: ./run}}\n"), "harbor upload mine"),
+    Fault(replaced(DEPLOYMENT, f"{FOLDER}}}\nlimits: {{timeout_s: 7200}}\n"), "harbor upload mine"),
+    Fault(replaced(DEPLOYMENT, f"{FOLDER}, env_vars: {{OPENAI_API_KEY: a}}}}\n"), "harbor upload mine"),
+    Fault(changed(), "harbor list"),
+    Fault(changed(), "harbor list --backend-url http://harbor.example.org"),
+    Fault(changed(), "harbor serve --host 0.0.0.0"),
+    Fault(changed(), "harbor serve --database postgresql://me:word@db.example.org/harbor"),
     Fault(changed(), "rules mine {root}/configs"),
     Fault(changed(), "rules mine {root}/shop --range v1..v2", after_run=True),
 ]  # fmt: skip

@@ -27,13 +27,16 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 _EXTRAS = {
     **dict.fromkeys(("jsonschema", "prometheus_client", "sqlite_vec"), "actors"),
+    **dict.fromkeys(("alembic", "docker", "fastapi", "pathspec", "psycopg", "sqlalchemy"), "harbor"),
     "redis": "redis",
     **dict.fromkeys(("google", "peft", "pyrage", "safetensors", "starlette", "tinker", "tinker_cookbook"), "training"),
     **dict.fromkeys(("torch", "transformers", "uvicorn", "zstandard"), "training"),
 }
 """What brings a library that is missing; all others come with `datasets`."""
+_OF_COMMANDS = {"harbor": "harbor"}
+"""What brings everything that a command may lack, whatever else brings it too."""
 _WIDE = 1000
-_OF_HOMES = ("graftline.datasets.hub", "graftline.downloads", "graftline.models")
+_OF_HOMES = ("graftline.datasets.hub", "graftline.downloads", "graftline.harbor.client", "graftline.models")
 _INTERRUPTED = 130  # as a shell says it of a process that an interrupt ended
 
 
@@ -49,7 +52,9 @@ class _Commands(click.Group):
             if error.name is None or error.name.partition(".")[0] == "graftline":
                 raise
             click.echo(
-                f"error: {error.name} is missing, but {ctx.invoked_subcommand} needs it; {_extra(error.name)}", err=True
+                f"error: {error.name} is missing, but {ctx.invoked_subcommand} needs it;"
+                f" {_extra(error.name, ctx.invoked_subcommand)}",
+                err=True,
             )
         except KeyboardInterrupt:
             click.echo("interrupted; what is finished stays, and the same command goes on from there", err=True)
@@ -261,6 +266,11 @@ def tinker() -> None:
 
 
 @main.group(cls=_LaterCommands)
+def harbor() -> None:
+    """Environments as deployments: serve, upload, run and evaluate them."""
+
+
+@main.group(cls=_LaterCommands)
 def rules() -> None:
     """Find rules from changes, say what they do, try and apply them."""
 
@@ -325,8 +335,9 @@ def _log(root: Path | None, level: int) -> None:
     logging.getLogger("graftline").setLevel(min(level, logging.WARNING))
 
 
-def _extra(library: str) -> str:
-    return f"pip install 'graftline[{_EXTRAS.get(library.partition('.')[0], 'datasets')}]'"
+def _extra(library: str, command: str | None) -> str:
+    extra = _OF_COMMANDS.get(command or "") or _EXTRAS.get(library.partition(".")[0], "datasets")
+    return f"pip install 'graftline[{extra}]'"
 
 
 def _level_of(logger: str, level: int) -> int:

@@ -78,6 +78,10 @@ class Paths:
         """The adapter that a recipe of `configs/recipes` ends with."""
         return self.adapters / file_name(recipe)
 
+    def harbor(self, what: str, deployment: str) -> Path:
+        """The `deployments`, `instances` or `evaluations` of a file of `configs/harbor`."""
+        return self.data / "harbor" / what / file_name(deployment)
+
     @property
     def adapters(self) -> Path:
         """Adapters by recipe, beside the records of runs in `tinker`."""

@@ -29,6 +29,11 @@ HEAVY = (
     "scipy",
     "wandb",
     "rich.progress",
+    "fastapi",
+    "uvicorn",
+    "graftline.harbor.client",
+    "docker",
+    "daytona",
 )
 
 
@@ -67,6 +72,9 @@ def test_every_stage_of_the_lineage_is_an_asset(definitions: dg.Definitions) -> 
         "teacher_precision",
         "reports/datasets",
         "reports/teacher",
+        "harbor_deployment",
+        "instance_batch",
+        "evaluation",
     } <= keys
 
 
@@ -95,6 +103,9 @@ def test_the_lineage_has_the_edges_it_should(definitions: dg.Definitions) -> Non
             "stg_edits",
             "stg_drops",
             "reports/teacher",
+            "harbor_deployment",
+            "instance_batch",
+            "evaluation",
         )
     }
     assert parents == {
@@ -116,6 +127,9 @@ def test_the_lineage_has_the_edges_it_should(definitions: dg.Definitions) -> Non
             "teacher_srl",
             "teacher_steps",
         ],
+        "harbor_deployment": ["tasks"],
+        "instance_batch": ["harbor_deployment"],
+        "evaluation": ["harbor_deployment", "instance_batch"],
     }
 
 
@@ -133,6 +147,10 @@ def test_the_checks_that_guard_the_lineage_block_it(definitions: dg.Definitions)
         ("splits", "no_row_in_two_splits"): True,
         ("trajectories", "schema_valid"): True,
         ("trajectories", "enough_verified_steps"): True,
+        ("evaluation", "coverage"): True,
+        ("evaluation", "mean_reward"): True,
+        ("evaluation", "cost"): True,
+        ("evaluation", "calibration"): True,
     }
 
 

@@ -1,15 +1,20 @@
-"""The first process of a case: it stands behind the walls, lays the files, becomes the program or waits for it."""
+"""The first process of a case: it stands behind the walls, lays the files, becomes the program or waits for it.
+
+Where a case starts with a snapshot, it copies that first, and in the end reads what comes back, once it has ended every
+other process of the case.
+"""
 
 import fcntl
 import json
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from graftline.confined import case_jail, case_program, kernel
+from graftline.confined import case_files, case_jail, case_program, kernel
 from graftline.confined.frames import receive, send, write
+from graftline.confined.removal import FOLDER
 
 _OUT_OF_THE_WAY = 200  # of the descriptors that a program counts
 _STDIN = ".stdin"
@@ -24,7 +29,15 @@ class Walls:
         """Where cases have theirs, unless it is in memory."""
         self.limits, self.programs = settings["limits"], settings["programs"]
         self.has_namespaces = settings["mode"] == "namespaces"
+        self.has_snapshot = settings["snapshot"] is not None
+        self._snapshot = -1
         self._calls = case_jail.foreign_code_filter()
+        self._calls.compiled("allow")
+
+    def open_snapshot(self) -> None:
+        """Open the snapshot while this process still sees it, and has the rights to: no case sees more than a copy."""
+        if self.has_snapshot:
+            self._snapshot = os.open(self._settings["snapshot"], FOLDER)
 
     def fork(self) -> int:
         """Fork the first process of a case."""
@@ -35,6 +48,32 @@ class Walls:
     def folder_of(self, number: int) -> str:
         """Return the folder of a case, where it has none in memory."""
         return "" if self.has_namespaces else f"{self.folder}/case-{number}"
+
+    def folders_of(self, folder: str) -> dict[str, str]:
+        """Return the folders that a case has in its own, the working folder first."""
+        if self.has_namespaces:
+            found = {"work": case_jail.WORK, "tmp": case_jail.TEMPORARY, "logs": case_jail.LOGS}
+        else:
+            found = {name: f"{folder}/{name}" for name in ("work", "tmp", "logs")}
+        if not self.has_snapshot:
+            del found["logs"]
+        return found
+
+    def make_folders(self, folder: str, folders: Mapping[str, str]) -> None:
+        """Make the folders of a case."""
+        if self.has_namespaces:
+            case_jail.mount_folders(self._settings)
+        else:
+            for path in (folder, *folders.values()):
+                os.mkdir(path, 0o700)  # noqa: PTH102
+        if self.has_snapshot:
+            for name in case_jail.LOG_FOLDERS:
+                os.mkdir(f"{folders['logs']}/{name}", 0o755)  # noqa: PTH102
+
+    def fill(self, work: str, parts: Sequence[str]) -> None:
+        """Copy the snapshot to the working folder of a case."""
+        if self.has_snapshot:
+            case_files.copy_parts(self._snapshot, parts, work)
 
     def confine(self, folders: Sequence[str]) -> list[str]:
         """Put limits and walls on this process for good; return the names of what took hold."""
@@ -51,32 +90,30 @@ class First:
     def __init__(self, walls: Walls, folder: str, request: int, writers: Sequence[int]) -> None:
         self._walls, self._request = walls, request
         self._stdout, self._stderr, self._report, self._status = writers
-        self._folder = folder
-        self._work, self._temporary = (
-            (case_jail.WORK, case_jail.TEMPORARY) if walls.has_namespaces else (f"{folder}/work", f"{folder}/tmp")
-        )
+        self._folder, self._folders = folder, walls.folders_of(folder)
+        self._work, self._temporary = self._folders["work"], self._folders["tmp"]
 
     def run(self) -> NoReturn:
         """Do all of it, and end."""
         try:
             kernel.end_with_parent()
-            if self._walls.has_namespaces:
-                case_jail.mount_folders(self._walls.limits)
-            else:
-                for folder in (self._folder, self._work, self._temporary):
-                    os.mkdir(folder, 0o700)  # noqa: PTH102
+            if self._walls.has_snapshot and not self._walls.has_namespaces:
+                kernel.adopt_orphans()
+            self._walls.make_folders(self._folder, self._folders)
             go, says_go = os.pipe()
             program = os.fork()
             if program == 0:
                 os.close(says_go)
                 os.close(self._request)
                 self._become(go)
-            for descriptor in (go, self._stdout, self._stderr, self._report):
+            for descriptor in (go, self._stdout, self._stderr, *(() if self._walls.has_snapshot else (self._report,))):
                 os.close(descriptor)
             head, body = receive(self._request), receive(self._request)
             if head is None or body is None:
                 os._exit(0)
-            _lay(json.loads(head), body, self._work, self._temporary, is_protected=self._walls.has_namespaces)
+            request = json.loads(head)
+            self._walls.fill(self._work, request["parts"])
+            _lay(request, body, self._work, self._temporary, is_protected=self._walls.has_namespaces)
             _offer_to_the_memory_killer(program)
             signal.signal(signal.SIGTERM, lambda *_: os.kill(program, signal.SIGKILL))  # to say what it used till then
             with suppress(BrokenPipeError):
@@ -85,10 +122,24 @@ class First:
             while child != program:
                 child, status, used = os.wait4(-1, 0)
             cpu_s = used.ru_utime + used.ru_stime
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             say(self._status, {"status": status, "cpu_s": cpu_s, "peak_kb": used.ru_maxrss})
+            if request["returned"] is not None:
+                self._end_all_others()
+                case_files.give_back(self._folders, request["returned"], self._report)
         except BaseException as error:
             say(self._status, {"error": repr(error)})
         os._exit(0)
+
+    def _end_all_others(self) -> None:
+        if self._walls.has_namespaces:
+            with suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)  # all that this process sees, and no process is forked meanwhile
+            with suppress(ChildProcessError):
+                while True:
+                    os.wait()
+        else:
+            end_children()
 
     def _become(self, go: int) -> NoReturn:
         """Turn this process into the program, once it is known which."""
@@ -104,27 +155,51 @@ class First:
             os.dup2(self._stderr, 2)
             os.closerange(3, _OUT_OF_THE_WAY)
             os.environ.update(HOME=self._temporary, TMPDIR=self._temporary)
-            self._walls.confine([self._work, self._temporary])
+            if self._walls.has_snapshot:
+                os.environ["LOGS_DIR"] = self._folders["logs"]
+            self._walls.confine([*self._folders.values()])
             request = json.loads(receive(go) or b"null")
             if request is None:
                 os._exit(0)
+            os.environ.update(request["environment"])
+            if not self._walls.has_namespaces or not os.path.islink("/tmp"):  # noqa: PTH114
+                request["arguments"] = [self._own(argument, request) for argument in request["arguments"]]
             stdin = os.open(f"{self._temporary}/{_STDIN}", os.O_RDONLY)
             os.unlink(f"{self._temporary}/{_STDIN}")  # noqa: PTH108
             os.dup2(stdin, 0)
             os.close(stdin)
             os.close(go)
-            case_jail.limit_memory(self._walls.limits, is_interpreter=request["program"] not in ("node", "java"))
+            # a program of a snapshot starts others
+            is_interpreter = request["program"] not in ("node", "java") and not self._walls.has_snapshot
+            case_jail.limit_memory(self._walls.limits, is_interpreter)
         except BaseException as error:
             say(trouble, {"error": repr(error)})
             os._exit(1)
         if request["program"] in case_program.OURS:
             os.close(trouble)
-            case_program.run(request, self._work, report)
+            case_program.run(request, self._work, report, is_box=self._walls.has_snapshot)
         try:
-            os.execv(self._walls.programs[request["program"]], [request["program"], *request["arguments"]])
+            path = self._walls.programs[request["program"]]
+            name = os.path.basename(path) if request["program"] == "shell" else request["program"]  # noqa: PTH119
+            os.execv(path, [name, *request["arguments"]])
         except Exception as error:  # a zero byte in an argument is a ValueError
             say(trouble, {"error": f"{request['program']}: {error}"})
         os._exit(1)
+
+    def _own(self, argument: str, request: Mapping[str, Any]) -> str:
+        """Return `argument` with the places that files have for this case, where others have `/tmp` and `/logs`."""
+        own = [(f"/tmp/{name}", f"{self._temporary}/{name}") for name, _ in request["temporary"]]
+        for path in request["returned"]["paths"] if request["returned"] else ():
+            top, _, below = path.partition("/")
+            if top in ("tmp", "logs"):
+                own.append((f"/{path}", f"{self._folders[top]}/{below}"))
+        if self._walls.has_snapshot:
+            own.append(("/logs", self._folders["logs"]))
+        for known, place in own:
+            start, is_said, name = argument.rpartition("=")
+            if name == known or name.startswith(f"{known}/"):
+                return f"{start}{is_said}{place}{name[len(known) :]}"
+        return argument
 
 
 def _offer_to_the_memory_killer(process: int) -> None:
@@ -136,27 +211,40 @@ def _offer_to_the_memory_killer(process: int) -> None:
 def _lay(request: Mapping[str, Any], body: bytes, work: str, temporary: str, is_protected: bool) -> None:
     """Write the files of a case, those that are trusted last, and what it finds on its standard input."""
     position = 0
-    trusted = []
-    for name, size, is_trusted in (
-        *((name, size, False) for name, size in request["files"]),
-        *((name, size, True) for name, size in request["trusted"]),
+    for where, name, size, mode in (
+        *((work, name, size, 0o644) for name, size in request["files"]),
+        *((work, name, size, 0o444) for name, size in request["trusted"]),
+        *((temporary, name, size, 0o644) for name, size in request["temporary"]),
     ):
-        path = f"{work}/{name}"
-        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
-        with suppress(FileNotFoundError):
-            os.unlink(path)  # noqa: PTH108
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o444 if is_trusted else 0o644)
-        write(descriptor, body[position : position + size])
-        os.close(descriptor)
+        top = os.open(where, FOLDER)
+        case_files.put(name, top, body[position : position + size], mode)
+        os.close(top)
         position += size
-        if is_trusted:
-            trusted.append(path)
     if is_protected:
-        for path in trusted:
-            case_jail.protect_file(path, work)
+        for name, _ in request["trusted"]:
+            case_jail.protect_file(f"{work}/{name}", work)
     descriptor = os.open(f"{temporary}/{_STDIN}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     write(descriptor, body[position:])
     os.close(descriptor)
+
+
+def end_children(spared: Collection[int | None] = ()) -> None:
+    """End all children of this process, and all that come to it meanwhile, but for those that are spared."""
+    # orphans come to this process one generation after the other
+    while orphans := _children().difference(spared):
+        for orphan in orphans:
+            os.kill(orphan, signal.SIGKILL)
+            os.waitpid(orphan, 0)
+
+
+def _children() -> set[int]:
+    found = set()
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit():
+            with suppress(OSError), open(f"/proc/{name}/stat", "rb") as stream:  # noqa: PTH123
+                if int(stream.read().rpartition(b")")[2].split()[1]) == os.getpid():
+                    found.add(int(name))
+    return found
 
 
 def say(descriptor: int, what: Mapping[str, Any]) -> None:

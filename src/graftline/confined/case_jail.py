@@ -18,6 +18,10 @@ from graftline.confined import kernel, landlock
 from graftline.confined.seccomp import ENOSYS, HARMFUL, NEW_NAMESPACE, Filter
 
 WORK, TEMPORARY = "/case/work", "/case/tmp"  # of nobody: the interpreter itself may be below any folder people use
+LOGS = "/case/logs"  # of cases that start with a snapshot
+LOG_FOLDERS = ("agent", "verifier", "artifacts")
+BOX_LINKS = {"/logs": LOGS, "/app": WORK, "/workspace": WORK}
+"""Where containers have these folders."""
 SHARED_MEMORY, PROCESSES = "/dev/shm", "/proc"
 _USER = 1000  # inside; outside it is the one of the slot, or of whoever runs graftline
 DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -94,7 +98,7 @@ def _build_root(visible: Sequence[tuple[str, int]], links: Mapping[str, str]) ->
         inside.parent.mkdir(exist_ok=True)
         inside.touch()
         kernel.mount(f"/dev/{name}", str(inside), None, kernel.BIND)
-    for folder in (WORK, TEMPORARY, SHARED_MEMORY, PROCESSES, "/etc"):
+    for folder in (WORK, TEMPORARY, LOGS, SHARED_MEMORY, PROCESSES, "/etc"):
         Path(root + folder).mkdir(parents=True, exist_ok=True)
     if not Path(root, "tmp").exists():
         Path(root, "tmp").symlink_to(TEMPORARY)
@@ -106,11 +110,14 @@ def _build_root(visible: Sequence[tuple[str, int]], links: Mapping[str, str]) ->
     kernel.mount_memory(TEMPORARY, _MEGABYTE, 64)  # for the server itself; cases mount their own on top
 
 
-def mount_folders(limits: Mapping[str, Any]) -> None:
-    """Give this mount namespace a working and a temporary folder that live in memory, and processes of its own."""
+def mount_folders(settings: Mapping[str, Any]) -> None:
+    """Give this mount namespace folders of a case that live in memory, and processes of its own."""
+    limits = settings["limits"]
     size = limits["disk_mb"] * _MEGABYTE
-    kernel.mount_memory(WORK, size, limits["files"])
+    kernel.mount_memory(WORK, size, limits["files"], flags=0 if settings["runs_own"] else kernel.NO_EXEC)
     kernel.mount_memory(TEMPORARY, size, limits["files"], "1777")
+    if settings["snapshot"] is not None:
+        kernel.mount_memory(LOGS, size, limits["files"])
     kernel.mount(TEMPORARY, SHARED_MEMORY, None, kernel.BIND)
     flags = kernel.NO_SETUID | kernel.NO_DEVICES | kernel.NO_EXEC
     kernel.mount("proc", PROCESSES, "proc", flags, "hidepid=2,subset=pid")
@@ -149,7 +156,9 @@ def limit(limits: Mapping[str, Any]) -> None:
     ):
         resource.setrlimit(name, (most, most))
     resource.setrlimit(resource.RLIMIT_CPU, (limits["cpu_s"], limits["cpu_s"] + 1))
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: limits["cores"]])
+    cores = sorted(os.sched_getaffinity(0))
+    first = limits["first_core"] % len(cores)
+    os.sched_setaffinity(0, (cores[first:] + cores[:first])[: limits["cores"]])
 
 
 def limit_memory(limits: Mapping[str, Any], is_interpreter: bool) -> None:
@@ -162,7 +171,8 @@ def limit_memory(limits: Mapping[str, Any], is_interpreter: bool) -> None:
 def give_up(settings: Mapping[str, Any], folders: Sequence[str], calls: Filter) -> list[str]:
     """Give up privileges, paths and system calls for good; return the names of what took hold.
 
-    `folders` may be written to. The order matters: each step needs a right that a later one takes.
+    `folders` may be written to, the first is the working folder. The order matters: each step needs a right that a
+    later one takes.
     """
     features = []
     with suppress(OSError):
@@ -171,10 +181,13 @@ def give_up(settings: Mapping[str, Any], folders: Sequence[str], calls: Filter) 
     features.append("no_new_privs")
     if landlock.version() > 0:
         devices = [f"/dev/{name}" for name in DEVICES]
-        readable = [*settings["visible"], *devices, "/etc/passwd", "/etc/group"]
+        # what is runnable is readable, and every path takes its time
+        readable = [path for path in settings["visible"] if path not in settings["runnable"]]
+        readable += [*devices, "/etc/passwd", "/etc/group"]
         if settings["mode"] == "namespaces":
             readable.append(PROCESSES)
-        known = landlock.restrict(readable, settings["runnable"], [*folders, *devices[:3]])
+        runnable = [*settings["runnable"], *(folders[:1] if settings["runs_own"] else ())]
+        known = landlock.restrict(readable, runnable, [*folders, *devices[:3]])
         features += ["landlock"] + (["signals_kept_in"] if known >= 6 else [])
     if calls.install("allow"):
         features.append("seccomp")

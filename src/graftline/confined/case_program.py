@@ -18,6 +18,8 @@ from typing import Any, NoReturn
 from graftline.confined import case_calls
 
 OURS = ("python", "pytest", "calls")
+REPORTING = ("pytest", "calls")
+"""Those that say by a descriptor of their own what they found."""
 NO_MEMORY = 97
 """Exit code of a program that ends by a `MemoryError`."""
 _COMMON = (
@@ -27,6 +29,12 @@ _COMMON = (
     *("string", "subprocess", "tempfile", "textwrap", "threading", "time", "typing", "unittest", "unittest.mock"),
     "uuid",
 )
+_OF_ENTRYPOINTS = (
+    *("argparse", "base64", "collections", "contextlib", "copy", "dataclasses", "datetime", "functools", "hashlib"),
+    *("itertools", "json", "math", "os", "pathlib", "random", "re", "runpy", "shutil", "subprocess", "tempfile"),
+    *("textwrap", "time", "traceback", "typing"),
+)
+"""Fewer: what is loaded is copied with every fork, and entrypoints find the rest compiled."""
 _OF_EVERY_INTERPRETER = frozenset(
     ("abc", "codecs", "encodings", "genericpath", "io", "os", "posixpath", "site", "stat", *sys.builtin_module_names)
 )
@@ -52,9 +60,9 @@ def test_raises():
 """
 
 
-def load(programs: Mapping[str, str]) -> None:
-    """Import what tests import, before there are walls: what is loaded later is read from files."""
-    for name in _COMMON:
+def load(programs: Mapping[str, str], is_box: bool = False) -> None:
+    """Import what tests or entrypoints import, before there are walls: what is loaded later is read from files."""
+    for name in _OF_ENTRYPOINTS if is_box else _COMMON:
         importlib.import_module(name)
     if "pytest" in programs:
         importlib.import_module("graftline.confined.case_tests")
@@ -82,8 +90,15 @@ def tools(programs: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def run(request: Mapping[str, Any], work: str, report: int) -> NoReturn:
-    """Run the program of `request` in this process, and end with it."""
+def run(request: Mapping[str, Any], work: str, report: int, is_box: bool = False) -> NoReturn:
+    """Run the program of `request` in this process, and end with it.
+
+    Args:
+        request: As the server was sent it.
+        work: The working folder.
+        report: What programs of ours say what they found by.
+        is_box: Whether modules are searched for as an interpreter of its own does it, `PYTHONPATH` included.
+    """
     arguments = request["arguments"]
     for name, descriptor in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
         mode = "rb" if descriptor == 0 else "wb"
@@ -95,9 +110,10 @@ def run(request: Mapping[str, Any], work: str, report: int) -> NoReturn:
     tempfile.tempdir = None  # the one that was found before there was one of this case
     if request["program"] != "pytest":  # pytest itself needs what is loaded
         _forget_what_is_hidden_by(work)
-    sys.path.insert(0, work)
+    sys.path[:0] = _searched(arguments, work) if is_box else [work]
     sys.dont_write_bytecode = True
-    sys.pycache_prefix = "/nonexistent"  # compiled files that a case brings along are not believed
+    if not is_box:
+        sys.pycache_prefix = "/nonexistent"  # compiled files that a case brings along are not believed
     _exit(_code_of(request, arguments, work, report))
 
 
@@ -106,8 +122,7 @@ def _code_of(request: Mapping[str, Any], arguments: list[str], work: str, report
     try:
         if request["program"] == "python":
             os.close(report)
-            sys.argv = list(arguments)
-            _run_file(arguments[0])
+            _run_python(arguments)
         elif request["program"] == "pytest":
             from graftline.confined import case_tests
 
@@ -131,8 +146,28 @@ def _code_of(request: Mapping[str, Any], arguments: list[str], work: str, report
 def _forget_what_is_hidden_by(folder: str) -> None:
     """Have modules of a case found where it has one of the same name, as a fresh interpreter does."""
     own = {name.removesuffix(".py") for name in os.listdir(folder)} - _OF_EVERY_INTERPRETER  # noqa: PTH208
-    for name in [name for name in sys.modules if name.partition(".")[0] in own]:
+    own = {name for name in own if name in sys.modules}
+    # looked through only where it must be: to touch a module copies the memory it is in
+    for name in [name for name in sys.modules if name.partition(".")[0] in own] if own else ():
         del sys.modules[name]
+
+
+def _searched(arguments: list[str], work: str) -> list[str]:
+    of_the_file = os.path.dirname(os.path.join(work, arguments[0]))  # noqa: PTH118, PTH120
+    named = [os.path.join(work, path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]  # noqa: PTH118
+    return [*dict.fromkeys((of_the_file, *named, work))]
+
+
+def _run_python(arguments: list[str]) -> None:
+    """Run a file, or a module after `-m`."""
+    if arguments[0] != "-m" or len(arguments) < 2:
+        sys.argv = list(arguments)
+        _run_file(arguments[0])
+        return
+    import runpy
+
+    sys.argv = arguments[1:]
+    runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
 
 
 def _run_file(path: str) -> None:

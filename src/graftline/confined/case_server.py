@@ -6,7 +6,7 @@ its standard input and output:
     in   settings as JSON, once (see `main`)
     out  {"features": [...], "namespaces": {name: id}, "tools": {name: version}}, or {"error": "..."} and the end
     in   {"program", "arguments", "nonce", "files": [[path, size], …], "trusted": [[path, size], …], "stdin": size}
-         and then, in one frame, the bytes of all of them one after the other
+         with "temporary" of the same form, "environment", "parts" and "returned", and then, in one frame, the bytes of all files
     out  {"end", "status", "cpu_s", "wall_s", "peak_kb", "printed", "error"} and three frames: output, errors, report
 
 `end` is "exit", "wall_timeout", "output_flood" or "not_started"; `status` is what `waitpid` says.
@@ -18,12 +18,12 @@ import os
 import select
 import signal
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
 
 from graftline.confined import case_jail, case_program, kernel
-from graftline.confined.case_first import First, Walls, say
+from graftline.confined.case_first import First, Walls, end_children, say
 from graftline.confined.frames import receive, send
 from graftline.confined.removal import remove_path
 
@@ -31,18 +31,19 @@ _REQUESTS = 0
 _FLOOD = 16  # times what is kept
 _REPORT_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 16
-_ANSWER_S = 1.0
+_ANSWER_S, _RETURN_S = 1.0, 20.0
 
 
 def main() -> None:
     """Confine this process as the settings say, then serve cases until the other side closes."""
     settings = json.loads(receive(_REQUESTS) or b"{}")
     try:
-        case_program.load(settings["programs"])
+        case_program.load(settings["programs"], is_box=settings["snapshot"] is not None)
+        walls = Walls(settings)
+        walls.open_snapshot()
         _enter(settings)
         case_program.warm_up(settings["programs"], settings["warm_folder"])
-        walls = Walls(settings)
-        features = _tried(walls)
+        features = _tried(walls, settings)
     except Exception as error:
         send(1, json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
         return
@@ -80,7 +81,7 @@ def _enter(settings: Mapping[str, Any]) -> None:
         os.setresuid(settings["user"], settings["user"], settings["user"])
 
 
-def _tried(walls: Walls) -> list[str]:
+def _tried(walls: Walls, settings: Mapping[str, Any]) -> list[str]:
     """Return what a case will be confined by, found by confining a child in the same way."""
     reader, writer = os.pipe()
     child = walls.fork()
@@ -88,7 +89,7 @@ def _tried(walls: Walls) -> list[str]:
         try:
             folder = walls.folder
             if walls.has_namespaces:
-                case_jail.mount_folders(walls.limits)
+                case_jail.mount_folders(settings)
                 folder = case_jail.WORK
             say(writer, {"features": [*case_jail.kinds_of(folder, walls.limits), *walls.confine([folder])]})
         except BaseException as error:
@@ -184,6 +185,8 @@ class _Case:
         self._wall_s = time.monotonic() - self._given_at
         if self._end != "exit":
             self._ask_what_it_used()
+        if self._walls.has_snapshot and b"\n" in self._status:
+            self._read_what_comes_back()
         with suppress(ProcessLookupError):
             os.kill(self.first, signal.SIGKILL)
         for reader in open_:  # what was written before the end, and is still on its way
@@ -201,12 +204,21 @@ class _Case:
         if select.select([status], [], [], _ANSWER_S)[0]:
             self._status += os.read(status, _CHUNK_BYTES)
 
+    def _read_what_comes_back(self) -> None:
+        """Read until the first process ends, which writes this when no other process of the case is there any more."""
+        report, deadline = self._readers[2], time.monotonic() + _RETURN_S
+        while select.select([report], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            chunk = os.read(report, _CHUNK_BYTES)
+            if not chunk:
+                return
+            self.kept[2] += chunk
+
     def wait(self, spared: int | None) -> None:
         """Wait until nothing of it is there any more, and leave the one that is spared."""
         os.waitpid(self.first, 0)
         if self._walls.has_namespaces:
             return  # the kernel has ended all of its processes, and its mounts are gone
-        _end_children({spared})
+        end_children({spared})
         remove_path(self._folder)
 
     def _is_too_much(self, kind: int, chunk: bytes) -> bool:
@@ -226,31 +238,13 @@ class _Case:
 def _leave(walls: Walls) -> NoReturn:
     """End with all that there is, for the other side has gone."""
     if not walls.has_namespaces:  # otherwise the kernel ends all of it, and no folder is left
-        _end_children(set())
+        end_children(set())
         for name in os.listdir(walls.folder):  # noqa: PTH208
             with suppress(OSError):
                 remove_path(f"{walls.folder}/{name}")
         with suppress(OSError):  # what it is in may belong to somebody else
             os.rmdir(walls.folder)  # noqa: PTH106
     os._exit(0)
-
-
-def _end_children(spared: Collection[int | None]) -> None:
-    # orphans come to this process one generation after the other
-    while orphans := _children().difference(spared):
-        for orphan in orphans:
-            os.kill(orphan, signal.SIGKILL)
-            os.waitpid(orphan, 0)
-
-
-def _children() -> set[int]:
-    found = set()
-    for name in os.listdir("/proc"):  # noqa: PTH208
-        if name.isdigit():
-            with suppress(OSError), open(f"/proc/{name}/stat", "rb") as stream:  # noqa: PTH123
-                if int(stream.read().rpartition(b")")[2].split()[1]) == os.getpid():
-                    found.add(int(name))
-    return found
 
 
 if __name__ == "__main__":

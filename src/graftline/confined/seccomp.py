@@ -99,6 +99,13 @@ NEW_NAMESPACE = 0x7E020000
 PROT_EXEC = 4
 
 
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+
+
 class Filter:
     """Rules in the order they are added; the first that fits a call decides."""
 
@@ -111,6 +118,7 @@ class Filter:
             _instruction(_RETURN, _KILL_PROCESS),
             _instruction(_LOAD, _NUMBER),
         ]
+        self._compiled: dict[str, tuple[_Program, ctypes.Array[ctypes.c_char]]] = {}
         if self._machine == "x86_64":  # the x32 calls are the same calls under other numbers
             self._program += [_instruction(_AT_LEAST, _X32, 0, 1), _instruction(_RETURN, _KILL_PROCESS)]
 
@@ -146,18 +154,19 @@ class Filter:
         """
         if self._machine not in CALLS:
             return False
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
             return False
-        default = _instruction(_RETURN, _ALLOW if others == "allow" else _KILL_PROCESS)
-        code = ctypes.create_string_buffer(b"".join([*self._program, default]))
-
-        class Program(ctypes.Structure):
-            _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
-
-        structure = Program(len(self._program) + 1, ctypes.addressof(code))
-        status: int = libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(structure), 0, 0)
+        structure, _ = self.compiled(others)
+        status: int = _libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(structure), 0, 0)
         return status == 0
+
+    def compiled(self, others: str) -> tuple["_Program", "ctypes.Array[ctypes.c_char]"]:
+        """Return what the kernel takes, made once: whoever forks can have it made before. No rule is added afterwards."""
+        if others not in self._compiled:
+            default = _instruction(_RETURN, _ALLOW if others == "allow" else _KILL_PROCESS)
+            code = ctypes.create_string_buffer(b"".join([*self._program, default]))
+            self._compiled[others] = _Program(len(self._program) + 1, ctypes.addressof(code)), code
+        return self._compiled[others]
 
     def _refuse_if(self, name: str, argument: int, test: bytes) -> "Filter":
         """Refuse a call if `test`, which looks at an argument, does not jump over what comes next."""

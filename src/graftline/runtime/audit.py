@@ -16,6 +16,7 @@ from graftline.hashing import digest
 from graftline.models.catalogue import ModelCatalogue
 from graftline.paths import Paths
 from graftline.record import RECORD_NAME, load_record, verified
+from graftline.runtime.deployments import deployment_file, deployment_names
 from graftline.runtime.manifests import MANIFESTS, load_manifest
 from graftline.runtime.settings import load_settings
 from graftline.sandbox.runner import SandboxSettings
@@ -23,7 +24,10 @@ from graftline.teachers.prompt import Prompts
 from graftline.telemetry.settings import TelemetrySettings
 from graftline.training.recipes.open import configured, load_recipe
 
-_NO_ARTEFACTS = ("samples", "models", "actors", "retrieval", "blobs", "state", "tinker", "trajectories/attempts")
+_NO_ARTEFACTS = (
+    "samples", "models", "actors", "retrieval", "blobs", "state", "tinker", "trajectories/attempts", "harbor/service",
+    "harbor/calibration",
+)  # fmt: skip
 """Folders whose files have checks of their own, or are what artefacts are made from; below `data/`."""
 
 
@@ -58,6 +62,7 @@ def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> A
         if (paths.configs / name).exists()
     ]
     checks += [partial(load_recipe, paths, name) for name in configured(paths)]
+    checks += [partial(deployment_file, paths, name) for name in deployment_names(paths)]
     checks.append(partial(_check_samples, paths))
     if not inputs_only:
         checks += [partial(_check_artefact, folder) for folder in _artefacts(paths)]

@@ -12,6 +12,7 @@ from graftline.errors import ConfigError
 from graftline.jobs.settings import MemoryQueueConfig, QueueConfig
 from graftline.paths import Paths
 from graftline.retrieval.open import HashedEmbedderConfig, SqliteVectorStoreConfig, VectorStoreConfig
+from graftline.runtime.harbor_port import HarborPortConfig, LocalHarborConfig
 from graftline.sandbox.open import SandboxConfig
 from graftline.teachers.settings import TeacherConfig
 from graftline.training.open import LocalBackendConfig, TrainingClientConfig
@@ -34,6 +35,7 @@ class Manifest(Config):
     blobs: BlobsConfig = FilesystemBlobsConfig(url="data/blobs")
     training_client: TrainingClientConfig = LocalBackendConfig()
     dataset_store: DatasetStoreConfig = FilesDatasetStoreConfig()
+    harbor: HarborPortConfig = LocalHarborConfig()
 
 
 PORTS = tuple(Manifest.model_fields)

@@ -20,6 +20,7 @@ from graftline.jobs.open import open_queue
 from graftline.paths import Paths
 from graftline.retrieval.base import Embedder, VectorStore
 from graftline.retrieval.open import open_embedder, open_vector_store
+from graftline.runtime.harbor_port import HarborService, open_harbor
 from graftline.runtime.manifests import Manifest, load_manifest
 from graftline.sandbox.base import Sandbox
 from graftline.sandbox.open import open_sandbox
@@ -110,6 +111,11 @@ class Ports:
     def dataset_store(self) -> DatasetStore:
         """Where recipes find what they train on."""
         return open_dataset_store(self._manifest.dataset_store, self._paths.root)
+
+    @cached_property
+    def harbor(self) -> HarborService:
+        """What keeps deployments, and runs their rollouts."""
+        return self._stack.enter_context(open_harbor(self._manifest.harbor, self._paths.root, self.secrets))
 
     @cached_property
     def examples(self) -> "Examples":

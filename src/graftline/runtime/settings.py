@@ -101,4 +101,14 @@ _CODE: Mapping[str, tuple[str, ...]] = {
         *_SANDBOX,
     ),
     "trained_adapter": ("graftline.training.train", "graftline.training.solving", "graftline.training.card", *_SANDBOX),
+    "harbor_deployment": ("graftline.harbor.deployment_file",),
+    "instance_batch": ("graftline.harbor.instances",),
+    # what acts is in the deployment, whose digest is an input; how it is asked for is nothing that an evaluation depends on
+    "evaluation": ("graftline.harbor.coverage", "graftline.harbor.calibration"),
+    # but for our own environment: its code is that of this package
+    "evaluation of our tasks": (
+        "graftline.harbor.coverage",
+        "graftline.harbor.calibration",
+        "graftline.harbor.environments.run_rollout",
+    ),
 }

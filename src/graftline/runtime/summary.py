@@ -1,6 +1,7 @@
 """What lies under a root folder now, from the records alone, and what the last run did to it.
 
-A run of Dagster is over partitions of one kind: what one does is trained in the next, and both count as the last one.
+A run of Dagster is over partitions of one kind: what one does is trained, or evaluated, in the next, and both count as the
+last one.
 """
 
 import os
@@ -29,8 +30,12 @@ STAGES = (
     "trained_adapter",
     "report_models",
     "reports",
+    "harbor_deployment",
+    "instance_batch",
+    "evaluation",
 )
-_TRAINING = frozenset({"sft_dataset", "trained_adapter"})
+_APART = frozenset({"sft_dataset", "trained_adapter", "harbor_deployment", "instance_batch", "evaluation"})
+"""Made in runs of their own."""
 _PARTITION_COLUMNS = {
     "edits": ("splits", "rows"),
     "synthetic": ("synthetic_rules", "rows"),
@@ -84,7 +89,7 @@ class Summary:
 def summarize(paths: Paths) -> Summary:
     """Return the summary of what is stored below `paths`; unreadable artefacts are left out."""
     records = {**_records(paths.data), **_records(paths.reports), **_records(paths.adapters)}
-    outcomes = last_run(paths, _TRAINING)
+    outcomes = last_run(paths, _APART)
     stages = []
     for stage in STAGES:
         of_stage = {folder: record for folder, record in records.items() if record.kind == stage}

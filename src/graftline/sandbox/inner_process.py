@@ -69,6 +69,12 @@ class InnerProcess:
                 raise TimeoutError
             view = view[os.write(self._stdin, view) :]
 
+    def is_ready(self, within_s: float) -> bool:
+        """Return whether it says something, or has gone, within that time."""
+        ready = select.poll()
+        ready.register(self._stdout, select.POLLIN)
+        return bool(ready.poll(within_s * 1000))
+
     def receive(self, most: int, deadline: float) -> bytes:
         """Read a frame of at most so many bytes, until `deadline` of the monotonic clock."""
         size = size_of(self._read(4, deadline))

@@ -5,10 +5,10 @@ from typing import Literal
 from pydantic import Field
 
 from graftline.config import Config
-from graftline.errors import SandboxError
+from graftline.errors import ConfigError, SandboxError
 from graftline.sandbox.base import Isolation, IsolationLevel
 from graftline.sandbox.features import REMEDIES, missing
-from graftline.sandbox.jail import CaseLimits, Jail, Program
+from graftline.sandbox.jail import CaseLimits, Jail, Program, Snapshot
 from graftline.sandbox.limits import is_at_least
 from graftline.sandbox.served import Mode, ServedJail
 from graftline.sandbox.wrappers import WRAPPERS
@@ -28,13 +28,21 @@ class JailConfig(Config):
     limits: CaseLimits = CaseLimits()
 
 
-def open_jail(config: JailConfig) -> Jail:
+def open_jail(config: JailConfig, snapshot: Snapshot | None = None, runs_own: bool = False) -> Jail:
     """Return the jail of `config`, started.
 
+    Args:
+        config: Which, and how much a case may use.
+        snapshot: What its cases start with a copy of.
+        runs_own: Whether they may run what lies in their working folder; level `full` cannot be had then.
+
     Raises:
+        ConfigError: this kind of jail takes no snapshot.
         SandboxError: it does not start, or does not reach the required level; the message says what is missing.
     """
-    jails = [_jail(config, mode) for mode in _modes(config)]
+    if snapshot is not None and config.kind in WRAPPERS:
+        raise ConfigError(f"{config.kind} jail: takes no snapshot; take kind 'namespaces'")
+    jails = [_jail(config, mode, snapshot, runs_own) for mode in _modes(config)]
     faults = []
     for jail in jails:
         try:
@@ -61,9 +69,10 @@ def _modes(config: JailConfig) -> list[Mode]:
             return ["confined"]
 
 
-def _jail(config: JailConfig, mode: Mode) -> ServedJail:
+def _jail(config: JailConfig, mode: Mode, snapshot: Snapshot | None, runs_own: bool) -> ServedJail:
     name = "confined" if config.kind == "namespaces" and mode == "confined" else config.kind
-    return ServedJail(name, mode, config.limits, config.programs, WRAPPERS.get(config.kind))
+    wrapper = WRAPPERS.get(config.kind)
+    return ServedJail(name, mode, config.limits, config.programs, wrapper, snapshot, runs_own)
 
 
 def _missing(isolation: Isolation, level: IsolationLevel) -> str:

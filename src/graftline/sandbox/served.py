@@ -12,6 +12,9 @@ rules. Not covered then: a view of processes of its own, limits of disk space an
 
 `subprocess`: limits, and nothing else. Whoever asks for it runs foreign code as themselves.
 
+A jail may have a snapshot, a copy of which every case starts with. Cases of it see nothing of the snapshot itself, and what
+they leave may come back, read when nothing of them runs any more.
+
 What stands between a case and the machine is the kernel itself: weaker than a virtual machine.
 """
 
@@ -19,14 +22,17 @@ import json
 import os
 import secrets
 import signal
+import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from graftline.confined import case_server
-from graftline.confined.case_jail import TEMPORARY
-from graftline.confined.case_program import NO_MEMORY
+from graftline.confined.case_files import unpacked
+from graftline.confined.case_jail import BOX_LINKS, TEMPORARY
+from graftline.confined.case_program import NO_MEMORY, REPORTING
 from graftline.errors import DataError, SandboxError
 from graftline.sandbox.base import Isolation, Usage, Verdict
 from graftline.sandbox.case_folder import CaseFolder
@@ -34,17 +40,29 @@ from graftline.sandbox.cgroups import ControlGroup
 from graftline.sandbox.features import level_of
 from graftline.sandbox.file_names import folders_of, path_of
 from graftline.sandbox.inner_process import InnerProcess
-from graftline.sandbox.jail import Case, CaseEnd, CaseLimits, Program, fault_of_arguments
+from graftline.sandbox.jail import (
+    Case,
+    CaseEnd,
+    CaseLimits,
+    Program,
+    Returned,
+    Snapshot,
+    fault_of_arguments,
+    fault_of_environment,
+    fault_of_returned,
+)
 from graftline.sandbox.visible import Interpreter, Visible, interpreter, visible
 from graftline.sandbox.wrappers import Wrapper
 
 Mode = Literal["namespaces", "confined", "bare"]
 
 _START_S, _MARGIN_S = 60.0, 30.0
+_GLANCE_S = 0.2
 _FIRST_USER, _USERS = 61_000, 4_000
 _OVERHEAD_PROCESSES = 8  # those of the server, the first one of a case, and the case that waits count, too
 _REPORT_BYTES = 32 << 20
 _HEAD_BYTES = 1 << 20
+_ENTRY_BYTES = 16 << 10  # of JSON, about one file that comes back
 _PAGE_BYTES = 4096
 _SPARE_FILES = 8
 # it waits until it is in its control group: what it starts before that would stay outside
@@ -55,10 +73,18 @@ class ServedJail:
     """One server, started on first use and again after it was lost; behind a wrapper, one for every case."""
 
     def __init__(
-        self, name: str, mode: Mode, limits: CaseLimits, programs: Sequence[Program], wrapper: Wrapper | None = None
+        self,
+        name: str,
+        mode: Mode,
+        limits: CaseLimits,
+        programs: Sequence[Program],
+        wrapper: Wrapper | None = None,
+        snapshot: Snapshot | None = None,
+        runs_own: bool = False,
     ) -> None:
         self._name, self._limits, self._wrapper = name, limits, wrapper
         self.mode = mode
+        self._snapshot, self._runs_own = snapshot, runs_own
         self._programs = tuple(programs)
         # of its own outside as well, so that nothing else on the machine is within its rights
         self._user = _FIRST_USER + secrets.randbelow(_USERS) if os.getuid() == 0 and mode != "bare" else None
@@ -73,7 +99,7 @@ class ServedJail:
     def isolation(self) -> Isolation:
         return self._isolation or self._start()
 
-    def run(self, case: Case) -> CaseEnd:
+    def run(self, case: Case, glance: Callable[[], None] | None = None) -> CaseEnd:
         head, body = self._request(case)
         if self._server is None or not self._server.is_running:
             self._start()
@@ -83,8 +109,11 @@ class ServedJail:
         try:
             self._server.send(json.dumps(head).encode(), deadline)
             self._server.send(body, deadline)
+            while glance and not self._server.is_ready(_GLANCE_S) and time.monotonic() < deadline:
+                glance()
             found = json.loads(self._server.receive(_HEAD_BYTES, deadline))
-            stdout, stderr, report = (self._server.receive(_REPORT_BYTES, deadline) for _ in range(3))
+            stdout, stderr = (self._server.receive(_REPORT_BYTES, deadline) for _ in range(2))
+            report = self._server.receive(_most_of_report(case), deadline)
         except (OSError, ValueError, EOFError) as error:
             lost = bool(self._group and self._group.kills > kills)
             self.close()
@@ -100,7 +129,19 @@ class ServedJail:
             raise SandboxError(f"{self._name} jail: a case was not started ({found['error']}); see `graftline doctor`")
         if self._wrapper is not None:
             self.close()
-        return self._end(self._verdict(found, was_short), found, stdout, stderr, report)
+        verdict = self._verdict(found, was_short)
+        if case.returned is None:
+            return self._end(verdict, found, stdout, stderr, report)
+        try:
+            files, left_out = unpacked(report)
+        except ValueError:
+            if verdict is Verdict.OK:
+                self.close()
+                raise SandboxError(
+                    f"{self._name} jail: what a case left could not be read; see `graftline doctor`"
+                ) from None
+            files, left_out = {}, dict.fromkeys(case.returned.paths, "could not be read after such an end")
+        return replace(self._end(verdict, found, stdout, stderr, b""), files=files, left_out=left_out)
 
     def close(self) -> None:
         if self._server is not None:
@@ -159,17 +200,36 @@ class ServedJail:
             listed = ", ".join(sorted(seen.programs))
             why = "is not installed" if case.program in self._programs else "is not among the programs of this jail"
             raise DataError(f"program {case.program!r}: {why}; there are {listed}")
-        if fault := fault_of_arguments(case.arguments):
+        if fault := fault_of_arguments(case.arguments) or fault_of_environment(case.environment):
             raise DataError(fault)
+        if case.returned is not None:
+            self._check_returned(case, case.returned)
+        for part in case.parts:
+            path_of(part)
+        if case.parts and self._snapshot is None:
+            raise DataError(f"part {case.parts[0]!r}: this jail has no snapshot that it could be of")
         _check_files({**case.files, **case.trusted}, len(case.stdin), self._limits)
+        _check_files(case.temporary, len(case.stdin), self._limits)
         head = {
             "program": case.program,
             "arguments": case.arguments,
             "nonce": case.nonce,
             "files": [[name, len(data)] for name, data in case.files.items()],
             "trusted": [[name, len(data)] for name, data in case.trusted.items()],
+            "temporary": [[name, len(data)] for name, data in case.temporary.items()],
+            "environment": dict(case.environment),
+            "parts": case.parts,
+            "returned": asdict(case.returned) if case.returned else None,
         }
-        return head, b"".join((*case.files.values(), *case.trusted.values(), case.stdin))
+        return head, b"".join((*case.files.values(), *case.trusted.values(), *case.temporary.values(), case.stdin))
+
+    def _check_returned(self, case: Case, returned: Returned) -> None:
+        if self._snapshot is None:
+            raise DataError("files come back of a jail that has a snapshot only; this one has none")
+        if case.program in REPORTING:
+            raise DataError(f"program {case.program!r}: reports by itself, and no file of it comes back")
+        if fault := fault_of_returned(returned.paths):
+            raise DataError(fault)
 
     def _seen(self) -> tuple[Interpreter, Visible]:
         if self._visible is None:
@@ -182,7 +242,7 @@ class ServedJail:
         python, seen = self._seen()
         settings = self._settings(seen)
         command = python.command("graftline.confined.case_server")
-        environment = _environment(python)
+        environment = _environment(python, seen)
         starts_as = None
         if self._wrapper:
             path = self._wrapper.path
@@ -219,8 +279,20 @@ class ServedJail:
         self._isolation = Isolation(level_of(features), self._name, tuple(features))
         return self._isolation
 
+    def _check_snapshot(self) -> None:
+        if self._snapshot is None:
+            return
+        folder = self._snapshot.folder
+        if not folder.is_dir():
+            raise SandboxError(f"snapshot {folder}: is no folder; make the snapshot again")
+        if self._user is not None and not folder.stat().st_mode & stat.S_IXOTH:
+            raise SandboxError(
+                f"snapshot {folder}: cannot be read by everybody; give it mode 755, and all that is in it"
+            )
+
     def _settings(self, seen: Visible) -> dict[str, Any]:
         """Return what the server is told, with a folder for it where it has none in memory."""
+        self._check_snapshot()
         folder = self._wrapper.folder if self._wrapper else ""
         if self.mode != "namespaces" and not self._wrapper:
             self._folder = CaseFolder(self._user)
@@ -228,15 +300,27 @@ class ServedJail:
         is_other_user_already = self._wrapper is not None and not self._wrapper.is_started_as_root
         return {
             "mode": self.mode,
-            "limits": {**self._limits.model_dump(), "processes": self._limits.processes + _OVERHEAD_PROCESSES},
+            "limits": {
+                **self._limits.model_dump(),
+                "processes": self._limits.processes + _OVERHEAD_PROCESSES,
+                # that not all of those that may use one core use the same
+                "first_core": secrets.randbelow(1024) if self._snapshot else 0,
+            },
             "user": None if is_other_user_already else self._user,
             "programs": seen.programs,
             "visible": seen.paths,
-            "links": seen.links,
+            "links": {**seen.links, **(BOX_LINKS if self._snapshot else {})},
+            "snapshot": None if self._snapshot is None else os.fspath(self._snapshot.folder),
+            "runs_own": self._runs_own,
             "runnable": seen.runnable,
             "folder": folder,
             "warm_folder": "" if self._wrapper else f"{folder or TEMPORARY}/warm",
         }
+
+
+def _most_of_report(case: Case) -> int:
+    returned = case.returned
+    return _REPORT_BYTES if returned is None else returned.size_bytes + _HEAD_BYTES + 2 * returned.files * _ENTRY_BYTES
 
 
 def _check_files(files: Mapping[str, bytes], stdin_bytes: int, limits: CaseLimits) -> None:
@@ -251,11 +335,12 @@ def _check_files(files: Mapping[str, bytes], stdin_bytes: int, limits: CaseLimit
         )
 
 
-def _environment(python: Interpreter) -> dict[str, str]:
+def _environment(python: Interpreter, seen: Visible) -> dict[str, str]:
     return {
+        **seen.environment,
         "LANG": "C.UTF-8",
         "OPENSSL_CONF": "/dev/null",  # node reads it
-        "PATH": os.path.dirname(python.path),  # noqa: PTH120
+        "PATH": os.pathsep.join((os.path.dirname(python.path), *seen.search)),  # noqa: PTH120
         "PYTHONHASHSEED": "0",
         "TZ": "UTC",
     }

@@ -1,6 +1,7 @@
 """What a case may see of this machine: interpreters, libraries, and nothing else.
 
-Nothing is looked up by `PATH` inside a jail: every program has one path, found here.
+What a jail starts is not looked up by `PATH`: every program has one path, found here. What `shell` and `cargo` start of
+themselves is; they see the programs of the system.
 """
 
 import json
@@ -12,7 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,6 +25,12 @@ from graftline.sandbox.jail import Program
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
 _TIMEOUT_S = 60
 _DATA = ("/usr/share/zoneinfo", "/etc/ld.so.cache", "/etc/localtime", "/usr/share/nodejs", "/usr/share/javascript")
+_SYSTEM = ("/usr/bin", "/bin")
+# of compilers, of git, of what distributions choose between
+_OF_THE_SYSTEM = (
+    *("/usr/lib/gcc", "/usr/libexec/gcc", "/usr/lib/git-core", "/usr/libexec/git-core", "/usr/share/git-core"),
+    *("/usr/include", "/usr/share/perl", "/usr/share/perl5", "/etc/alternatives", "/usr/lib/rustlib"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,10 @@ class Visible:
     """Symbolic links, by their path."""
     runnable: tuple[str, ...]
     """Files and folders that hold what may be run."""
+    search: tuple[str, ...] = ()
+    """Folders of programs, for `PATH`, after that of the interpreter."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables that programs need."""
 
 
 def visible(programs: Sequence[Program], python: Interpreter) -> Visible:
@@ -91,13 +102,24 @@ def visible(programs: Sequence[Program], python: Interpreter) -> Visible:
     links: dict[str, str] = {}
     paths = {real, *_folders_of(python), *filter(os.path.exists, _DATA)}
     runnable = {real}
+    search: list[str] = []
+    environment: dict[str, str] = {}
     for name in programs:
         if path := _program(name, python):
             found[name] = path
             home = _home(name, path)
             paths |= {home, *(_outside(home) if name == "java" else ())}
             runnable.add(home)
-    for folder in (*_LIBRARIES, f"/usr/lib/{sysconfig.get_config_var('MULTIARCH')}"):
+        if path and name == "cargo":
+            search.append(os.path.dirname(path))  # noqa: PTH120
+            environment, read = _of_cargo()
+            paths |= read
+    if found.keys() & {"shell", "cargo"}:
+        search += _SYSTEM
+        system = {os.path.realpath(folder) for folder in (*_SYSTEM, *_OF_THE_SYSTEM) if Path(folder).is_dir()}
+        paths |= system
+        runnable |= system
+    for folder in (*_LIBRARIES, *(_SYSTEM if search else ()), f"/usr/lib/{sysconfig.get_config_var('MULTIARCH')}"):
         target = os.path.realpath(folder)
         if target != folder and Path(target).is_dir():
             links[folder] = str(Path(folder).readlink())
@@ -106,7 +128,7 @@ def visible(programs: Sequence[Program], python: Interpreter) -> Visible:
             runnable.add(target)
     for alias in ("python", "python3"):
         links |= _links_to(str(Path(python.path).with_name(alias)))
-    return Visible(found, tuple(_topmost(paths)), links, tuple(sorted(runnable)))
+    return Visible(found, tuple(_topmost(paths)), links, tuple(_topmost(runnable)), tuple(search), environment)
 
 
 def _folders_of(python: Interpreter) -> set[str]:
@@ -133,11 +155,37 @@ def _program(name: Program, python: Interpreter) -> str | None:
         case "node" | "java":
             found = shutil.which(name)
             return os.path.realpath(found) if found else None
+        case "shell":
+            return next((path for path in ("/bin/bash", "/usr/bin/bash", "/bin/sh") if Path(path).exists()), None)
+        case "cargo":
+            return _cargo()
+
+
+def _cargo() -> str | None:
+    """Return the cargo of the toolchain itself: the one of rustup chooses between several, and writes settings."""
+    compiler = shutil.which("rustc")
+    if compiler is None:
+        return None
+    asked = subprocess.run(
+        [compiler, "--print", "sysroot"], capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+    )
+    path = Path(asked.stdout.strip() or "/nonexistent", "bin", "cargo")
+    return str(path) if path.exists() else shutil.which("cargo")
+
+
+def _of_cargo() -> tuple[dict[str, str], set[str]]:
+    """Return the variables of cargo, and what it may read of its home: packages, and nothing that is secret."""
+    home = os.path.realpath(os.environ.get("CARGO_HOME") or Path("~/.cargo").expanduser())
+    packages = {str(folder) for name in ("registry", "git") if (folder := Path(home, name)).is_dir()}
+    return {"CARGO_HOME": home, "CARGO_NET_OFFLINE": "true"}, packages
 
 
 def _home(name: Program, path: str) -> str:
     """Return the file or folder that holds all of a program."""
-    return str(Path(path).parents[1]) if name == "java" else os.path.realpath(path)
+    home = str(Path(path).parents[1])
+    # a toolchain of the distribution lies among everything else
+    has_its_own = name == "java" or (name == "cargo" and home not in ("/", "/usr", "/usr/local"))
+    return home if has_its_own else os.path.realpath(path)
 
 
 def _outside(home: str) -> set[str]:

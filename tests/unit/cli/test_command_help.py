@@ -8,6 +8,8 @@ from graftline.actor_cli import COMMANDS as OF_ACTOR
 from graftline.actors_cli import COMMANDS as OF_ACTORS
 from graftline.cli import main
 from graftline.datasets_cli import COMMANDS as OF_DATASETS
+from graftline.harbor_cli import COMMANDS as OF_HARBOR
+from graftline.harbor_cli import instances
 from graftline.models_cli import COMMANDS as OF_MODELS
 from graftline.recipes_cli import COMMANDS as OF_RECIPES
 from graftline.rules_cli import COMMANDS as OF_RULES
@@ -22,6 +24,7 @@ GROUPS = {
     "actor": OF_ACTOR,
     "actors": OF_ACTORS,
     "datasets": OF_DATASETS,
+    "harbor": OF_HARBOR,
     "models": OF_MODELS,
     "recipes": OF_RECIPES,
     "rules": OF_RULES,
@@ -37,6 +40,10 @@ NAMES = {
     "actor": ["queue", "revive", "run"],
     "actors": ["up", "down", "status", "logs", "units"],
     "datasets": DATASET_COMMANDS,
+    "harbor": [
+        *("serve", "upload", "list", "status", "build", "instances"),
+        *("run", "eval", "calibrate", "import", "export"),
+    ],
     "models": ["fetch", "list", "verify", "convert"],
     "recipes": ["list", "show", "run"],
     "rules": ["induce", "apply", "explain", "test", "mine"],
@@ -49,8 +56,12 @@ NAMES = {
 PLAIN = {"actor revive", "actors logs", "actors units"}
 """What says a line, a log or names of files, and nothing that a program would want in another form."""
 LEAVES: dict[str, click.Command] = {name: command for name, command in main.commands.items() if name not in GROUPS} | {
-    f"{group} {command.name}": command for group, commands in GROUPS.items() for command in commands
+    f"{group} {command.name}": command
+    for group, commands in GROUPS.items()
+    for command in commands
+    if command is not instances
 }
+LEAVES |= {f"harbor instances {name}": command for name, command in instances.commands.items()}
 
 
 @pytest.fixture(autouse=True)

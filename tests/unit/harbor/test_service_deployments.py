@@ -82,16 +82,16 @@ def test_many_who_create_the_same_at_once_get_one_version_and_one_build(database
             assert connection.execute(select(func.count()).select_from(builds)).scalar_one() == 1
 
 
-def test_deployments_of_one_context_share_its_build(database_url: str) -> None:
-    with service(database_url) as client:
+def test_deployments_of_one_context_share_its_build(sqlite_url: str) -> None:
+    with service(sqlite_url) as client:
         first = client.post(AT, json=deployment("one")).json()
         second = client.post(AT, json=deployment("two", metadata={"agent_type": "codex"})).json()
         assert first["id"] != second["id"]
         assert first["build_id"] == second["build_id"]
 
 
-def test_a_build_is_made_again_by_force_alone(database_url: str) -> None:
-    with service(database_url) as client:
+def test_a_build_is_made_again_by_force_alone(sqlite_url: str) -> None:
+    with service(sqlite_url) as client:
         found = deployed(client)
         first = client.get(f"{AT}/{found}").json()["build_id"]
         assert client.post(f"{AT}/{found}/build", json={}).json()["build_id"] == first
@@ -101,15 +101,15 @@ def test_a_build_is_made_again_by_force_alone(database_url: str) -> None:
         assert [build["id"] for build in view["builds"]] == [forced]
 
 
-def test_a_deployment_never_changes_by_a_build(database_url: str) -> None:
-    with service(database_url) as client:
+def test_a_deployment_never_changes_by_a_build(sqlite_url: str) -> None:
+    with service(sqlite_url) as client:
         found = deployed(client)
         answer = client.post(f"{AT}/{found}/build", json={"context_tar_base64": encoded({"other": "1"})})
         assert (answer.status_code, answer.json()["error"]["code"]) == (409, "other_context")
 
 
-def test_what_is_not_built_does_not_run(database_url: str) -> None:
-    with service(database_url) as client:
+def test_what_is_not_built_does_not_run(sqlite_url: str) -> None:
+    with service(sqlite_url) as client:
         view = client.post(AT, json=deployment(auto_build=False)).json()
         assert (view["status"], view["build_id"]) == ("pending", None)
         answer = client.post(f"{AT}/demo/rollout", json={"trace_correlation_id": "a"})
@@ -146,9 +146,9 @@ def test_instances_are_listed_page_by_page(database_url: str) -> None:
         assert client.get(f"{AT}/{found}/instances", params={"status": "failed"}).json()["instances"] == []
 
 
-def test_a_seed_stands_for_its_task_and_an_unknown_one_for_none(database_url: str) -> None:
+def test_a_seed_stands_for_its_task_and_an_unknown_one_for_none(sqlite_url: str) -> None:
     tasks = [{"seed": 4, "task_id": "df-001"}, {"seed": 9, "task_id": "df-002"}]
-    with service(database_url) as client:
+    with service(sqlite_url) as client:
         found = deployed(client, tasks=tasks)
         made = client.post(f"{AT}/{found}/instances/batch", json={"seeds": [9, 4]}).json()
         assert [(one["seed"], one["task_id"]) for one in made["instances"]] == [(4, "df-001"), (9, "df-002")]
@@ -158,8 +158,8 @@ def test_a_seed_stands_for_its_task_and_an_unknown_one_for_none(database_url: st
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_seed")
 
 
-def test_build_all_says_how_many_are_ready(database_url: str) -> None:
-    with service(database_url) as client:
+def test_build_all_says_how_many_are_ready(sqlite_url: str) -> None:
+    with service(sqlite_url) as client:
         found = deployed(client)
         client.post(f"{AT}/{found}/instances/batch", json={"count": 7})
         assert client.post(f"{AT}/{found}/instances/build-all").json() == {"total_instances": 7, "ready_count": 7}
@@ -178,6 +178,10 @@ def test_build_all_says_how_many_are_ready(database_url: str) -> None:
         ({"limits": {"cpu_cores": True}}, 422, "invalid"),
         ({"surprise": 1}, 422, "invalid"),
         ({"env_vars": {"A-B": "1"}}, 422, "env_vars"),
+        ({"env_vars": {"OPENAI_API_KEY": "a"}}, 422, "secret"),
+        ({"env_vars": {"MODE": "hf_" + "aB3dE5gH7j" * 4}}, 422, "secret"),
+        ({"metadata": {"deep": [{"a": "tml-" + "aB3dE5gH7j" * 4}]}}, 422, "secret"),
+        ({"dockerfile": "ENV KEY=glpat-" + "aB3dE5gH7j" * 3}, 422, "secret"),
         ({"entrypoint": "a\0b"}, 422, "invalid"),
         ({"tasks": [{"seed": 1, "task_id": "a"}, {"seed": 1, "task_id": "b"}]}, 422, "tasks"),
         ({"tasks": [{"seed": 1, "task_id": "a", "agent_files": ["../b"]}]}, 422, "tasks"),
@@ -189,4 +193,5 @@ def test_a_deployment_that_does_not_fit_is_refused(
     with service(sqlite_url) as client:
         answer = client.post(AT, json={**deployment(), **change})
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+        assert "aB3dE5gH7j" not in answer.text
         assert client.get(AT).json()["total"] == 0

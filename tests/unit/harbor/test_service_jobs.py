@@ -39,6 +39,10 @@ def test_an_evaluation_runs_every_seed_once(database_url: str) -> None:
         results = client.get(f"{AT}/{job_id}/results").json()["results"]
         assert [(one["seed"], one["reward"]) for one in results] == [(0, 0.0), (1, 0.1), (2, 0.2), (3, 0.3)]
         assert "secret-word" not in client.get(f"{AT}/{job_id}/results").text
+        told = client.get(f"{AT}/{job_id}/events/stream").text.splitlines()
+        assert [line for line in told if line.startswith(("id", "event"))] == [
+            *("id: 5", "event: eval.progress", "id: 6", "event: eval.completed"),
+        ]
 
 
 def test_seeds_without_a_reward_are_left_out_of_the_mean_and_told_of(sqlite_url: str) -> None:
@@ -59,9 +63,9 @@ def test_seeds_without_a_reward_are_left_out_of_the_mean_and_told_of(sqlite_url:
         assert (view["summary"]["n_infra"], view["summary"]["total_cost_usd"]) == (2, None)
 
 
-def test_an_evaluation_never_runs_more_at_once_than_it_may(database_url: str) -> None:
+def test_an_evaluation_never_runs_more_at_once_than_it_may(sqlite_url: str) -> None:
     gate = Gate()
-    with service(database_url, gate, rollouts_at_once=4) as client:
+    with service(sqlite_url, gate, rollouts_at_once=4) as client:
         found = deployed(client)
         job_id = client.post(AT, json={"deployment_id": found, "seeds": [0, 1, 2], "max_concurrent": 1}).json()[
             "job_id"
@@ -82,9 +86,9 @@ def test_an_evaluation_never_runs_more_at_once_than_it_may(database_url: str) ->
     ],
 )
 def test_a_job_ends_when_its_budget_is_used_up(
-    database_url: str, budget: dict[str, float], reason: str, spent: int
+    sqlite_url: str, budget: dict[str, float], reason: str, spent: int
 ) -> None:
-    with service(database_url, by_seed) as client:
+    with service(sqlite_url, by_seed) as client:
         found = deployed(client)
         asked = {"deployment_id": found, "seeds": list(range(9)), "budget": budget, "max_concurrent": 1}
         job_id = client.post(AT, json=asked).json()["job_id"]
@@ -119,8 +123,8 @@ def test_a_cancelled_evaluation_keeps_what_has_ended(database_url: str) -> None:
         assert len(gate.order) == 1
 
 
-def test_the_same_key_is_the_same_job(database_url: str) -> None:
-    with service(database_url) as client:
+def test_the_same_key_is_the_same_job(sqlite_url: str) -> None:
+    with service(sqlite_url) as client:
         found = deployed(client)
         asked = {"deployment_id": found, "seeds": [0], "idempotency_key": "key"}
         first, again = (client.post(AT, json=asked).json()["job_id"] for _ in range(2))
@@ -150,13 +154,15 @@ def test_an_evaluation_that_does_not_fit_is_refused(
         assert client.get("/api/harbor/rollouts").json()["rollouts"] == []
 
 
-def test_a_prompt_optimisation_is_kept_until_it_is_taken_or_cancelled(database_url: str) -> None:
+def test_a_prompt_optimisation_is_kept_until_it_is_taken_or_cancelled(sqlite_url: str) -> None:
     at = "/api/prompt-learning/online/jobs"
-    with service(database_url) as client:
+    with service(sqlite_url) as client:
         body = {"prompt_learning": {"algorithm": "gepa"}}
         job = client.post(at, json={"algorithm": "gepa", "auto_start": True, "config_body": body}).json()
         assert client.get(f"{at}/{job['job_id']}").json()["status"] == "pending"
         assert client.post(f"{at}/{job['job_id']}/cancel").json()["status"] == "cancelled"
+        told = client.get(f"{at}/{job['job_id']}/events/stream", headers={"Last-Event-ID": "1"}).text
+        assert [line for line in told.splitlines() if line.startswith("event")] == ["event: prompt_learning.cancelled"]
         refused = client.post(at, json={"config_body": {}})
         assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid")
         assert client.get(f"{AT}/{job['job_id']}").status_code == 404

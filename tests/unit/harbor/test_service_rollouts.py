@@ -66,7 +66,8 @@ def test_a_box_is_given_what_the_first_runners_read(sqlite_url: str) -> None:
             "params": {"agent_type": "codex", "model": "m", "inference_url": "http://model"},
         }
         assert (box.request["limits"]["timeout_s"], box.limits.timeout_s) == (60, 60)
-        assert (box.files, box.env_vars) == ({"notes.md": "text"}, {"MODE": "b"})
+        assert (box.files, box.env_vars) == ({"notes.md": "text"}, {"MODE": "a"})
+        assert box.overriding_vars == {"MODE": "b"}
 
 
 def test_the_first_clients_shape_is_the_same_rollout(sqlite_url: str) -> None:
@@ -102,8 +103,8 @@ def test_a_rollout_that_is_asked_for_twice_runs_once(database_url: str) -> None:
         assert len(ran) == 1
 
 
-def test_a_key_that_is_used_for_something_else_is_refused(database_url: str) -> None:
-    with service(database_url) as client:
+def test_a_key_that_is_used_for_something_else_is_refused(sqlite_url: str) -> None:
+    with service(sqlite_url) as client:
         found = deployed(client)
         at = f"/api/harbor/deployments/{found}/rollout"
         client.post(at, json=rollout("same", 1))
@@ -144,9 +145,7 @@ def test_events_tell_all_and_go_on_after_the_last_one_seen(sqlite_url: str) -> N
 
 
 @pytest.mark.parametrize("cause", [FailureCause.SANDBOX_FAILED, FailureCause.MODEL_PROVIDER_FAILED])
-def test_what_the_machine_failed_is_tried_again_and_all_attempts_are_kept(
-    database_url: str, cause: FailureCause
-) -> None:
+def test_what_the_machine_failed_is_tried_again_and_all_attempts_are_kept(sqlite_url: str, cause: FailureCause) -> None:
     tries: Counter[str] = Counter()
 
     def third(box: Box) -> Execution:
@@ -155,7 +154,7 @@ def test_what_the_machine_failed_is_tried_again_and_all_attempts_are_kept(
             return Execution(SuccessStatus.RUNTIME_ERROR, None, cause, "no memory")
         return half(box)
 
-    with service(database_url, third, backoff_s=0.01) as client:
+    with service(sqlite_url, third, backoff_s=0.01) as client:
         found = deployed(client)
         said = client.post(f"/api/harbor/deployments/{found}/rollout", json=rollout("a")).json()
         view = client.get(f"{AT}/{said['metadata']['rollout_id']}").json()
@@ -167,9 +166,9 @@ def test_what_the_machine_failed_is_tried_again_and_all_attempts_are_kept(
         ]
 
 
-def test_what_the_machine_fails_every_time_has_no_reward(database_url: str) -> None:
+def test_what_the_machine_fails_every_time_has_no_reward(sqlite_url: str) -> None:
     failed = Execution(SuccessStatus.RUNTIME_ERROR, None, FailureCause.SANDBOX_FAILED, "no memory")
-    with service(database_url, lambda box: failed, backoff_s=0.01, attempts=2) as client:
+    with service(sqlite_url, lambda box: failed, backoff_s=0.01, attempts=2) as client:
         found = deployed(client)
         said = client.post(f"/api/harbor/deployments/{found}/rollout", json=rollout("a")).json()
         assert said["reward_info"]["outcome_reward"] is said["metrics"]["reward_mean"] is None

@@ -21,6 +21,7 @@ from graftline.jobs.settings import MemoryQueueConfig, RedisQueueConfig
 from graftline.paths import Paths, portable
 from graftline.retrieval.open import MemoryVectorStoreConfig
 from graftline.runtime import MANIFESTS, Manifest, build_ports, load_manifest
+from graftline.runtime.harbor_port import LocalHarborConfig, MemoryHarborConfig, ServiceHarborConfig
 from graftline.runtime.lineage import open_lineage
 from graftline.runtime.ports import dataset_hub, describe
 from graftline.sandbox.base import Isolation
@@ -39,6 +40,7 @@ EMBEDDED = Manifest(
     chat_model=ActorsConfig(fleet="embedded"),
     training_client=LocalBackendConfig(),
     dataset_store=FilesDatasetStoreConfig(),
+    harbor=LocalHarborConfig(),
 )
 
 
@@ -67,6 +69,7 @@ def is_ours(child: psutil.Process) -> bool:
                     "chat_model": ActorsConfig(fleet="gpu"),
                     "queue": RedisQueueConfig(),
                     "training_client": TinkerServiceConfig(),
+                    "harbor": ServiceHarborConfig(),
                 }
             ),
         ),
@@ -76,6 +79,7 @@ def is_ours(child: psutil.Process) -> bool:
                 update={
                     "sandbox": WarmSandboxConfig(limits=Limits(cpu_s=2, wall_s=10.0)),
                     "chat_model": ActorsConfig(fleet="smoke"),
+                    "harbor": ServiceHarborConfig(),
                 }
             ),
         ),
@@ -90,6 +94,7 @@ def is_ours(child: psutil.Process) -> bool:
                 blobs=MemoryBlobsConfig(),
                 training_client=MemoryTrainingConfig(),
                 dataset_store=MemoryDatasetStoreConfig(),
+                harbor=MemoryHarborConfig(),
             ),
         ),
     ],
@@ -154,13 +159,13 @@ def test_ports_and_single_keys_can_be_replaced(
             "local",
             {"jail": "memory"},
             "port 'jail' is unknown; known: dataset_hub, sandbox, teacher, chat_model, queue, embedder, vector_store,"
-            " blobs, training_client, dataset_store",
+            " blobs, training_client, dataset_store, harbor",
         ),
         (
             "local",
             {"jail.limits": 1},
             "port 'jail' is unknown; known: dataset_hub, sandbox, teacher, chat_model, queue, embedder, vector_store,"
-            " blobs, training_client, dataset_store",
+            " blobs, training_client, dataset_store, harbor",
         ),
     ],
 )
@@ -288,5 +293,6 @@ def test_a_description_names_every_setting_and_opens_nothing(tmp_path: Path, che
         "blobs": {"kind": "filesystem", "url": "data/blobs", "options": {}, "secrets": {}},
         "training_client": LocalBackendConfig().model_dump(mode="json"),
         "dataset_store": {"kind": "files", "folder": "."},
+        "harbor": {"kind": "local", "executor": {"kind": "local"}, "pass_on": []},
     }
     assert (children(), list(tmp_path.iterdir())) == (before, [])

@@ -52,6 +52,9 @@ class Box:
     """JSON: what the entrypoint is given."""
     limits: HarborLimits
     env_vars: Mapping[str, str] = field(default_factory=dict)
+    """Of the deployment, for both boxes."""
+    overriding_vars: Mapping[str, str] = field(default_factory=dict)
+    """Of whoever asked for the rollout: they take the place of others in the first box, and never reach the second."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Variables put in when it runs; they are in no snapshot, and are cut out of all that comes back."""
     files: Mapping[str, str] = field(default_factory=dict)

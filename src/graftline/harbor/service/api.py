@@ -1,5 +1,6 @@
 """The routes of the service. They take a message, call one method, and answer; what is refused is a `ProblemAnswer`."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from enum import Enum
@@ -20,12 +21,12 @@ from graftline.harbor.contract import RolloutRequest, RolloutResponse
 from graftline.harbor.service.bounds import Bounds
 from graftline.harbor.service.database import is_taken
 from graftline.harbor.service.deployment_requests import Deployments
+from graftline.harbor.service.event_streams import event_stream, of_evaluation, of_prompt_job, of_rollout
 from graftline.harbor.service.job_requests import Evaluations
 from graftline.harbor.service.lookups import Parts
 from graftline.harbor.service.notices import Notices
 from graftline.harbor.service.prompt_requests import PromptJobs
 from graftline.harbor.service.refusal import Refused, refusal_answer
-from graftline.harbor.service.rollout_events import event_stream
 from graftline.harbor.service.rollout_requests import Rollouts, legacy_request
 from graftline.harbor.service.schemas import (
     MAX_PAGE,
@@ -61,11 +62,19 @@ Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Cursor = Annotated[str | None, Query(pattern=r"^0x1\.[0-9a-f]{13}p\+[0-9]{2}~[a-z]{3}_[0-9a-f]{24}$")]
 SeedCursor = Annotated[str | None, Query(pattern=r"^[0-9]{1,10}$")]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=255)]
+LastEvent = Annotated[int, Header(alias="Last-Event-ID", ge=0, le=10_000_000)]
 Prefer = Annotated[str | None, Header(max_length=100)]
 
 
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ProblemAnswer} for status in (400, 401, 409, 413, 422, 503, *statuses)}
+
+
+_STREAM, _UNKEPT = "text/event-stream", {"Cache-Control": "no-store"}
+_EVENTS: dict[int | str, dict[str, Any]] = {
+    **_problems(404),
+    200: {"content": {_STREAM: {"schema": {"type": "string"}}}},
+}
 
 
 def create_service(parts: Parts, notices: Notices, keys: Sequence[SecretStr]) -> FastAPI:
@@ -196,19 +205,17 @@ def _add_rollouts(app: FastAPI, rollouts: Rollouts, notices: Notices) -> None:
         """Return a rollout with all its attempts."""
         return rollouts.get(rollout_id)
 
-    @app.get(
-        f"{at}/{{rollout_id}}/events",
-        tags=tags,
-        response_class=StreamingResponse,
-        responses={**_problems(404), 200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
-    )
-    async def events(
-        rollout_id: str, last: Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=10_000)] = None
-    ) -> Response:
+    @app.get(f"{at}/{{rollout_id}}/events", tags=tags, response_class=StreamingResponse, responses=_EVENTS)
+    async def events(rollout_id: str, last: LastEvent = 0) -> Response:
         """Send what becomes of a rollout as it happens, from the event after `Last-Event-ID` on."""
         await run_in_threadpool(rollouts.get, rollout_id)
-        stream = event_stream(rollout_id, 0 if last is None else last, rollouts, notices)
-        return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+        async def stream() -> AsyncIterator[str]:
+            async with notices.of(rollout_id) as news:
+                async for text in event_stream(lambda: of_rollout(rollouts.get(rollout_id)), last, news):
+                    yield text
+
+        return StreamingResponse(stream(), media_type=_STREAM, headers=_UNKEPT)
 
     @app.post(f"{at}/{{rollout_id}}/cancel", tags=tags, responses=_problems(404))
     def cancel(rollout_id: str) -> RolloutView:
@@ -238,6 +245,13 @@ def _add_evaluations(app: FastAPI, evaluations: Evaluations) -> None:
         """Return an evaluation with what came of every seed."""
         return evaluations.results(job_id)
 
+    @app.get(f"{at}/{{job_id}}/events/stream", tags=tags, response_class=StreamingResponse, responses=_EVENTS)
+    async def events(job_id: str, last: LastEvent = 0) -> Response:
+        """Send how far an evaluation is, from the event after `Last-Event-ID` on."""
+        await run_in_threadpool(evaluations.get, job_id)
+        stream = event_stream(lambda: of_evaluation(evaluations.get(job_id)), last, asyncio.Event())
+        return StreamingResponse(stream, media_type=_STREAM, headers=_UNKEPT)
+
     @app.post(f"{at}/{{job_id}}/cancel", tags=tags, responses=_problems(404))
     def cancel(job_id: str) -> EvalJobView:
         """End an evaluation; what has ended of it stays."""
@@ -257,6 +271,13 @@ def _add_prompt_jobs(app: FastAPI, prompt_jobs: PromptJobs) -> None:
     def one(job_id: str) -> PromptJobView:
         """Return a prompt optimisation."""
         return prompt_jobs.get(job_id)
+
+    @app.get(f"{at}/{{job_id}}/events/stream", tags=tags, response_class=StreamingResponse, responses=_EVENTS)
+    async def events(job_id: str, last: LastEvent = 0) -> Response:
+        """Send what becomes of a prompt optimisation, from the event after `Last-Event-ID` on."""
+        await run_in_threadpool(prompt_jobs.get, job_id)
+        stream = event_stream(lambda: of_prompt_job(prompt_jobs.get(job_id)), last, asyncio.Event())
+        return StreamingResponse(stream, media_type=_STREAM, headers=_UNKEPT)
 
     @app.post(f"{at}/{{job_id}}/cancel", tags=tags, responses=_problems(404))
     def cancel(job_id: str) -> PromptJobView:

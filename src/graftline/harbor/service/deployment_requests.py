@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from graftline.errors import ConfigError, DataError
 from graftline.harbor.archive import ArchiveInfo, check_archive
 from graftline.harbor.contract import MAX_SEED
+from graftline.harbor.secret_finds import finds_in, is_secret_name
 from graftline.harbor.service import deployments as stored
 from graftline.harbor.service import views
 from graftline.harbor.service.database import is_taken
@@ -236,9 +237,10 @@ def _deployment_row(
     verifier = None
     if asked.verifier is not None:
         verifier = asked.verifier.model_dump(mode="json", exclude={"context_tar_base64"})
-    for name in (*asked.env_vars,):
+    for name in asked.env_vars:
         if not name.isidentifier():
             raise Refused(422, "env_vars", f"env_vars: {name[:80]!r} is no name of a variable")
+    _check_secrets(asked, dockerfile)
     values = {
         "dockerfile": dockerfile,
         "entrypoint": asked.entrypoint,
@@ -263,6 +265,19 @@ def _deployment_row(
         "verifier_context_digest": None if verifier_context is None else verifier_context.sha256,
         **values,
     }
+
+
+def _check_secrets(asked: DeploymentCreate, dockerfile: str) -> None:
+    """Refuse secrets, which would be in a database and in images: boxes get them when they run (`pass_on`)."""
+    named = next((name for name in asked.env_vars if is_secret_name(name)), None)
+    told = {"env_vars": asked.env_vars, "metadata": asked.metadata, "entrypoint": asked.entrypoint}
+    try:
+        found = next(finds_in({**told, "dockerfile": dockerfile}, "deployment"), None)
+    except ValueError as error:
+        raise Refused(422, "not_json", str(error)) from None
+    if named is not None or found is not None:
+        what = str(found) if found is not None else f"env_vars: {named!r} is the name of a secret"
+        raise Refused(422, "secret", f"{what}; leave it out, and have the service pass it on to boxes")
 
 
 def _check_folders(task: SeedTask) -> None:

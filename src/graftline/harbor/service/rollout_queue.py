@@ -18,7 +18,7 @@ from graftline.harbor.executors.base import Execution
 from graftline.harbor.service.schemas import BuildStatus, RolloutStatus
 from graftline.harbor.service.tables import attempts, builds, deployments, jobs, rollouts
 
-_CANDIDATES = 64
+_SPARE = 4
 _MOST_SHOWN = 2000
 _OF_JOBS = (
     *("max_concurrent", "max_rollouts", "max_usd", "max_tokens"),
@@ -135,9 +135,10 @@ def claim(connection: Connection, owner: str, lease_s: float, executor: str, mos
     claimed = Claimed([], {})
     running = _running(connection)
     full: set[str] = set()
+    looked_at = most + _SPARE
     # each round takes what the flows have room for; a flow that is full leaves its place to the next
     while len(claimed.rollouts) < most:
-        found = _candidates(connection, now, full)
+        found = _candidates(connection, now, full, looked_at)
         for row in found:
             if len(claimed.rollouts) == most:
                 break
@@ -150,7 +151,7 @@ def claim(connection: Connection, owner: str, lease_s: float, executor: str, mos
                 running[row.flow] += 1
                 _take(connection, row, owner, now + lease_s, executor, now)
                 claimed.rollouts.append(row)
-        if len(found) < _CANDIDATES:
+        if len(found) < looked_at:
             break
     return claimed
 
@@ -179,7 +180,7 @@ def _used_up(row: Found, claimed: Claimed) -> str:
     return ""
 
 
-def _candidates(connection: Connection, now: float, full: Collection[str]) -> list[Found]:
+def _candidates(connection: Connection, now: float, full: Collection[str], most: int) -> list[Found]:
     first, second = builds.alias("first_build"), builds.alias("second_build")
     query = (
         select(rollouts, *(jobs.c[name] for name in _OF_JOBS))
@@ -198,7 +199,7 @@ def _candidates(connection: Connection, now: float, full: Collection[str]) -> li
     )
     if full:
         query = query.where(rollouts.c.flow.not_in(full))
-    query = query.order_by(rollouts.c.turn, rollouts.c.id).limit(_CANDIDATES)
+    query = query.order_by(rollouts.c.turn, rollouts.c.id).limit(most)
     return list(connection.execute(query.with_for_update(of=rollouts, skip_locked=True)))
 
 

@@ -141,10 +141,10 @@ def box_of(rollout: Row[Any], ready: Ready, number: int, secrets: Mapping[str, s
     request = RolloutRequest.model_validate(rollout.request)
     task = ready.tasks.get(rollout.seed)
     files: dict[str, str] = {}
-    env_vars: dict[str, str] = dict(ready.deployment.env_vars)
+    overriding: dict[str, str] = {}
     for override in request.context_overrides:
         files |= override.file_artifacts
-        env_vars |= override.env_vars
+        overriding |= override.env_vars
     return Box(
         rollout_id=rollout.id,
         attempt=number,
@@ -153,7 +153,8 @@ def box_of(rollout: Row[Any], ready: Ready, number: int, secrets: Mapping[str, s
         entrypoint_mode=ready.deployment.entrypoint_mode,
         request=runner_input(rollout, request, ready.deployment),
         limits=_limits(ready.limits, request.safety.max_time_s),
-        env_vars=env_vars,
+        env_vars=ready.deployment.env_vars,
+        overriding_vars=overriding,
         secrets=secrets,
         files=files,
         verifier=ready.verifier,

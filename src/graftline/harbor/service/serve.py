@@ -5,7 +5,6 @@ import os
 import secrets
 import signal
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -16,9 +15,10 @@ from fastapi import FastAPI
 from pydantic import Field, SecretStr
 
 from graftline.config import Config
-from graftline.errors import ConfigError, HarborError
+from graftline.errors import ConfigError
 from graftline.harbor.executors.local import LocalExecutorConfig
 from graftline.harbor.executors.open import ExecutorConfig, open_executor
+from graftline.harbor.localapi.served import serve_task_app
 from graftline.harbor.service.api import create_service
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.lookups import Parts
@@ -33,7 +33,6 @@ DEFAULT_PORT = 8020
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _SHORTEST_KEY = 16
 _ENDS_WITHIN_S = 10
-_STARTS_WITHIN_S = 60.0
 
 
 class HarborSettings(Config):
@@ -138,29 +137,11 @@ def served(
     Raises:
         ConfigError, HarborError, RecordError: as `serve`.
     """
-    listener = listening(settings)
-    try:
-        with opened(settings, root, secrets_, database) as service:
-            web = _Web(_web_config(service.app))
-            thread = threading.Thread(target=web.run, kwargs={"sockets": [listener]}, name="harbor", daemon=True)
-            thread.start()
-            try:
-                _wait(web, thread)
-                yield address_of(listener), service.key
-            finally:
-                web.should_exit = True
-                thread.join()
-    finally:
-        listener.close()
-
-
-def _wait(web: "_Web", thread: threading.Thread) -> None:
-    pause, left = threading.Event(), _STARTS_WITHIN_S
-    while not web.started and left > 0 and thread.is_alive():
-        pause.wait(0.01)
-        left -= 0.01
-    if not web.started:
-        raise HarborError("the service did not start; its log says why")
+    with (
+        opened(settings, root, secrets_, database) as service,
+        serve_task_app(service.app, settings.host, settings.port) as url,
+    ):
+        yield url, service.key
 
 
 class _Web(uvicorn.Server):

@@ -1,0 +1,130 @@
+"""`harbor_deployment`, `instance_batch` and `evaluation`: what each file of `configs/harbor` is as a deployment, and what it is worth.
+
+A partition is a file; `evaluation` has those that ask for one, so that the three are two jobs. Not here: what the stages do
+(`graftline.runtime.deployments`, `graftline.runtime.evaluations`), and which service they ask (the port `harbor`).
+https://docs.dagster.io/guides/build/partitions-and-backfills
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import dagster as dg
+
+from assets.outcome import materialized_each, metadata_of
+from assets.reports.plots import bars, embedded
+from graftline.markdown import table
+from graftline.record import Built
+from graftline.runtime.deployments import BUILD, BUILD_LOG, SEEDS, TASKS, harbor_deployment, instance_batch, read_rows
+from graftline.runtime.evaluation_page import causes, figures
+from graftline.runtime.evaluations import REPORT, RESULTS, evaluation, read_summary
+from graftline.runtime.lineage import Lineage
+from graftline.runtime.settings import stage_code
+
+GROUP = "harbor"
+DEPLOYED = (harbor_deployment.__name__, instance_batch.__name__)
+EVALUATION = evaluation.__name__
+_MOST_ROWS = 20
+_BINS = 5
+
+
+def harbor_assets(names: Sequence[str], evaluated: Sequence[str]) -> list[dg.AssetsDefinition]:
+    """Return the assets with a partition for each of `names`, evaluations for each of `evaluated`; nothing where there is none."""
+    if not names:
+        return []
+    # a file says itself which tasks it is made of, if of any
+    tasks = dg.AssetDep("tasks", partition_mapping=dg.AllPartitionMapping())
+    made = [
+        _asset(harbor_deployment, names, [tasks], _metadata_of_deployment),
+        _asset(instance_batch, names, [dg.AssetDep(harbor_deployment.__name__)], _metadata_of_instances),
+    ]
+    if evaluated:
+        same = dg.StaticPartitionMapping({name: name for name in evaluated})
+        deps = [dg.AssetDep(name, partition_mapping=same) for name in DEPLOYED]
+        made.append(_asset(evaluation, evaluated, deps, _metadata_of_evaluation))
+    return made
+
+
+def _asset(
+    make: Callable[[Lineage, str], Built],
+    names: Sequence[str],
+    deps: Sequence[dg.AssetDep],
+    shown: Callable[[Built], Mapping[str, Any]],
+) -> dg.AssetsDefinition:
+    @dg.asset(
+        name=make.__name__,
+        deps=deps,
+        partitions_def=dg.StaticPartitionsDefinition(list(names)),
+        group_name=GROUP,
+        code_version=stage_code(make.__name__),
+        kinds={"jsonl"},
+        owners=["team:ml"],
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        description=make.__doc__,
+    )
+    def asset(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
+        makes = {name: partial(make, lineage, name) for name in context.partition_keys}
+        return materialized_each(context, lineage, makes, shown)
+
+    return asset
+
+
+def _metadata_of_deployment(built: Built) -> Mapping[str, Any]:
+    """Return what there is to know of a deployment: where it is, which version, its tasks, the end of its build's log."""
+    place = json.loads((built.folder / BUILD).read_text("utf-8"))
+    log = (built.folder / BUILD_LOG).read_text("utf-8").rstrip()
+    return {
+        **metadata_of(built),
+        "service": place["service"],
+        "deployment": place["deployment"],
+        "digest": built.record.config["digest"],
+        "snapshot": place["snapshot_id"] or "none",
+        "tasks": dg.MetadataValue.md(table(read_rows(built.folder / TASKS)[:_MOST_ROWS])),
+        "build_log": dg.MetadataValue.md(f"```text\n{log}\n```" if log else "*empty*"),
+    }
+
+
+def _metadata_of_instances(built: Built) -> Mapping[str, Any]:
+    """Return what there is to know of instances: where they are, and the first of them."""
+    seeds = read_rows(built.folder / SEEDS)
+    return {
+        **metadata_of(built),
+        "service": built.record.config["service"],
+        "deployment": built.record.config["deployment"],
+        "seeds": dg.MetadataValue.md(table(seeds[:_MOST_ROWS], ["seed", "task_id"])),
+    }
+
+
+def _metadata_of_evaluation(built: Built) -> Mapping[str, Any]:
+    """Return what there is to know of an evaluation; figures that nobody knows are left out, for they are not 0."""
+    summary, rows = read_summary(built.folder), read_rows(built.folder / RESULTS)
+    rewards = [row["reward"] for row in rows if row["reward_valid"]]
+    low, high = summary["interval"] or (None, None)
+    known = {
+        "mean_reward": summary["mean_reward"],
+        "mean_reward_low": low,
+        "mean_reward_high": high,
+        "mean_normalised": summary["mean_normalised"],
+        "cost_usd": summary["cost_usd"],
+        "tokens": summary["tokens"],
+    }
+    return {
+        **metadata_of(built),
+        "coverage": summary["coverage"],
+        "figures": dg.MetadataValue.md(figures(summary)),
+        "causes": dg.MetadataValue.md(causes(rows)),
+        "rewards": dg.MetadataValue.md(embedded("rewards", bars(_shares(rewards), ["reward"], "share"))),
+        "report": dg.MetadataValue.path(str(built.folder / REPORT)),
+        "job": summary["job_id"],
+        **{name: value for name, value in known.items() if value is not None},
+    }
+
+
+def _shares(rewards: Sequence[float]) -> list[dict[str, Any]]:
+    """Return which share of rewards lies between which bounds; what is beyond 0 and 1 is with the nearest."""
+    places = [min(max(int(reward * _BINS), 0), _BINS - 1) for reward in rewards]
+    return [
+        {"reward": f"{place / _BINS:g} to {(place + 1) / _BINS:g}", "share": places.count(place) / len(places)}
+        for place in range(_BINS)
+    ]

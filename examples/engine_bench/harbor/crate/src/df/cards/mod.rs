@@ -1,0 +1,1 @@
+//! One module for each card; tasks add theirs.

@@ -1,0 +1,3 @@
+//! Cards of the set DF.
+
+pub mod cards;

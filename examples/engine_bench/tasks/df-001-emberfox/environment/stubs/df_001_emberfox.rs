@@ -1,0 +1,13 @@
+//! Emberfox
+
+use crate::game::Board;
+
+pub const HP: u32 = 90;
+pub const EMBER_COUNT_DAMAGE: u32 = 30;
+
+/// Damage of "Ember Count".
+pub fn ember_count(board: &Board) -> u32 {
+    // TODO: what the card says
+    let _ = board;
+    0
+}

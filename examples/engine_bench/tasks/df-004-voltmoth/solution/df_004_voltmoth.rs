@@ -1,0 +1,15 @@
+//! Voltmoth
+
+use crate::game::Creature;
+
+pub const HP: u32 = 60;
+pub const STATIC_NET_DAMAGE: u32 = 20;
+
+/// Damage of "Static Net".
+pub fn static_net(defender: &Creature) -> u32 {
+    if defender.retreat_cost >= 2 {
+        2 * STATIC_NET_DAMAGE
+    } else {
+        STATIC_NET_DAMAGE
+    }
+}

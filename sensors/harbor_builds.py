@@ -1,0 +1,184 @@
+"""Watches the builds and instances of the deployments of `configs/harbor`, and requests what follows when one turned ready.
+
+That is the deployment itself where the lineage has it not yet, as after `graftline harbor upload`, or where it was not waited for;
+then its instances; then its evaluation, if its file asks for one. What was requested once and failed is left to people.
+A service that is not to be had is looked at again later. One of this process is not started to be looked at: it builds while an
+asset is made, and nothing turns ready otherwise. https://docs.dagster.io/guides/automate/sensors
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from assets.harbor import DEPLOYED, EVALUATION
+from graftline.errors import GraftlineError, HarborError, RecordError
+from graftline.paths import Paths
+from graftline.record import Record, load_record
+from graftline.runtime.deployments import DEPLOYMENT, SEEDS, TASKS, deployment_file
+from graftline.runtime.harbor_port import HarborService, ServiceHarborConfig, open_harbor
+from graftline.runtime.manifests import load_manifest
+from graftline.runtime.stages import part_identity
+from graftline.secrets import open_secrets
+from resources.lineage import LineageResource
+from sensors.cursor import read_object
+
+INTERVAL_S = 60
+WITHIN_S = 20.0
+"""For all looks of a tick; Dagster gives it up after 60."""
+_UNREACHABLE_S = 0.5
+_GONE = 404
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The newest version of one deployment."""
+
+    name: str
+    deployment: str
+    version: int
+    status: str
+    error: str
+    instances: int
+    ready: int
+
+    @property
+    def shown(self) -> str:
+        return f"{self.deployment}/{self.status}/{self.ready}/{self.instances}"
+
+
+def harbor_builds(
+    jobs: Sequence[Any], lineage: LineageResource, names: Sequence[str], evaluated: Sequence[str]
+) -> dg.SensorDefinition:
+    """Return the sensor over the deployments called `names`; of `jobs`, one makes them, the other evaluates `evaluated`."""
+
+    @dg.sensor(name="harbor_builds", jobs=jobs, minimum_interval_seconds=INTERVAL_S)
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        """Request what is missing of every deployment that is ready, and observe what changed of them."""
+        try:
+            seen = _look(lineage, names)
+        except GraftlineError as error:
+            context.log.warning(str(error))
+            return dg.SensorResult(skip_reason=f"the service cannot be looked at: {error}", cursor=context.cursor)
+        if seen is None:
+            why = f"the service of manifest {lineage.manifest!r} runs only while an asset is made; nothing is started here"
+            return dg.SensorResult(skip_reason=why, cursor=context.cursor)
+        known, shown = read_object(context.cursor), {one.name: one.shown for one in seen}
+        requests = [request for one in seen if (request := _missing(lineage.paths, one, one.name in evaluated))]
+        return dg.SensorResult(
+            run_requests=requests,
+            skip_reason=None if requests else "; ".join(map(_said, seen)) or "the service has none of the deployments",
+            asset_events=[_observation(one) for one in seen if known.get(one.name) != one.shown],
+            cursor=json.dumps(shown),
+        )
+
+    return sensor
+
+
+def _look(lineage: LineageResource, names: Sequence[str]) -> list[_Seen] | None:
+    """Return what the service has of the deployments; None where it is one of whoever makes assets."""
+    paths = lineage.paths
+    config = load_manifest(paths, lineage.manifest).harbor
+    if not isinstance(config, ServiceHarborConfig):
+        return None
+    from graftline.harbor import running
+
+    with open_harbor(config, paths.root, open_secrets(os.environ, paths.root)) as service:
+        return running.run(_looked(service, {name: deployment_file(paths, name).name for name in names}))
+
+
+async def _looked(service: HarborService, deployments: dict[str, str]) -> list[_Seen]:
+    from graftline.harbor.client import Patience
+
+    client = service.uploader(Patience(timeout_s=WITHIN_S, unreachable_s=_UNREACHABLE_S, max_retries=1)).client
+    try:
+        async with asyncio.timeout(WITHIN_S), client.session():
+            found = [await _version(client, name, deployment) for name, deployment in deployments.items()]
+    except TimeoutError:
+        raise HarborError(f"{service.url}: did not answer within {WITHIN_S:g} s") from None
+    return [one for one in found if one is not None]
+
+
+async def _version(client: Any, name: str, deployment: str) -> _Seen | None:
+    from graftline.harbor.answers import Deployment, InstancePage, read
+    from graftline.harbor.client import HarborAPIError
+    from graftline.harbor.deployment_ref import deployment_path
+
+    try:
+        content = await client.request_async("GET", deployment_path(deployment))
+    except HarborAPIError as error:
+        if error.status_code == _GONE:
+            return None
+        raise
+    found = read(Deployment, content, f"deployment {deployment!r}")
+    content = await client.request_async("GET", f"{deployment_path(found.id)}/instances", query={"limit": 1})
+    page = read(InstancePage, content, f"instances of {deployment!r}")
+    return _Seen(name, found.id, found.version, found.status, found.error or "", page.total, page.ready_count)
+
+
+def _missing(paths: Paths, seen: _Seen, is_evaluated: bool) -> dg.RunRequest | None:
+    """Return the request for the next thing that the lineage lacks of a deployment; None where nothing is to be made yet."""
+    if seen.status != "ready":
+        return None
+    deployment = _record(paths, "deployments", seen)
+    if deployment is None:
+        return _request("harbor", seen, DEPLOYED, seen.deployment)
+    batch = _record(paths, "instances", seen)
+    if batch is None:
+        return _request("harbor", seen, DEPLOYED[1:], seen.deployment)
+    inputs = {
+        "harbor_deployment": part_identity(deployment, (DEPLOYMENT, TASKS)),
+        "instance_batch": part_identity(batch, (SEEDS,)),
+    }
+    if not is_evaluated or _inputs(paths, seen.name) == inputs:
+        return None
+    return _request("evaluations", seen, [EVALUATION], batch.identity[:16])
+
+
+def _record(paths: Paths, what: str, seen: _Seen) -> Record | None:
+    """Return what is stored of exactly this version; None where nothing is."""
+    try:
+        record = load_record(paths.harbor(what, seen.name))
+    except RecordError:
+        return None
+    return record if record.config.get("deployment") == seen.deployment else None
+
+
+def _inputs(paths: Paths, name: str) -> dict[str, str]:
+    try:
+        return load_record(paths.harbor("evaluations", name)).inputs
+    except RecordError:
+        return {}
+
+
+def _request(job: str, seen: _Seen, assets: Sequence[str], of: str) -> dg.RunRequest:
+    return dg.RunRequest(
+        run_key=f"{seen.name}/{assets[0]}/{of}",
+        job_name=job,
+        partition_key=seen.name,
+        asset_selection=[dg.AssetKey(asset) for asset in assets],
+    )
+
+
+def _said(one: _Seen) -> str:
+    error = f" ({one.error})" if one.error else ""
+    return (
+        f"{one.name}: version {one.version} is {one.status}{error}, {one.ready} of {one.instances} instances are ready"
+    )
+
+
+def _observation(one: _Seen) -> dg.AssetObservation:
+    metadata: dict[str, Any] = {
+        "deployment": one.deployment,
+        "version": one.version,
+        "status": one.status,
+        "instances": one.instances,
+        "instances_ready": one.ready,
+    }
+    if one.error:
+        metadata["error"] = one.error
+    return dg.AssetObservation(DEPLOYED[0], partition=one.name, metadata=metadata)

@@ -1,0 +1,153 @@
+"""What an evaluation came to, seed by seed and altogether."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from graftline.harbor.answers import Answer, read
+from graftline.harbor.contract import Finite
+from graftline.harbor.coverage import Summary, summary_of
+
+
+class EvalStatus(StrEnum):
+    """Of an evaluation. `completed_with_errors`: too few seeds have a reward that counts."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    COMPLETED_WITH_ERRORS = "completed_with_errors"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing changes any more."""
+        return self not in (EvalStatus.PENDING, EvalStatus.RUNNING)
+
+
+class SeedResult(Answer):
+    """What came of one seed."""
+
+    seed: int
+    status: str
+    """`queued`, `running`, `completed`, `failed` or `cancelled`."""
+    reward: Finite | None = None
+    reward_valid: bool = False
+    success_status: str | None = None
+    failure_cause: str | None = None
+    error: str | None = None
+    cost_usd: float | None = None
+    tokens: int | None = None
+    latency_s: float | None = None
+    rollout_id: str = ""
+    trace_correlation_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EvalResult:
+    """An evaluation, as far as it is. A mean of 0.0 is a number; None is that nothing is known."""
+
+    job_id: str
+    status: EvalStatus
+    mean_reward: float | None
+    """Over the seeds whose reward counts."""
+    interval: tuple[float, float] | None
+    """95 % of the mean, by bootstrap over seeds; None for fewer than two."""
+    n_valid: int
+    n_infra: int
+    """Seeds that ended without a reward that counts."""
+    num_completed: int
+    """Seeds that ended, however."""
+    num_total: int
+    coverage: float
+    total_tokens: int | None
+    """None where one seed did not say; so is the cost."""
+    total_cost_usd: float | None
+    seed_results: Sequence[SeedResult] = ()
+    error: str | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What the service answered; empty where seeds were run from here."""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether enough seeds have a reward that counts, so that the mean says something."""
+        return self.status is EvalStatus.COMPLETED
+
+    @property
+    def failed(self) -> bool:
+        """Whether the evaluation as a whole failed."""
+        return self.status is EvalStatus.FAILED
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing changes any more."""
+        return self.status.is_terminal
+
+
+class _Summary(Answer):
+    mean_reward: Finite | None = None
+    interval: tuple[Finite, Finite] | None = None
+    n_valid: int = 0
+    n_infra: int = 0
+    coverage: float = 0.0
+    total_cost_usd: float | None = None
+    total_tokens: int | None = None
+
+
+class _Evaluation(Answer):
+    job_id: str
+    status: EvalStatus
+    error: str | None = None
+    num_completed: int = 0
+    num_total: int = 0
+    summary: _Summary = _Summary()
+    results: tuple[SeedResult, ...] = ()
+
+
+def result_of_answer(content: Any, what: str) -> EvalResult:
+    """Return what the service says of an evaluation.
+
+    Raises:
+        HarborError: it is no evaluation.
+    """
+    found = read(_Evaluation, content, what)
+    summary = found.summary
+    return EvalResult(
+        found.job_id,
+        found.status,
+        summary.mean_reward,
+        summary.interval,
+        summary.n_valid,
+        summary.n_infra,
+        found.num_completed,
+        found.num_total,
+        summary.coverage,
+        summary.total_tokens,
+        summary.total_cost_usd,
+        sorted(found.results, key=lambda result: result.seed),
+        found.error,
+        content,
+    )
+
+
+def result_of_seeds(
+    job_id: str, status: EvalStatus, ended: Sequence[SeedResult], num_total: int, error: str | None
+) -> EvalResult:
+    """Return the evaluation that the seeds which have ended make."""
+    summary: Summary = summary_of(ended, num_total)
+    return EvalResult(
+        job_id,
+        status,
+        summary.mean_reward,
+        summary.interval,
+        summary.n_valid,
+        summary.n_infra,
+        len(ended),
+        num_total,
+        summary.coverage,
+        summary.total_tokens,
+        summary.total_cost_usd,
+        sorted(ended, key=lambda result: result.seed),
+        error,
+    )

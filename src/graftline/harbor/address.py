@@ -1,0 +1,90 @@
+"""Where a Harbor service is, and with which key it is asked: as given, else as the environment says."""
+
+import os
+from collections.abc import Mapping
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from graftline.errors import ConfigError
+
+URL_VARIABLES = ("GRAFTLINE_HARBOR_URL", "SYNTH_BACKEND_URL")
+KEY_VARIABLES = ("GRAFTLINE_HARBOR_KEY", "SYNTH_API_KEY")
+"""In the order of their precedence; the second ones are those of the founding API."""
+
+
+def backend_url_of(given: str | None, environment: Mapping[str, str] | None = None) -> str:
+    """Return the base URL of the service, without a slash at its end.
+
+    Raises:
+        ConfigError: none is given, and none is set.
+    """
+    values = os.environ if environment is None else environment
+    found = given or next((values[name] for name in URL_VARIABLES if values.get(name)), "")
+    if not found:
+        raise ConfigError(f"backend_url: no Harbor service is named; give backend_url, or set {URL_VARIABLES[0]}")
+    return found.rstrip("/")
+
+
+def api_key_of(given: str | SecretStr | None, environment: Mapping[str, str] | None = None) -> SecretStr:
+    """Return the key of the service.
+
+    Raises:
+        ValueError: none is given, and none is set; or it cannot be sent.
+    """
+    values = os.environ if environment is None else environment
+    plain = given.get_secret_value() if isinstance(given, SecretStr) else given
+    found = plain or next((values[name] for name in KEY_VARIABLES if values.get(name)), "")
+    if not found:
+        raise ValueError(f"api_key: no key is given; give api_key, or set {' or '.join(KEY_VARIABLES)}")
+    return sendable_key(found)
+
+
+def sendable_key(key: str) -> SecretStr:
+    """Return `key` as what a header takes.
+
+    Raises:
+        ValueError: it holds a blank, a line end, or a character beyond ASCII.
+    """
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise ValueError("api_key: holds a character that no key has; expected printable ASCII without blanks")
+    return SecretStr(key)
+
+
+def checked_url(url: str, allow_http: bool = False) -> str:
+    """Return `url` without a slash at its end; a key goes there, so plain http is for this machine alone.
+
+    Raises:
+        ConfigError: it is no address of a service, or is not encrypted.
+    """
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        host = ""
+    if not host or parts.scheme not in ("http", "https") or not url.isprintable() or " " in url:
+        raise ConfigError(f"{_without_password(url)!r}: is no URL of a service; expected https://host[:port][/path]")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ConfigError(
+            f"{_without_password(url)!r}: holds a user, a query or a fragment; expected https://host[:port][/path]"
+        )
+    if parts.scheme == "http" and not (allow_http or is_loopback(host)):
+        raise ConfigError(
+            f"{url!r}: would send the key unencrypted to another machine; use https, or pass allow_http=True"
+        )
+    return url.rstrip("/")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether `host` is this machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _without_password(url: str) -> str:
+    """Return `url` for a message: what stands before an `@` may be a password."""
+    scheme, _, rest = url.rpartition("@")
+    return f"…@{rest}" if scheme else rest

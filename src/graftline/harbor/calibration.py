@@ -1,0 +1,147 @@
+"""What doing nothing earns, and what the reference solution does: floor and ceiling of a deployment's rewards.
+
+EngineBench gives 0.3 for a crate that compiles, which it does before anybody has touched it. A reward is only worth
+something between the floor (agent `nop`) and the ceiling (agent `oracle`) of its task; what is not known stays None.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from graftline.errors import RecordError
+
+FULL = 1.0
+"""What a solution earns that is right."""
+Fault = Literal["nop_unknown", "oracle_unknown", "oracle_below_full", "nop_reaches_oracle"]
+_TOLERANCE = 1e-6
+"""Of rewards that were rounded when they were written."""
+
+
+class _Stored(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class TaskCalibration(_Stored):
+    """Floor and ceiling of one task."""
+
+    floor: float | None = Field(allow_inf_nan=False)
+    """The reward of doing nothing."""
+    ceiling: float | None = Field(allow_inf_nan=False)
+    """That of the reference solution."""
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """What is wrong with the task."""
+        faults: list[Fault] = []
+        if self.floor is None:
+            faults.append("nop_unknown")
+        if self.ceiling is None:
+            faults.append("oracle_unknown")
+        elif self.ceiling < FULL - _TOLERANCE:
+            faults.append("oracle_below_full")
+        if self.floor is not None and self.ceiling is not None and self.floor >= self.ceiling:
+            faults.append("nop_reaches_oracle")
+        return tuple(faults)
+
+    def normalised(self, score: float | None) -> float | None:
+        """Return where `score` lies between floor and ceiling, below 0 where it is worse than doing nothing.
+
+        None where it is not known, or where the task has no room between the two.
+        """
+        if score is None or self.floor is None or self.ceiling is None or self.floor >= self.ceiling:
+            return None
+        return round((score - self.floor) / (self.ceiling - self.floor), 6)
+
+
+class Calibration(_Stored):
+    """Floor and ceiling of a deployment, task by task."""
+
+    schema_version: Literal[1] = 1
+    deployment: str
+    """Its name."""
+    digests: tuple[str, ...] = ()
+    """Of the deployments that were run: with another content, the figures say nothing."""
+    tasks: dict[str, TaskCalibration]
+
+    @property
+    def floor(self) -> float | None:
+        """The mean over the tasks of which it is known."""
+        return _mean([task.floor for task in self.tasks.values()])
+
+    @property
+    def ceiling(self) -> float | None:
+        """The mean over the tasks of which it is known."""
+        return _mean([task.ceiling for task in self.tasks.values()])
+
+    @property
+    def faults(self) -> dict[str, tuple[Fault, ...]]:
+        """The tasks that are not to be used, and why."""
+        return {task_id: task.faults for task_id, task in self.tasks.items() if task.faults}
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether there are tasks, and no fault in any of them."""
+        return bool(self.tasks) and not self.faults
+
+    def normalised(self, rewards: Mapping[str, float | None]) -> dict[str, float | None]:
+        """Return the rewards of tasks between floor and ceiling; None for a task that was not calibrated."""
+        known = self.tasks
+        return {task: known[task].normalised(reward) if task in known else None for task, reward in rewards.items()}
+
+    def mean_normalised(self, rewards: Mapping[str, float | None]) -> float | None:
+        """Return the mean over the tasks whose normalised reward is known; None where there is none."""
+        return _mean([*self.normalised(rewards).values()])
+
+    def write(self, path: Path) -> None:
+        """Put the calibration into `path`."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.partial")
+        shown = {"floor": self.floor, "ceiling": self.ceiling, "faults": self.faults}
+        partial.write_text(json.dumps({**self.model_dump(mode="json"), "shown": shown}, indent=2) + "\n", "utf-8")
+        partial.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Return the calibration in `path`.
+
+        Raises:
+            RecordError: there is none, or it is damaged.
+        """
+        try:
+            tree = json.loads(path.read_text("utf-8"))
+            # worked out anew; it is there for whoever only looks at the file
+            known = {key: value for key, value in tree.items() if key != "shown"}
+            return cls.model_validate(known)
+        except OSError as error:
+            raise RecordError(f"{path}: cannot be read ({error.strerror}); run `graftline harbor calibrate`") from None
+        except (ValidationError, ValueError, AttributeError) as error:
+            first = str(error).partition("\n")[0]
+            raise RecordError(f"{path}: is no calibration ({first}); run `graftline harbor calibrate` again") from None
+
+
+def calibrated(
+    nop: Mapping[str, float | None],
+    oracle: Mapping[str, float | None],
+    deployment: str = "",
+    digests: tuple[str, ...] = (),
+) -> Calibration:
+    """Return the calibration of rewards by task; a task that one of the two lacks is not known there.
+
+    Args:
+        nop: Rewards that count of the agent that does nothing; None where there is none that counts.
+        oracle: Those of the reference solution.
+        deployment: What was run.
+        digests: Of its versions.
+    """
+    ids = sorted({*nop, *oracle})
+    tasks = {task: TaskCalibration(floor=nop.get(task), ceiling=oracle.get(task)) for task in ids}
+    return Calibration(deployment=deployment, digests=digests, tasks=tasks)
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(fmean(known), 6) if known else None

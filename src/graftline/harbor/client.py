@@ -1,0 +1,365 @@
+"""A Harbor service over HTTP: one client, for callers with an event loop and without. It alone knows httpx here.
+
+A call has one deadline, whatever is tried within it. Reads are tried again where the connection breaks or the service
+fails (408, 429, 5xx). Writes are so only with an idempotency key; without one where the service says that it did not
+take the request (429 or 503 with `Retry-After`), or where it never arrived. Redirections are not followed: the key would
+go with them.
+"""
+
+import asyncio
+import json
+import logging
+import ssl
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
+import httpx
+from pydantic import SecretStr
+
+from graftline.downloads.web import retry_after_s
+from graftline.errors import HarborError
+from graftline.harbor import running
+from graftline.harbor.address import api_key_of, backend_url_of, checked_url
+from graftline.harbor.deployment_ref import HarborDeploymentRef
+from graftline.harbor.http_content import json_of, named, problem, reason, sendable, written
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+logger = logging.getLogger(__name__)
+
+MAX_ANSWER_BYTES = 64 << 20
+_UNREACHABLE_PAUSE_S = 2.0
+_READS = frozenset({"GET", "HEAD"})
+_FAILED = frozenset({408, 500, 502, 503, 504})
+_CONNECTIONS, _IDLE_CONNECTIONS = 1024, 64
+"""Of one event loop. Who waits for one loses time, so that there are as many as an evaluation runs seeds at once."""
+_KEEP_ALIVE_S = 2.0
+"""Servers close idle connections after 5 s; a request must not meet that."""
+
+KeyHeader = Literal["authorization", "x-api-key"]
+Query = Mapping[str, str | int | Sequence[int] | None]
+
+
+class HarborAPIError(HarborError):
+    """The service refuses, or fails: `status_code`, `message`, `details`, and `code`, its word for programs."""
+
+    def __init__(
+        self, status_code: int, message: str, details: Mapping[str, Any] | None = None, code: str = ""
+    ) -> None:
+        super().__init__(status_code, message, dict(details or {}), code)
+        self.status = self.status_code = status_code
+        self.message, self.details, self.code = message, dict(details or {}), code
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class HarborTimeoutError(HarborError, TimeoutError):
+    """What was waited for did not come in time; what became of it is not known."""
+
+
+class Patience(NamedTuple):
+    """How long one call is tried."""
+
+    timeout_s: float = 300.0
+    """The deadline over everything, pauses included."""
+    connect_s: float = 5.0
+    read_s: float = 60.0
+    """The longest silence of the service within one request."""
+    unreachable_s: float = 20.0
+    """How long a service is tried that nothing reaches."""
+    max_retries: int = 5
+    """Of a service that fails. One that asks to be left alone (`Retry-After`) is tried up to the deadline."""
+    first_pause_s: float = 0.25
+    longest_pause_s: float = 20.0
+
+
+_PATIENCE = Patience()
+
+
+class Reply(NamedTuple):
+    """What the service answered."""
+
+    status: int
+    content: Any
+    """Of its JSON; None where there is none."""
+    headers: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Session:
+    http: httpx.AsyncClient
+    users: int = 0
+
+
+class _AgainError(Exception):
+    """One attempt failed in a way that another may not."""
+
+    def __init__(
+        self, fault: HarborError, kind: Literal["unreachable", "failed", "busy"], pause_s: float = 0.0
+    ) -> None:
+        super().__init__(str(fault))
+        self.fault, self.kind, self.pause_s = fault, kind, pause_s
+
+
+class HttpClient:
+    """Asks one server. It may be used by several threads and event loops; between calls it holds no connection."""
+
+    def __init__(self, url: str, key: SecretStr | None, key_header: KeyHeader, patience: Patience = _PATIENCE) -> None:
+        self.url, self.patience, self._key = url, patience, key
+        secret = key.get_secret_value() if key else ""
+        value = f"Bearer {secret}" if key_header == "authorization" else secret
+        self._headers: dict[str, str] = {key_header: value} if secret else {}
+        self._tls: ssl.SSLContext | None = None
+        self._sessions: dict[asyncio.AbstractEventLoop, _Session] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def request(
+        self, method: str, path: str, body: Any = None, query: Query | None = None, idempotency_key: str = ""
+    ) -> Any:
+        """As `request_async`, for callers that do not await; it works inside a running event loop too."""
+        return running.run(self.request_async(method, path, body, query, idempotency_key))
+
+    async def request_async(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Query | None = None,
+        idempotency_key: str = "",
+        patience: Patience | None = None,
+    ) -> Any:
+        """Return the JSON that the service answers; `patience` is that of this call, but for `connect_s` and `read_s`.
+
+        Raises:
+            ConfigError: `body` holds what JSON cannot say.
+            HarborAPIError: it refuses, or fails still when it was tried as often as may be.
+            HarborTimeoutError: the deadline is over.
+            HarborError: it cannot be reached, or the connection broke.
+        """
+        return (await self.reply(method, path, body, query, idempotency_key, patience)).content
+
+    async def reply(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Query | None = None,
+        idempotency_key: str = "",
+        patience: Patience | None = None,
+    ) -> Reply:
+        """Return the answer with its status and headers; otherwise as `request_async`."""
+        patience = patience or self.patience
+        content = written(body, f"{method} {path}")
+        request = httpx.Request(
+            method,
+            self.url + path,
+            params={name: value for name, value in (query or {}).items() if value is not None},
+            headers=self._headers_of(content, idempotency_key),
+            content=content,
+        )
+        is_repeatable = method in _READS or bool(idempotency_key)
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(patience.timeout_s), self.session() as http:
+                return await self._persistently(http, request, is_repeatable, patience, began)
+        except TimeoutError:
+            raise HarborTimeoutError(
+                f"{method} {self.url}{path}: no answer within {patience.timeout_s:g} s; it may have been carried out"
+            ) from None
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[httpx.AsyncClient]:
+        """Keep connections open for all calls within, of this event loop."""
+        loop = asyncio.get_running_loop()
+        session = self._sessions.get(loop)
+        if session is None:
+            session = self._sessions[loop] = _Session(self._new_http())
+        session.users += 1
+        try:
+            yield session.http
+        finally:
+            session.users -= 1
+            if not session.users:
+                del self._sessions[loop]
+                await session.http.aclose()
+
+    async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
+        """Yield what is at `path` as it comes; nothing is tried again.
+
+        Raises:
+            HarborAPIError: the service refuses.
+            HarborError: the connection broke.
+        """
+        request = httpx.Request("GET", self.url + path, headers={**self._headers, **headers})
+        async with self.session() as http:
+            try:
+                response = await http.send(request, stream=True)
+                try:
+                    if not response.is_success:
+                        raise self._fault(request, response, await _content(response, f"GET {_shown(request)}"))
+                    async for piece in response.aiter_bytes():
+                        yield piece
+                finally:
+                    await response.aclose()
+            except httpx.TransportError as error:
+                raise HarborError(
+                    f"GET {_shown(request)}: the connection broke ({type(error).__name__}); ask again"
+                ) from None
+
+    def _fault(self, request: httpx.Request, response: httpx.Response, content: bytes) -> HarborAPIError:
+        """Return what a refusal says, without the key, whoever echoes it."""
+        code, said, details = problem(content)
+        status = response.status_code
+        if self._key is not None:
+            secret = self._key.get_secret_value()
+            said = said.replace(secret, "[secret]")
+            details = json.loads(json.dumps(details).replace(json.dumps(secret)[1:-1], "[secret]"))
+        advice = "; check the key" if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN) else ""
+        if pause_s := retry_after_s(response.headers.get("retry-after", "")):
+            advice = f"; asks to be left alone for {pause_s:g} s"
+        return HarborAPIError(
+            status, f"{request.method} {_shown(request)}: answers {named(status)}: {said}{advice}", details, code
+        )
+
+    async def _persistently(
+        self, http: httpx.AsyncClient, request: httpx.Request, is_repeatable: bool, patience: Patience, began: float
+    ) -> Reply:
+        from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
+
+        failures = 0
+        jitter = wait_random_exponential(multiplier=patience.first_pause_s, max=patience.longest_pause_s)
+
+        def pause_s(state: "RetryCallState") -> float:
+            again = _again(state)
+            # a service that is started again is there within seconds, and refuses at no cost
+            longest_s = _UNREACHABLE_PAUSE_S if again.kind == "unreachable" else patience.longest_pause_s
+            return max(again.pause_s, min(jitter(state), longest_s))
+
+        def is_over(state: "RetryCallState") -> bool:
+            nonlocal failures
+            again, passed_s = _again(state), time.monotonic() - began + state.upcoming_sleep
+            failures += again.kind == "failed"
+            limit_s = patience.unreachable_s if again.kind == "unreachable" else patience.timeout_s
+            return failures > patience.max_retries or passed_s > min(limit_s, patience.timeout_s)
+
+        def say(state: "RetryCallState") -> None:
+            logger.info("%s; next attempt in %.1f s", _again(state).fault, state.upcoming_sleep)
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(_AgainError), wait=pause_s, stop=is_over, before_sleep=say, reraise=True
+        )
+        try:
+            return await retrying(self._attempt, http, request, is_repeatable)
+        except _AgainError as error:
+            raise error.fault from None
+
+    async def _attempt(self, http: httpx.AsyncClient, request: httpx.Request, is_repeatable: bool) -> Reply:
+        what = f"{request.method} {_shown(request)}"
+        try:
+            response = await http.send(request, stream=True)
+            try:
+                content = await _content(response, what)
+            finally:
+                await response.aclose()
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            # it was never sent
+            raise _AgainError(
+                HarborError(f"{what}: cannot be reached ({reason(error)}); is the service running there?"),
+                "unreachable",
+            ) from None
+        except httpx.TransportError as error:
+            # without its text, which may quote what was sent
+            fault = HarborError(f"{what}: the connection broke ({type(error).__name__}); it may have been carried out")
+            if is_repeatable:
+                raise _AgainError(fault, "failed") from None
+            raise fault from None
+        status = response.status_code
+        if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+            return Reply(status, json_of(content, what), response.headers)
+        refusal = self._fault(request, response, content)
+        if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+            asked = "retry-after" in response.headers
+            if asked or is_repeatable:
+                raise _AgainError(
+                    refusal, "busy" if asked else "failed", retry_after_s(response.headers.get("retry-after", ""))
+                )
+        elif status in _FAILED and is_repeatable:
+            raise _AgainError(refusal, "failed")
+        raise refusal
+
+    def _headers_of(self, content: bytes, idempotency_key: str) -> dict[str, str]:
+        headers = {"accept": "application/json", **self._headers}
+        if content:
+            headers["content-type"] = "application/json"
+        if idempotency_key:
+            headers["idempotency-key"] = sendable(idempotency_key)
+        return headers
+
+    def _new_http(self) -> httpx.AsyncClient:
+        is_encrypted = self.url.startswith("https:")
+        if self._tls is None:
+            # reading certificates that nobody asks for takes 20 ms
+            self._tls = httpx.create_ssl_context() if is_encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        timeouts = httpx.Timeout(
+            connect=self.patience.connect_s, read=self.patience.read_s, write=self.patience.read_s, pool=None
+        )
+        limits = httpx.Limits(
+            max_connections=_CONNECTIONS, max_keepalive_connections=_IDLE_CONNECTIONS, keepalive_expiry=_KEEP_ALIVE_S
+        )
+        # proxies of the environment are for what is outside
+        return httpx.AsyncClient(verify=self._tls, timeout=timeouts, limits=limits, trust_env=is_encrypted)
+
+
+class HarborClient(HttpClient):
+    """Asks one Harbor service."""
+
+    def __init__(
+        self,
+        backend_url: str | None = None,
+        api_key: str | SecretStr | None = None,
+        patience: Patience = _PATIENCE,
+        allow_http: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Take the URL and the key as given, else from the environment.
+
+        Raises:
+            ConfigError: there is no URL, or one that a key must not go to.
+            ValueError: there is no key.
+        """
+        key = api_key_of(api_key, environment)
+        url = checked_url(backend_url_of(backend_url, environment), allow_http)
+        super().__init__(url, key, "authorization", patience)
+
+    @classmethod
+    def of_deployment(cls, ref: HarborDeploymentRef, patience: Patience = _PATIENCE, allow_http: bool = False) -> Self:
+        """Return a client of the service that `ref` names."""
+        return cls(ref.backend_url, ref.api_key, patience, allow_http)
+
+
+def _again(state: "RetryCallState") -> _AgainError:
+    error = state.outcome.exception() if state.outcome else None
+    assert isinstance(error, _AgainError)
+    return error
+
+
+async def _content(response: httpx.Response, what: str) -> bytes:
+    pieces, size = [], 0
+    async for piece in response.aiter_bytes():
+        pieces.append(piece)
+        size += len(piece)
+        if size > MAX_ANSWER_BYTES:
+            raise HarborError(f"{what}: answers with more than {MAX_ANSWER_BYTES} bytes; check backend_url")
+    return b"".join(pieces)
+
+
+def _shown(request: httpx.Request) -> str:
+    return str(request.url.copy_with(query=None))

@@ -1,0 +1,285 @@
+"""A file of `configs/harbor`: what a deployment is made of. `deployment_spec` makes it, its contexts included.
+
+graftline harbor upload configs/harbor/engine_bench.yaml
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from graftline.config import Config, load_yaml
+from graftline.errors import ConfigError
+from graftline.harbor.contract import MAX_TIMEOUT_S, Finite, Seed, Text
+from graftline.harbor.limits import HarborLimits
+
+if TYPE_CHECKING:
+    from graftline.harbor.build_spec import HarborBuildSpec
+
+Agent = Literal["codex", "opencode", "claude_code"]
+IdleAgent = Literal["nop", "oracle"]
+FilePath = Annotated[Text, Field(min_length=1)]
+"""Relative to the root, or absolute."""
+REFACTORING_ENTRYPOINT = (
+    "python -m graftline.harbor.environments.run_rollout --input /tmp/rollout.json --output /tmp/result.json"
+)
+_TEACHERS: Mapping[IdleAgent, str] = {"nop": "nop", "oracle": "memory"}
+
+
+class EngineBench(Config):
+    """Cards that an agent implements in Rust."""
+
+    kind: Literal["engine_bench"]
+    tasks: FilePath
+    """A folder of Harbor tasks."""
+    crate: FilePath
+    """The crate that every card is a file of."""
+    dockerfile: FilePath
+    include: tuple[Text, ...] = ("*",)
+    """Globs of the tasks' names."""
+    package: str = ""
+    """Of a workspace, which member is built."""
+    agent: Agent = "codex"
+    verifier_timeout_s: int | None = Field(default=None, ge=10, le=MAX_TIMEOUT_S)
+    """Of `cargo check` and `cargo test` together; the largest of the tasks' where it is not given."""
+
+
+class HarborTasks(Config):
+    """Any Harbor tasks."""
+
+    kind: Literal["harbor_tasks"]
+    tasks: FilePath
+    """A Harbor task, or a folder of them."""
+    dockerfile: FilePath | None = None
+    """Of one image for all of them."""
+    has_image: bool = True
+    """False for executors that build none."""
+    agent: Agent = "codex"
+    reward_key: Text = Field(default="reward", min_length=1)
+
+
+class Refactoring(Config):
+    """Refactoring tasks of our own, graded by `graftline.harbor.environments`."""
+
+    kind: Literal["refactoring"]
+    tasks: FilePath
+    """The `tasks.jsonl` of an artefact, or of a sample."""
+    manifest: FilePath | None = None
+    """What seeds stand for; the tasks by their ids where it is not given."""
+    dockerfile: FilePath | None = None
+    """Of an image with graftline in it, for executors that build one."""
+
+
+class Folder(Config):
+    """A folder with a program of one's own that answers rollouts."""
+
+    kind: Literal["folder"]
+    context: FilePath
+    """What is packed; `.dockerignore` and `.harborignore` in it are heeded, and secrets are refused."""
+    dockerfile: FilePath | None = None
+    """For executors that build images; the `Dockerfile` of the context where it is not given."""
+    entrypoint: Text = Field(
+        default="python run_rollout.py --input /tmp/rollout.json --output /tmp/result.json", min_length=1
+    )
+    entrypoint_mode: Literal["file", "stdio"] = "file"
+    """Whether request and result are files, or standard input and output."""
+    env_vars: dict[str, Text] = Field(default={})
+    """Variables of the program; no secrets."""
+
+
+class CalibrationSettings(Config):
+    """Whether the deployment is to be trusted only with a floor and a ceiling."""
+
+    is_required: bool = True
+    path: FilePath | None = None
+    """Where it is kept; below `data/harbor/calibration/` by the name of the deployment where it is not given."""
+
+
+class EvaluationBudget(Config):
+    """What an evaluation may use; what is not given is not bounded."""
+
+    max_rollouts: int | None = Field(default=None, ge=1)
+    max_usd: Finite | None = Field(default=None, gt=0)
+    max_tokens: int | None = Field(default=None, ge=1)
+
+
+class EvaluationSettings(Config):
+    """How the lineage evaluates the deployment."""
+
+    policy: dict[str, Any] | None = None
+    """Who acts. Where it is not given: the teacher `induction` at tasks of our own, else the agent `nop`, which costs nothing."""
+    seeds: tuple[Seed, ...] | None = Field(default=None, min_length=1)
+    """All that stand for a task where they are not given."""
+    at_once: int = Field(default=4, ge=1, le=1000)
+    """Rollouts at the same time."""
+    budget: EvaluationBudget = EvaluationBudget()
+    min_coverage: float = Field(default=0.95, ge=0, le=1)
+    """Share of the seeds with a reward that counts below which the asset check fails."""
+    least_mean_reward: Finite | None = None
+    """The asset check fails below it; without it, the mean is only shown."""
+
+
+class DeploymentFile(Config):
+    """The whole file."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,119}$")
+    description: Text | None = None
+    environment: Annotated[EngineBench | HarborTasks | Refactoring | Folder, Field(discriminator="kind")]
+    limits: HarborLimits | None = None
+    """The largest of the tasks' where they are not given."""
+    metadata: dict[str, Any] = Field(default={})
+    calibration: CalibrationSettings = CalibrationSettings()
+    evaluation: EvaluationSettings | None = None
+    """Without it the lineage evaluates nothing."""
+
+    @property
+    def calibration_path(self) -> Path:
+        """Where the calibration is kept, relative to the root."""
+        return Path(self.calibration.path or f"data/harbor/calibration/{self.name}.json")
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationRun:
+    """A deployment whose rewards are the floor or the ceiling, and the policy to ask it with."""
+
+    agent: IdleAgent
+    spec: "HarborBuildSpec"
+    policy: dict[str, Any] = field(default_factory=dict)
+
+
+def load_deployment(path: Path) -> DeploymentFile:
+    """Return the deployment that a file describes.
+
+    Raises:
+        ConfigError: it cannot be read or does not fit; one line per fault.
+    """
+    return load_yaml(path, DeploymentFile)
+
+
+def deployment_spec(file: DeploymentFile, root: Path, staging: Path) -> "HarborBuildSpec":
+    """Return the deployment of `file`; its contexts are written below `staging`, which stays until the upload.
+
+    Raises:
+        ConfigError: what the file names is not there.
+        DataError: it is there and cannot be used.
+    """
+    return _spec(file, root, staging, None)
+
+
+def calibration_run(file: DeploymentFile, agent: IdleAgent, root: Path, staging: Path) -> CalibrationRun:
+    """Return how to find the floor (`nop`) or the ceiling (`oracle`).
+
+    An agent's is a deployment of its own, `<name>-nop` or `<name>-oracle`: what is graded instead of the submission is for
+    no rollout to say. Our own environment is asked with another teacher, a program of a folder with another agent.
+
+    Raises:
+        ConfigError, DataError: as `deployment_spec`.
+    """
+    if isinstance(file.environment, Refactoring):
+        return CalibrationRun(agent, _spec(file, root, staging, None), {"teacher": _TEACHERS[agent]})
+    if isinstance(file.environment, Folder):
+        return CalibrationRun(agent, _spec(file, root, staging, None), {"agent": agent})
+    return CalibrationRun(agent, _spec(file, root, staging, agent))
+
+
+def _spec(file: DeploymentFile, root: Path, staging: Path, idle: IdleAgent | None) -> "HarborBuildSpec":
+    made = file.environment
+    if isinstance(made, Folder):
+        return _folder_spec(made, file, root)
+    tasks = _there(root, made.tasks, "environment.tasks")
+    dockerfile = None if made.dockerfile is None else _there(root, made.dockerfile, "environment.dockerfile")
+    name = file.name if idle is None else f"{file.name}-{idle}"
+    if isinstance(made, Refactoring):
+        spec = _refactoring_spec(made, tasks, dockerfile, file, root, staging)
+    elif isinstance(made, EngineBench):
+        from graftline.harbor.engine_bench.deployment import engine_bench_spec
+
+        assert dockerfile is not None  # of this kind
+        spec = engine_bench_spec(
+            tasks,
+            _there(root, made.crate, "environment.crate"),
+            dockerfile,
+            name,
+            staging,
+            agent=idle or made.agent,
+            include=made.include,
+            package=made.package,
+            limits=file.limits,
+            verifier_timeout_s=made.verifier_timeout_s,
+        )
+    else:
+        from graftline.harbor.task_format.importing import import_harbor_tasks
+
+        spec = import_harbor_tasks(
+            tasks,
+            name,
+            staging,
+            agent=idle or made.agent,
+            dockerfile=dockerfile,
+            has_image=made.has_image,
+            reward_key=made.reward_key,
+            limits=file.limits,
+        )
+    metadata = {**spec.metadata, **file.metadata}
+    return spec.model_copy(update={"metadata": metadata, "description": file.description})
+
+
+def _folder_spec(made: Folder, file: DeploymentFile, root: Path) -> "HarborBuildSpec":
+    from graftline.harbor.build_spec import HarborBuildSpec
+
+    context = _there(root, made.context, "environment.context")
+    own = context / "Dockerfile"
+    return HarborBuildSpec(
+        name=file.name,
+        description=file.description,
+        context_dir=context,
+        dockerfile_path=(own if own.is_file() else None)
+        if made.dockerfile is None
+        else _there(root, made.dockerfile, "environment.dockerfile"),
+        entrypoint=made.entrypoint,
+        entrypoint_mode=made.entrypoint_mode,
+        env_vars=made.env_vars,
+        limits=file.limits or HarborLimits(),
+        metadata=file.metadata,
+    )
+
+
+def _refactoring_spec(
+    made: Refactoring, tasks: Path, dockerfile: Path | None, file: DeploymentFile, root: Path, staging: Path
+) -> "HarborBuildSpec":
+    from graftline.harbor.build_spec import HarborBuildSpec, TaskSeed
+    from graftline.harbor.environments.manifest import SeedManifest, by_id, load_tasks, seed_tasks
+
+    known = load_tasks(tasks)
+    manifest = (
+        SeedManifest.of(known)
+        if made.manifest is None
+        else SeedManifest.load(_there(root, made.manifest, "environment.manifest"))
+    )
+    seeds = manifest.task_of(by_id(known))
+    if not seeds:
+        raise ConfigError(f"environment.tasks: {made.tasks!r} holds no task that a seed stands for; name another file")
+    context = staging / "context"
+    shutil.rmtree(context, ignore_errors=True)
+    context.mkdir(parents=True)
+    shutil.copyfile(tasks, context / "tasks.jsonl")
+    manifest.write(context / "manifest.json")
+    return HarborBuildSpec(
+        name=file.name,
+        dockerfile_path=dockerfile,
+        context_dir=context,
+        entrypoint=REFACTORING_ENTRYPOINT,
+        limits=file.limits or HarborLimits(),
+        tasks=[TaskSeed.model_validate(seed) for seed in seed_tasks(seeds)],
+        metadata={"environment": "refactoring", "manifest_version": manifest.version},
+    )
+
+
+def _there(root: Path, path: str, key: str) -> Path:
+    found = root / path
+    if not found.exists():
+        raise ConfigError(f"{key}: {path!r} is not there; name a path relative to {root}")
+    return found

@@ -1,0 +1,171 @@
+"""Which files of an EngineBench task are the card, its stub, its hidden tests and its solution.
+
+A card is one file of a crate that the tasks do not hold themselves. Its path is the first Rust file that the instruction
+names between backticks, below `/app/` there; `card_file` in the task's metadata says it where that is another one.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+from graftline.errors import DataError
+from graftline.harbor.limits import HarborLimits
+from graftline.harbor.task_format.importing import placed
+from graftline.harbor.task_format.staging import PlacedTask, StagedTasks, stage_tasks
+from graftline.harbor.task_format.task_folder import HarborTask, TaskFile, plain_files, read_task, task_folders
+
+REWARD_KEY = "score"
+_NAMED = re.compile(r"`(?:/app/)?([\w./-]+\.rs)`")
+_NOT_OF_THE_CRATE = ("target/", ".git/")
+_MOST_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """The files of one card."""
+
+    task: HarborTask
+    card_file: str
+    """Relative to the crate."""
+    stub: str
+    """Relative to `environment`."""
+    tests: str
+    """Relative to `tests`."""
+    solution: str
+    """Relative to `solution`; empty where there is none."""
+
+    @property
+    def module(self) -> str:
+        """The Rust module that the file is."""
+        return PurePosixPath(self.card_file).stem
+
+
+def card_of(task: HarborTask) -> Card:
+    """Return the card of an EngineBench task.
+
+    Raises:
+        DataError: it is none.
+    """
+    named = _NAMED.search(task.instruction)
+    path = str(task.toml.metadata.get("card_file") or (named[1] if named else ""))
+    if not path.endswith(".rs") or path.startswith("/") or ".." in path.split("/"):
+        raise DataError(
+            f"{task.id}: names no card; expected `/app/src/….rs` in instruction.md, or card_file in [metadata]"
+        )
+    stem = PurePosixPath(path).stem
+    stub = _the_one(task, "environment", f"{stem}.rs")
+    tests = _the_one(task, "tests", f"{stem}_eval.rs")
+    if not stub or not tests:
+        raise DataError(
+            f"{task.id}: is no card; expected {stem}.rs below environment/ and {stem}_eval.rs below tests/, and leave out"
+            " what is no card by include"
+        )
+    return Card(task, path, stub, tests, _the_one(task, "solution", f"{stem}.rs"))
+
+
+def read_cards(folder: Path, include: Sequence[str] = ("*",)) -> list[Card]:
+    """Return the cards in `folder` whose names match one of `include`, by name.
+
+    Raises:
+        DataError: there is none, or one of them is none.
+    """
+    folders = [each for each in task_folders(folder) if any(fnmatchcase(each.name, glob) for glob in include)]
+    if not folders:
+        raise DataError(f"{folder}: no task's name matches {', '.join(include)}")
+    cards, faults = [], []
+    for each in folders:
+        try:
+            cards.append(card_of(read_task(each)))
+        except DataError as error:
+            faults.append(str(error))
+    if faults:
+        more = f"\nand {len(faults) - _MOST_NAMED} more" if len(faults) > _MOST_NAMED else ""
+        raise DataError("\n".join(faults[:_MOST_NAMED]) + more)
+    return cards
+
+
+def stage_cards(
+    cards: Sequence[Card],
+    crate: Path,
+    dockerfile: Path,
+    folder: Path,
+    *,
+    agent: str = "codex",
+    package: str = "",
+    limits: HarborLimits | None = None,
+    verifier_timeout_s: int | None = None,
+) -> StagedTasks:
+    """Write the contexts of `cards` below `folder`.
+
+    Args:
+        cards: In the order of their seeds.
+        crate: The crate that every card is a file of.
+        dockerfile: Of the image: Rust, Python and the agents.
+        folder: Gets `context` and `verifier`.
+        agent: Who acts.
+        package: Of a workspace, which member is built; all of it where none is named.
+        limits: In place of the largest of the tasks'.
+        verifier_timeout_s: Of `cargo check` and `cargo test` together.
+
+    Raises:
+        DataError: the crate or the Dockerfile cannot be read.
+    """
+    base = crate_files(crate)
+    try:
+        text = dockerfile.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{dockerfile}: cannot be read ({error}); expected a Dockerfile") from None
+    return stage_tasks(
+        [_placed(card, base, package, verifier_timeout_s) for card in cards],
+        folder,
+        agent=agent,
+        dockerfile=text,
+        program="cargo_tests",
+        reward_key=REWARD_KEY,
+        base=base,
+        limits=limits,
+        verifier_timeout_s=verifier_timeout_s,
+    )
+
+
+def crate_files(crate: Path) -> dict[str, TaskFile]:
+    """Return the files of a crate, without what cargo made of them.
+
+    Raises:
+        DataError: it is none, or is out of bounds.
+    """
+    files = {path: file for path, file in plain_files(crate, skip=_NOT_OF_THE_CRATE)}
+    if "Cargo.toml" not in files:
+        raise DataError(f"{crate}: has no Cargo.toml; expected the crate that the cards are files of")
+    return files
+
+
+def _placed(card: Card, base: Mapping[str, TaskFile], package: str, verifier_timeout_s: int | None) -> PlacedTask:
+    common = placed(card.task)
+    module_file = str(PurePosixPath(card.card_file).with_name("mod.rs"))
+    if module_file not in base:
+        raise DataError(f"{card.task.id}: the crate has no {module_file}, in which its module is to be named")
+    for_agent = {
+        **common.for_agent,
+        "lay": {card.card_file: card.stub},
+        "append": {module_file: f"pub mod {card.module};"},
+        "submission": [card.card_file],
+    }
+    for_verifier = {
+        **common.for_verifier,
+        "card_file": card.card_file,
+        "tests": card.tests,
+        "solution": card.solution,
+        "package": package,
+    }
+    if verifier_timeout_s is not None:
+        # the box is ended then, and says nothing; the program is to be done a little before
+        for_verifier["verifier_timeout_s"] = max(1, verifier_timeout_s - 5)
+    return PlacedTask(card.task, for_agent, for_verifier)
+
+
+def _the_one(task: HarborTask, part: str, name: str) -> str:
+    found = [path for path in task.part(part) if PurePosixPath(path).name == name]
+    return found[0] if len(found) == 1 else ""

@@ -1,0 +1,89 @@
+"""Agents that implement a task: commands, and the files that tell them which model to ask and where.
+
+All calls of a model go to `inference_url`; the key comes from the box's own variables and is written to no file. `nop`
+and `oracle` do nothing: of `oracle` the verifier, which alone has the solution, grades that instead.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+IDLE = ("nop", "oracle")
+API_KEYS = ("OPENAI_API_KEY", "SYNTH_API_KEY", "ANTHROPIC_API_KEY")
+"""Variables that hold the key of the model, the first that is there."""
+_PROVIDER = "task_app"
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
+
+
+@dataclass(frozen=True)
+class Agent:
+    """How to start an agent."""
+
+    command: tuple[str, ...]
+    """`{model}` and `{instruction}` are filled in; the first word is its program."""
+    files: Callable[[str, str], dict[str, str]] = field(default=lambda model, url: {})
+    """Texts by path below the home folder, of model and address."""
+    variables: Callable[[str, str], dict[str, str]] = field(default=lambda url, key: {})
+    """Of address and key."""
+
+
+def _codex_files(model: str, url: str) -> dict[str, str]:
+    lines = [f"model = {json.dumps(model)}"]
+    if url:
+        lines += [
+            f"model_provider = {json.dumps(_PROVIDER)}",
+            f"[model_providers.{_PROVIDER}]",
+            'name = "task app"',
+            f"base_url = {json.dumps(url)}",
+            'env_key = "OPENAI_API_KEY"',
+            'wire_api = "responses"',
+        ]
+    return {".codex/config.toml": "\n".join(lines) + "\n"}
+
+
+def _opencode_files(model: str, url: str) -> dict[str, str]:
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": url, "apiKey": "{env:OPENAI_API_KEY}"},
+        "models": {model: {}},
+    }
+    settings = {"model": f"{_PROVIDER}/{model}", "provider": {_PROVIDER: provider}} if url else {"model": model}
+    return {".config/opencode/opencode.json": json.dumps(settings, indent=2) + "\n"}
+
+
+def _openai_variables(url: str, key: str) -> dict[str, str]:
+    return {**({"OPENAI_BASE_URL": url} if url else {}), **({"OPENAI_API_KEY": key} if key else {})}
+
+
+def _anthropic_variables(url: str, key: str) -> dict[str, str]:
+    if not url:
+        return {"ANTHROPIC_API_KEY": key} if key else {}
+    return {"ANTHROPIC_BASE_URL": url, **({"ANTHROPIC_AUTH_TOKEN": key} if key else {})}
+
+
+AGENTS: Mapping[str, Agent] = {
+    "codex": Agent(
+        ("codex", "exec", "--yolo", "--skip-git-repo-check", "-m", "{model}", "{instruction}"),
+        _codex_files,
+        _openai_variables,
+    ),
+    "opencode": Agent(("opencode", "run", "{instruction}"), _opencode_files, _openai_variables),
+    "claude_code": Agent(
+        ("claude", "--print", "--dangerously-skip-permissions", "--model", "{model}", "{instruction}"),
+        variables=_anthropic_variables,
+    ),
+}
+NAMES = (*AGENTS, *IDLE)
+
+
+def command_of(agent: Agent, model: str, instruction: str) -> list[str]:
+    """Return the words of the agent's command.
+
+    Raises:
+        ValueError: `model` is no name of a model.
+    """
+    if not _MODEL.fullmatch(model):
+        raise ValueError(f"model {model[:80]!r} is no name of a model, such as 'gpt-4o-mini'")
+    words = {"{model}": model, "{instruction}": instruction}
+    return [words.get(word, word) for word in agent.command]

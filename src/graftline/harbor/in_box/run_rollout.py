@@ -1,0 +1,308 @@
+"""The entrypoint of a box: lay one task, run an agent on it, leave what it made in `submission/`.
+
+    python3 -m in_box.run_rollout --input /tmp/rollout.json --output /tmp/result.json
+
+The working folder holds `agent.json`, maybe `base/` (a crate that all tasks stand on) and the task: `task.json`,
+`instruction.md`, `environment/`; or, where all of the context is there, `tasks/<id>/` of them and `tasks.json`, which says
+what each seed stands for. It writes no reward: the verifier does, in a box that the agent never saw.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .agents import AGENTS, API_KEYS, IDLE, NAMES, command_of
+from .commands import Finished, adopt_orphans, end_children, run_command
+
+WORK, SUBMISSION = "work", "submission"
+MAX_SUBMISSION_BYTES = 64 << 20
+MAX_SUBMISSION_FILES = 5000
+TAIL = 4000
+_KEEPING_S = 15.0
+_DEFAULT = re.compile(r"\$\{(\w+)(:-([^}]*))?\}")
+_OF_THE_PROVIDER = re.compile(
+    r"\b(401|429|5\d\d)\b.{0,40}(unauthorized|too many|rate|error|unavailable)|rate limit|insufficient_quota"
+    r"|invalid api key|connection refused|could not resolve",
+    re.IGNORECASE,
+)
+
+
+class NoTask(Exception):
+    """The box does not hold what is asked for."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a rollout is asked for, in either form of the request."""
+
+    correlation_id: str
+    seed: int
+    task_id: str
+    agent: str
+    model: str
+    inference_url: str
+    prompt: str
+    """Said before the instruction; empty where there is none."""
+    timeout_s: float
+    """Of the agent: what it leaves is to be kept before the box itself is ended."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one rollout; the result says how it ended, whatever happened."""
+    parser = argparse.ArgumentParser(prog="run_rollout", description="Lay one task and run an agent on it.")
+    parser.add_argument("--input", type=Path, required=True, help="the request, JSON")
+    parser.add_argument("--output", type=Path, required=True, help="where the result goes, JSON")
+    given = parser.parse_args(arguments)
+    request = json.loads(given.input.read_text("utf-8"))
+    adopt_orphans()
+    result = rollout(request, Path.cwd(), is_own_box=True)
+    partial = given.output.with_name(f".{given.output.name}.partial")
+    partial.write_text(json.dumps(result), "utf-8")
+    partial.replace(given.output)
+    return 0
+
+
+def rollout(request: Mapping[str, Any], folder: Path, is_own_box: bool = False) -> dict[str, Any]:
+    """Return the result of one rollout in `folder`; where the box is its own, nothing runs on when that is kept."""
+    try:
+        settings = _json(folder / "agent.json")
+        asked = asked_for(request, settings)
+        place = _task_folder(folder, asked)
+        task = _json(place / "task.json")
+        work = _laid(folder, place, task)
+    except (NoTask, OSError) as error:
+        return _result(str(request.get("trace_correlation_id", "")), "sandbox_failed", "apply_failed", str(error))
+    except (ValueError, KeyError, TypeError) as error:
+        # asked for again, it would end the same
+        return _result(str(request.get("trace_correlation_id", "")), "unclassified", "apply_failed", str(error))
+    details: dict[str, Any] = {"task_id": task["task_id"], "agent": asked.agent, "seed": asked.seed}
+    cause, status, detail, finished = _acted(asked, task, place, work, folder)
+    if is_own_box:
+        end_children()
+    if finished is not None:
+        details.update(agent_duration_s=round(finished.seconds, 3), agent_status=finished.status)
+        details["agent_output_tail"] = finished.output[-TAIL:]
+    try:
+        details["submitted"] = submit(work, folder / SUBMISSION, task.get("submission", ["."]))
+    except (OSError, ValueError) as fault:
+        cause, status, detail = cause or "unclassified", "runtime_error", detail or str(fault)
+    return _result(asked.correlation_id, cause, status, detail, details)
+
+
+def asked_for(request: Mapping[str, Any], settings: Mapping[str, Any]) -> Asked:
+    """Return what `request` asks for: of the unified contract, or as the first runners had it.
+
+    Raises:
+        ValueError: it names an agent that is not known.
+    """
+    environment, policy = _object(request, "env"), _object(_object(request, "policy"), "config")
+    params = _object(request, "params")
+    seed = environment.get("seed", request.get("seed", 0))
+    # what a deployment is made to be is not for its requests to change
+    idle = settings.get("agent") in IDLE
+    agent = settings["agent"] if idle else _first(policy, params, settings, ("agent", "agent_type"))
+    if agent not in NAMES or (not idle and agent in IDLE):
+        raise ValueError(f"agent {str(agent)[:80]!r} is not known; known: {', '.join(AGENTS)}")
+    limits = [_object(request, "limits").get("timeout_s"), settings.get("timeout_s")]
+    longest_s = min((float(each) for each in limits if isinstance(each, (int, float)) and each > 0), default=600.0)
+    return Asked(
+        correlation_id=str(request.get("trace_correlation_id", "")),
+        seed=seed if isinstance(seed, int) else 0,
+        task_id=str(request.get("task_id") or _object(environment, "config").get("task_id") or ""),
+        agent=agent,
+        model=str(_first(policy, params, settings, ("model",)) or ""),
+        inference_url=str(request.get("inference_url") or policy.get("inference_url") or ""),
+        prompt=_prompt(policy.get("prompt", policy.get("system_prompt"))),
+        timeout_s=longest_s - min(_KEEPING_S, longest_s / 5),
+    )
+
+
+def with_defaults(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return a task's variables: `${NAME:-default}` is its default, and one without a default is left out.
+
+    Nothing is taken from the box: a task could name its secrets.
+    """
+    kept = {}
+    for name, value in variables.items():
+        if all(found[2] is not None for found in _DEFAULT.finditer(value)):
+            kept[name] = _DEFAULT.sub(lambda found: found[3] or "", value)
+    return kept
+
+
+def submit(work: Path, submission: Path, paths: Sequence[str]) -> list[str]:
+    """Copy the files at `paths` of `work` to `submission`, and return which; links are left out.
+
+    Raises:
+        ValueError: there are too many of them, or they are too large.
+    """
+    shutil.rmtree(submission, ignore_errors=True)
+    submission.mkdir()
+    copied: list[str] = []
+    left = MAX_SUBMISSION_BYTES
+    for path, file in sorted(found for name in paths for found in _plain_files(work, name)):
+        left -= file.stat().st_size
+        if left < 0 or len(copied) >= MAX_SUBMISSION_FILES:
+            raise ValueError(
+                f"what the agent left is more than {MAX_SUBMISSION_BYTES} bytes or {MAX_SUBMISSION_FILES} files"
+            )
+        if path not in copied:
+            (submission / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, submission / path, follow_symlinks=False)
+            (submission / path).chmod(0o755 if os.access(file, os.X_OK) else 0o644)
+            copied.append(path)
+    return copied
+
+
+def _acted(
+    asked: Asked, task: Mapping[str, Any], place: Path, work: Path, folder: Path
+) -> tuple[str | None, str, str, Finished | None]:
+    """Return cause, status and error of the agent's turn, and how its command ended."""
+    if asked.agent in IDLE:
+        return None, "success", "", None
+    agent = AGENTS[asked.agent]
+    key = next((os.environ[name] for name in API_KEYS if os.environ.get(name)), "")
+    home = folder / "home"
+    for path, text in agent.files(asked.model, asked.inference_url).items():
+        (home / path).parent.mkdir(parents=True, exist_ok=True)
+        (home / path).write_text(text, "utf-8")
+    variables = {
+        **{name: value for name, value in os.environ.items() if name not in API_KEYS},
+        **with_defaults(task.get("env", {})),
+        **agent.variables(asked.inference_url, key),
+        "HOME": str(home),
+    }
+    timeout_s = min(asked.timeout_s, task.get("agent_timeout_s") or asked.timeout_s)
+    try:
+        instruction = (place / "instruction.md").read_text("utf-8")
+        command = command_of(agent, asked.model, "\n\n".join(filter(None, (asked.prompt, instruction))))
+        finished = run_command(command, work, variables, timeout_s)
+    except ValueError as error:
+        return "unclassified", "apply_failed", str(error), None
+    except OSError as error:
+        # never a reward: nothing has tried
+        return "sandbox_failed", "apply_failed", f"the agent {asked.agent} cannot be started: {error}", None
+    if finished.status is None:
+        return "agent_exhausted_budget", "timeout", f"the agent was ended after {timeout_s:g} s", finished
+    if finished.status != 0:
+        cause = "model_provider_failed" if _OF_THE_PROVIDER.search(finished.output[-TAIL:]) else "unclassified"
+        status = "network_error" if cause == "model_provider_failed" else "runtime_error"
+        return cause, status, f"the agent ended with status {finished.status}", finished
+    return None, "success", "", finished
+
+
+def _task_folder(folder: Path, asked: Asked) -> Path:
+    if (folder / "task.json").is_file():
+        return folder
+    manifest = _json(folder / "tasks.json")
+    task_id = asked.task_id or manifest.get(str(asked.seed))
+    if task_id not in manifest.values():
+        # never by the rest of a division: adding a task would give other seeds other tasks
+        raise NoTask(f"no task stands for seed {asked.seed}; {len(manifest)} seeds do")
+    return folder / "tasks" / str(task_id)
+
+
+def work_folder(folder: Path, task: Mapping[str, Any]) -> tuple[Path, bool]:
+    """Return where a task is worked on, and whether its image has already laid it there."""
+    workdir = Path(task.get("workdir") or "/")
+    if task.get("lay") is None and os.environ.get("TASK_IN_CONTAINER") and len(workdir.parts) > 1 and workdir.is_dir():
+        return workdir, True
+    work = folder / WORK
+    work.mkdir(exist_ok=True)
+    return work, False
+
+
+def _laid(folder: Path, place: Path, task: Mapping[str, Any]) -> Path:
+    """Return the folder in which the agent works, made of what all tasks share and of what this one adds."""
+    work, is_laid = work_folder(folder, task)
+    if not is_laid:
+        if (folder / "base").is_dir():
+            shutil.copytree(folder / "base", work, dirs_exist_ok=True)
+        lay_task(place / "environment", work, task)
+    return work
+
+
+def lay_task(environment: Path, work: Path, task: Mapping[str, Any]) -> None:
+    """Lay the files of a task over `work`: those that `lay` names, each at its place, else all but the Dockerfile."""
+    lay = task.get("lay")
+    if lay is None:
+        if environment.is_dir():
+            shutil.copytree(environment, work, dirs_exist_ok=True, ignore=shutil.ignore_patterns("Dockerfile"))
+        lay = {}
+    for target, source in lay.items():
+        (work / target).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(environment / source, work / target)
+    for target, line in task.get("append", {}).items():
+        text = (work / target).read_text("utf-8") if (work / target).exists() else ""
+        if line not in text.splitlines():
+            (work / target).parent.mkdir(parents=True, exist_ok=True)
+            (work / target).write_text(f"{text.rstrip()}\n{line}\n".lstrip(), "utf-8")
+
+
+def _plain_files(work: Path, name: str) -> Iterator[tuple[str, Path]]:
+    start = work / name
+    if start.is_symlink():
+        return
+    if start.is_file():
+        yield start.relative_to(work).as_posix(), start
+    for parent, folders, names in os.walk(start):
+        # what a build made, as it says itself, is made again by whoever grades
+        folders[:] = [
+            each for each in folders if each != ".git" and not (Path(parent) / each / "CACHEDIR.TAG").exists()
+        ]
+        for each in names:
+            file = Path(parent) / each
+            if file.is_file() and not file.is_symlink():
+                yield file.relative_to(work).as_posix(), file
+
+
+def _prompt(given: Any) -> str:
+    """Return a prompt that is a text, or texts by part."""
+    if isinstance(given, dict):
+        return "\n\n".join(each for each in given.values() if isinstance(each, str) and each)
+    return given if isinstance(given, str) else ""
+
+
+def _result(
+    correlation_id: str, cause: str | None, status: str, error: str, details: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    return {
+        "trace_correlation_id": correlation_id,
+        "reward_info": {"outcome_reward": None, "details": details or {}},
+        "success_status": status,
+        "failure_cause": cause,
+        "status_detail": error or None,
+        "success": cause is None,
+        "error": error or None,
+    }
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        raise NoTask(f"{path.name} cannot be read; the context was not made by the import of tasks") from None
+    if not isinstance(found, dict):
+        raise NoTask(f"{path.name} is not an object of JSON")
+    return found
+
+
+def _object(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = tree.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _first(
+    policy: Mapping[str, Any], params: Mapping[str, Any], settings: Mapping[str, Any], names: Sequence[str]
+) -> Any:
+    return next((tree[name] for tree in (policy, params, settings) for name in names if tree.get(name)), None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""The service that commands talk to, and its key: of the environment, `.env` or Vault, or the file that the service made.
+
+A key is never an argument of a command, where other users of the machine could read it.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from graftline.errors import ConfigError
+from graftline.harbor.address import KEY_VARIABLES, checked_url, is_loopback, sendable_key
+from graftline.harbor.client import HarborClient
+from graftline.harbor.deployment_ref import HarborDeploymentRef
+from graftline.harbor.uploader import HarborDeploymentUploader
+from graftline.secrets import Secrets
+
+KEY_FILE = "api_key"
+
+
+class KnownService(NamedTuple):
+    """Where it is, and its key."""
+
+    url: str
+    key: SecretStr
+
+    @property
+    def client(self) -> HarborClient:
+        """What asks it."""
+        return HarborClient(self.url, self.key)
+
+    @property
+    def uploader(self) -> HarborDeploymentUploader:
+        """What makes its deployments."""
+        return HarborDeploymentUploader(self.url, self.key.get_secret_value())
+
+    def deployment(self, id_or_name: str) -> HarborDeploymentRef:
+        """Return a deployment of it.
+
+        Raises:
+            ConfigError: that is no name.
+        """
+        try:
+            return HarborDeploymentRef(id_or_name, self.url, self.key.get_secret_value())
+        except ValueError as error:
+            raise ConfigError(f"{error}; `graftline harbor list` shows them") from None
+
+
+def known_service(url: str, secrets: Secrets, folder: Path) -> KnownService:
+    """Return the service at `url`.
+
+    Args:
+        url: Its address.
+        secrets: Of this installation.
+        folder: Where a service of this machine keeps its files; only one at a loopback address gets the key that is there.
+
+    Raises:
+        ConfigError: the address is none that a key may go to, or there is no key.
+    """
+    url = checked_url(url, allow_http=True)
+    parts = urlsplit(url)
+    is_here = is_loopback(parts.hostname or "")
+    if parts.scheme == "http" and not is_here:
+        raise ConfigError(
+            f"{url!r}: would send the key unencrypted to another machine; expected https://, or a tunnel to this machine"
+        )
+    found = next((value for name in KEY_VARIABLES if (value := secrets.get(name))), None)
+    path = folder / KEY_FILE
+    if found is None and is_here:
+        try:
+            found = SecretStr(path.read_text("utf-8").strip())
+        except FileNotFoundError:
+            pass
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: cannot be read ({error}); it is the key that the service made") from None
+    if found is None:
+        raise ConfigError(
+            f"{KEY_VARIABLES[0]}: is not set, and no service of this machine has left its key in {path}; start"
+            " `graftline harbor serve`, or put the key of the service into .env"
+        )
+    try:
+        return KnownService(url, sendable_key(found.get_secret_value()))
+    except ValueError as error:
+        raise ConfigError(f"{KEY_VARIABLES[0]}: {error}") from None

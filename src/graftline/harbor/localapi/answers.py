@@ -1,0 +1,145 @@
+"""What a task app answers where it refuses, and how large and deep a request may be. No answer says back what was sent."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from typing import Any
+
+from fastapi import HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails, from_json
+
+from graftline.errors import GraftlineError
+from graftline.harbor.contract import RolloutRequest
+from graftline.harbor.service.refusal import Refused
+from graftline.harbor.service.schemas import Problem, ProblemAnswer
+
+logger = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 8 << 20
+_MAX_FAULTS, _MAX_NAME, _MAX_DIGITS = 20, 64, 18
+_CODES = {404: "not_found", 405: "method_not_allowed"}
+_OF_ROUTES = {
+    "Not Found": "there is nothing here; /openapi.json says what this task app answers",
+    "Method Not Allowed": "not by this method; /openapi.json says by which",
+}
+"""For what the web framework says of a path."""
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+ASGIApp = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+
+class BodyLimit:
+    """Refuses bodies of more than `MAX_BODY_BYTES`, those that say so before anything of them is read."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        if not declared.isdigit() or len(declared) > _MAX_DIGITS or int(declared) > MAX_BODY_BYTES:
+            await refusal(_too_large())(scope, receive, send)
+            return
+        read = 0
+
+        async def counted() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > MAX_BODY_BYTES:
+                raise _too_large()
+            return message
+
+        await self._app(scope, counted, send)
+
+
+async def rollout_request(request: Request) -> RolloutRequest:
+    """Return the rollout that the body of `request` asks for.
+
+    Raises:
+        Refused: it asks for none.
+    """
+    try:
+        # refuses what is deeper than 200 levels, and numbers that are none
+        body = from_json(await request.body(), allow_inf_nan=False)
+    except ValueError:
+        raise Refused(422, "invalid_json", "the body is not JSON; send a RolloutRequest") from None
+    try:
+        asked = RolloutRequest.model_validate(body)
+    except ValidationError as error:
+        raise _invalid(error.errors(include_url=False, include_input=False)) from None
+    if any(override.preflight_script for override in asked.context_overrides):
+        raise Refused(
+            422,
+            "preflight_refused",
+            "context_overrides: a preflight_script is not run; put what it does into the environment",
+        )
+    return asked
+
+
+def refusal(refused: Refused) -> JSONResponse:
+    """Return the answer to a request that is refused."""
+    headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else {}
+    if refused.retry_after_s is not None:
+        headers["Retry-After"] = str(round(refused.retry_after_s))
+    problem = Problem(code=refused.code, message=str(refused), details=refused.details)
+    return JSONResponse(ProblemAnswer(error=problem).model_dump(mode="json"), refused.status, headers)
+
+
+async def _on_refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Refused)
+    return refusal(error)
+
+
+async def _on_unfit(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    return refusal(_invalid(error.errors()))
+
+
+async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
+    status, said = getattr(error, "status_code", 500), str(getattr(error, "detail", ""))
+    answer = refusal(Refused(status, _CODES.get(status, "refused"), _OF_ROUTES.get(said, said)))
+    # by which methods, where the router says so
+    answer.headers.update(getattr(error, "headers", None) or {})
+    return answer
+
+
+async def _on_failure(request: Request, error: Exception) -> JSONResponse:
+    said = str(error) if isinstance(error, GraftlineError) else "the task app failed; its log says where"
+    logger.error("%s failed", request.url.path, exc_info=error)
+    return refusal(Refused(500, "failed", said))
+
+
+HANDLERS: Mapping[Any, Callable[[Request, Exception], Awaitable[JSONResponse]]] = {
+    Refused: _on_refused,
+    RequestValidationError: _on_unfit,
+    HTTPException: _on_http_error,
+    404: _on_http_error,
+    405: _on_http_error,
+    GraftlineError: _on_failure,
+    Exception: _on_failure,
+}
+"""By what is raised."""
+
+
+def _invalid(faults: Sequence[ErrorDetails] | Sequence[Any]) -> Refused:
+    shown = [
+        {
+            "where": ".".join(str(part)[:_MAX_NAME] for part in fault["loc"]),
+            # messages of validators of ours quote what they refuse
+            "expected": fault["type"] if fault["type"] in ("value_error", "assertion_error") else fault["msg"],
+        }
+        for fault in faults[:_MAX_FAULTS]
+    ]
+    where = ", ".join(fault["where"] or "the body" for fault in shown[:4])
+    return Refused(422, "invalid_request", f"the request does not fit at {where}; see details", {"faults": shown})
+
+
+def _too_large() -> Refused:
+    return Refused(413, "too_large", f"the body has more than {MAX_BODY_BYTES} bytes; send less")

@@ -1,0 +1,103 @@
+"""A task app on a port of this machine: for tests, examples and evaluations that run beside it."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+from graftline.errors import ConfigError, HarborError
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_ENDS_WITHIN_S = 10
+_KEPT_OPEN_S = 60
+_STARTS_WITHIN_S = 60.0
+
+
+@contextmanager
+def serve_task_app(app: Any, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """Serve `app` from a thread while the context lasts, and give its address; port 0 is a free one.
+
+    Raises:
+        ConfigError: the address is not one of this machine, or taken.
+        HarborError: the app does not start.
+    """
+    if host not in _LOOPBACK:
+        raise ConfigError(
+            f"host {host!r} would offer the task app to other machines, without encryption; use 127.0.0.1"
+        )
+    with _listener(host, port) as listener:
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            # logging is set up by whoever runs this process
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            ws="none",
+            timeout_graceful_shutdown=_ENDS_WITHIN_S,
+            # longer than clients keep one, which else write to connections that are being closed
+            timeout_keep_alive=_KEPT_OPEN_S,
+        )
+        server = _Server(config, listener)
+        server.start()
+        try:
+            bound = listener.getsockname()
+            yield f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}"
+        finally:
+            server.stop()
+
+
+class _Web(uvicorn.Server):
+    """Says when it has started, or never will."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_decided = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_decided.set()
+
+
+class _Server:
+    """uvicorn in a thread."""
+
+    def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
+        self._web = _Web(config)
+        self._thread = threading.Thread(target=self._run, args=(listener,), name="task-app", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        if not self._web.is_decided.wait(_STARTS_WITHIN_S) or not self._web.started:
+            self.stop()
+            raise HarborError("the task app did not start; its log says why, and so do its startup_hooks when called")
+
+    def stop(self) -> None:
+        self._web.should_exit = True
+        self._thread.join(2 * _ENDS_WITHIN_S)
+
+    def _run(self, listener: socket.socket) -> None:
+        try:
+            self._web.run(sockets=[listener])
+        except SystemExit:
+            # uvicorn's way to say that it did not start
+            pass
+        finally:
+            self._web.is_decided.set()
+
+
+@contextmanager
+def _listener(host: str, port: int) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+            listener.listen()
+        except (OSError, OverflowError) as error:
+            raise ConfigError(
+                f"port {port} of {host} cannot be had ({error}); name another, or 0 for a free one"
+            ) from None
+        yield listener

@@ -1,0 +1,211 @@
+"""Contexts as archives: a tar.gz that has the same bytes whoever packs it, whenever, wherever.
+
+Paths are in the order of their bytes; times, owners and names of owners are none, modes 0644 or 0755. Only the compressor
+is not ours: with another release of zlib the bytes may differ, and `archive.ArchiveInfo.content_sha256` does not.
+What is packed is said by `ignore_rules`, what is refused by `context_tree` and `secret_finds`.
+"""
+
+import base64
+import os
+import stat
+import struct
+import tarfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from graftline.errors import DataError
+from graftline.harbor.build_spec import HarborBuildSpec
+from graftline.harbor.context_files import ContextFile, context_files
+from graftline.harbor.context_tree import FILE_MODE, PROGRAM_MODE
+from graftline.harbor.ignore_rules import DEFAULT_EXCLUDES, DEFAULT_INCLUDES, IgnoreRules
+from graftline.harbor.secret_finds import Find, find_in_file
+from graftline.harbor.tar_stream import FREE_BYTES, MAX_RATIO
+from graftline.sandbox.file_names import short
+
+_LEVEL = 4
+_BLOCK = 512
+_PIECE_BYTES, _SAMPLE_BYTES = 1 << 20, 4 << 10
+_LEAST_SAVED = 0.03
+"""Of a sample from its middle; a piece that saves less is not compressed, which would be most of the time of packing."""
+_STORED_BYTES = 65_535
+_GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
+_SHOWN_FINDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A packed context."""
+
+    archive: bytes = field(repr=False)
+    digest: str
+    """SHA-256 of the archive."""
+    file_count: int
+    total_size_bytes: int
+    """Of the files, before they were packed."""
+    files: tuple[str, ...]
+    """Paths of files and links."""
+
+
+class HarborPackager:
+    """Packs the contexts of a spec."""
+
+    def __init__(self, spec: HarborBuildSpec, max_size_mb: float = 100) -> None:
+        if not max_size_mb > 0:
+            raise ValueError(f"max_size_mb: {max_size_mb!r} is no size; expected a number above 0")
+        self._spec, self._max_bytes = spec, int(max_size_mb * (1 << 20))
+
+    def package(self) -> str:
+        """Return the packed context as the service takes it, in base64.
+
+        Raises:
+            ConfigError: a folder of the spec or an ignore file cannot be used.
+            DataError: something in the context is refused, or it is too large.
+        """
+        return base64.b64encode(self.package_bytes().archive).decode()
+
+    def package_bytes(self) -> Package:
+        """Return the packed context; raises as `package`."""
+        return self._packed(self._spec.context_dir, self._files())
+
+    def package_verifier(self) -> str | None:
+        """Return the packed context of the verifier in base64, None where the spec has none; raises as `package`."""
+        package = self.package_verifier_bytes()
+        return None if package is None else base64.b64encode(package.archive).decode()
+
+    def package_verifier_bytes(self) -> Package | None:
+        """Return the packed context of the verifier, None where the spec has none; raises as `package`."""
+        if self._spec.verifier is None:
+            return None
+        self._spec.validate_paths()
+        folder = self._spec.verifier.context_dir
+        rules = IgnoreRules(folder, DEFAULT_INCLUDES, DEFAULT_EXCLUDES)
+        return self._packed(folder, context_files(folder, rules, self._max_bytes))
+
+    def get_file_list(self) -> list[str]:
+        """Return the paths of files and links that are packed, in their order; raises as `package`."""
+        return [file.path for file in self._files() if not file.is_folder]
+
+    def get_package_info(self) -> dict[str, Any]:
+        """Return what a package is, after packing it; raises as `package`."""
+        package = self.package_bytes()
+        return {
+            "file_count": package.file_count,
+            "total_size_bytes": package.total_size_bytes,
+            "total_size_mb": round(package.total_size_bytes / (1 << 20), 2),
+            "context_dir": str(self._spec.context_dir),
+            "dockerfile": None if self._spec.dockerfile_path is None else str(self._spec.dockerfile_path),
+            "digest": package.digest,
+        }
+
+    def _files(self) -> list[ContextFile]:
+        self._spec.validate_paths()
+        folder = self._spec.context_dir
+        rules = IgnoreRules(folder, self._spec.include_globs, self._spec.exclude_globs)
+        return context_files(folder, rules, self._max_bytes)
+
+    def _packed(self, top: Path, files: Sequence[ContextFile]) -> Package:
+        packed, finds = _Gzip(), list[Find]()
+        for file in files:
+            packed.write(_header(file))
+            if not file.is_folder and file.target is None:
+                content = _content(top, file)
+                if file.path not in self._spec.allow_secrets_in and (find := find_in_file(content, file.path)):
+                    finds.append(find)
+                packed.write(content)
+                packed.write(bytes(-file.size % _BLOCK))
+        packed.write(bytes(2 * _BLOCK))
+        _check_finds(top, finds)
+        archive = packed.finish()
+        if len(archive) > self._max_bytes:
+            raise DataError(f"{top}: has {len(archive)} bytes as an archive; at most {self._max_bytes} are accepted")
+        if packed.size > max(FREE_BYTES, MAX_RATIO * len(archive)):
+            raise DataError(
+                f"{top}: packs to less than 1/{MAX_RATIO} of its size, which services refuse; leave files out"
+            )
+        names = tuple(file.path for file in files if not file.is_folder)
+        return Package(archive, sha256(archive).hexdigest(), len(names), sum(file.size for file in files), names)
+
+
+def _header(file: ContextFile) -> bytes:
+    member = tarfile.TarInfo(file.path)
+    member.mode = PROGRAM_MODE if file.is_folder or file.is_program else FILE_MODE
+    if file.is_folder:
+        member.type = tarfile.DIRTYPE
+    elif file.target is not None:
+        member.type, member.linkname = tarfile.SYMTYPE, file.target
+    else:
+        member.size = file.size
+    return member.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict")
+
+
+def _content(top: Path, file: ContextFile) -> bytes:
+    try:
+        descriptor = os.open(f"{top}/{file.path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as stream:
+            is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            content = stream.read(file.size + 1) if is_file else b""
+    except OSError as error:
+        raise DataError(
+            f"{top}: {short(file.path)} cannot be read ({error.strerror}); see to it, or leave it out"
+        ) from None
+    if not is_file or len(content) != file.size:
+        raise DataError(f"{top}: {short(file.path)} changes while it is packed; wait until it is done, or leave it out")
+    return content
+
+
+def _check_finds(top: Path, finds: Sequence[Find]) -> None:
+    if not finds:
+        return
+    more = f" and {len(finds) - _SHOWN_FINDS} more" if len(finds) > _SHOWN_FINDS else ""
+    raise DataError(
+        f"{top}: holds what looks like secrets: {'; '.join(map(str, finds[:_SHOWN_FINDS]))}{more}; take them out, or name the"
+        " files in allow_secrets_in"
+    )
+
+
+class _Gzip:
+    """A gzip file without a name or a time, in memory.
+
+    What does not get smaller is stored as it is (RFC 1951, 3.2.4), between what is compressed.
+    """
+
+    def __init__(self) -> None:
+        self._deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+        self._parts = [_GZIP_HEADER]
+        self._sum = 0
+        self.size = 0
+
+    def write(self, content: bytes) -> None:
+        self._sum = zlib.crc32(content, self._sum)
+        self.size += len(content)
+        for start in range(0, len(content), _PIECE_BYTES):
+            piece = content[start : start + _PIECE_BYTES]
+            if _gets_smaller(piece):
+                self._parts.append(self._deflate.compress(piece))
+            else:
+                # what was compressed ends at a whole byte, and nothing after it refers back over what is stored
+                self._parts.append(self._deflate.flush(zlib.Z_FULL_FLUSH))
+                self._parts.extend(_stored(piece))
+
+    def finish(self) -> bytes:
+        """Return the file."""
+        end = struct.pack("<LL", self._sum, self.size & 0xFFFFFFFF)
+        return b"".join([*self._parts, self._deflate.flush(), end])
+
+
+def _gets_smaller(piece: bytes) -> bool:
+    if len(piece) < 2 * _SAMPLE_BYTES:
+        return True
+    middle = (len(piece) - _SAMPLE_BYTES) // 2
+    return len(zlib.compress(piece[middle : middle + _SAMPLE_BYTES], 1)) < (1 - _LEAST_SAVED) * _SAMPLE_BYTES
+
+
+def _stored(piece: bytes) -> Iterator[bytes]:
+    for start in range(0, len(piece), _STORED_BYTES):
+        block = piece[start : start + _STORED_BYTES]
+        yield struct.pack("<BHH", 0, len(block), len(block) ^ 0xFFFF)
+        yield block

@@ -1,0 +1,293 @@
+"""`task.toml` of a Harbor task, formats 1.0 to 1.4: read into strict models, and written.
+
+What a rollout of ours would not honour is refused by its name, all of it in one message; so is every unknown key, with the
+key it looks like. Values such as `${VAR:-default}` stay texts here. Older names (`version`, `memory = "4G"`, `storage`,
+`allow_internet`) become the present ones, as the format has it.
+"""
+
+import datetime
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from graftline.errors import DataError
+
+MAX_TOML_BYTES = 1 << 20
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
+"""Of a package: `organisation/name`."""
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([GMK])", re.IGNORECASE)
+_MB = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}
+_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_UNSUPPORTED = (
+    "source",
+    "steps",
+    "multi_step_reward_strategy",
+    "agent.user",
+    "agent.allowed_hosts",
+    "verifier.user",
+    "verifier.allowed_hosts",
+    "verifier.environment",
+    "verifier.collect",
+    "environment.gpus",
+    "environment.gpu_types",
+    "environment.tpu",
+    "environment.mcp_servers",
+    "environment.skills_dir",
+    "environment.healthcheck",
+    "environment.allowed_hosts",
+)
+"""Keys that a rollout of ours has nothing for; empty, zero or false they say nothing."""
+
+Network = Literal["public", "no-network"]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+class Author(_Section):
+    """Who wrote a task."""
+
+    name: str
+    email: str | None = None
+
+
+class Package(_Section):
+    """What a task is called in a registry."""
+
+    name: str = Field(pattern=f"^{NAME.pattern}$")
+    version: str | None = Field(default=None, min_length=1)
+    description: str = ""
+    authors: tuple[Author, ...] = ()
+    keywords: tuple[str, ...] = ()
+
+
+class AgentSection(_Section):
+    """Bounds of the agent."""
+
+    timeout_sec: Seconds | None = None
+    network_mode: Network | None = None
+
+
+class VerifierSection(_Section):
+    """Bounds of what grades; it always runs in a box of its own here."""
+
+    timeout_sec: Seconds = 600.0
+    env: dict[str, str] = {}
+    network_mode: Network | None = None
+    environment_mode: Literal["shared", "separate"] | None = None
+
+
+class EnvironmentSection(_Section):
+    """The box; a resource that is None is for the provider to say."""
+
+    build_timeout_sec: Seconds = 600.0
+    docker_image: str | None = Field(default=None, min_length=1)
+    os: Annotated[
+        Literal["linux"], BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
+    ] = "linux"
+    cpus: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    memory_mb: int | None = Field(default=None, gt=0)
+    storage_mb: int | None = Field(default=None, gt=0)
+    env: dict[str, str] = {}
+    workdir: str | None = Field(default=None, min_length=1)
+    network_mode: Network = "public"
+
+
+class SolutionSection(_Section):
+    """Of the reference solution."""
+
+    env: dict[str, str] = {}
+
+
+class TaskToml(_Section):
+    """The whole file."""
+
+    schema_version: str = Field(default="1.4", pattern=r"^1\.[0-4]$")
+    task: Package | None = None
+    metadata: dict[str, Any] = {}
+    """Free; dates of TOML stay dates."""
+    agent: AgentSection = AgentSection()
+    verifier: VerifierSection = VerifierSection()
+    environment: EnvironmentSection = EnvironmentSection()
+    solution: SolutionSection = SolutionSection()
+    artifacts: tuple[str, ...] = ()
+    """Files and folders of the working folder that the verifier sees; all of it where none is named."""
+
+
+def task_toml(text: str, source: str, also_unsupported: tuple[str, ...] = ()) -> TaskToml:
+    """Return what a `task.toml` says.
+
+    Args:
+        text: The file.
+        source: Stands before every fault.
+        also_unsupported: What else the task uses that is refused, said in the same message.
+
+    Raises:
+        DataError: it is no TOML, uses what is not supported, or does not fit; one line per fault.
+    """
+    if len(text.encode()) > MAX_TOML_BYTES:
+        raise DataError(f"{source}: is larger than {MAX_TOML_BYTES} bytes; expected a hand-written file")
+    try:
+        tree = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise DataError(f"{source}: not valid TOML: {str(error) or type(error).__name__}") from None
+    faults = list(_made_present(tree))
+    unsupported = [*also_unsupported, *_taken_out(tree)]
+    if unsupported:
+        names = ", ".join(sorted(set(unsupported)))
+        faults.insert(0, f"uses what is not supported here: {names}; take it out of the task, or run it with harbor")
+    try:
+        read = TaskToml.model_validate(_with_tuples(tree))
+    except ValidationError as error:
+        faults += [f"{'.'.join(map(str, fault['loc']))}: {_reason(fault)}" for fault in error.errors(include_url=False)]
+    if faults:
+        raise DataError("\n".join(f"{source}: {fault}" for fault in faults))
+    return read
+
+
+def toml_text(toml: TaskToml) -> str:
+    """Return `toml` as a file that reads back as the same; defaults are left out."""
+    tree = toml.model_dump(exclude_defaults=True)
+    tree = {"schema_version": toml.schema_version, **tree}
+    return "\n".join(_table(tree, ())).strip() + "\n"
+
+
+def _made_present(tree: dict[str, Any]) -> Iterator[str]:
+    """Give the keys of older formats their present names, in place; yield what contradicts itself."""
+    if "version" in tree:
+        tree.setdefault("schema_version", tree.pop("version"))
+    sections = [tree.get("environment")]
+    if isinstance(tree.get("verifier"), dict):
+        sections.append(tree["verifier"].get("environment"))
+    for section in sections:
+        if not isinstance(section, dict):
+            continue
+        allowed = section.pop("allow_internet", None)
+        if isinstance(allowed, bool) and "allowed_hosts" not in section:
+            section.setdefault("network_mode", "public" if allowed else "no-network")
+        for old in ("memory", "storage"):
+            if old not in section:
+                continue
+            size, given = section.pop(old), section.get(f"{old}_mb")
+            found = _SIZE.fullmatch(size.strip()) if isinstance(size, str) else None
+            if found is None:
+                yield f"environment.{old}: {size!r} is no size; write it as {old}_mb, a number of megabytes"
+                continue
+            megabytes = int(float(found[1]) * _MB[found[2].upper()])
+            if given not in (None, megabytes):
+                yield f"environment.{old}: {size!r} is {megabytes} MB, but {old}_mb is {given!r}; keep one of them"
+            section.setdefault(f"{old}_mb", megabytes)
+
+
+def _taken_out(tree: dict[str, Any]) -> Iterator[str]:
+    """Take what is not supported out of `tree`, and yield its names."""
+    for name in _UNSUPPORTED:
+        *way, key = name.split(".")
+        section: Any = tree
+        for part in way:
+            section = section.get(part) if isinstance(section, dict) else None
+        if isinstance(section, dict) and section.pop(key, None) not in (None, 0, "", [], {}):
+            yield name
+    for section in ("agent", "verifier", "environment"):
+        found = tree.get(section)
+        if isinstance(found, dict) and found.get("network_mode") == "allowlist":
+            del found["network_mode"]
+            yield f"{section}.network_mode = allowlist"
+    environment = tree.get("environment")
+    if isinstance(environment, dict) and str(environment.get("os", "")).lower() == "windows":
+        del environment["os"]
+        yield "environment.os = windows"
+    if isinstance(tree.get("artifacts"), list):
+        plain = [_plain_artifact(entry) for entry in tree["artifacts"]]
+        tree["artifacts"] = [entry for entry in plain if entry is not None]
+        if None in plain:
+            yield "artifacts with a destination, exclude or service"
+
+
+def _plain_artifact(entry: Any) -> Any:
+    """Return what an artifact names, or None where it says more."""
+    if not isinstance(entry, dict):
+        return entry
+    more = {key: value for key, value in entry.items() if key != "source" and value not in (None, [])}
+    return None if more else entry.get("source", "")
+
+
+def _with_tuples(value: Any) -> Any:
+    """Return `value` with tuples for the lists outside of `metadata`: strict models convert nothing."""
+    if isinstance(value, dict):
+        return {key: each if key == "metadata" else _with_tuples(each) for key, each in value.items()}
+    return tuple(_with_tuples(each) for each in value) if isinstance(value, list) else value
+
+
+def _reason(fault: Any) -> str:
+    if fault["type"] == "extra_forbidden":
+        known = _known_keys(fault["loc"][:-1])
+        [like] = get_close_matches(str(fault["loc"][-1]), known, n=1) or [""]
+        meant = f"did you mean {like!r}? " if like else ""
+        return f"unknown key; {meant}known here: {', '.join(known)}"
+    return f"{fault['msg'][0].lower()}{fault['msg'][1:]} (got {str(fault['input'])[:80]!r})"
+
+
+def _known_keys(location: tuple[Any, ...]) -> list[str]:
+    model: type[BaseModel] = TaskToml
+    for step in location:
+        annotation = model.model_fields[step].annotation if step in model.model_fields else None
+        model = next((found for found in _models_of(annotation)), model)
+    return sorted(model.model_fields)
+
+
+def _models_of(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models_of(inner)
+
+
+def _table(tree: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+    """Yield the lines of a table: its values first, then the tables below it."""
+    below = {key: value for key, value in tree.items() if isinstance(value, Mapping)}
+    if path and (len(below) < len(tree) or not tree):
+        yield f"\n[{'.'.join(map(_key, path))}]"
+    for key, value in tree.items():
+        if key not in below:
+            yield f"{_key(key)} = {_value(value)}"
+    for key, inner in below.items():
+        yield from _table(inner, (*path, key))
+
+
+def _key(key: str) -> str:
+    return key if _KEY.fullmatch(key) else _text(key)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items() if each is not None)
+        return f"{{{inner}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    raise DataError(
+        f"metadata holds {value!r}, which TOML cannot say; expected texts, numbers, dates, lists and tables"
+    )
+
+
+def _text(text: str) -> str:
+    # the escapes of JSON are escapes of TOML; 0x7f is the one character that only TOML wants escaped
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

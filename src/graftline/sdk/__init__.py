@@ -1,0 +1,1 @@
+"""The import paths of the founding API; everything here is defined in `graftline.harbor`, `evals`, `optimization`."""

@@ -1,0 +1,17 @@
+"""An import path of the founding API."""
+
+from graftline.harbor.answers import HarborInstance
+from graftline.harbor.instances import (
+    create_harbor_instances,
+    create_harbor_instances_async,
+    list_harbor_instances,
+    list_harbor_instances_async,
+)
+
+__all__ = [
+    "HarborInstance",
+    "create_harbor_instances",
+    "create_harbor_instances_async",
+    "list_harbor_instances",
+    "list_harbor_instances_async",
+]

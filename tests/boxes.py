@@ -1,0 +1,84 @@
+"""A context whose entrypoint does what the request says, and rollouts of it."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graftline.harbor.executors.base import Box, Execution, Executor
+from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
+from graftline.harbor.limits import HarborLimits, VerifierSettings
+from tests.box_contexts import a_box, packed_context
+from tests.jails import has_user_namespaces
+
+DOES_WHAT_IS_SAID = """#!/usr/bin/env python3
+import json, os, sys
+if "--input" in sys.argv:
+    request, output = json.load(open(sys.argv[2])), sys.argv[4]
+else:
+    request, output = json.load(sys.stdin), None
+
+def say(result):
+    text = result if isinstance(result, str) else json.dumps(result)
+    if output is None:
+        print(text)
+    else:
+        open(output, "w").write(text)
+
+def reward(number):
+    say({"reward_info": {"outcome_reward": number}})
+
+exec(request["code"])
+"""
+GRADES_WHAT_WAS_LEFT = """
+import os, sys
+left = open("score.txt").read() if os.path.exists("score.txt") else "0"
+open(sys.argv[1] + "/reward.txt", "w").write(left)
+"""
+CONTEXT = packed_context({"run_rollout": DOES_WHAT_IS_SAID, "task/words.txt": "in the context"})
+VERIFIER_CONTEXT = packed_context({"verify.py": GRADES_WHAT_WAS_LEFT, "secret.txt": "only the verifier has it"})
+VERIFIER = VerifierSettings(entrypoint="python3 verify.py /logs/verifier", artifacts=("score.txt", "made"))
+LIMITS = HarborLimits(memory_mb=512, disk_mb=1024)
+SOON_OVER = HarborLimits.model_construct(timeout_s=0.4, cpu_cores=2, memory_mb=512, disk_mb=1024)
+"""Less than a deployment may ask for."""
+
+on_local = pytest.mark.skipif(not has_user_namespaces(), reason="this machine gives no user namespaces")
+has_cargo = shutil.which("cargo") is not None
+
+
+def a_local(folder: Path, **changes: Any) -> LocalExecutor:
+    return LocalExecutor(folder, LocalExecutorConfig(**{"programs": ("python", "shell"), **changes}))
+
+
+def a_rollout(executor: Executor, code: str = "reward(0.5)", **changes: Any) -> Box:
+    """Return a rollout whose entrypoint runs `code`; it may call `say(result)` and `reward(number)`."""
+    request = {"trace_correlation_id": "t1", "code": code}
+    values = {"snapshot_id": executor.build(CONTEXT).snapshot_id, "request": request, "limits": LIMITS, **changes}
+    return a_box(**values)
+
+
+def ran(executor: Executor, code: str = "reward(0.5)", **changes: Any) -> Execution:
+    return executor.run(a_rollout(executor, code, **changes), never)
+
+
+def graded(executor: Executor, code: str, verifier: VerifierSettings = VERIFIER, **changes: Any) -> Execution:
+    """Return the end of a rollout that another box grades by what is in `score.txt`."""
+    snapshot = executor.build(VERIFIER_CONTEXT).snapshot_id
+    return ran(executor, code, verifier=verifier, verifier_snapshot_id=snapshot, **changes)
+
+
+def never() -> bool:
+    return False
+
+
+def after(times: int) -> Callable[[], bool]:
+    """Return what says that nobody wants it any more, once it was asked so often."""
+    left = [times]
+
+    def is_cancelled() -> bool:
+        left[0] -= 1
+        return left[0] < 0
+
+    return is_cancelled

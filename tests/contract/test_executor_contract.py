@@ -1,0 +1,276 @@
+"""What every executor does: snapshots that are found again, rewards that arrive as they were said, and causes.
+
+`memory` runs nothing: what is about entrypoints holds for the others. An implementation is added by its name in `OPENED`.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from graftline.errors import DataError, HarborError
+from graftline.harbor.contract import FailureCause, SuccessStatus
+from graftline.harbor.executors.base import BuildContext, Executor
+from graftline.harbor.executors.memory import MemoryExecutor
+from graftline.harbor.limits import VerifierSettings
+from tests.boxes import CONTEXT, SOON_OVER, VERIFIER, a_local, a_rollout, after, graded, never, ran
+from tests.docker_engine import a_docker
+from tests.jails import has_user_namespaces
+
+OPENED: dict[str, Callable[[Path], Executor]] = {
+    "memory": lambda _: MemoryExecutor(),
+    "local": a_local,
+    "docker": a_docker,
+}
+RUNNING = [name for name in OPENED if name != "memory"]
+on_those_that_run = pytest.mark.parametrize("kind", RUNNING, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module", params=OPENED)
+def kind(request: pytest.FixtureRequest) -> str:
+    if request.param == "local" and not has_user_namespaces():
+        pytest.skip("this machine gives no user namespaces")
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
+def executor(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
+    opened = OPENED[kind](tmp_path_factory.mktemp("executor"))
+    yield opened
+    opened.close()
+
+
+def test_it_is_called_by_its_kind(executor: Executor, kind: str) -> None:
+    assert executor.name == kind
+
+
+def test_a_context_is_built_once(executor: Executor) -> None:
+    first = executor.build(CONTEXT).snapshot_id
+
+    def asked() -> bytes:
+        raise AssertionError("the archive is asked for, though the snapshot is there")
+
+    assert executor.build(BuildContext(CONTEXT.digest, asked, CONTEXT.dockerfile)).snapshot_id == first
+    assert executor.has(first)
+
+
+def test_two_that_build_at_the_same_time_get_the_same(kind: str, tmp_path: Path) -> None:
+    opened = OPENED[kind](tmp_path)
+    found: list[str] = []
+    builders = [threading.Thread(target=lambda: found.append(opened.build(CONTEXT).snapshot_id)) for _ in range(4)]
+    for builder in builders:
+        builder.start()
+    for builder in builders:
+        builder.join()
+    opened.close()
+    assert len(found) == 4
+    assert len(set(found)) == 1
+
+
+def test_a_snapshot_that_nobody_built_is_not_there(executor: Executor) -> None:
+    assert not executor.has("other-1234")
+
+
+def test_without_its_snapshot_nothing_is_run(executor: Executor) -> None:
+    with pytest.raises(HarborError, match="snapshot 'other-1234' is gone; build the deployment again"):
+        ran(executor, snapshot_id="other-1234")
+
+
+def test_what_is_cancelled_before_it_begins_is_not_run(executor: Executor) -> None:
+    end = executor.run(a_rollout(executor), lambda: True)
+    assert (end.reward, end.failure_cause) == (None, FailureCause.CANCELLED)
+
+
+def test_the_same_rollout_ends_the_same(executor: Executor) -> None:
+    first, second = ran(executor), ran(executor)
+    assert (first.reward, first.result) == (second.reward, second.result)
+    assert first.reward is not None
+
+
+def test_it_is_closed_twice_and_then_refuses(kind: str, tmp_path: Path) -> None:
+    opened = OPENED[kind](tmp_path)
+    box = a_rollout(opened)
+    opened.close()
+    opened.close()
+    with pytest.raises(HarborError, match="is closed; open another one"):
+        opened.run(box, never)
+
+
+@on_those_that_run
+def test_what_is_no_archive_is_no_snapshot(executor: Executor) -> None:
+    with pytest.raises(DataError):
+        executor.build(BuildContext("0" * 64, lambda: b"no archive", "FROM scratch"))
+
+
+@on_those_that_run
+@pytest.mark.parametrize("mode", ["file", "stdio"])
+@pytest.mark.parametrize("reward", [0.0, -1.5, 0.1, 1])
+def test_a_reward_arrives_as_it_was_said(executor: Executor, mode: str, reward: float) -> None:
+    more = {} if mode == "file" else {"entrypoint": "run_rollout", "entrypoint_mode": "stdio"}
+    end = ran(executor, f"print('words before it'); reward({reward})", **more)
+    assert (end.success_status, end.reward, end.failure_cause, end.error) == (SuccessStatus.SUCCESS, reward, None, "")
+    assert end.result == {"reward_info": {"outcome_reward": reward}}
+
+
+@on_those_that_run
+@pytest.mark.parametrize(
+    "result",
+    ["{}", '{"reward_info": {"outcome_reward": "1"}}', '{"reward_info": {"outcome_reward": NaN}}', "[1]", "1", "{"],
+    ids=["none", "text", "not a number", "a list", "a number", "half an object"],
+)
+def test_what_is_no_finite_number_is_no_reward(executor: Executor, result: str) -> None:
+    end = ran(executor, f"say({result!r})")
+    assert (end.success_status, end.reward) == (SuccessStatus.RUNTIME_ERROR, None)
+    assert end.failure_cause in (FailureCause.VERIFIER_FAILED, FailureCause.UNCLASSIFIED)
+
+
+@on_those_that_run
+def test_without_a_result_there_is_no_reward(executor: Executor) -> None:
+    end = ran(executor, "pass")
+    assert (end.reward, end.failure_cause) == (None, FailureCause.UNCLASSIFIED)
+    assert end.error.startswith("the entrypoint's result is not there")
+
+
+@on_those_that_run
+def test_an_entrypoint_that_fails_says_why(executor: Executor) -> None:
+    end = ran(executor, "raise ValueError('it is Tuesday')")
+    assert (end.success_status, end.reward) == (SuccessStatus.RUNTIME_ERROR, None)
+    assert end.failure_cause is FailureCause.UNCLASSIFIED
+    assert "ValueError: it is Tuesday" in end.log
+
+
+@on_those_that_run
+def test_a_result_counts_whatever_the_exit_code(executor: Executor) -> None:
+    assert ran(executor, "reward(0.25); sys.exit(3)").reward == 0.25
+
+
+@on_those_that_run
+def test_what_takes_too_long_is_the_agents_and_has_no_reward(executor: Executor) -> None:
+    end = ran(executor, "import time; print('begun', flush=True); time.sleep(60)", limits=SOON_OVER)
+    assert (end.success_status, end.reward) == (SuccessStatus.TIMEOUT, None)
+    assert end.failure_cause is FailureCause.AGENT_EXHAUSTED_BUDGET
+    assert "begun" in end.log
+
+
+@on_those_that_run
+def test_what_was_left_in_time_is_graded(executor: Executor) -> None:
+    code = "import time; open('score.txt', 'w').write('0.5'); time.sleep(60)"
+    end = graded(executor, code, limits=SOON_OVER)
+    assert (end.success_status, end.reward) == (SuccessStatus.TIMEOUT, 0.5)
+    assert end.failure_cause is FailureCause.AGENT_EXHAUSTED_BUDGET
+
+
+@on_those_that_run
+def test_what_is_cancelled_ends_soon(executor: Executor) -> None:
+    end = executor.run(a_rollout(executor, "import time; time.sleep(60)"), after(2))
+    assert (end.success_status, end.reward) == (SuccessStatus.FAILURE, None)
+    assert end.failure_cause is FailureCause.CANCELLED
+    assert ran(executor).reward == 0.5
+
+
+@on_those_that_run
+def test_files_laid_over_the_context_take_its_place(executor: Executor) -> None:
+    code = "say({'reward_info': {'outcome_reward': 1, 'details': {'words': open('task/words.txt').read() + open('new/a').read()}}})"
+    assert ran(executor, code).failure_cause is FailureCause.UNCLASSIFIED
+    end = ran(executor, code, files={"task/words.txt": "laid over ", "new/a": "and new"})
+    assert (end.reward, end.details) == (1, {"words": "laid over and new"})
+
+
+@on_those_that_run
+def test_variables_and_secrets_are_there_and_secrets_do_not_come_back(executor: Executor) -> None:
+    code = """
+print(os.environ["PLACE"], os.environ["MODEL_KEY"])
+say({"reward_info": {"outcome_reward": 1, "details": {os.environ["MODEL_KEY"]: [os.environ["MODEL_KEY"] + "!"]}}})
+print(os.environ["MODEL_KEY"], file=sys.stderr)
+"""
+    end = ran(executor, code, env_vars={"PLACE": "Ghent"}, secrets={"MODEL_KEY": "very-secret-words"})
+    assert end.reward == 1
+    assert "Ghent" in end.log
+    assert "very-secret-words" not in repr(end)
+
+
+@on_those_that_run
+def test_a_secret_in_an_error_does_not_come_back(executor: Executor) -> None:
+    end = ran(executor, "sys.exit(os.environ['MODEL_KEY'])", secrets={"MODEL_KEY": "very-secret-words"})
+    assert end.failure_cause is FailureCause.UNCLASSIFIED
+    assert "very-secret-words" not in repr(end)
+
+
+@on_those_that_run
+def test_another_box_grades_what_was_left(executor: Executor) -> None:
+    end = graded(executor, "open('score.txt', 'w').write('0.75')")
+    assert (end.success_status, end.reward, end.failure_cause, end.error) == (SuccessStatus.SUCCESS, 0.75, None, "")
+
+
+@on_those_that_run
+def test_what_an_agent_says_is_no_reward_where_another_box_grades(executor: Executor) -> None:
+    end = graded(executor, "open('score.txt', 'w').write('0.25'); reward(1.0)")
+    assert end.reward == 0.25
+
+
+@on_those_that_run
+def test_a_reward_that_the_agent_writes_itself_has_no_effect(executor: Executor) -> None:
+    code = """
+os.makedirs("/logs/verifier", exist_ok=True)
+open("/logs/verifier/reward.json", "w").write('{"reward": 1}')
+open("score.txt", "w").write("0")
+"""
+    end = graded(executor, code)
+    assert (end.reward, end.failure_cause) == (0.0, None)
+
+
+@on_those_that_run
+def test_variables_of_a_rollout_reach_its_agent_and_never_its_verifier(executor: Executor) -> None:
+    words = VerifierSettings(entrypoint="bash -c 'echo ${ASKED:-0}${FIXED:-0} > /logs/verifier/reward.txt'")
+    code = "assert (os.environ['ASKED'], os.environ['FIXED']) == ('7', '2')"
+    end = graded(executor, code, words, env_vars={"FIXED": "2"}, overriding_vars={"ASKED": "7"})
+    assert (end.reward, end.failure_cause) == (2.0, None)
+
+
+@on_those_that_run
+def test_the_verifier_sees_the_artifacts_alone(executor: Executor) -> None:
+    code = "open('score.txt', 'w').write('1'); os.mkdir('made'); open('made/a', 'w'); open('left', 'w')"
+    lists = "import glob; print(sorted(glob.glob('*')), glob.glob('made/*'))"
+    shown = VerifierSettings(entrypoint=f'bash -c "python3 -c \\"{lists}\\""', artifacts=("score.txt", "made"))
+    assert "['made', 'score.txt', 'secret.txt', 'verify.py'] ['made/a']" in graded(executor, code, shown).log
+
+
+@on_those_that_run
+@pytest.mark.parametrize(
+    "words", ["bash -c 'exit 3'", "bash -c 'echo NaN > /logs/verifier/reward.txt'", "bash -c 'echo {} > reward.json'"]
+)
+def test_a_verifier_that_says_nothing_is_no_reward(executor: Executor, words: str) -> None:
+    end = graded(executor, "reward(1.0)", VERIFIER.model_copy(update={"entrypoint": words}))
+    assert (end.success_status, end.reward) == (SuccessStatus.RUNTIME_ERROR, None)
+    assert end.failure_cause is FailureCause.VERIFIER_FAILED
+
+
+@on_those_that_run
+def test_objectives_of_the_verifier_are_details(executor: Executor) -> None:
+    words = """bash -c 'echo "{\\"score\\": 0.5, \\"tests\\": 3}" > /logs/verifier/reward.json'"""
+    end = graded(executor, "pass", VERIFIER.model_copy(update={"entrypoint": words, "reward_key": "score"}))
+    assert (end.reward, end.details["objectives"]) == (0.5, {"score": 0.5, "tests": 3.0})
+
+
+@on_those_that_run
+def test_a_failure_of_the_model_is_not_graded(executor: Executor) -> None:
+    code = "say({'reward_info': {'outcome_reward': None}, 'success_status': 'network_error'})"
+    end = graded(executor, code)
+    assert (end.reward, end.failure_cause) == (None, FailureCause.MODEL_PROVIDER_FAILED)
+
+
+@on_those_that_run
+def test_rollouts_at_the_same_time_do_not_mix(executor: Executor) -> None:
+    ends: dict[int, float | None] = {}
+
+    def run(number: int) -> None:
+        ends[number] = ran(executor, f"open('own', 'x'); reward({number})").reward
+
+    runners = [threading.Thread(target=run, args=(number,)) for number in range(8)]
+    for runner in runners:
+        runner.start()
+    for runner in runners:
+        runner.join()
+    assert ends == {number: float(number) for number in range(8)}

@@ -1,0 +1,391 @@
+"""A server that speaks Daytona's REST API on loopback, as its SDK asks for it, and does the work with folders and processes.
+
+    with DaytonaServer() as server:
+        Daytona(DaytonaConfig(api_key=server.key, api_url=server.url))
+
+A snapshot is a folder made by a Dockerfile, a sandbox a folder whose commands run in a shell of this machine. Contexts come
+by an object store of its own, as far as the SDK's client needs one. Forms of answers are those of the SDK 0.226.
+"""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tarfile
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from email import policy
+from email.parser import BytesParser
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import parse_qs, unquote, urlsplit
+from uuid import uuid4
+
+from tests.box_files import BoxFiles
+from tests.box_images import INSTRUCTIONS, Image, instructed
+
+_WHEN = "2026-11-01T00:00:00.000Z"
+
+
+class _RefusalError(Exception):
+    """What is answered in place of what was asked for."""
+
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+        self.status, self.message, self.headers = status, message, headers or {}
+
+
+@dataclass
+class Snapshot:
+    """An image with a name."""
+
+    name: str
+    image: Image
+    asked: dict[str, Any] = field(default_factory=dict)
+    state: str = "active"
+    error_reason: str | None = None
+    log: str = ""
+    id: str = field(default_factory=lambda: str(uuid4()))
+
+    def seen(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "general": False,
+            "name": self.name,
+            "state": self.state,
+            "size": None,
+            "entrypoint": None,
+            "cpu": self.asked.get("cpu", 1),
+            "gpu": 0,
+            "mem": self.asked.get("memory", 1),
+            "disk": self.asked.get("disk", 3),
+            "errorReason": self.error_reason,
+            "createdAt": _WHEN,
+            "updatedAt": _WHEN,
+            "lastUsedAt": None,
+            "sourceSandboxId": None,
+        }
+
+
+@dataclass
+class Sandbox:
+    """A folder, and what runs in it."""
+
+    asked: dict[str, Any]
+    files: BoxFiles
+    snapshot: Snapshot
+    state: str = "started"
+    id: str = field(default_factory=lambda: str(uuid4()))
+    commands: list[dict[str, Any]] = field(default_factory=list)
+
+    def seen(self, url: str) -> dict[str, Any]:
+        size = self.snapshot.seen()
+        return {
+            "id": self.id,
+            "organizationId": "organization",
+            "name": self.id,
+            "snapshot": self.snapshot.name,
+            "user": "root",
+            "env": self.asked.get("env") or {},
+            "labels": self.asked.get("labels") or {},
+            "public": False,
+            "networkBlockAll": bool(self.asked.get("networkBlockAll")),
+            "kvm": False,
+            "target": "us",
+            "cpu": size["cpu"],
+            "gpu": 0,
+            "memory": size["mem"],
+            "disk": size["disk"],
+            "state": self.state,
+            "toolboxProxyUrl": f"{url}/toolbox",
+        }
+
+    def execute(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self.commands.append(asked)
+        marked = {"BOX_FOLDER": str(self.files.folder), **self.snapshot.image.env, **(asked.get("envs") or {})}
+        done = subprocess.run(
+            ["sh", "-c", self.files.mapped(asked["command"])],
+            cwd=self.files.path(self.snapshot.image.working_dir),
+            env=self.files.environment(marked),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            check=False,
+        )
+        return {"exitCode": done.returncode, "result": self.files.unmapped(done.stdout).decode("utf-8", "replace")}
+
+    def end(self) -> None:
+        """Kill what runs in it, and take its files away."""
+        mark = f"BOX_FOLDER={self.files.folder}".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark in (process / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(process.name), signal.SIGKILL)
+        shutil.rmtree(self.files.folder, ignore_errors=True)
+        self.state = "destroyed"
+
+
+class DaytonaServer:
+    """The server; `url` is that of its API.
+
+    `faults` are used up in order: a text that the next path that has it is answered with, the status, the message, headers.
+    """
+
+    def __init__(self) -> None:
+        self.key = "dtn_0123456789"
+        self.snapshots: dict[str, Snapshot] = {}
+        self.sandboxes: dict[str, Sandbox] = {}
+        self.created: list[dict[str, Any]] = []
+        """What every sandbox was asked for as."""
+        self.commands: list[dict[str, Any]] = []
+        """Of all sandboxes, those that are gone included."""
+        self.asked: list[str] = []
+        self.faults: list[tuple[str, int, str, dict[str, str]]] = []
+        self.objects: dict[str, bytes] = {}
+        self.is_slow_to_build = False
+        """Whether a build is seen on its way."""
+
+    def __enter__(self) -> Self:
+        self._folder = Path(tempfile.mkdtemp(prefix="daytona-"))
+        server = self
+
+        class Handler(_Handler):
+            pass
+
+        Handler.daytona = server
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.base = f"http://127.0.0.1:{self._server.server_port}"
+        self.url = f"{self.base}/api"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+        for sandbox in self.sandboxes.values():
+            sandbox.end()
+        shutil.rmtree(self._folder)
+
+    def folder(self) -> Path:
+        path = self._folder / uuid4().hex[:12]
+        path.mkdir()
+        return path
+
+    def snapshot(self, name: str) -> Snapshot:
+        for snapshot in self.snapshots.values():
+            if name in (snapshot.id, snapshot.name):
+                return snapshot
+        raise _RefusalError(404, f"Snapshot {name} not found")
+
+    def sandbox(self, name: str) -> Sandbox:
+        if name not in self.sandboxes:
+            raise _RefusalError(404, f"Sandbox with ID or name {name} not found")
+        return self.sandboxes[name]
+
+    def build(self, asked: dict[str, Any]) -> Snapshot:
+        source = self.folder()
+        for context in asked["buildInfo"].get("contextHashes") or []:
+            with tarfile.open(fileobj=io.BytesIO(self.objects[f"organization/{context}/context.tar"])) as tar:
+                tar.extractall(source, filter="fully_trusted")
+        image = Image(BoxFiles(self.folder()))
+        snapshot = self.snapshots[asked["name"]] = Snapshot(asked["name"], image, asked)
+        lines = [line for line in asked["buildInfo"]["dockerfileContent"].splitlines() if line.strip()]
+        for number, line in enumerate(lines, start=1):
+            snapshot.log += f"Step {number}/{len(lines)} : {line}\n"
+            word, _, rest = line.partition(" ")
+            images = {name: each.image for name, each in self.snapshots.items()}
+            is_known = word.upper() in INSTRUCTIONS
+            fault = instructed(image, source, word.upper(), rest.strip(), images) if is_known else f"unknown: {word}"
+            if fault:
+                snapshot.state, snapshot.error_reason = "build_failed", fault
+                break
+        return snapshot
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    daytona: DaytonaServer
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    do_POST = do_PUT = do_DELETE = do_HEAD = do_GET
+
+    def _answer(self) -> None:
+        split = urlsplit(self.path)
+        parts = [unquote(part) for part in split.path.split("/")[1:]]
+        self.query = {name: values[0] for name, values in parse_qs(split.query, keep_blank_values=True).items()}
+        self.body = self._read()
+        asked = f"{self.command} {'/'.join(parts)}"
+        self.daytona.asked.append(asked)
+        try:
+            for fault in self.daytona.faults:
+                if fault[0] in asked:
+                    self.daytona.faults.remove(fault)
+                    raise _RefusalError(*fault[1:])
+            if parts[0] == "s3":
+                self._store("/".join(parts[2:]))
+            elif self.headers.get("Authorization") != f"Bearer {self.daytona.key}":
+                raise _RefusalError(401, "Unauthorized")
+            elif parts[0] == "toolbox":
+                self._of_sandbox(self.daytona.sandbox(parts[1]), parts[2:])
+            else:
+                self._route(parts[1:])
+        except _RefusalError as refusal:
+            answer = {"statusCode": refusal.status, "message": refusal.message}
+            self._json(answer, refusal.status, refusal.headers)
+
+    def _route(self, parts: list[str]) -> None:
+        daytona = self.daytona
+        match [self.command, *parts]:
+            case ["GET", "object-storage", "push-access"]:
+                access = {name: name for name in ("accessKey", "secret", "sessionToken", "bucket")}
+                place = {"storageUrl": f"{daytona.base}/s3", "organizationId": "organization", "region": "us-east-1"}
+                self._json({**access, **place})
+            case ["POST", "snapshots"]:
+                snapshot = daytona.build(json.loads(self.body))
+                self._json({**snapshot.seen(), **({"state": "building"} if daytona.is_slow_to_build else {})})
+            case ["GET", "snapshots", name, "build-logs-url"]:
+                self._json({"url": f"{daytona.url}/snapshots/{name}/build-logs"})
+            case ["GET", "snapshots", name, "build-logs"]:
+                self._raw(daytona.snapshot(name).log.encode(), "text/plain")
+            case ["GET", "snapshots", name]:
+                self._json(daytona.snapshot(name).seen())
+            case ["POST", "snapshots", name, "activate"]:
+                daytona.snapshot(name).state = "active"
+                self._json(daytona.snapshot(name).seen())
+            case ["DELETE", "snapshots", name]:
+                del daytona.snapshots[daytona.snapshot(name).name]
+                self._raw(b"")
+            case ["POST", "sandbox"]:
+                asked = json.loads(self.body)
+                daytona.created.append(asked)
+                snapshot = daytona.snapshot(asked["snapshot"])
+                files = BoxFiles(daytona.folder())
+                files.copy_of(snapshot.image.files)
+                sandbox = Sandbox(asked, files, snapshot, commands=daytona.commands)
+                daytona.sandboxes[sandbox.id] = sandbox
+                self._json(sandbox.seen(daytona.base))
+            case ["GET", "sandbox"]:
+                wanted = json.loads(self.query.get("labels", "{}")).items()
+                found = [
+                    each for each in daytona.sandboxes.values() if wanted <= (each.asked.get("labels") or {}).items()
+                ]
+                self._json({"items": [each.seen(daytona.base) for each in found], "nextCursor": None})
+            case ["GET", "sandbox", name]:
+                self._json(daytona.sandbox(name).seen(daytona.base))
+            case ["DELETE", "sandbox", name]:
+                sandbox = daytona.sandbox(name)
+                sandbox.end()
+                del daytona.sandboxes[name]
+                self._json(sandbox.seen(daytona.base))
+            case _:
+                raise _RefusalError(404, f"Cannot {self.command} {self.path}")
+
+    def _of_sandbox(self, sandbox: Sandbox, parts: list[str]) -> None:
+        match [self.command, *parts]:
+            case ["GET", "work-dir"]:
+                self._json({"dir": sandbox.snapshot.image.working_dir or "/root"})
+            case ["POST", "process", "execute"]:
+                self._json(sandbox.execute(json.loads(self.body)))
+            case ["POST", "files", "bulk-upload"]:
+                self._upload(sandbox)
+            case ["POST", "files", "bulk-download"]:
+                self._download(sandbox, json.loads(self.body)["paths"])
+            case _:
+                raise _RefusalError(404, f"Cannot {self.command} {self.path}")
+
+    def _upload(self, sandbox: Sandbox) -> None:
+        header = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
+        message = BytesParser(policy=policy.HTTP).parsebytes(header + self.body)
+        contents = {
+            str(part.get_param("name", header="content-disposition")): part.get_payload(decode=True)
+            for part in message.iter_parts()  # type: ignore[attr-defined]
+        }
+        for name in [name for name in contents if name.endswith(".path")]:
+            path = sandbox.files.path(contents[name].decode())
+            path.write_bytes(contents[f"{name.removesuffix('path')}file"])
+            sandbox.files.map_script(path)
+        self._raw(b"")
+
+    def _download(self, sandbox: Sandbox, paths: list[str]) -> None:
+        pieces = []
+        for name in paths:
+            path = sandbox.files.path(name)
+            if path.is_file():
+                kind, content = "application/octet-stream", sandbox.files.unmapped(path.read_bytes())
+            else:
+                fault = {"message": "file not found", "statusCode": 404, "code": "FILE_NOT_FOUND", "source": "DAEMON"}
+                kind, content = "application/json", json.dumps(fault).encode()
+            field_name = "file" if path.is_file() else "error"
+            head = (
+                f'--edge\r\nContent-Disposition: form-data; name="{field_name}"; filename="{name}"\r\n'
+                f"Content-Type: {kind}\r\n\r\n"
+            )
+            pieces += [head.encode(), content, b"\r\n"]
+        self._raw(b"".join([*pieces, b"--edge--\r\n"]), "multipart/form-data; boundary=edge")
+
+    def _store(self, name: str) -> None:
+        """Answer as an object store: one object at a time, or in parts."""
+        objects = self.daytona.objects
+        match self.command:
+            case "HEAD":
+                if name not in objects:
+                    self._raw(b"", status=404)
+                else:
+                    modified = {"Last-Modified": "Sun, 01 Nov 2026 00:00:00 GMT", "ETag": '"1"'}
+                    self._raw(objects[name], headers=modified)
+            case "POST" if "uploads" in self.query:
+                text = "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>"
+                self._raw(text.encode(), "application/xml")
+            case "POST":
+                parts = sorted(
+                    (key for key in objects if key.startswith(f"{name}#")), key=lambda key: int(key.rpartition("#")[2])
+                )
+                objects[name] = b"".join(objects.pop(part) for part in parts)
+                text = "<CompleteMultipartUploadResult><ETag>1</ETag></CompleteMultipartUploadResult>"
+                self._raw(text.encode(), "application/xml")
+            case "PUT":
+                part = self.query.get("partNumber")
+                objects[f"{name}#{part}" if part else name] = self.body
+                self._raw(b"", headers={"ETag": '"1"'})
+            case _:
+                raise _RefusalError(404, f"Cannot {self.command} {self.path}")
+
+    def _read(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        pieces = []
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            pieces.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(pieces)
+
+    def _json(self, answer: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        self._raw(json.dumps(answer).encode(), "application/json", status, headers)
+
+    def _raw(
+        self, content: bytes, kind: str = "text/plain", status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)

@@ -1,0 +1,404 @@
+"""A server that speaks the Docker Engine API over a socket file, and does the work with folders and processes.
+
+    with DockerEngine() as engine:
+        docker.APIClient(base_url=engine.url)
+
+An image is a folder, a container a folder with a process of it. Of Dockerfiles it knows what `box_images` knows; of limits it keeps the memory. Forms of answers are those of version 1.47:
+https://docs.docker.com/reference/api/engine/version/v1.47/
+"""
+
+import base64
+import gzip
+import io
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import ThreadingUnixStreamServer
+from typing import Any, Self
+from urllib.parse import parse_qs, unquote, urlsplit
+from uuid import uuid4
+
+from graftline.harbor.executors.base import Executor
+from tests.box_files import BoxFiles
+from tests.box_images import INSTRUCTIONS, Image, instructed
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class _RefusalError(Exception):
+    """What is answered in place of what was asked for."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status, self.message = status, message
+
+
+@dataclass
+class Container:
+    """A folder, and a process once it is started."""
+
+    id: str
+    config: dict[str, Any]
+    files: BoxFiles
+    image: Image
+    state: dict[str, Any] = field(default_factory=lambda: {"Status": "created", "Running": False, "ExitCode": 0})
+    printed: list[tuple[int, bytes]] = field(default_factory=list)
+    process: "subprocess.Popen[bytes] | None" = None
+    is_over: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        words = self.files.words([*(self.config.get("Entrypoint") or []), *(self.config.get("Cmd") or [])])
+        own = dict(each.partition("=")[::2] for each in self.config.get("Env") or [])
+        folder = self.files.path(self.config.get("WorkingDir") or self.image.working_dir)
+        try:
+            process = self.process = subprocess.Popen(
+                words,
+                cwd=folder,
+                env=self.files.environment({**self.image.env, **own}),
+                stdin=subprocess.PIPE if self.config.get("OpenStdin") else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self.state.update(ExitCode=127, Status="created")
+            raise _RefusalError(400, f'exec: "{words[0]}": {error.strerror}: unknown') from None
+        self.state.update(Status="running", Running=True)
+        readers = [
+            threading.Thread(target=self._read, args=each) for each in ((1, process.stdout), (2, process.stderr))
+        ]
+        for reader in readers:
+            reader.start()
+        threading.Thread(target=self._wait, args=(process, readers)).start()
+
+    def kill(self) -> None:
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+    def feed(self, stream: Any) -> None:
+        """Pass on what comes by an attached line, until its end."""
+        while self.process is None and not self.is_over.wait(0.005):
+            pass
+        assert self.process is not None
+        with suppress(OSError, ValueError), self.process.stdin as stdin:  # type: ignore[union-attr]
+            while chunk := stream.read1(1 << 16):
+                stdin.write(chunk)
+                stdin.flush()
+
+    def _read(self, kind: int, stream: Any) -> None:
+        with stream:
+            while chunk := stream.read1(1 << 14):
+                self.printed.append((kind, chunk))
+
+    def _wait(self, process: "subprocess.Popen[bytes]", readers: list[threading.Thread]) -> None:
+        most = (self.config.get("HostConfig") or {}).get("Memory") or 1 << 62
+        while process.poll() is None:
+            with suppress(OSError, IndexError):
+                if int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * _PAGE > most:
+                    self.state["OOMKilled"] = True
+                    self.kill()
+            time.sleep(0.005)
+        self.kill()  # a container's processes end with its first one
+        for reader in readers:
+            reader.join()
+        if process.stdin is not None:
+            with suppress(OSError):
+                process.stdin.close()
+        code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        self.state.update(Status="exited", Running=False, ExitCode=code)
+        self.is_over.set()
+
+
+class DockerEngine:
+    """The server; `url` is where it is.
+
+    `faults` are used up in order: a text that the next path that has it is answered with, and the status and message.
+    """
+
+    def __init__(self, has_disk_limits: bool = False) -> None:
+        self.has_disk_limits = has_disk_limits
+        self.images: dict[str, Image] = {}
+        self.containers: dict[str, Container] = {}
+        self.created: list[dict[str, Any]] = []
+        """What every container was asked for as."""
+        self.asked: list[str] = []
+        self.faults: list[tuple[str, int, str]] = []
+
+    def __enter__(self) -> Self:
+        # the name of a socket must be short
+        self._folder = Path(tempfile.mkdtemp(prefix="engine-"))
+        self.url = f"unix://{self._folder}/s"
+        engine = self
+
+        class Handler(_Handler):
+            pass
+
+        Handler.engine = engine
+        self._server = _Server(f"{self._folder}/s", Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End everything. A second call does nothing."""
+        if not self._folder.exists():
+            return
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+        for container in list(self.containers.values()):
+            self.remove(container)
+        shutil.rmtree(self._folder)
+
+    def folder(self) -> Path:
+        path = self._folder / uuid4().hex[:12]
+        path.mkdir()
+        return path
+
+    def container(self, name: str) -> Container:
+        if name not in self.containers:
+            raise _RefusalError(404, f"No such container: {name}")
+        return self.containers[name]
+
+    def image(self, name: str) -> Image:
+        if name not in self.images:
+            raise _RefusalError(404, f"No such image: {name}")
+        return self.images[name]
+
+    def create(self, config: dict[str, Any]) -> Container:
+        host = config.get("HostConfig") or {}
+        if host.get("StorageOpt") and not self.has_disk_limits:
+            message = "--storage-opt is supported only for overlay over xfs with 'pquota' mount option"
+            raise _RefusalError(500, message)
+        self.created.append(config)
+        image = self.image(config["Image"])
+        files = BoxFiles(self.folder())
+        files.copy_of(image.files)
+        for mount in host.get("Mounts") or []:
+            files.path(mount["Target"]).mkdir(parents=True, exist_ok=True)
+        container = Container(uuid4().hex * 2, config, files, image)
+        self.containers[container.id] = container
+        return container
+
+    def remove(self, container: Container) -> None:
+        container.kill()
+        if container.process is not None:
+            container.is_over.wait()
+        shutil.rmtree(container.files.folder, ignore_errors=True)
+        self.containers.pop(container.id, None)
+
+    def build(self, context: bytes, dockerfile: str, tag: str, labels: dict[str, str]) -> Iterator[dict[str, Any]]:
+        """Yield what is printed; the image is there after the last line."""
+        source = self.folder()
+        with tarfile.open(fileobj=io.BytesIO(context)) as tar:
+            tar.extractall(source, filter="fully_trusted")
+        lines = [line for line in (source / dockerfile).read_text().splitlines() if line.strip() and line[0] != "#"]
+        for number, line in enumerate(lines, start=1):
+            if line.split()[0].upper() not in INSTRUCTIONS:
+                raise _RefusalError(
+                    400, f"dockerfile parse error line {number}: unknown instruction: {line.split()[0]}"
+                )
+        return self._built(source, lines, tag, labels)
+
+    def _built(self, source: Path, lines: list[str], tag: str, labels: dict[str, str]) -> Iterator[dict[str, Any]]:
+        image = Image(BoxFiles(self.folder()), labels=labels)
+        for number, line in enumerate(lines, start=1):
+            yield {"stream": f"Step {number}/{len(lines)} : {line}\n"}
+            word, _, rest = line.partition(" ")
+            if fault := instructed(image, source, word.upper(), rest.strip(), self.images):
+                yield {"errorDetail": {"message": fault}, "error": fault}
+                return
+        self.images[tag] = image
+        yield {"aux": {"ID": image.id}}
+        yield {"stream": f"Successfully tagged {tag}\n"}
+
+
+class _Server(ThreadingUnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    engine: DockerEngine
+
+    def address_string(self) -> str:
+        return "local"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    do_POST = do_PUT = do_DELETE = do_HEAD = do_GET
+
+    def _answer(self) -> None:
+        split = urlsplit(self.path)
+        parts = [unquote(part) for part in split.path.split("/")[1:]]
+        if parts[0].startswith("v1."):
+            parts = parts[1:]
+        self.query = {name: values[0] for name, values in parse_qs(split.query).items()}
+        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        asked = f"{self.command} {'/'.join(parts)}"
+        self.engine.asked.append(asked)
+        try:
+            for fault in self.engine.faults:
+                if fault[0] in asked:
+                    self.engine.faults.remove(fault)
+                    raise _RefusalError(*fault[1:])
+            self._route(asked.split()[0], parts)
+        except _RefusalError as refusal:
+            self._json({"message": refusal.message}, refusal.status)
+
+    def _route(self, method: str, parts: list[str]) -> None:
+        match [method, *parts]:
+            case ["GET" | "HEAD", "_ping"]:
+                self._raw(b"OK", "text/plain")
+            case ["GET", "version"]:
+                self._json({"ApiVersion": "1.47", "MinAPIVersion": "1.24", "Version": "27.3.1"})
+            case ["POST", "build"]:
+                self._build()
+            case ["GET", "images", *name, "json"]:
+                image = self.engine.image("/".join(name))
+                config = {
+                    "WorkingDir": image.working_dir,
+                    "Labels": image.labels,
+                    "Env": [f"{name}={value}" for name, value in image.env.items()],
+                }
+                self._json({"Id": image.id, "RepoTags": ["/".join(name)], "Config": config})
+            case ["DELETE", "images", *name]:
+                self.engine.image("/".join(name))
+                del self.engine.images["/".join(name)]
+                self._json([{"Untagged": "/".join(name)}])
+            case ["GET", "containers", "json"]:
+                self._json(self._listed())
+            case ["POST", "containers", "create"]:
+                self._json({"Id": self.engine.create(json.loads(self.body)).id, "Warnings": []}, 201)
+            case [_, "containers", name, *rest]:
+                self._of_container(self.engine.container(name), method, rest)
+            case _:
+                raise _RefusalError(404, "page not found")
+
+    def _of_container(self, container: Container, method: str, rest: list[str]) -> None:
+        match [method, *rest]:
+            case ["GET", "json"]:
+                config = {**container.config, "Tty": False}
+                self._json({"Id": container.id, "State": container.state, "Config": config})
+            case ["POST", "start"]:
+                container.start()
+                self._raw(b"", status=204)
+            case ["POST", "kill"]:
+                if not container.state["Running"]:
+                    raise _RefusalError(409, f"container {container.id} is not running")
+                container.kill()
+                self._raw(b"", status=204)
+            case ["POST", "wait"]:
+                container.is_over.wait()
+                self._json({"StatusCode": container.state["ExitCode"]})
+            case ["POST", "attach"]:
+                self._attach(container)
+            case ["GET", "logs"]:
+                kinds = {kind for kind, name in ((1, "stdout"), (2, "stderr")) if self.query.get(name) == "1"}
+                frames = [
+                    struct.pack(">BxxxL", kind, len(each)) + each for kind, each in container.printed if kind in kinds
+                ]
+                self._raw(b"".join(frames), "application/vnd.docker.multiplexed-stream")
+            case ["GET", "archive"]:
+                self._pack(container)
+            case ["PUT", "archive"]:
+                if not container.files.path(self.query["path"]).is_dir():
+                    raise _RefusalError(404, f"Could not find the file {self.query['path']} in container")
+                container.files.unpack(self.body, self.query["path"])
+                self._raw(b"")
+            case ["DELETE"]:
+                self.engine.remove(container)
+                self._raw(b"", status=204)
+            case _:
+                raise _RefusalError(404, "page not found")
+
+    def _listed(self) -> list[dict[str, Any]]:
+        wanted = json.loads(self.query.get("filters", "{}")).get("label", [])
+        pairs = [label.partition("=")[::2] for label in wanted]
+        found = []
+        for container in list(self.engine.containers.values()):
+            labels = container.config.get("Labels") or {}
+            if all(labels.get(name) == value for name, value in pairs):
+                found.append({"Id": container.id, "Labels": labels, "State": container.state["Status"]})
+        return found
+
+    def _build(self) -> None:
+        context = gzip.decompress(self.body) if self.headers.get("Content-Encoding") == "gzip" else self.body
+        labels = json.loads(self.query.get("labels", "{}"))
+        lines = self.engine.build(context, self.query["dockerfile"], self.query["t"], labels)
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for line in lines:
+            text = json.dumps(line).encode() + b"\r\n"
+            self.wfile.write(f"{len(text):x}\r\n".encode() + text + b"\r\n")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _attach(self, container: Container) -> None:
+        self.send_response(101, "UPGRADED")
+        self.send_header("Content-Type", "application/vnd.docker.raw-stream")
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Upgrade", "tcp")
+        self.end_headers()
+        container.feed(self.rfile)
+        self.close_connection = True
+
+    def _pack(self, container: Container) -> None:
+        path = container.files.path(self.query["path"])
+        if not os.path.lexists(path):
+            raise _RefusalError(404, f"Could not find the file {self.query['path']} in container {container.id}")
+        found = path.lstat()
+        link = str(path.readlink()) if path.is_symlink() else ""
+        stat = {"name": path.name, "size": found.st_size, "mode": found.st_mode, "mtime": "", "linkTarget": link}
+        header = {"X-Docker-Container-Path-Stat": base64.b64encode(json.dumps(stat).encode()).decode()}
+        self._raw(container.files.pack(self.query["path"]), "application/x-tar", headers=header)
+
+    def _json(self, answer: Any, status: int = 200) -> None:
+        self._raw(json.dumps(answer).encode(), "application/json", status)
+
+    def _raw(
+        self, content: bytes, kind: str = "text/plain", status: int = 200, headers: dict[str, str] | None = None
+    ) -> None:
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        if status != 204:
+            self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+
+def a_docker(_: Path) -> Executor:
+    """Return an executor with an engine of its own, which ends with it."""
+    from graftline.harbor.executors.docker import DockerExecutor, DockerExecutorConfig
+
+    class WithEngine(DockerExecutor):
+        def close(self) -> None:
+            super().close()
+            engine.close()
+
+    engine = DockerEngine().__enter__()
+    return WithEngine(DockerExecutorConfig(base_url=engine.url))

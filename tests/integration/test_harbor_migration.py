@@ -1,0 +1,81 @@
+"""The scripts of `examples/engine_bench`, old way and new side by side, against a real service."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from graftline.errors import SandboxError
+from graftline.harbor.executors.local import LocalExecutorConfig
+from graftline.sandbox import JailConfig, open_jail
+from tests.conftest import CHECKOUT
+from tests.killed_service import KEY, KilledService
+
+SCRIPTS = CHECKOUT / "examples" / "engine_bench"
+SEEDS = "2"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KilledService]:
+    if shutil.which("cargo") is None:
+        pytest.skip("cargo is missing: install Rust from https://rustup.rs")
+    try:
+        open_jail(JailConfig()).close()
+    except SandboxError as error:
+        pytest.skip(str(error))
+    executor = LocalExecutorConfig(runs_own=True).model_dump(mode="json")
+    with KilledService(tmp_path_factory.mktemp("harbor"), {"executor": executor}) as started:
+        yield started
+
+
+def said(service: KilledService, script: str, *arguments: str) -> str:
+    """Return what a script prints, run as a user runs it."""
+    environment = {**os.environ, "GRAFTLINE_HARBOR_KEY": KEY}
+    command = [sys.executable, str(SCRIPTS / script), *arguments, "--backend-url", str(service.client.base_url)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def created(service: KilledService, script: str, *arguments: str) -> str:
+    """Return the id of the deployment that a script says it made."""
+    found = re.search(r"(?:Deployment created: |Deployment ID: )(\S+)", said(service, script, *arguments))
+    assert found is not None
+    deployment = found[1]
+    for _ in range(600):
+        status = service.client.get(f"/api/harbor/deployments/{deployment}/status").json()["status"]
+        if status in ("ready", "failed"):
+            break
+    assert status == "ready"
+    return deployment
+
+
+@pytest.mark.parametrize(("agent", "mean"), [("oracle", "1.0000"), ("nop", "0.")])
+def test_the_old_way_and_the_new_one_come_to_the_same_reward(service: KilledService, agent: str, mean: str) -> None:
+    new = created(service, "upload_harbor_deployment.py", "--name", f"new-{agent}", "--agent", agent)
+    old = created(service, "create_deployment.py", "--name", f"old-{agent}", "--agent", agent)
+    listed = said(service, "create_harbor_instances.py", "--deployment-id", new, "--count", SEEDS)
+    assert f"Created {SEEDS} instances" in listed
+    by_config = said(service, "run_harbor_eval_simple.py", "--deployment-id", new, "--seeds", SEEDS)
+    by_url = said(service, "run_harbor_eval.py", "--deployment-id", old, "--seeds", SEEDS)
+    assert f"Mean reward: {mean}" in by_config
+    assert by_config.splitlines()[-1] == by_url.splitlines()[-1]
+
+
+def test_the_optimisation_is_submitted_and_kept(service: KilledService) -> None:
+    deployment = created(service, "upload_harbor_deployment.py", "--name", "optimised", "--agent", "nop")
+    said(service, "create_harbor_instances.py", "--deployment-id", deployment, "--count", "5")
+    script = [sys.executable, "-u", str(SCRIPTS / "run_harbor_gepa.py"), "--deployment-id", deployment]
+    command = [*script, "--backend-url", str(service.client.base_url)]
+    environment = {**os.environ, "GRAFTLINE_HARBOR_KEY": KEY}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as job:
+        assert job.stdout is not None
+        line = next((line for line in job.stdout if "Job ID:" in line), "")
+        job.terminate()
+    job_id = line.partition("Job ID:")[2].strip()
+    view = service.client.get(f"/api/prompt-learning/online/jobs/{job_id}").json()
+    assert (view["status"], view["algorithm"]) == ("pending", "gepa")

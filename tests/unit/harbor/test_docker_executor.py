@@ -1,0 +1,520 @@
+"""The executor `docker`, against an engine that works with folders and processes."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from graftline.errors import DataError, HarborError
+from graftline.harbor.contract import FailureCause, SuccessStatus
+from graftline.harbor.executors.base import Box, Execution
+from graftline.harbor.executors.docker import DockerExecutor, DockerExecutorConfig
+from graftline.harbor.limits import HarborLimits, VerifierSettings
+from tests.box_contexts import FILES, a_box, a_script, packed_context
+from tests.docker_engine import Container, DockerEngine
+
+NEVER = bool
+OWNER = "graftline.harbor.owner"
+SECRET = "sk-0123456789"
+
+
+@pytest.fixture
+def engine() -> Iterator[DockerEngine]:
+    with DockerEngine() as engine:
+        yield engine
+
+
+@pytest.fixture
+def executor(engine: DockerEngine) -> Iterator[DockerExecutor]:
+    executor = opened(engine)
+    yield executor
+    executor.close()
+    assert engine.containers == {}
+
+
+def opened(engine: DockerEngine, **changes: object) -> DockerExecutor:
+    return DockerExecutor(DockerExecutorConfig(base_url=engine.url, **changes))
+
+
+def ran(executor: DockerExecutor, lines: str, **changes: object) -> Execution:
+    return executor.run(a_box(executor.build(a_script(lines)).snapshot_id, **changes), NEVER)
+
+
+def variables(container: dict[str, list[str]]) -> dict[str, str]:
+    return dict(each.partition("=")[::2] for each in container.get("Env", []))
+
+
+def test_a_build_makes_one_tag_and_is_not_repeated(engine: DockerEngine, executor: DockerExecutor) -> None:
+    built = executor.build(packed_context())
+    assert list(engine.images) == [built.snapshot_id]
+    assert built.snapshot_id.startswith("graftline/harbor:")
+    assert len(built.snapshot_id.partition(":")[2]) == 12
+    assert "Step 1/4 : FROM debian:13\n" in built.log
+    assert executor.has(built.snapshot_id)
+
+    def never() -> bytes:
+        raise AssertionError("an image that is there needs no archive")
+
+    assert executor.build(replace(packed_context(), archive=never)).snapshot_id == built.snapshot_id
+    assert [each for each in engine.asked if "build" in each] == ["POST build"]
+
+
+def test_an_image_of_the_same_tag_and_another_context_is_built_anew(
+    engine: DockerEngine, executor: DockerExecutor
+) -> None:
+    built = executor.build(packed_context())
+    engine.images[built.snapshot_id].labels["graftline.harbor.context"] = "of somebody else"
+    assert executor.build(packed_context()).snapshot_id == built.snapshot_id
+    assert [each for each in engine.asked if "build" in each] == ["POST build"] * 2
+
+
+def test_another_dockerfile_makes_another_snapshot(executor: DockerExecutor) -> None:
+    first = executor.build(packed_context())
+    second = executor.build(packed_context(dockerfile="FROM scratch\n"))
+    assert first.snapshot_id != second.snapshot_id
+
+
+@pytest.mark.parametrize(
+    ("dockerfile", "said"),
+    [
+        ("FROM debian:13\nRUN echo so far; exit 3\n", "returned a non-zero code: 3"),
+        ("FROM nobody/nothing\n", "pull access denied for nobody/nothing"),
+        ("FROM debian:13\nCOPY missing /\n", "file not found in build context: stat missing"),
+        ("FROM debian:13\nRUM ls\n", "dockerfile parse error line 2: unknown instruction: RUM"),
+        ("", "the context has no Dockerfile"),
+    ],
+)
+def test_a_dockerfile_that_fails_is_an_error_of_the_data(
+    engine: DockerEngine, executor: DockerExecutor, dockerfile: str, said: str
+) -> None:
+    with pytest.raises(DataError) as error:
+        executor.build(packed_context(dockerfile=dockerfile))
+    assert said in str(error.value)
+    assert engine.images == {}
+
+
+def test_the_end_of_the_build_log_is_in_the_error(executor: DockerExecutor) -> None:
+    with pytest.raises(DataError, match="Step 2/2 : RUN false"):
+        executor.build(packed_context(dockerfile="FROM debian:13\nRUN false\n"))
+
+
+def test_a_full_disk_says_nothing_of_the_context(executor: DockerExecutor) -> None:
+    full = "FROM debian:13\nRUN echo 'write /x: no space left on device' >&2; exit 1\n"
+    with pytest.raises(HarborError, match="no space left on device"):
+        executor.build(packed_context(dockerfile=full))
+
+
+def test_an_engine_that_fails_a_build_says_nothing_of_the_context(
+    engine: DockerEngine, executor: DockerExecutor
+) -> None:
+    engine.faults = [("POST build", 500, "the storage driver is broken")]
+    with pytest.raises(HarborError, match="cannot build: the storage driver is broken"):
+        executor.build(packed_context())
+
+
+def test_an_engine_that_is_not_there_is_an_error_at_once() -> None:
+    with pytest.raises(HarborError, match="cannot reach the engine"):
+        DockerExecutor(DockerExecutorConfig(base_url="tcp://127.0.0.1:9"))
+
+
+def test_an_entrypoint_reads_its_request_and_leaves_its_result(executor: DockerExecutor) -> None:
+    lines = (
+        'printf \'{"reward_info": {"outcome_reward": 0.0, "details": {"asked": %s}}}\' "$(cat "$2")" > "$4"; echo hi'
+    )
+    execution = ran(executor, lines)
+    assert execution == Execution(
+        SuccessStatus.SUCCESS,
+        0.0,
+        details={"asked": {"trace_correlation_id": "t1"}},
+        result={"reward_info": {"outcome_reward": 0.0, "details": {"asked": {"trace_correlation_id": "t1"}}}},
+        log="hi\n",
+        agent_s=execution.agent_s,
+        limits_enforced={
+            "timeout_s": 300,
+            "cpu_cores": 2,
+            "memory_mb": 4096,
+            "memory_killed_at_mb": 6144,
+            "disk_mb": None,
+            "pids": 1024,
+            "network": "none",
+            "is_read_only": False,
+        },
+    )
+    assert execution.agent_s > 0
+
+
+def test_an_entrypoint_of_mode_stdio_gets_its_request_on_stdin(executor: DockerExecutor) -> None:
+    lines = 'echo noise >&2; printf \'{"metrics": {"reward_mean": 1.0, "details": {"asked": %s}}}\' "$(cat)"'
+    long = {"trace_correlation_id": "t1", "text": "x" * 200_000}
+    execution = ran(executor, lines, entrypoint="run_rollout --stdio", entrypoint_mode="stdio", request=long)
+    assert (execution.reward, execution.details["asked"], execution.log) == (1.0, long, "noise\n")
+
+
+def test_an_entrypoint_that_does_not_read_its_stdin_is_no_failure(executor: DockerExecutor) -> None:
+    lines = 'printf \'{"metrics": {"reward_mean": 1.0}}\''
+    long = {"text": "x" * 500_000}
+    execution = ran(executor, lines, entrypoint="run_rollout", entrypoint_mode="stdio", request=long)
+    assert (execution.success_status, execution.reward) == (SuccessStatus.SUCCESS, 1.0)
+
+
+def test_a_box_is_made_with_walls_and_limits(engine: DockerEngine, executor: DockerExecutor) -> None:
+    ran(executor, FILES["run_rollout"], env_vars={"CARD": "df-001"}, limits=HarborLimits(memory_mb=512, cpu_cores=1))
+    (made,) = engine.created
+    wanted = {
+        "NanoCpus": 1_000_000_000,
+        "Memory": 768 << 20,
+        "MemorySwap": 768 << 20,
+        "MemoryReservation": 512 << 20,
+        "PidsLimit": 1024,
+        "SecurityOpt": ["no-new-privileges"],
+        "CapDrop": ["ALL"],
+        "NetworkMode": "none",
+    }
+    assert {name: made["HostConfig"].get(name) for name in wanted} == wanted
+    assert made["Entrypoint"] == ["run_rollout", "--input", "/tmp/rollout.json", "--output", "/tmp/result.json"]
+    assert variables(made) == {"CARD": "df-001"}
+    labels = {name.removeprefix("graftline.harbor."): value for name, value in made["Labels"].items()}
+    assert sorted(labels) == ["attempt", "holder", "lease", "owner", "role", "rollout"]
+    assert (labels["owner"], labels["rollout"], labels["attempt"], labels["role"]) == ("graftline", "r1", "1", "agent")
+
+
+def test_the_disk_is_limited_where_the_engine_can() -> None:
+    with DockerEngine(has_disk_limits=True) as engine:
+        executor = opened(engine)
+        assert ran(executor, FILES["run_rollout"]).limits_enforced["disk_mb"] == 10240
+        assert engine.created[0]["HostConfig"]["StorageOpt"] == {"size": "10240m"}
+        executor.close()
+
+
+def test_a_read_only_box_can_write_to_its_working_folder_and_tmp_alone(engine: DockerEngine) -> None:
+    executor = opened(engine, is_read_only=True, network="bridge", user="1000:1000", pids=64)
+    assert ran(executor, FILES["run_rollout"]).reward == 0.5
+    host = engine.created[0]["HostConfig"]
+    assert [mount["Target"] for mount in host["Mounts"]] == ["/app", "/logs/verifier", "/tmp"]
+    assert (host["ReadonlyRootfs"], host["NetworkMode"], host["PidsLimit"]) == (True, "bridge", 64)
+    assert engine.created[0]["User"] == "1000:1000"
+    executor.close()
+
+
+def test_files_are_laid_over_the_working_folder(executor: DockerExecutor) -> None:
+    lines = 'printf \'{"metrics": {"reward_mean": %s}}\' "$(cat sub/reward)" > "$4"'
+    assert ran(executor, lines, files={"sub/reward": "0.25"}).reward == 0.25
+
+
+@pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", ""])
+def test_files_stay_in_the_working_folder(executor: DockerExecutor, path: str) -> None:
+    with pytest.raises(HarborError, match="leads out of the working folder"):
+        ran(executor, FILES["run_rollout"], files={path: "x"})
+
+
+def test_secrets_are_in_no_image_and_come_back_from_nowhere(engine: DockerEngine, executor: DockerExecutor) -> None:
+    lines = (
+        'echo "key: $API_KEY"; printf \'{"reward_info": {"outcome_reward": 1, "details": {"%s": ["%s"]}}}\''
+        ' "$API_KEY" "$API_KEY" > "$4"'
+    )
+    execution = ran(executor, lines, secrets={"API_KEY": SECRET})
+    assert execution.reward == 1.0
+    assert execution.details == {"[secret]": ["[secret]"]}
+    assert execution.log == "key: [secret]\n"
+    assert SECRET not in str(execution)
+    assert all(SECRET not in str(image) for image in engine.images.values())
+    assert variables(engine.created[0]) == {"API_KEY": SECRET}
+
+
+def test_a_secret_at_the_start_of_the_end_of_a_log_is_cut_out_whole(executor: DockerExecutor) -> None:
+    lines = 'i=0; while [ $i -lt 9000 ]; do echo "$API_KEY"; i=$((i+1)); done'
+    execution = ran(executor, lines, secrets={"API_KEY": SECRET})
+    assert set(execution.log.split("\n")) <= {"[secret]", "", "cret]"}
+    assert len(execution.log) <= 64 << 10
+
+
+class Hours:
+    """A clock on which every look takes an hour."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 3600
+        return self.now
+
+
+def test_what_is_out_of_time_is_killed_and_the_agents_failure(engine: DockerEngine) -> None:
+    with closing(opened(engine)) as other:
+        snapshot = other.build(a_script("sleep 60")).snapshot_id
+    executor = DockerExecutor(DockerExecutorConfig(base_url=engine.url), monotonic=Hours())
+    execution = executor.run(a_box(snapshot), NEVER)
+    assert (execution.success_status, execution.failure_cause, execution.reward) == (
+        SuccessStatus.TIMEOUT,
+        FailureCause.AGENT_EXHAUSTED_BUDGET,
+        None,
+    )
+    assert execution.error == "ended after 7200 s, which is its timeout_s"
+    executor.close()
+
+
+def test_a_box_that_is_out_of_memory_is_the_machines_failure(executor: DockerExecutor) -> None:
+    lines = 'printf \'{"reward_info": {"outcome_reward": 0.0}}\' > "$4"; exec python3 -c "x = bytes([1]) * (200 << 20); import time; time.sleep(60)"'
+    limits = HarborLimits.model_construct(timeout_s=30, cpu_cores=1, memory_mb=64, disk_mb=1024)
+    execution = ran(
+        executor, lines, limits=limits, entrypoint_mode="stdio", entrypoint="run_rollout a b c /tmp/result.json"
+    )
+    assert (execution.success_status, execution.failure_cause, execution.reward) == (
+        SuccessStatus.RUNTIME_ERROR,
+        FailureCause.SANDBOX_FAILED,
+        None,
+    )
+    assert execution.error == "the box ran out of memory; raise memory_mb, which is 64"
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause", "error"),
+    [
+        ("exit 3", FailureCause.UNCLASSIFIED, "the entrypoint ended with code 3 and left no result; see the log"),
+        ("exit 127", FailureCause.SANDBOX_FAILED, "the entrypoint ended with code 127 and left no result; see the log"),
+        ("kill -9 $$", FailureCause.UNCLASSIFIED, "the entrypoint ended with code 137 and left no result; see the log"),
+        ("true", FailureCause.UNCLASSIFIED, "the entrypoint's result is not there"),
+        ('ln -s /etc/passwd "$4"', FailureCause.UNCLASSIFIED, "the entrypoint's result is not there"),
+        ('mkdir "$4"', FailureCause.UNCLASSIFIED, "the entrypoint's result is not there"),
+        ('echo no > "$4"', FailureCause.UNCLASSIFIED, "the entrypoint's result is not JSON"),
+        (
+            'head -c 5000000 /dev/zero > "$4"',
+            FailureCause.UNCLASSIFIED,
+            "the entrypoint's result has 4194305 bytes; at most 4194304 are read",
+        ),
+    ],
+)
+def test_an_entrypoint_without_a_result_has_no_reward(
+    executor: DockerExecutor, lines: str, cause: FailureCause, error: str
+) -> None:
+    execution = ran(executor, lines)
+    assert (execution.reward, execution.failure_cause, execution.error) == (None, cause, error)
+
+
+def test_a_command_that_is_not_in_the_image_is_a_failure_of_the_box(executor: DockerExecutor) -> None:
+    execution = ran(executor, "true", entrypoint="no-such-command")
+    assert (execution.reward, execution.failure_cause) == (None, FailureCause.SANDBOX_FAILED)
+    assert 'exec: "no-such-command"' in execution.error
+
+
+@pytest.mark.parametrize("entrypoint", ["run 'it", "", "  "])
+def test_an_entrypoint_that_is_no_command_is_not_run(executor: DockerExecutor, entrypoint: str) -> None:
+    with pytest.raises(HarborError, match="entrypoint"):
+        ran(executor, "true", entrypoint=entrypoint)
+
+
+def test_a_cancelled_rollout_ends_soon(executor: DockerExecutor) -> None:
+    box = a_box(executor.build(a_script("sleep 60")).snapshot_id)
+    looks = iter([False, False])
+    execution = executor.run(box, lambda: next(looks, True))
+    assert (execution.success_status, execution.failure_cause, execution.reward) == (
+        SuccessStatus.FAILURE,
+        FailureCause.CANCELLED,
+        None,
+    )
+
+
+def test_a_rollout_that_is_cancelled_before_it_begins_makes_no_box(
+    engine: DockerEngine, executor: DockerExecutor
+) -> None:
+    box = a_box(executor.build(packed_context()).snapshot_id)
+    assert executor.run(box, lambda: True).failure_cause == FailureCause.CANCELLED
+    assert engine.created == []
+
+
+def test_an_image_that_is_gone_is_said_so(engine: DockerEngine, executor: DockerExecutor) -> None:
+    built = executor.build(packed_context())
+    engine.images.clear()
+    assert not executor.has(built.snapshot_id)
+    with pytest.raises(HarborError, match="is gone; build the deployment again"):
+        executor.run(a_box(built.snapshot_id), NEVER)
+
+
+@pytest.mark.parametrize("path", ["/create", "/archive"])
+def test_a_box_that_cannot_be_made_is_an_error(engine: DockerEngine, executor: DockerExecutor, path: str) -> None:
+    built = executor.build(packed_context())
+    engine.faults = [(path, 500, "the driver is broken")]
+    with pytest.raises(HarborError, match="the driver is broken"):
+        executor.run(a_box(built.snapshot_id), NEVER)
+    assert engine.containers == {}
+
+
+def test_a_box_that_breaks_while_it_runs_is_the_machines_failure(
+    engine: DockerEngine, executor: DockerExecutor
+) -> None:
+    built = executor.build(packed_context())
+    engine.faults = [("/logs", 500, "the driver is broken")]
+    execution = executor.run(a_box(built.snapshot_id), NEVER)
+    assert (execution.reward, execution.failure_cause) == (None, FailureCause.SANDBOX_FAILED)
+    assert execution.error == "docker: cannot read what a container printed: the driver is broken"
+
+
+def graded(executor: DockerExecutor, agent: str, verifier: str, **settings: object) -> Box:
+    """A rollout whose verifier is a script of a snapshot of its own."""
+    snapshot = executor.build(a_script(agent)).snapshot_id
+    second = executor.build(a_script("true", verify=f"#!/bin/sh\n{verifier}\n")).snapshot_id
+    verifying = VerifierSettings(entrypoint="/app/verify", **{"artifacts": ("out",), **settings})
+    return a_box(snapshot, verifier=verifying, verifier_snapshot_id=second, secrets={"API_KEY": SECRET})
+
+
+def test_a_verifier_grades_what_travels_in_a_box_the_agent_never_saw(
+    engine: DockerEngine, executor: DockerExecutor
+) -> None:
+    agent = "mkdir -p out/deep; printf 0.75 > out/deep/score; ln -s /etc/passwd out/link; echo no > other; echo made"
+    verifier = (
+        'cat out/deep/score > /logs/verifier/reward.txt; test ! -e other && test ! -e out/link && test -z "$API_KEY"'
+        " && echo alone"
+    )
+    execution = executor.run(graded(executor, agent, verifier), NEVER)
+    assert (execution.success_status, execution.reward, execution.failure_cause) == (SuccessStatus.SUCCESS, 0.75, None)
+    assert execution.log == "made\n\nalone\n"
+    assert execution.verify_s > 0
+    first, second = engine.created
+    assert [each["Labels"]["graftline.harbor.role"] for each in (first, second)] == ["agent", "verifier"]
+    assert variables(second) == {}
+    asked = [
+        each.split()[0] for each in engine.asked if each.endswith("create") or each.startswith("DELETE containers")
+    ]
+    # the agent's box is gone before there is another
+    assert [each for each in asked if each != "GET"][-3:] == ["DELETE", "POST", "DELETE"]
+
+
+def test_the_numbers_of_a_verifier_are_named(executor: DockerExecutor) -> None:
+    verifier = 'printf \'{"score": 0.0, "speed": 2}\' > /logs/verifier/reward.json; exit 1'
+    execution = executor.run(graded(executor, "true", verifier, reward_key="score"), NEVER)
+    assert (execution.reward, execution.details) == (0.0, {"objectives": {"score": 0.0, "speed": 2.0}})
+
+
+def test_a_reward_that_the_agent_brings_along_is_none(executor: DockerExecutor) -> None:
+    agent = 'mkdir -p out logs/verifier; printf 1 > logs/verifier/reward.txt; printf \'{"reward": 1}\' > "$4"'
+    box = graded(executor, agent, "true", artifacts=("logs", "out"))
+    execution = executor.run(box, NEVER)
+    assert (execution.reward, execution.failure_cause) == (None, FailureCause.VERIFIER_FAILED)
+    assert execution.error == "the verifier left neither reward.json nor reward.txt"
+
+
+def test_what_the_agent_says_of_itself_is_no_reward_beside_a_verifier(executor: DockerExecutor) -> None:
+    agent = 'printf \'{"reward_info": {"outcome_reward": 1.0}}\' > "$4"'
+    execution = executor.run(graded(executor, agent, "printf 0.0 > /logs/verifier/reward.txt"), NEVER)
+    assert (execution.reward, execution.details) == (0.0, {"reported_reward": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("verifier", "error"),
+    [
+        ("true", "the verifier left neither reward.json nor reward.txt"),
+        ("exit 2", "the verifier left neither reward.json nor reward.txt; it ended with code 2, see the log"),
+        ("printf nan > /logs/verifier/reward.txt", "reward.txt is not one finite number"),
+        ("ln -s /etc/hostname /logs/verifier/reward.txt", "the verifier left neither reward.json nor reward.txt"),
+    ],
+)
+def test_a_verifier_that_fails_gives_no_reward(executor: DockerExecutor, verifier: str, error: str) -> None:
+    execution = executor.run(graded(executor, "true", verifier), NEVER)
+    assert (execution.reward, execution.failure_cause, execution.error) == (None, FailureCause.VERIFIER_FAILED, error)
+
+
+def test_an_agent_that_failed_is_not_graded(engine: DockerEngine, executor: DockerExecutor) -> None:
+    execution = executor.run(graded(executor, "exit 3", "printf 1 > /logs/verifier/reward.txt"), NEVER)
+    assert (execution.reward, execution.failure_cause) == (None, FailureCause.UNCLASSIFIED)
+    assert len(engine.created) == 1
+
+
+def test_an_agent_that_was_out_of_time_is_graded_by_what_it_left(engine: DockerEngine) -> None:
+    class UntilTheSecond(Hours):
+        """A clock that stands still for the verifier."""
+
+        def __call__(self) -> float:
+            return super().__call__() if len(engine.created) == 1 else self.now
+
+    with closing(opened(engine)) as other:
+        box = graded(other, "sleep 60", "printf 0.5 > /logs/verifier/reward.txt")
+    executor = DockerExecutor(DockerExecutorConfig(base_url=engine.url), monotonic=UntilTheSecond())
+    execution = executor.run(box, NEVER)
+    assert (execution.success_status, execution.reward, execution.failure_cause) == (
+        SuccessStatus.TIMEOUT,
+        0.5,
+        FailureCause.AGENT_EXHAUSTED_BUDGET,
+    )
+    executor.close()
+
+
+def test_boxes_that_no_live_run_has_are_removed_at_the_next_start(engine: DockerEngine) -> None:
+    first = opened(engine)
+    snapshot = first.build(a_script("sleep 60")).snapshot_id
+    labels = {
+        "of a killed process": {OWNER: "graftline", "graftline.harbor.holder": "", "graftline.harbor.lease": "1"},
+        "whose lease is over": {
+            OWNER: "graftline",
+            "graftline.harbor.holder": "far:1:2:3",
+            "graftline.harbor.lease": "9",
+        },
+        "of another machine": {
+            OWNER: "graftline",
+            "graftline.harbor.holder": "far:1:2:3",
+            "graftline.harbor.lease": "99999999999",
+        },
+        "of another owner": {OWNER: "somebody"},
+    }
+    for name, each in labels.items():
+        engine.containers[name] = left(engine, name, snapshot, each)
+    began = threading.Event()
+
+    def is_cancelled() -> bool:
+        if len(engine.created) == 5:
+            opened(engine).close()
+            began.set()
+        return began.is_set()
+
+    assert first.run(a_box(snapshot), is_cancelled).failure_cause == FailureCause.CANCELLED
+    # another start in the middle of it did not take the box that runs
+    assert began.is_set()
+    assert sorted(engine.containers) == ["of another machine", "of another owner"]
+    first.close()
+
+
+def left(engine: DockerEngine, name: str, snapshot: str, labels: dict[str, str]) -> Container:
+    container = engine.create({"Image": snapshot, "Labels": labels})
+    del engine.containers[container.id]
+    container.id = name
+    return container
+
+
+def test_the_end_of_the_executor_is_the_end_of_its_boxes(engine: DockerEngine) -> None:
+    executor = opened(engine, keep_images=False)
+    box = a_box(executor.build(a_script("sleep 60")).snapshot_id)
+    began = threading.Event()
+    ended: list[Execution] = []
+
+    def is_cancelled() -> bool:
+        began.set()
+        return False
+
+    thread = threading.Thread(target=lambda: ended.append(executor.run(box, is_cancelled)))
+    thread.start()
+    began.wait()
+    while not any(each.state["Running"] for each in list(engine.containers.values())):
+        time.sleep(0.005)
+    executor.close()
+    executor.close()
+    thread.join()
+    assert ended[0].reward is None
+    assert (engine.containers, engine.images) == ({}, {})
+    with pytest.raises(HarborError, match="is closed"):
+        executor.run(box, NEVER)
+
+
+def test_a_box_starts_with_the_folders_that_its_task_names(executor: DockerExecutor) -> None:
+    lines = 'printf \'{"metrics": {"reward_mean": %s}}\' "$(cat reward)" > "$4"; sub/run && ls'
+    files = {"tasks/a/reward": "0.25", "tasks/a/sub/run": "#!/bin/sh\necho it runs\n", "tasks/b/reward": "0.5"}
+    snapshot = executor.build(a_script(lines, **files)).snapshot_id
+    execution = executor.run(a_box(snapshot, agent_files=("tasks/a",)), NEVER)
+    assert (execution.reward, execution.log) == (0.25, "it runs\nreward\nrun_rollout\nsub\ntasks\n")
+    assert executor.run(a_box(snapshot, agent_files=("tasks/b", "tasks/a")), NEVER).reward == 0.25
+
+
+def test_a_folder_that_the_image_has_not_is_said_so(executor: DockerExecutor) -> None:
+    with pytest.raises(HarborError, match="folder 'environment' is not in the working folder of the image, /app"):
+        ran(executor, "true", agent_files=("environment",))

@@ -1,0 +1,299 @@
+"""Harbor tasks as a deployment: who sees what, which seed is which task, what a box does with it."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graftline.errors import DataError
+from graftline.harbor.limits import HarborLimits
+from graftline.harbor.task_format.importing import import_harbor_tasks
+from graftline.harbor.task_format.staging import IN_BOX
+from graftline.harbor.task_format.task_folder import read_task
+from tests.unit.harbor.tiny_crate import write
+
+COUNT = {
+    "task.toml": 'version = "1.0"\n[agent]\ntimeout_sec = 40\n[environment]\ncpus = 1.5\nmemory_mb = 256\n'
+    'env = { GREETING = "${NAME:-hello}", SECRET = "${OPENAI_API_KEY}" }\n[metadata]\nmade = 2026-01-02\n',
+    "instruction.md": "Write 3 into answer.txt.\n",
+    "environment/Dockerfile": "FROM python:3.11-slim\n",
+    "environment/start.txt": "0\n",
+    "tests/test.sh": '#!/bin/sh\ngrep -q 3 answer.txt && r=1 || r=0\necho "{\\"reward\\": $r}" > "$LOGS_DIR/reward.json"\n',
+    "solution/solve.sh": "#!/bin/sh\necho 3 > answer.txt\n",
+}
+BIGGER = {**COUNT, "task.toml": 'version = "1.0"\n[agent]\ntimeout_sec = 500\n[environment]\nmemory_mb = 9000\n'}
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    """A folder of two tasks."""
+    write(tmp_path / "tasks" / "b-count", COUNT)
+    write(tmp_path / "tasks" / "a-bigger", BIGGER)
+    return tmp_path / "tasks"
+
+
+def laid(context: Path, folders: Sequence[str], box: Path) -> Path:
+    """Lay a box as executors do."""
+    for folder in folders or ("",):
+        shutil.copytree(context / folder, box, dirs_exist_ok=True)
+    return box
+
+
+def acted(context: Path, folders: Sequence[str], box: Path, **request: Any) -> dict[str, Any]:
+    """Return what the program of an agent's box leaves."""
+    laid(context, folders, box)
+    (box.parent / "in.json").write_text(json.dumps({"trace_correlation_id": "c", **request}))
+    words = [sys.executable, "-m", "in_box.run_rollout", "--input", "../in.json", "--output", "../out.json"]
+    subprocess.run(words, cwd=box, check=True)
+    found: dict[str, Any] = json.loads((box.parent / "out.json").read_text())
+    return found
+
+
+def graded(box: Path, logs: Path, *more: str) -> int:
+    """Return the status of the verifier's program."""
+    words = [sys.executable, "-m", "in_box.run_tests", "--logs", str(logs), *more]
+    return subprocess.run(words, cwd=box, capture_output=True, check=False).returncode
+
+
+def test_seeds_go_by_the_names_of_the_tasks(tasks: Path, tmp_path: Path) -> None:
+    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    assert [(task.seed, task.task_id) for task in spec.tasks] == [(0, "a-bigger"), (1, "b-count")]
+    assert spec.tasks[1].agent_files == spec.tasks[1].verifier_files == ("common", "tasks/b-count")
+    assert spec.tasks[1].metadata == {
+        "made": "2026-01-02",
+        "digest": read_task(tasks / "b-count").digest,
+        "limits": {"timeout_s": 70, "cpu_cores": 2, "memory_mb": 512, "disk_mb": 10240},
+    }
+
+
+def test_limits_are_the_largest_of_the_tasks(tasks: Path, tmp_path: Path) -> None:
+    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    assert spec.limits == HarborLimits(timeout_s=530, cpu_cores=2, memory_mb=9000, disk_mb=10240)
+    assert spec.verifier is not None
+    assert (spec.verifier.timeout_s, spec.verifier.artifacts, spec.verifier.reward_key) == (
+        600,
+        ("submission",),
+        "reward",
+    )
+
+
+def test_tests_and_solutions_are_only_where_the_verifier_is(tasks: Path, tmp_path: Path) -> None:
+    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    for_agent = {
+        path.relative_to(spec.context_dir).as_posix() for path in spec.context_dir.rglob("*") if path.is_file()
+    }
+    programs = {f"common/in_box/{path.name}" for path in IN_BOX.glob("*.py")}
+    own = ("instruction.md", "task.json", "environment/Dockerfile", "environment/start.txt")
+    assert for_agent == {
+        "Dockerfile",
+        "common/agent.json",
+        *programs,
+        *(f"tasks/{task}/{path}" for task in ("a-bigger", "b-count") for path in own),
+    }
+    assert spec.verifier is not None
+    assert (spec.verifier.context_dir / "tasks" / "b-count" / "solution" / "solve.sh").is_file()
+    assert (spec.verifier.context_dir / "tasks" / "b-count" / "tests" / "test.sh").is_file()
+
+
+def test_programs_in_boxes_are_those_of_the_package(tasks: Path, tmp_path: Path) -> None:
+    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    for source in IN_BOX.glob("*.py"):
+        assert (spec.context_dir / "common" / "in_box" / source.name).read_bytes() == source.read_bytes()
+
+
+def test_tasks_with_different_images_need_one_for_all(tasks: Path, tmp_path: Path) -> None:
+    (tasks / "a-bigger" / "environment" / "Dockerfile").write_text("FROM alpine:3.20\n")
+    with pytest.raises(DataError, match="a-bigger and b-count have different images, 2 in all; give one Dockerfile"):
+        import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    (tmp_path / "Dockerfile").write_text("FROM python:3.11\n")
+    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging", dockerfile=tmp_path / "Dockerfile")
+    text = spec.get_dockerfile_content() or ""
+    assert text == "FROM python:3.11\nCOPY . /rollout/\nWORKDIR /rollout\nENV TASK_IN_CONTAINER=1\n"
+    without = import_harbor_tasks(tasks, "mine", tmp_path / "staging", has_image=False)
+    assert without.dockerfile_path is None
+
+
+def test_all_faults_of_all_tasks_come_in_one_message(tasks: Path, tmp_path: Path) -> None:
+    (tasks / "a-bigger" / "task.toml").write_text("[environment]\ngpus = 1\n")
+    (tasks / "b-count" / "tests" / "test.sh").unlink()
+    with pytest.raises(DataError, match=r"(?s)a-bigger.*environment\.gpus.*b-count: has no tests/test\.sh"):
+        import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+
+
+def test_a_task_that_wants_more_than_there_is_is_refused(tasks: Path, tmp_path: Path) -> None:
+    (tasks / "b-count" / "task.toml").write_text("[agent]\ntimeout_sec = 7200\n[environment]\ncpus = 64\n")
+    with pytest.raises(DataError) as caught:
+        import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    assert str(caught.value) == (
+        "b-count: wants more than a deployment may have: agent.timeout_sec (comes to 7230, at most 3600), environment.cpus"
+        " (comes to 64, at most 8)"
+    )
+
+
+def test_an_agent_that_is_not_known_is_refused(tasks: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="agent 'gpt' is not known; known: codex, opencode, claude_code, nop, oracle"):
+        import_harbor_tasks(tasks, "mine", tmp_path / "staging", agent="gpt")
+
+
+def test_doing_nothing_and_the_solution_are_graded_apart(tasks: Path, tmp_path: Path) -> None:
+    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging", agent="nop")
+    assert spec.verifier is not None
+    task = spec.tasks[1]
+    result = acted(spec.context_dir, task.agent_files, tmp_path / "agent", task_id="b-count")
+    assert result["failure_cause"] is None
+    assert result["reward_info"]["outcome_reward"] is None
+    assert result["reward_info"]["details"]["submitted"] == ["start.txt"]
+    box = laid(spec.verifier.context_dir, task.verifier_files, tmp_path / "verifier")
+    shutil.copytree(tmp_path / "agent" / "submission", box / "submission")
+    assert graded(box, tmp_path / "logs") == 0
+    assert json.loads((tmp_path / "logs" / "reward.json").read_text()) == {"reward": 0}
+    assert graded(box, tmp_path / "logs", "--answer", "solution") == 0
+    assert json.loads((tmp_path / "logs" / "reward.json").read_text()) == {"reward": 1}
+    assert import_harbor_tasks(tasks, "mine", tmp_path / "other", agent="oracle").verifier.entrypoint == (  # type: ignore[union-attr]
+        "python3 -m in_box.run_tests --logs /logs/verifier --answer solution"
+    )
+
+
+def test_a_file_that_the_agent_removed_is_gone(tasks: Path, tmp_path: Path, fake_agent: Path) -> None:
+    fake_agent.write_text("#!/bin/sh\nrm start.txt; echo 3 > answer.txt\n")
+    (tasks / "b-count" / "tests" / "test.sh").write_text(
+        '#!/bin/sh\ntest ! -e start.txt && echo 1 > "$LOGS_DIR/reward.txt"\n'
+    )
+    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "agent", **ASKED)
+    assert spec.verifier is not None
+    box = laid(spec.verifier.context_dir, spec.tasks[1].verifier_files, tmp_path / "verifier")
+    shutil.copytree(tmp_path / "agent" / "submission", box / "submission")
+    assert graded(box, tmp_path / "logs") == 0
+    assert (tmp_path / "logs" / "reward.txt").read_text() == "1\n"
+
+
+def test_a_reward_that_was_there_before_is_no_reward(tasks: Path, tmp_path: Path) -> None:
+    (tasks / "b-count" / "tests" / "test.sh").write_text("#!/bin/sh\nexit 1\n")
+    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    assert spec.verifier is not None
+    box = laid(spec.verifier.context_dir, spec.tasks[1].verifier_files, tmp_path / "verifier")
+    write(tmp_path / "logs", {"reward.json": '{"reward": 1}', "reward.txt": "1"})
+    assert graded(box, tmp_path / "logs") == 0
+    assert not list((tmp_path / "logs").iterdir())
+
+
+@pytest.fixture
+def fake_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program `codex` that a test writes."""
+    folder = tmp_path / "bin"
+    write(folder, {"codex": "#!/bin/sh\nexit 0\n"})
+    (folder / "codex").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder / "codex"
+
+
+ASKED = {"policy": {"config": {"model": "gpt-4o-mini", "inference_url": "http://127.0.0.1:1/v1"}}}
+
+
+def test_an_agent_works_in_the_folder_of_the_task(
+    tasks: Path, tmp_path: Path, fake_agent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "the key")
+    fake_agent.write_text(
+        '#!/bin/sh\nprintf "%s\\n" "$@" > args.txt\ncp "$HOME/.codex/config.toml" .\n'
+        'echo "$GREETING ${SECRET-unset} $OPENAI_BASE_URL $OPENAI_API_KEY" > env.txt\nln -s /etc/passwd link\n'
+    )
+    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "agent", **ASKED)
+    left = tmp_path / "agent" / "submission"
+    assert result["success_status"] == "success"
+    assert (left / "args.txt").read_text().splitlines() == [
+        "exec", "--yolo", "--skip-git-repo-check", "-m", "gpt-4o-mini", "Write 3 into answer.txt.", "",
+    ]  # fmt: skip
+    # variables of a task are its defaults: nothing of the box is filled in
+    assert (left / "env.txt").read_text() == "hello unset http://127.0.0.1:1/v1 the key\n"
+    assert 'base_url = "http://127.0.0.1:1/v1"' in (left / "config.toml").read_text()
+    assert "the key" not in (left / "config.toml").read_text()
+    assert not (left / "link").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "cause", "status"),
+    [
+        ("echo nobody knows; exit 3", "unclassified", "runtime_error"),
+        ("echo 429 Too Many Requests: rate limit; exit 1", "model_provider_failed", "network_error"),
+        ("sleep 60", "agent_exhausted_budget", "timeout"),
+    ],
+)
+def test_how_an_agent_ends_is_said_without_a_reward(
+    tasks: Path, tmp_path: Path, fake_agent: Path, script: str, cause: str, status: str
+) -> None:
+    fake_agent.write_text(f"#!/bin/sh\n{script}\n")
+    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "agent", **ASKED, limits={"timeout_s": 0.3})
+    assert (result["failure_cause"], result["success_status"]) == (cause, status)
+    assert result["reward_info"]["outcome_reward"] is None
+
+
+def test_an_agent_that_is_not_installed_is_the_machines_failure(tasks: Path, tmp_path: Path, fake_agent: Path) -> None:
+    fake_agent.unlink()
+    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "agent", **ASKED)
+    assert result["failure_cause"] == "sandbox_failed"
+    assert result["error"].startswith("the agent codex cannot be started: ")
+    assert result["reward_info"]["outcome_reward"] is None
+
+
+def test_a_rollout_cannot_make_an_agent_of_doing_nothing(tasks: Path, tmp_path: Path, fake_agent: Path) -> None:
+    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging", agent="oracle")
+    result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "agent", params={"agent": "codex"})
+    assert result["reward_info"]["details"]["agent"] == "oracle"
+    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "other", params={"agent": "nop"})
+    assert result["failure_cause"] == "unclassified"
+    assert result["error"] == "agent 'nop' is not known; known: codex, opencode, claude_code"
+
+
+def test_a_prompt_is_said_before_the_instruction(tasks: Path, tmp_path: Path, fake_agent: Path) -> None:
+    fake_agent.write_text('#!/bin/sh\nfor last; do :; done; printf %s "$last" > said.txt\n')
+    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    for number, prompt in enumerate(("Be brief.", {"system": "Be brief.", "more": ""})):
+        asked = {"policy": {"config": {"model": "m", "prompt": prompt}}}
+        acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / f"agent{number}", **asked)
+        said = (tmp_path / f"agent{number}" / "submission" / "said.txt").read_text()
+        assert said == "Be brief.\n\nWrite 3 into answer.txt.\n"
+
+
+def test_what_was_built_does_not_travel(tasks: Path, tmp_path: Path, fake_agent: Path) -> None:
+    fake_agent.write_text("#!/bin/sh\nmkdir target kept; touch target/CACHEDIR.TAG target/a kept/b\n")
+    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "agent", **ASKED)
+    assert result["reward_info"]["details"]["submitted"] == ["kept/b", "start.txt"]
+
+
+def test_a_model_that_is_none_is_not_tried_again(tasks: Path, tmp_path: Path, fake_agent: Path) -> None:
+    spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
+    asked = {"policy": {"config": {"model": "--help"}}}
+    result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "agent", **asked)
+    assert (result["failure_cause"], result["error"]) == (
+        "unclassified",
+        "model '--help' is no name of a model, such as 'gpt-4o-mini'",
+    )
+
+
+def test_in_a_context_made_by_hand_a_manifest_says_which_task_a_seed_is(tmp_path: Path, tasks: Path) -> None:
+    context = import_harbor_tasks(tasks, "mine", tmp_path / "staging", agent="nop").context_dir
+    shutil.copytree(context / "common", context, dirs_exist_ok=True)
+    write(context, {"tasks.json": '{"4": "b-count"}'})
+    assert acted(context, (), tmp_path / "a", seed=4)["reward_info"]["details"]["task_id"] == "b-count"
+    # not by the rest of a division
+    result = acted(context, (), tmp_path / "b", env={"seed": 5})
+    assert (result["failure_cause"], result["error"]) == ("sandbox_failed", "no task stands for seed 5; 1 seeds do")
+
+
+def test_a_single_task_lies_at_the_top(tasks: Path, tmp_path: Path) -> None:
+    spec = import_harbor_tasks(tasks / "b-count", "mine", tmp_path / "staging", agent="nop")
+    assert [(task.seed, task.agent_files) for task in spec.tasks] == [(0, ())]
+    result = acted(spec.context_dir, (), tmp_path / "agent")
+    assert result["reward_info"]["details"]["task_id"] == "b-count"

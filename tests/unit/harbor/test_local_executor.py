@@ -1,0 +1,323 @@
+"""The executor `local`: what it makes of a Dockerfile, of folders of a context, of limits and of ends of a jail."""
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from graftline.errors import HarborError
+from graftline.harbor.contract import FailureCause, SuccessStatus
+from graftline.harbor.executors.base import Execution
+from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
+from graftline.harbor.executors.memory import MemoryExecutor, MemoryExecutorConfig
+from graftline.harbor.executors.open import open_executor
+from graftline.harbor.limits import HarborLimits, VerifierSettings
+from graftline.secrets import Secrets
+from tests.box_contexts import packed_context
+from tests.boxes import CONTEXT, DOES_WHAT_IS_SAID, a_local, a_rollout, after, graded, has_cargo, never, on_local, ran
+
+pytestmark = on_local
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
+    opened = a_local(tmp_path_factory.mktemp("local"))
+    yield opened
+    opened.close()
+
+
+def test_a_build_says_which_instructions_are_left_out(tmp_path: Path) -> None:
+    dockerfile = "# syntax\nFROM debian:13\nRUN apt-get update && \\\n  apt-get install x\ncopy . /app\nENV A=1\n"
+    context = packed_context(dockerfile=dockerfile)
+    executor = a_local(tmp_path)
+    built, again = executor.build(context), executor.build(context)
+    left_out = "instructions of the Dockerfile that executor 'local' leaves out: ENV, FROM, RUN\n"
+    assert built.log == f"the context was unpacked\n{left_out}"
+    assert again.log == f"the context was there already\n{left_out}"
+
+
+def test_a_context_without_a_dockerfile_is_built_and_found_by_another_executor(tmp_path: Path) -> None:
+    built = a_local(tmp_path).build(replace(CONTEXT, dockerfile=""))
+    assert built.log == "the context was unpacked\n"
+    assert built.snapshot_id == f"local-{CONTEXT.digest}"
+    assert a_local(tmp_path).has(built.snapshot_id)
+    assert not a_local(tmp_path / "elsewhere").has(built.snapshot_id)
+    assert not a_local(tmp_path).has("local-../../etc")
+
+
+def test_limits_are_told_as_they_were_achieved(local: LocalExecutor) -> None:
+    enforced = dict(ran(local, limits=HarborLimits(cpu_cores=1, memory_mb=512, disk_mb=1024)).limits_enforced)
+    assert enforced.pop("isolation") in ("namespaces", "full")
+    assert "namespaces" in enforced.pop("features")
+    assert enforced.pop("memory_is_of") in ("all processes together", "each process")
+    assert enforced == {
+        "implementation": "namespaces",
+        "timeout_s": 300,
+        "cpu_cores": 1,
+        "memory_mb": 512,
+        "disk_mb": 1024,
+        "network": "none",
+        "runs_own": False,
+    }
+
+
+def test_a_box_has_the_places_of_a_container(local: LocalExecutor) -> None:
+    code = """
+places = [os.path.realpath(place) for place in ("/app", "/workspace", "/tmp", "/logs")]
+print(places == [os.getcwd(), os.getcwd(), os.environ["TMPDIR"], os.environ["LOGS_DIR"]], sorted(os.listdir("/logs/")))
+reward(1)
+"""
+    assert ran(local, code).log == "True ['agent', 'artifacts', 'verifier']\n"
+
+
+def test_a_box_starts_with_the_folders_that_are_named(local: LocalExecutor) -> None:
+    lists = "import os\nprint(sorted(os.listdir('.')), open('a').read())\n"
+    files = {"agent/run.py": lists, "agent/a": "1", "base/a": "2", "base/b": "3", "tests/secret": "4"}
+    snapshot = local.build(packed_context(files)).snapshot_id
+    end = ran(local, snapshot_id=snapshot, entrypoint="python run.py", agent_files=("base", "agent"))
+    assert end.log == "['a', 'b', 'run.py'] 1\n"
+
+
+def test_a_verifier_starts_with_folders_of_its_own(local: LocalExecutor) -> None:
+    files = {
+        "agent/run_rollout.py": DOES_WHAT_IS_SAID,
+        "tests/verify.sh": "ls > /logs/agent/x; ls; echo 0.5 > /logs/verifier/reward.txt",
+    }
+    snapshot = local.build(packed_context(files)).snapshot_id
+    settings = VerifierSettings(entrypoint="bash verify.sh", artifacts=("left",))
+    code = "open('left', 'w').write('x'); print(os.path.exists('verify.sh'))"
+    end = ran(
+        local,
+        code,
+        snapshot_id=snapshot,
+        verifier_snapshot_id=snapshot,
+        verifier=settings,
+        agent_files=("agent",),
+        verifier_files=("tests",),
+    )
+    assert (end.reward, end.log) == (0.5, "False\n\nleft\nverify.sh\n")
+
+
+@pytest.mark.parametrize("folder", ["absent", "task/words.txt"])
+def test_a_folder_that_is_not_in_the_context_is_refused(local: LocalExecutor, folder: str) -> None:
+    end = ran(local, agent_files=(folder,))
+    assert (end.success_status, end.failure_cause) == (SuccessStatus.APPLY_FAILED, FailureCause.UNCLASSIFIED)
+    assert end.error == f"the agent's box: folder {folder!r} of the context: is not there; name one that is"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"agent_files": ("../x",)}, "file name '../x': must stay inside its folder"),
+        ({"agent_files": ("/etc",)}, "file name '/etc': must be relative and use forward slashes"),
+        ({"files": {"../x": ""}}, "file name '../x': must stay inside its folder"),
+        ({"files": {"a": "", "a/b": ""}}, "file name 'a': is a folder too; rename one of them"),
+        ({"env_vars": {"LD_PRELOAD": "x"}}, "variable 'LD_PRELOAD': is for the jail to set; give it another name"),
+        ({"env_vars": {"PATH": "x"}}, "variable 'PATH': is for the jail to set; give it another name"),
+        ({"env_vars": {"a b": "x"}}, "variable 'a b': expected letters, digits and '_', such as 'TASK_ID'"),
+        ({"entrypoint": "curl x"}, "entrypoint: 'curl' is no file of the context"),
+        (
+            {"entrypoint": "node words.js", "files": {"words.js": ""}},
+            "program 'node': is not among the programs of this jail; there are python, shell",
+        ),
+    ],
+)
+def test_what_no_box_can_give_is_said(local: LocalExecutor, changes: dict[str, object], message: str) -> None:
+    end = ran(local, **changes)
+    assert (end.success_status, end.reward, end.failure_cause) == (
+        SuccessStatus.APPLY_FAILED,
+        None,
+        FailureCause.UNCLASSIFIED,
+    )
+    assert end.error.startswith(f"the agent's box: {message}")
+
+
+def test_a_verifier_that_cannot_be_started_is_its_own_failure(local: LocalExecutor) -> None:
+    end = graded(local, "pass", VerifierSettings(entrypoint="absent.sh"))
+    assert (end.reward, end.failure_cause) == (None, FailureCause.VERIFIER_FAILED)
+    assert end.error.startswith("the verifier's box: entrypoint: 'absent.sh' is no file of the context")
+
+
+def test_memory_that_is_not_enough_is_no_fault_of_the_agent(local: LocalExecutor) -> None:
+    end = ran(local, "x = bytearray(2 << 30)")
+    assert (end.reward, end.failure_cause) == (None, FailureCause.SANDBOX_FAILED)
+    assert end.error.startswith("the box ran out of memory; raise memory_mb, which is 512")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("reward(1); os.kill(os.getpid(), 11)", "it crashed"),
+        ("reward(1)\nwhile True: print('x' * 100_000)", "it printed without end, and was ended"),
+    ],
+)
+def test_after_a_broken_end_nothing_that_was_said_is_believed(local: LocalExecutor, code: str, words: str) -> None:
+    end = ran(local, code)
+    assert (end.success_status, end.reward, end.failure_cause) == (
+        SuccessStatus.RUNTIME_ERROR,
+        None,
+        FailureCause.UNCLASSIFIED,
+    )
+    assert words in end.error
+
+
+def test_the_exit_code_and_the_last_words_are_told(local: LocalExecutor) -> None:
+    assert dict(ran(local, "reward(0.5); sys.exit(3)").details) == {"exit_code": 3}
+    end = ran(local, "sys.exit('no such task')")
+    assert end.error == "the entrypoint ended with code 1 and left no result; see the log; its last words: no such task"
+
+
+def test_what_the_agent_said_is_kept_beside_the_reward_of_the_verifier(local: LocalExecutor) -> None:
+    end = graded(local, "open('score.txt', 'w').write('0.5'); reward(1.0)")
+    assert (end.reward, dict(end.details)) == (0.5, {"agent_said": 1.0})
+
+
+def test_waiting_for_a_free_place_ends_when_it_is_cancelled(tmp_path: Path) -> None:
+    executor = a_local(tmp_path, at_once=1)
+    is_over, runs = threading.Event(), threading.Event()
+    asked: list[int] = []
+
+    def first_is_over() -> bool:
+        # before it begins, and then while it runs
+        asked.append(1)
+        if len(asked) > 1:
+            runs.set()
+        return is_over.is_set()
+
+    ends: list[Execution] = []
+    first = threading.Thread(
+        target=lambda: ends.append(executor.run(a_rollout(executor, "import time; time.sleep(60)"), first_is_over))
+    )
+    first.start()
+    assert runs.wait(20)
+    second = executor.run(a_rollout(executor), after(2))
+    is_over.set()
+    first.join()
+    executor.close()
+    assert [end.failure_cause for end in (second, *ends)] == [FailureCause.CANCELLED] * 2
+
+
+def test_what_runs_is_ended_when_the_executor_is_closed(tmp_path: Path) -> None:
+    executor = a_local(tmp_path)
+    runs = threading.Event()
+    asked: list[int] = []
+    ends: list[Execution] = []
+
+    def is_cancelled() -> bool:
+        asked.append(1)
+        if len(asked) > 1:
+            runs.set()
+        return False
+
+    box = a_rollout(executor, "import time; time.sleep(60)")
+    runner = threading.Thread(target=lambda: ends.append(executor.run(box, is_cancelled)))
+    runner.start()
+    assert runs.wait(20)
+    executor.close()
+    runner.join()
+    assert [(end.reward, end.failure_cause) for end in ends] == [(None, FailureCause.SANDBOX_FAILED)]
+
+
+def test_a_context_that_does_not_fit_is_refused(local: LocalExecutor) -> None:
+    end = ran(local, limits=HarborLimits.model_construct(timeout_s=30, cpu_cores=1, memory_mb=512, disk_mb=1))
+    assert end.error == "the agent's box: the context takes 1 MB, and disk_mb is 1; raise it"
+
+
+def test_jails_of_other_limits_take_the_place_of_the_oldest(tmp_path: Path) -> None:
+    executor = a_local(tmp_path, at_once=1, jails_kept=1)
+    rewards = [ran(executor, limits=HarborLimits(memory_mb=size)).reward for size in (512, 600, 512)]
+    executor.close()
+    assert rewards == [0.5, 0.5, 0.5]
+
+
+def test_a_machine_that_is_weaker_than_required_runs_nothing(tmp_path: Path) -> None:
+    executor = a_local(tmp_path, jail="subprocess")
+    with pytest.raises(HarborError, match="isolates nothing; take kind 'namespaces', or say required_level 'none'"):
+        ran(executor)
+
+
+def test_without_namespaces_an_entrypoint_is_told_where_its_files_are(tmp_path: Path) -> None:
+    executor = a_local(tmp_path, jail="subprocess", required_level="none")
+    end = graded(executor, "open('score.txt', 'w').write('0.5')")
+    second = ran(executor, "reward(0.25)", entrypoint="run_rollout --input /tmp/rollout.json --output /tmp/result.json")
+    executor.close()
+    assert (end.reward, second.reward) == (0.5, 0.25)
+
+
+@pytest.mark.skipif(not has_cargo, reason="cargo is not installed")
+def test_tests_in_rust_run_where_boxes_may_run_what_they_build(tmp_path: Path) -> None:
+    files = {
+        "Cargo.toml": '[package]\nname = "tiny"\nversion = "0.1.0"\nedition = "2021"\n',
+        "src/lib.rs": "#[test]\nfn adds() { assert_eq!(1 + 1, 2) }\n",
+    }
+    executor = a_local(tmp_path, programs=("python", "cargo"), runs_own=True)
+    snapshot = executor.build(packed_context(files)).snapshot_id
+    end = ran(executor, snapshot_id=snapshot, entrypoint="cargo test --lib", limits=HarborLimits())
+    executor.close()
+    assert "test adds ... ok" in end.log
+    assert end.limits_enforced["runs_own"] is True
+    assert "no_exec" not in end.limits_enforced["features"]
+
+
+def test_a_program_of_the_context_runs_where_it_may(tmp_path: Path) -> None:
+    text = '#!/usr/bin/awk -f\nBEGIN { print "{\\"reward_info\\": {\\"outcome_reward\\": 0.5}}" }\n'
+    executor = a_local(tmp_path, runs_own=True)
+    snapshot = executor.build(packed_context({"tool": text})).snapshot_id
+    end = ran(executor, snapshot_id=snapshot, entrypoint="./tool", entrypoint_mode="stdio")
+    executor.close()
+    assert end.reward == 0.5
+
+
+def test_many_processes_of_one_service_use_the_same_snapshots(tmp_path: Path) -> None:
+    first, second = a_local(tmp_path), a_local(tmp_path)
+    snapshot = first.build(CONTEXT).snapshot_id
+    end = ran(second, snapshot_id=snapshot)
+    second.close()
+    assert end.reward == 0.5
+
+
+def test_a_snapshot_that_was_made_again_is_seen_by_the_next_rollout(tmp_path: Path) -> None:
+    executor = a_local(tmp_path)
+    before = ran(executor).reward
+    executor._snapshots.remove(CONTEXT.digest)
+    after_it = ran(executor).reward
+    executor.close()
+    assert (before, after_it) == (0.5, 0.5)
+
+
+def test_executors_are_opened_by_their_configuration(tmp_path: Path) -> None:
+    local = open_executor(LocalExecutorConfig(), tmp_path, Secrets([]))
+    memory = open_executor(MemoryExecutorConfig(), tmp_path, Secrets([]))
+    assert (local.name, local.needs_dockerfile, memory.name, memory.needs_dockerfile) == (
+        "local",
+        False,
+        "memory",
+        False,
+    )
+    assert os.listdir(tmp_path) == []  # noqa: PTH208
+
+
+def test_rewards_in_memory_are_those_of_snapshot_and_seed() -> None:
+    executor = MemoryExecutor()
+    rewards = [ran(executor, request={"env": {"seed": seed}}).reward for seed in (0, 1, 0)]
+    assert rewards[0] == rewards[2] != rewards[1]
+    assert all(reward is not None and 0 <= reward < 1 for reward in rewards)
+
+
+def test_ends_in_memory_come_from_a_table_that_may_fail_first() -> None:
+    ends = iter([HarborError("lost"), Execution(SuccessStatus.SUCCESS, 0.0)])
+
+    def next_of(box: object) -> Execution:
+        end = next(ends)
+        if isinstance(end, HarborError):
+            raise end
+        return end
+
+    executor = MemoryExecutor(next_of)
+    box = a_rollout(executor)
+    with pytest.raises(HarborError, match="lost"):
+        executor.run(box, never)
+    assert executor.run(box, never).reward == 0.0

@@ -1,0 +1,158 @@
+"""Snapshots: each is unpacked once, whoever asks for it, and none is ever seen half made."""
+
+import gzip
+import hashlib
+import io
+import multiprocessing
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from graftline.errors import DataError, HarborError
+from graftline.harbor.snapshots import Snapshots
+from tests.conftest import CHECKOUT
+
+_KILLED = """
+import os, signal, sys, time
+from pathlib import Path
+from graftline.harbor import archive
+from graftline.harbor.snapshots import Snapshots
+def wait(partial, folder):
+    print("written", flush=True)
+    time.sleep(60)
+archive._takes_place = wait
+data = Path(sys.argv[2]).read_bytes()
+Snapshots(Path(sys.argv[1])).add(sys.argv[3], lambda: data)
+"""
+
+
+def archive(*names: str) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.size = len(name)
+            tar.addfile(member, io.BytesIO(name.encode()))
+    return gzip.compress(buffer.getvalue(), mtime=0)
+
+
+DATA, OTHER = archive("a", "b/c"), archive("d")
+DIGEST, OTHER_DIGEST = (hashlib.sha256(data).hexdigest() for data in (DATA, OTHER))
+
+
+def asked_for_in_vain() -> bytes:
+    raise AssertionError("the archive is asked for, though its snapshot is there")
+
+
+def test_a_snapshot_is_the_unpacked_archive(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path / "snapshots")
+    assert snapshots.path(DIGEST) is None
+    folder = snapshots.add(DIGEST, lambda: DATA)
+    assert folder == snapshots.path(DIGEST) == tmp_path / "snapshots" / DIGEST
+    assert [(folder / name).read_text() for name in ("a", "b/c")] == ["a", "b/c"]
+    assert [path.name for path in folder.parent.iterdir()] == [DIGEST]
+
+
+def test_a_snapshot_is_made_once(tmp_path: Path) -> None:
+    Snapshots(tmp_path).add(DIGEST, lambda: DATA)
+    assert Snapshots(tmp_path).add(DIGEST, asked_for_in_vain) == tmp_path / DIGEST
+
+
+def test_a_removed_snapshot_is_gone_and_can_be_made_again(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path)
+    snapshots.add(DIGEST, lambda: DATA)
+    for _ in range(2):
+        snapshots.remove(DIGEST)
+        assert (snapshots.path(DIGEST), list(tmp_path.iterdir())) == (None, [])
+    assert snapshots.add(DIGEST, lambda: DATA).is_dir()
+
+
+def test_an_archive_of_another_digest_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=f"snapshot {DIGEST}: the archive is another one; package the context again"):
+        Snapshots(tmp_path).add(DIGEST, lambda: OTHER)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_hostile_archive_leaves_nothing(tmp_path: Path) -> None:
+    hostile = archive("../a")
+    with pytest.raises(DataError, match="must stay inside its folder"):
+        Snapshots(tmp_path / "snapshots").add(hashlib.sha256(hostile).hexdigest(), lambda: hostile)
+    assert [path.name for path in tmp_path.rglob("*")] == ["snapshots"]
+
+
+@pytest.mark.parametrize(
+    "digest", ["", "..", "../" + "a" * 61, "A" * 64, "a" * 63, "a" * 65, "a" * 64 + "\n", "é" * 64]
+)
+def test_what_is_no_digest_names_no_snapshot(tmp_path: Path, digest: str) -> None:
+    snapshots = Snapshots(tmp_path)
+    for ask in (snapshots.path, snapshots.remove, lambda digest: snapshots.add(digest, lambda: DATA)):
+        with pytest.raises(ValueError, match="is no digest; expected 64 hexadecimal characters"):
+            ask(digest)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_that_ask_at_the_same_time_get_the_same_snapshot_of_one_archive(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path)
+    asked: list[int] = []
+    together = threading.Barrier(8)
+
+    def add(number: int) -> Path:
+        together.wait()
+        return snapshots.add(DIGEST, lambda: asked.append(number) or DATA)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(add, range(8))) == {tmp_path / DIGEST}
+    assert len(asked) == 1
+    assert [path.name for path in tmp_path.iterdir()] == [DIGEST]
+
+
+def _add_and_remove(folder: str) -> None:
+    snapshots = Snapshots(Path(folder))
+    for _ in range(30):
+        for digest, data in ((DIGEST, DATA), (OTHER_DIGEST, OTHER)):
+            snapshots.add(digest, lambda data=data: data)
+            snapshots.remove(digest)
+
+
+def test_processes_that_add_and_remove_do_not_disturb_each_other(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    running = [context.Process(target=_add_and_remove, args=(str(tmp_path),)) for _ in range(3)]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join()
+    assert [process.exitcode for process in running] == [0, 0, 0]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("digest", [DIGEST, OTHER_DIGEST])
+def test_what_a_killed_process_left_is_removed_by_the_next_that_adds_one(tmp_path: Path, digest: str) -> None:
+    folder, source = tmp_path / "snapshots", tmp_path / "source"
+    source.write_bytes(DATA)
+    command = [sys.executable, "-c", _KILLED, str(folder), str(source), DIGEST]
+    environment = {"PYTHONPATH": str(CHECKOUT / "src")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "written\n"
+        # while it is alive, its folder is left to it
+        Snapshots(folder).add(OTHER_DIGEST, lambda: OTHER)
+        assert len(list(folder.glob(".*.partial-*"))) == 1
+        Snapshots(folder).remove(OTHER_DIGEST)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    snapshots = Snapshots(folder)
+    assert snapshots.path(DIGEST) is None
+    snapshots.add(digest, lambda: DATA if digest == DIGEST else OTHER)
+    assert [path.name for path in folder.iterdir()] == [digest]
+
+
+def test_a_folder_that_cannot_be_written_is_the_fault_of_the_machine(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HarborError, match=r"cannot be written .*; see to the disk that holds it"):
+        Snapshots(tmp_path / "file" / "snapshots").add(DIGEST, lambda: DATA)

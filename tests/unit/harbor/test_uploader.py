@@ -1,0 +1,209 @@
+import asyncio
+import base64
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from graftline.errors import HarborError
+from graftline.harbor.build_spec import HarborBuildSpec
+from graftline.harbor.client import HarborAPIError, HarborTimeoutError, Patience
+from graftline.harbor.deployment_ref import HarborDeploymentRef
+from graftline.harbor.uploader import (
+    HarborDeploymentResult,
+    HarborDeploymentUploader,
+    upload_harbor_deployment,
+    upload_harbor_deployment_async,
+)
+from tests.harbor_server import Fault, HarborServer
+
+CREATE = "POST /api/harbor/deployments"
+BRISK = Patience(timeout_s=20.0, first_pause_s=0.001, longest_pause_s=0.002)
+
+
+@pytest.fixture(scope="module")
+def running_server() -> Iterator[HarborServer]:
+    with HarborServer() as server:
+        yield server
+
+
+@pytest.fixture
+def server(running_server: HarborServer) -> HarborServer:
+    running_server.renew()
+    return running_server
+
+
+@pytest.fixture
+def uploader(server: HarborServer) -> HarborDeploymentUploader:
+    return HarborDeploymentUploader(server.url, server.key, patience=BRISK)
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> HarborBuildSpec:
+    folder = tmp_path / "context"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text("FROM scratch\n", "utf-8")
+    (folder / "run_rollout.py").write_text("print()\n", "utf-8")
+    limits = {"timeout_s": 600, "cpu_cores": 4}
+    return HarborBuildSpec(name="tests", dockerfile_path=folder / "Dockerfile", context_dir=folder, limits=limits)
+
+
+def test_an_upload_sends_the_packed_context_and_settings(server: HarborServer, spec: HarborBuildSpec) -> None:
+    found = upload_harbor_deployment(spec=spec, backend_url=server.url, api_key=server.key)
+
+    assert found == HarborDeploymentResult(
+        "dep-1", "tests", "ready", 1, "bld-dep-1", "snap-1", None, server.url, server.key
+    )
+    assert (found.deployment_id, found.deployment_name) == ("dep-1", "tests")
+    body = server.of(CREATE)[0].body
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(body["context_tar_base64"]))) as archive:
+        assert [name for name in archive.getnames() if name != "."] == ["Dockerfile", "run_rollout.py"]
+    assert (body["name"], body["dockerfile"], body["limits"]["timeout_s"], body["auto_build"]) == (
+        "tests",
+        "FROM scratch\n",
+        600,
+        True,
+    )
+
+
+def test_what_was_uploaded_can_be_referred_to(uploader: HarborDeploymentUploader, spec: HarborBuildSpec) -> None:
+    found = uploader.create_deployment(spec)
+
+    assert found.to_ref() == HarborDeploymentRef("dep-1", uploader.client.url, "key-of-the-tests")
+    assert "key-of-the-tests" not in repr(found)
+
+
+def test_an_upload_whose_answer_was_lost_makes_one_deployment(
+    server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec
+) -> None:
+    server.fail(CREATE, Fault(torn=True, is_carried_out=True))
+
+    assert uploader.create_deployment(spec).id == "dep-1"
+    keys = {asked.headers["idempotency-key"] for asked in server.of(CREATE)}
+    assert (len(server.of(CREATE)), len(keys), len(server.deployments)) == (2, 1, 1)
+
+
+def test_two_uploads_have_two_keys(
+    server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec
+) -> None:
+    uploader.create_deployment(spec)
+    uploader.create_deployment(spec, auto_build=False)
+
+    assert len({asked.headers["idempotency-key"] for asked in server.of(CREATE)}) == 2
+    assert [asked.body["auto_build"] for asked in server.of(CREATE)] == [True, False]
+
+
+def test_an_upload_can_wait_for_its_build_inside_a_running_loop(server: HarborServer, spec: HarborBuildSpec) -> None:
+    server.looks = 1
+
+    async def notebook() -> HarborDeploymentResult:
+        return upload_harbor_deployment(spec, server.key, server.url, wait_for_ready=True)
+
+    found = asyncio.run(notebook())
+
+    assert (found.status, found.snapshot_id) == ("ready", "snap-1")
+
+
+def test_the_async_upload_is_the_same(server: HarborServer, spec: HarborBuildSpec) -> None:
+    found = asyncio.run(upload_harbor_deployment_async(spec, server.key, server.url))
+
+    assert (found.id, found.status) == ("dep-1", "ready")
+
+
+def test_a_build_is_waited_for(server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec) -> None:
+    server.looks = 3
+    assert uploader.create_deployment(spec).status == "building"
+
+    found = uploader.wait_for_build("tests", poll_interval_s=0.01)
+
+    assert (found.id, found.status, found.build_id) == ("dep-1", "ready", "bld-dep-1")
+    assert len(server.of("GET /api/harbor/deployments/tests/status")) == 3
+
+
+def test_a_build_that_fails_says_why_with_the_end_of_its_log(
+    server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec
+) -> None:
+    uploader.create_deployment(spec)
+    server.build_error = "step 2 ended with 1"
+
+    with pytest.raises(HarborError) as caught:
+        uploader.wait_for_build("dep-1")
+
+    assert str(caught.value) == (
+        "deployment 'dep-1': its build failed: step 2 ended with 1; mend the context and upload it again\nstep 1\nstep 2"
+    )
+
+
+def test_a_build_that_nobody_asked_for_is_not_waited_for(
+    uploader: HarborDeploymentUploader, spec: HarborBuildSpec
+) -> None:
+    uploader.create_deployment(spec, auto_build=False)
+
+    with pytest.raises(HarborError, match="deployment 'dep-1': nobody asked for its build; call trigger_build"):
+        uploader.wait_for_build("dep-1")
+
+
+def test_a_build_that_takes_too_long_is_an_error_that_names_its_status(
+    server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec
+) -> None:
+    uploader.create_deployment(spec)
+    server.looks = 1000
+
+    with pytest.raises(HarborTimeoutError, match="is 'building' still after 0 s; wait longer, its build goes on"):
+        uploader.wait_for_build("dep-1", timeout_s=0)
+
+
+def test_a_build_can_be_asked_for(
+    server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec
+) -> None:
+    uploader.create_deployment(spec)
+
+    found = uploader.trigger_build("dep-1", dockerfile="FROM scratch\n", force=True)
+
+    assert (found.build_id, found.status) == ("bld-dep-1-2", "pending")
+    assert server.asked[-1].body == {"force": True, "dockerfile": "FROM scratch\n"}
+
+
+def test_deployments_are_listed_newest_first(
+    server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec
+) -> None:
+    uploader.create_deployment(spec)
+    uploader.create_deployment(spec.model_copy(update={"description": "another"}))
+
+    assert [(one.id, one.version) for one in uploader.list_deployments()] == [("dep-2", 2), ("dep-1", 1)]
+    assert [one.id for one in uploader.list_deployments(limit=1, offset=1)] == ["dep-1"]
+    assert uploader.list_deployments(status="failed") == []
+
+
+def test_the_status_of_a_deployment_has_its_builds(uploader: HarborDeploymentUploader, spec: HarborBuildSpec) -> None:
+    uploader.create_deployment(spec)
+
+    status = uploader.get_deployment_status("tests")
+
+    assert (status.id, status.status, [build.build_id for build in status.builds]) == ("dep-1", "ready", ["bld-dep-1"])
+
+
+def test_a_deployment_that_is_not_there_is_an_error(uploader: HarborDeploymentUploader) -> None:
+    with pytest.raises(HarborAPIError, match="'none': there is none"):
+        uploader.get_deployment_status("none")
+
+
+def test_something_else_than_a_service_is_told_apart(
+    server: HarborServer, uploader: HarborDeploymentUploader, spec: HarborBuildSpec
+) -> None:
+    server.fail(CREATE, Fault(status=200, content=b'{"hello": "world"}'))
+
+    with pytest.raises(HarborError) as caught:
+        uploader.create_deployment(spec)
+
+    assert str(caught.value) == (
+        "creation of deployment 'tests': the answer is not that of a Harbor service (id: field required); "
+        "check backend_url"
+    )
+
+
+def test_an_uploader_without_a_key_is_refused(server: HarborServer) -> None:
+    with pytest.raises(ValueError, match="api_key: no key is given"):
+        HarborDeploymentUploader(server.url, environment={})
