@@ -85,8 +85,8 @@ def measure(folder: Path, rows_per_language: int | None, repetitions: int) -> tu
 
 
 def prepared(root: Path, rows_per_language: int | None) -> Path:
-    """Return a root folder with the configuration and the sample, or a part of it; without recipes nothing is trained."""
-    shutil.copytree(CHECKOUT / "configs", root / "configs", ignore=shutil.ignore_patterns("recipes"))
+    """Return a root folder with the configuration and the sample, or a part of it; without recipes and deployments nothing is trained or evaluated."""
+    shutil.copytree(CHECKOUT / "configs", root / "configs", ignore=shutil.ignore_patterns("recipes", "harbor"))
     shutil.copytree(CHECKOUT / "data" / "samples", root / "data" / "samples")
     if rows_per_language is not None:
         path = root / "data" / "samples" / "release_pairs.jsonl.gz"

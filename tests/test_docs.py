@@ -32,6 +32,7 @@ from graftline.paths import Paths
 from graftline.record import NormalizedRecord, RawRecord, Record
 from graftline.rules.equality import Level
 from graftline.runtime import load_manifest, load_settings
+from graftline.runtime.deployments import deployment_names
 from graftline.runtime.exporting import FORMATS, stored_attempts
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.settings import TrajectorySettings
@@ -155,7 +156,7 @@ def test_every_dagster_command_that_is_shown_selects_assets_and_partitions_that_
     graph = build_definitions().resolve_asset_graph()
     catalogue = load_settings(Paths(CHECKOUT)).catalogue
     partitions = set(partitions_of(catalogue).get_partition_keys())
-    recipes = set(lineage_recipes(Paths(CHECKOUT)))
+    apart = {"training": lineage_recipes(Paths(CHECKOUT)), "harbor": deployment_names(Paths(CHECKOUT))}
     commands = [shlex.split(line) for line in LINES if "dagster asset materialize" in line]
     assert len(commands) >= 5
     for command in commands:
@@ -165,9 +166,9 @@ def test_every_dagster_command_that_is_shown_selects_assets_and_partitions_that_
         assert all(chosen), command
         # a run is over partitions of one kind
         groups = {graph.get(key).group_name for keys in chosen for key in keys}
-        assert groups == {"training"} or "training" not in groups, command
+        assert len(groups) == 1 or not groups & apart.keys(), command
         keys = [given.get("--partition", ""), *given.get("--partition-range", "").split("...")]
-        assert {*keys} - {""} <= (recipes if groups == {"training"} else partitions), command
+        assert {*keys} - {""} <= set(apart.get(*groups, partitions) if len(groups) == 1 else partitions), command
     printed = next(fence.output for fence in fences() if "-m assets.partitions" in fence.body and fence.output)
     assert printed == "...".join(whole_range(catalogue)) + "\n"
 

@@ -1,6 +1,7 @@
 """What the pages say of Harbor: examples run on a service, commands in their order, and what is named is what there is."""
 
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def root_at(folder: Path) -> Path:
     tasks = folder / "data/tasks/python/test/tasks.jsonl"
     tasks.parent.mkdir(parents=True)
     tasks.write_text("".join(task(number).model_dump_json() + "\n" for number in range(5)), "utf-8")
+    shutil.copytree(CHECKOUT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__", "target"))
     [file] = [fence.body for fence in fences() if fence.page == PAGE and fence.language == "yaml"]
     (folder / "configs/harbor/doubling.yaml").write_text(file, "utf-8")
     (folder / "doubling").mkdir()

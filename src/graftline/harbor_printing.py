@@ -100,8 +100,8 @@ def print_evaluation(deployment: str, result: "EvalResult", as_json: bool) -> No
         )
         for one in result.seed_results
     ]
-    print_table(f"Evaluation {result.job_id} of {deployment}", ["seed", "status", "reward", "cause", "seconds"], rows)
-    click.echo(f"{result.status}{_reason(result.error)}\n{_summed_up(summary)}")
+    print_table(f"Evaluation of {deployment}", ["seed", "status", "reward", "cause", "seconds"], rows)
+    click.echo(f"{result.job_id}: {result.status}{_reason(result.error)}\n{_summed_up(summary)}")
 
 
 def print_calibration(calibration: "Calibration", path: Path, as_json: bool) -> None:
@@ -124,10 +124,8 @@ def print_calibration(calibration: "Calibration", path: Path, as_json: bool) -> 
 def _summed_up(summary: dict[str, Any]) -> str:
     between = summary["interval"]
     interval = f" (95 %: {_number(between[0])} to {_number(between[1])})" if between else ""
-    known = {"cost": ("total_cost_usd", " USD"), "tokens": ("total_tokens", "")}
-    used = "".join(
-        f", {name} {summary[key]:,}{unit}" for name, (key, unit) in known.items() if summary[key] is not None
-    )
+    cost, tokens = summary["total_cost_usd"], summary["total_tokens"]
+    used = ("" if cost is None else f", {cost:,.4f} USD") + ("" if tokens is None else f", {tokens:,} tokens")
     return (
         f"mean reward {_number(summary['mean_reward'])}{interval} over {summary['n_valid']} of {summary['n_total']} seeds;"
         f" coverage {summary['coverage']:.0%}, {summary['n_infra']} without a reward that counts{used}"

@@ -32,7 +32,7 @@ def root(small_checkout: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A root whose manifest `local` starts nothing but a service of Harbor, and that when it is needed."""
     root: Path = small_checkout.root
     write_tasks(root, task(0), task(1))
-    write_deployment(root, calibration={"is_required": True}, evaluation={"at_once": 2, "least_mean_reward": 1.0})
+    write_deployment(root, evaluation={"at_once": 2, "least_mean_reward": 1.0})
     use_ports(root, harbor="local")
     monkeypatch.setenv("GRAFTLINE_ROOT", str(root))
     return root
@@ -87,8 +87,8 @@ def test_a_deployment_is_built_and_evaluated_in_jails_of_this_machine(root: Path
         {"coverage": True, "mean_reward": True, "cost": True, "calibration": True},
     )
     [found] = shown(evaluated).values()
-    figures = {name: found[name].value for name in ("mean_reward", "coverage", "mean_normalised", "valid", "infra")}
-    assert figures == {"mean_reward": 1.0, "coverage": 1.0, "mean_normalised": 1.0, "valid": 2, "infra": 0}
+    figures = {name: found[name].value for name in ("mean_reward", "coverage", "valid", "infra")}
+    assert figures == {"mean_reward": 1.0, "coverage": 1.0, "valid": 2, "infra": 0}
     assert found["figures"].value.startswith("| figure | value |\n|---|---|\n| mean reward | 1 |\n")
     assert found["rewards"].value.startswith("![rewards](data:image/png;base64,")
     folder = Paths(root).harbor("evaluations", "tiny")

@@ -195,7 +195,7 @@ def test_an_evaluation_says_what_counts_and_how_sure_it_is(place: Place) -> None
     assert done["summary"]["mean_reward"] == pytest.approx(0.15)
     assert done["summary"]["interval"] == pytest.approx([0.1, 0.2])
     shown = place("eval", f"{place.url}/api/harbor/deployments/halves", "--seeds", "1-3")
-    assert shown.stdout.splitlines()[-2].startswith("completed_with_errors")
+    assert ": completed_with_errors" in shown.stdout.splitlines()[-2]
     assert shown.stdout.splitlines()[-1] == (
         "mean reward 0.1500 (95 %: 0.1000 to 0.2000) over 2 of 3 seeds; coverage 67%, 1 without a reward that counts"
     )

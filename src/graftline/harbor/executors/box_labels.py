@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from graftline.harbor.executors.containers import Order
-from graftline.harbor.service.leases import is_dead, owner_name
+from graftline.harbor.owners import is_dead, owner_name
 
 LABEL = "graftline.harbor."
 LEASE_SLACK_S = 600.0

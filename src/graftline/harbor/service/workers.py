@@ -1,7 +1,7 @@
 """The threads of a service process, which build and run what the database says.
 
 Whatever is accepted is in the database before it is answered. A process that is killed leaves builds and rollouts that
-look as if they ran; the next one, or another that is alive, takes them back (`service.leases`).
+look as if they ran; the next one, or another that is alive, takes them back (`harbor.owners`).
 """
 
 import logging
@@ -20,7 +20,7 @@ from graftline.harbor.service import jobs as stored_jobs
 from graftline.harbor.service import rollout_queue
 from graftline.harbor.service.build_workers import BuildWorker
 from graftline.harbor.service.database import Database
-from graftline.harbor.service.leases import is_dead, owner_name
+from graftline.harbor.owners import is_dead, owner_name
 from graftline.harbor.service.rollout_workers import RolloutWorker
 from graftline.harbor.service.schemas import BuildStatus, JobStatus, RolloutStatus
 from graftline.harbor.service.settings import ServiceSettings
