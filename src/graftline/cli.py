@@ -28,6 +28,7 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 _EXTRAS = {
     **dict.fromkeys(("jsonschema", "prometheus_client", "sqlite_vec"), "actors"),
     **dict.fromkeys(("alembic", "docker", "fastapi", "pathspec", "psycopg", "sqlalchemy"), "harbor"),
+    "daytona": "daytona",
     "redis": "redis",
     **dict.fromkeys(("google", "peft", "pyrage", "safetensors", "starlette", "tinker", "tinker_cookbook"), "training"),
     **dict.fromkeys(("torch", "transformers", "uvicorn", "zstandard"), "training"),

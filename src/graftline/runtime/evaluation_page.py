@@ -65,7 +65,7 @@ def lowest(rows: Sequence[Mapping[str, Any]]) -> str:
                 "task": row["task_id"],
                 "reward": row["reward"] if row["reward_valid"] else None,
                 "ended as": row["success_status"] or row["status"],
-                "error": row["error"] or "",
+                "said": row["error"] or "",
             }
             for row in (*unknown, *known)[:_MOST_SEEDS]
         ]

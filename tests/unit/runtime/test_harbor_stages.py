@@ -15,7 +15,7 @@ from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.deployment_file import EvaluationBudget
 from graftline.harbor.executors.base import Box, Execution
 from graftline.paths import Paths
-from graftline.record import Built, load_record
+from graftline.record import Built, Contents, Request, load_record
 from graftline.runtime import evaluation_checks as checks
 from graftline.runtime.audit import audit
 from graftline.runtime.deployments import deployment_names, harbor_deployment, instance_batch, read_rows
@@ -156,12 +156,18 @@ def test_another_policy_evaluates_again_and_what_only_judges_does_not(evaluated_
     assert found[2].record.counts == {"rows": 1, "valid": 1, "infra": 0}
 
 
-def test_tasks_of_the_lineage_are_an_input(made: Path) -> None:
-    write_deployment(made, environment={"kind": "refactoring", "tasks": "data/tasks/python/train/tasks.jsonl"})
-    with opened(made, "test") as lineage:
+def test_tasks_of_the_lineage_are_an_input(root: Path) -> None:
+    write_deployment(root, environment={"kind": "refactoring", "tasks": "data/tasks/python/test/tasks.jsonl"})
+    folder = Paths(root).partition("tasks", "python", "test")
+
+    def write(partial: Path) -> Contents:
+        shutil.copyfile(root / "data" / "samples" / "tiny.jsonl", partial / "tasks.jsonl")
+        return Contents({"rows": 2})
+
+    with opened(root, "test") as lineage:
+        tasks = lineage.build(folder, Request("tasks", "python/test", "1"), write).record
         record = harbor_deployment(lineage, "tiny").record
-    tasks = load_record(Paths(made).partition("tasks", "python", "train"))
-    assert (record.inputs, record.counts["rows"]) == ({"tasks": tasks.identity}, tasks.counts["rows"])
+    assert (record.inputs, record.counts["rows"]) == ({"tasks": tasks.identity}, 2)
 
 
 class Outcomes:
@@ -283,24 +289,54 @@ def test_a_reference_solution_that_earns_less_than_all_is_a_finding(evaluated_ro
     assert "d:0: oracle_below_full" in finding.found
 
 
+def test_a_floor_that_is_not_known_is_looked_for_again_and_the_rest_is_not(root: Path) -> None:
+    asked, is_broken = Counter[str](), True
+
+    def outcomes(box: Box) -> Execution:
+        teacher = box.request["policy"]["config"]["teacher"]
+        asked[teacher] += 1
+        if teacher == "nop" and is_broken:
+            return Execution(SuccessStatus.APPLY_FAILED, failure_cause=FailureCause.SANDBOX_FAILED, error="no box")
+        return Execution(SuccessStatus.SUCCESS, 0.0 if teacher == "nop" else 1.0)
+
+    write_deployment(root, calibration={"is_required": True})
+    with served(root, outcomes):
+        assert read_summary(all_made(root)[2].folder)["floor"] is None
+        is_broken = False
+        again = all_made(root)[2]
+        assert (read_summary(again.folder)["floor"], asked) == (0.0, {"nop": 4, "memory": 4, "induction": 2})
+        assert reasons(root) == ["", "", ""]
+
+
 def test_agents_are_evaluated_by_doing_nothing_where_no_policy_is_named(root: Path, checkout: Path) -> None:
     examples = checkout / "examples" / "engine_bench"
     environment = {
         "kind": "engine_bench",
         "tasks": str(examples / "tasks"),
+        "include": ["df-00[12]*"],
         "crate": str(examples / "harbor" / "crate"),
         "dockerfile": str(examples / "harbor" / "Dockerfile"),
     }
-    write_deployment(root, "cards", environment=environment, limits=None, calibration={"is_required": True})
-    built = all_made(root, "test", "cards")
-    assert (built[2].record.counts["rows"], read_summary(built[2].folder)["policy"]) == (5, {"agent": "nop"})
-    with opened(root, "test") as lineage:
-        names = [one.name for one in lineage.ports.harbor.uploader().list_deployments()]
-    assert sorted(names) == ["cards", "cards-nop", "cards-oracle"]
-    assert (
-        json.loads((root / "data" / "harbor" / "calibration" / "cards.json").read_text("utf-8"))["deployment"]
-        == "cards"
-    )
+    cards: dict[str, Any] = {"environment": environment, "limits": None, "calibration": {"is_required": True}}
+
+    def evaluate(**evaluation: Any) -> tuple[Built, list[str], int]:
+        write_deployment(root, "cards", **cards, evaluation=evaluation)
+        built = all_made(root, "test", "cards")[2]
+        with opened(root, "test") as lineage:
+            uploader = lineage.ports.harbor.uploader()
+            rollouts = uploader.client.request("GET", "/api/harbor/rollouts")["rollouts"]
+            return built, sorted(one.name for one in uploader.list_deployments()), len(rollouts)
+
+    built, names, rollouts = evaluate()
+    assert (built.record.counts["rows"], read_summary(built.folder)["policy"]) == (2, {"agent": "nop"})
+    assert names == ["cards", "cards-nop", "cards-oracle"]
+    # of the two that do nothing, one is the evaluation
+    assert rollouts == 4
+    kept = json.loads((root / "data" / "harbor" / "calibration" / "cards.json").read_text("utf-8"))
+    assert (kept["deployment"], len(kept["digests"]), len(kept["tasks"])) == ("cards", 2, 2)
+    # floor and ceiling are those of the same deployments
+    built, _, rollouts = evaluate(policy={"agent": "codex", "model": "m"})
+    assert (built.reason, rollouts) == ("config policy changed", 6)
 
 
 FAULTS: dict[str, tuple[dict[str, Any], type[GraftlineError], str]] = {

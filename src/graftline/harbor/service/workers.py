@@ -16,11 +16,11 @@ from sqlalchemy import Connection, Row, update
 from graftline.errors import GraftlineError
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import Execution, Executor
+from graftline.harbor.owners import is_dead, owner_name
 from graftline.harbor.service import jobs as stored_jobs
 from graftline.harbor.service import rollout_queue
 from graftline.harbor.service.build_workers import BuildWorker
 from graftline.harbor.service.database import Database
-from graftline.harbor.owners import is_dead, owner_name
 from graftline.harbor.service.rollout_workers import RolloutWorker
 from graftline.harbor.service.schemas import BuildStatus, JobStatus, RolloutStatus
 from graftline.harbor.service.settings import ServiceSettings
