@@ -26,6 +26,7 @@ HOMES: dict[str, Any] = {
 }
 ACTORS = {"kind": "actors", "fleet": "embedded", "pool": PoolSettings().model_dump(mode="json")}
 REDIS = RedisQueueConfig().model_dump(mode="json")
+HARBOR_SERVICE = {"kind": "service", "url": None, "api_key": "GRAFTLINE_HARBOR_KEY"}
 LOCAL = {
     "dataset_hub": HOMES,
     "sandbox": WARM,
@@ -37,6 +38,7 @@ LOCAL = {
     "blobs": {"kind": "filesystem", "url": "data/blobs", "options": {}, "secrets": {}},
     "training_client": {"kind": "local", **LocalBackendConfig().model_dump(mode="json")},
     "dataset_store": {"kind": "files", "folder": "."},
+    "harbor": {"kind": "local", "executor": {"kind": "local"}, "pass_on": []},
 }
 MANIFESTS: dict[str, dict[str, Any]] = {
     "local": LOCAL,
@@ -44,6 +46,7 @@ MANIFESTS: dict[str, dict[str, Any]] = {
         **LOCAL,
         "sandbox": {**WARM, "limits": {**DEFAULT_LIMITS, "cpu_s": 2, "wall_s": 10.0}},
         "chat_model": {**ACTORS, "fleet": "smoke"},
+        "harbor": HARBOR_SERVICE,
     },
     "prod": {
         **LOCAL,
@@ -51,6 +54,7 @@ MANIFESTS: dict[str, dict[str, Any]] = {
         "chat_model": {**ACTORS, "fleet": "gpu"},
         "queue": REDIS,
         "training_client": {"kind": "tinker", "base_url": None, "api_key": "TINKER_API_KEY"},
+        "harbor": HARBOR_SERVICE,
     },
     "test": {
         **LOCAL,
@@ -62,6 +66,7 @@ MANIFESTS: dict[str, dict[str, Any]] = {
         "blobs": {"kind": "memory"},
         "training_client": {"kind": "memory", "seed": 0},
         "dataset_store": {"kind": "memory", "files": {}},
+        "harbor": {"kind": "memory"},
     },
 }
 IN_WARM = ("--port", "sandbox=memory")
@@ -283,8 +288,8 @@ def test_the_checkout_itself_is_configured_right(checkout: Path, tmp_path: Path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "samples").symlink_to(checkout / "data" / "samples")
 
-    # and every recipe
-    count = 12 + len([*(checkout / "configs" / "recipes").glob("*.yaml")])
+    # and every recipe and deployment
+    count = 12 + sum(len([*(checkout / "configs" / folder).glob("*.yaml")]) for folder in ("recipes", "harbor"))
     assert shown(graftline(tmp_path, "check")) == (0, f"{count} checked, 0 faulty\n", "")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -91,6 +92,9 @@ def test_other_machines_are_served_only_behind_something_that_encrypts() -> None
     with pytest.raises(ConfigError, match="without encryption"):
         listening(HarborSettings(host="0.0.0.0"))
     listening(HarborSettings(host="0.0.0.0", port=0, behind_proxy=True)).close()
+    with listening(HarborSettings(port=0)) as named:
+        # or asyncio lets every small answer wait for 40 ms
+        assert named.proto == socket.IPPROTO_TCP
     with listening(HarborSettings(port=0)) as taken, pytest.raises(ConfigError, match="cannot be had"):
         listening(HarborSettings(port=taken.getsockname()[1]))
 

@@ -91,7 +91,9 @@ class _Server:
 
 @contextmanager
 def _listener(host: str, port: int) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
+    # named, for asyncio sends small answers at once only over sockets that say so; else each waits for 40 ms
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))

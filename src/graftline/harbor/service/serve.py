@@ -191,7 +191,9 @@ def listening(settings: HarborSettings) -> socket.socket:
             f"host {settings.host!r} would offer the service to other machines, without encryption; use 127.0.0.1, or"
             " say behind_proxy where something in front of it encrypts"
         )
-    listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+    # named, for asyncio sends small answers at once only over sockets that say so; else each waits for 40 ms
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))

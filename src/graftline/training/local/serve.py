@@ -130,7 +130,8 @@ async def _run(server: TinkerServer, listener: socket.socket, started: Callable[
 
 def _listener(settings: ServeSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family)
+    # named, for asyncio sends small answers at once only over sockets that say so; else each waits for 40 ms
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))
