@@ -32,14 +32,23 @@ class BuildWorker:
     def take(self) -> str | None:
         """Take the oldest build that waits, and return its id."""
         now = time.time()
-        with self._database.writing() as connection:
-            waiting = select(builds.c.id).where(
+        waiting = (
+            select(builds.c.id)
+            .where(
                 builds.c.status == BuildStatus.PENDING,
                 builds.c.executor == self._executor.name,
                 or_(builds.c.lease_until.is_(None), builds.c.lease_until <= now),
             )
-            waiting = waiting.order_by(builds.c.created_at).limit(1).with_for_update(skip_locked=True)
-            build_id: str | None = connection.execute(waiting).scalar_one_or_none()
+            .order_by(builds.c.created_at)
+            .limit(1)
+        )
+        # mostly there is none, and nobody has to wait for a look
+        with self._database.reading() as connection:
+            if connection.execute(waiting).first() is None:
+                return None
+        with self._database.writing() as connection:
+            found = connection.execute(waiting.with_for_update(skip_locked=True))
+            build_id: str | None = found.scalar_one_or_none()
             if build_id is not None:
                 connection.execute(
                     update(builds)

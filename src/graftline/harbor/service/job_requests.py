@@ -86,6 +86,8 @@ class Evaluations:
         return self.get(job_id)
 
     def _view(self, connection: Connection, job: Row[Any]) -> EvalJobView:
+        if job.status in stored_jobs.OPEN:
+            return views.running_job_view(job, rollout_queue.so_far(connection, job.id))
         return views.eval_job_view(job, [views.seed_result(one) for one in rollout_queue.of_job(connection, job.id)])
 
 

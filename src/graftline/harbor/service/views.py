@@ -9,6 +9,7 @@ from sqlalchemy import Row
 from graftline.harbor.contract import counts
 from graftline.harbor.coverage import summary_of
 from graftline.harbor.service import deployments as stored
+from graftline.harbor.service.rollout_queue import OPEN, SoFar
 from graftline.harbor.service.schemas import (
     AttemptView,
     BuildView,
@@ -18,7 +19,6 @@ from graftline.harbor.service.schemas import (
     EvalResultsView,
     InstanceView,
     JobSummary,
-    RolloutStatus,
     RolloutView,
     SeedResult,
     Status,
@@ -180,24 +180,44 @@ def eval_results_view(job: Found, rollouts: Sequence[Found]) -> EvalResultsView:
 
 def eval_job_view(job: Found, results: Sequence[SeedResult]) -> EvalJobView:
     """Return an evaluation as it is shown."""
-    ended = [one for one in results if one.status not in (RolloutStatus.QUEUED, RolloutStatus.RUNNING)]
+    ended = [one for one in results if one.status not in OPEN]
     found = summary_of(ended, job.total)
+    summary = JobSummary(
+        mean_reward=found.mean_reward,
+        interval=found.interval,
+        n_valid=found.n_valid,
+        n_infra=found.n_infra,
+        n_total=found.n_total,
+        coverage=found.coverage,
+        total_cost_usd=found.total_cost_usd,
+        total_tokens=found.total_tokens,
+    )
+    return _eval_job_view(job, len(ended), summary)
+
+
+def running_job_view(job: Found, so_far: SoFar) -> EvalJobView:
+    """Return an evaluation that goes on, without looking at each of its rollouts; the interval comes in the end."""
+    summary = JobSummary(
+        mean_reward=so_far.mean_reward,
+        interval=None,
+        n_valid=so_far.valid,
+        n_infra=so_far.ended - so_far.valid,
+        n_total=job.total,
+        coverage=so_far.valid / max(1, job.total),
+        total_cost_usd=so_far.cost_usd,
+        total_tokens=so_far.tokens,
+    )
+    return _eval_job_view(job, so_far.ended, summary)
+
+
+def _eval_job_view(job: Found, ended: int, summary: JobSummary) -> EvalJobView:
     return EvalJobView(
         job_id=job.id,
         status=job.status,
         created_at=time_at(job.created_at),
         finished_at=time_of(job.finished_at),
         error=job.error,
-        num_completed=len(ended),
+        num_completed=ended,
         num_total=job.total,
-        summary=JobSummary(
-            mean_reward=found.mean_reward,
-            interval=found.interval,
-            n_valid=found.n_valid,
-            n_infra=found.n_infra,
-            n_total=found.n_total,
-            coverage=found.coverage,
-            total_cost_usd=found.total_cost_usd,
-            total_tokens=found.total_tokens,
-        ),
+        summary=summary,
     )
