@@ -22,7 +22,7 @@ help: ## Show this list
 
 run: install ## Bring the whole lineage up to date, then show what there is
 	@$(BIN)/graftline check --inputs
-	$(BIN)/dagster asset materialize -m orchestration.definitions --select 'not group:training' \
+	$(BIN)/dagster asset materialize -m orchestration.definitions --select 'not (group:training or group:harbor or group:evaluations)' \
 		--partition-range "$$($(BIN)/python -m assets.partitions)"
 	@# a run is over partitions of one kind; where no recipe has data, there is nothing to train
 	recipes="$$($(BIN)/python -m assets.training)" && if [ -n "$$recipes" ]; then \
@@ -81,7 +81,7 @@ install: $(INSTALLED) $(MANIFEST) .dagster/dagster.yaml ## Build .venv
 
 clean: ## Remove what runs and builds left; .venv and .env stay
 	rm -rf .dagster .sandbox logs reports dist assets/reports/target .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
-	cd data && rm -rf raw division processed label_tasks synthetic tasks trajectories training retrieval state warehouse
+	cd data && rm -rf raw division processed label_tasks synthetic tasks trajectories training retrieval state warehouse harbor
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { echo "Python 3.11, 3.12 or 3.13 is needed; say which: make PYTHON=python3.12"; exit 1; }

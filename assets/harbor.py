@@ -22,7 +22,8 @@ from graftline.runtime.evaluations import REPORT, RESULTS, evaluation, read_summ
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
 
-GROUP = "harbor"
+GROUP, EVALUATIONS = "harbor", "evaluations"
+"""Groups; each is over partitions of one kind."""
 DEPLOYED = (harbor_deployment.__name__, instance_batch.__name__)
 EVALUATION = evaluation.__name__
 _MOST_ROWS = 20
@@ -36,18 +37,19 @@ def harbor_assets(names: Sequence[str], evaluated: Sequence[str]) -> list[dg.Ass
     # a file says itself which tasks it is made of, if of any
     tasks = dg.AssetDep("tasks", partition_mapping=dg.AllPartitionMapping())
     made = [
-        _asset(harbor_deployment, names, [tasks], _metadata_of_deployment),
-        _asset(instance_batch, names, [dg.AssetDep(harbor_deployment.__name__)], _metadata_of_instances),
+        _asset(harbor_deployment, GROUP, names, [tasks], _metadata_of_deployment),
+        _asset(instance_batch, GROUP, names, [dg.AssetDep(harbor_deployment.__name__)], _metadata_of_instances),
     ]
     if evaluated:
         same = dg.StaticPartitionMapping({name: name for name in evaluated})
         deps = [dg.AssetDep(name, partition_mapping=same) for name in DEPLOYED]
-        made.append(_asset(evaluation, evaluated, deps, _metadata_of_evaluation))
+        made.append(_asset(evaluation, EVALUATIONS, evaluated, deps, _metadata_of_evaluation))
     return made
 
 
 def _asset(
     make: Callable[[Lineage, str], Built],
+    group: str,
     names: Sequence[str],
     deps: Sequence[dg.AssetDep],
     shown: Callable[[Built], Mapping[str, Any]],
@@ -56,7 +58,7 @@ def _asset(
         name=make.__name__,
         deps=deps,
         partitions_def=dg.StaticPartitionsDefinition(list(names)),
-        group_name=GROUP,
+        group_name=group,
         code_version=stage_code(make.__name__),
         kinds={"jsonl"},
         owners=["team:ml"],

@@ -9,13 +9,13 @@ from typing import Any
 
 import dagster as dg
 
-from assets.harbor import DEPLOYED, EVALUATION
+from assets.harbor import DEPLOYED, EVALUATION, EVALUATIONS
 from assets.harbor import GROUP as HARBOR
 from assets.training import GROUP as TRAINING
 from assets.training import NAMES
 
 lineage_job = dg.define_asset_job(
-    "lineage", selection=dg.AssetSelection.all() - dg.AssetSelection.groups(TRAINING, HARBOR)
+    "lineage", selection=dg.AssetSelection.all() - dg.AssetSelection.groups(TRAINING, HARBOR, EVALUATIONS)
 )
 
 

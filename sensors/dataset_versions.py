@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import dagster as dg
 
+from assets.harbor import EVALUATIONS
 from assets.harbor import GROUP as HARBOR
 from assets.partitions import whole_range
 from assets.training import GROUP as TRAINING
@@ -93,5 +94,6 @@ def _depending(repository: dg.RepositoryDefinition, names: Iterable[str]) -> set
     """Return the raw assets of the datasets called `names`, and all of the lineage that depends on them."""
     keys = [raw_key(name) for name in names]
     # adapters and evaluations have partitions of other kinds, and cost what nobody asked for
-    selection = dg.AssetSelection.assets(*keys).downstream() - dg.AssetSelection.groups(TRAINING, HARBOR)
+    apart = dg.AssetSelection.groups(TRAINING, HARBOR, EVALUATIONS)
+    selection = dg.AssetSelection.assets(*keys).downstream() - apart
     return set(selection.resolve(repository.asset_graph)) if keys else set()

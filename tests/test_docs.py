@@ -33,6 +33,7 @@ from graftline.record import NormalizedRecord, RawRecord, Record
 from graftline.rules.equality import Level
 from graftline.runtime import load_manifest, load_settings
 from graftline.runtime.deployments import deployment_names
+from graftline.runtime.evaluations import evaluated_names
 from graftline.runtime.exporting import FORMATS, stored_attempts
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.settings import TrajectorySettings
@@ -156,7 +157,12 @@ def test_every_dagster_command_that_is_shown_selects_assets_and_partitions_that_
     graph = build_definitions().resolve_asset_graph()
     catalogue = load_settings(Paths(CHECKOUT)).catalogue
     partitions = set(partitions_of(catalogue).get_partition_keys())
-    apart = {"training": lineage_recipes(Paths(CHECKOUT)), "harbor": deployment_names(Paths(CHECKOUT))}
+    paths = Paths(CHECKOUT)
+    apart = {
+        "training": lineage_recipes(paths),
+        "harbor": deployment_names(paths),
+        "evaluations": evaluated_names(paths),
+    }
     commands = [shlex.split(line) for line in LINES if "dagster asset materialize" in line]
     assert len(commands) >= 5
     for command in commands:

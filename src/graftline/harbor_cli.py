@@ -51,7 +51,7 @@ _AGENT = click.Choice(["codex", "opencode", "claude_code"])
 @click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8020, show_default=True, help="0 for a free one.")
 @click.option(
-    "--folder", type=click.Path(path_type=Path, file_okay=False), help="Of its files; data/harbor if not given."
+    "--folder", type=click.Path(path_type=Path, file_okay=False), help="Of its files; data/harbor/service if not given."
 )
 @click.option(
     "--database", default="", help="sqlite:///… or postgresql://…, without a password; else GRAFTLINE_HARBOR_DATABASE."

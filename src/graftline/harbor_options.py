@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
-FOLDER = "harbor"
+FOLDER = "harbor/service"
 """Below `data/`: the files of a service of this machine."""
 MOST_SEEDS = 100_000
 _LAST_SEED = 2**31 - 1

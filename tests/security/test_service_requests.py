@@ -91,7 +91,9 @@ def test_what_the_document_allows_is_answered_as_it_says(sqlite_url: str, verb: 
                 nonlocal asked
                 asked += 1
                 response = case.call(headers={"X-API-Key": KEY}, timeout=30)
-                left_out = [schemathesis.checks.positive_data_acceptance] if case.operation.label in NOT_BY_SCHEMA else []
+                left_out = (
+                    [schemathesis.checks.positive_data_acceptance] if case.operation.label in NOT_BY_SCHEMA else []
+                )
                 case.validate_response(response, headers={"X-API-Key": KEY}, excluded_checks=left_out)
 
             try:

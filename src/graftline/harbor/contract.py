@@ -56,6 +56,8 @@ def counts(reward: float | None, cause: FailureCause | None) -> bool:
 
 Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 """A text that every database takes."""
+
+
 def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
