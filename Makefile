@@ -35,7 +35,7 @@ ui: install ## Open the Dagster UI on http://127.0.0.1:3000
 test: install ## Run every test that needs nothing but the checkout, a small language model among them
 	@# without it the tests of a real model are left out, and say so
 	-@$(BIN)/graftline models fetch smollm2-135m > /dev/null
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 
 check: install ## Lint, types, import floors
 	$(BIN)/ruff format --check .

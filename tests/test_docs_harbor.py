@@ -91,7 +91,7 @@ def test_the_commands_of_a_page_succeed_one_after_the_other(
     # what is served until it is interrupted: tests/unit/cli/test_harbor_commands.py
     typed = [line for line in commands if not line.startswith("graftline harbor serve")]
     assert len(typed) >= 4
-    with served(settings, root / "data" / "harbor", Secrets([])) as (url, _):
+    with served(settings, root / "data" / "harbor" / "service", Secrets([])) as (url, _):
         for line in typed:
             result = CliRunner().invoke(main, shlex.split(line)[1:], env={"GRAFTLINE_HARBOR_URL": url})
             # rewards of the executor `memory` are made up, so that nothing is sound

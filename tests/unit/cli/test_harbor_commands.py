@@ -94,8 +94,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     (root / "halves").mkdir()
     (root / "halves" / "run_rollout.py").write_text("print(1)\n", "utf-8")
     (root / "tasks.jsonl").write_text("".join(task(n).model_dump_json() + "\n" for n in range(2)), "utf-8")
-    (root / "data" / "harbor").mkdir(parents=True)
-    (root / "data" / "harbor" / "api_key").write_text(KEY, "utf-8")
+    (root / "data" / "harbor" / "service").mkdir(parents=True)
+    (root / "data" / "harbor" / "service" / "api_key").write_text(KEY, "utf-8")
     with service(f"sqlite:///{root / 'harbor.sqlite'}", outcome) as client:
         place = Place(root, str(client.base_url).rstrip("/"))
         assert place("upload", "halves").exit_code == 0
