@@ -51,9 +51,10 @@ def test_a_box_is_given_what_the_first_runners_read(sqlite_url: str) -> None:
     with service(sqlite_url, keep) as client:
         found = deployed(client, metadata={"agent_type": "codex"}, env_vars={"MODE": "a"})
         policy = {"config": {"model": "m", "inference_url": "http://model"}}
-        overrides = [{"file_artifacts": {"notes.md": "text"}, "env_vars": {"MODE": "b"}}]
+        overrides = [{"override_id": "o", "file_artifacts": {"notes.md": "text"}, "env_vars": {"MODE": "b"}}]
         asked = rollout("first", 3, policy=policy, safety={"max_time_s": 60}, context_overrides=overrides)
-        client.post(f"/api/harbor/deployments/{found}/rollout", json=asked)
+        said = client.post(f"/api/harbor/deployments/{found}/rollout", json=asked).json()
+        assert said["override_application_results"] == [{"override_id": "o", "status": "applied"}]
         [box] = boxes
         given = {
             name: box.request[name] for name in ("trace_correlation_id", "seed", "task_id", "inference_url", "params")
@@ -321,3 +322,18 @@ def test_a_rollout_whose_end_cannot_be_written_is_run_again(sqlite_url: str) -> 
         said = client.post(f"/api/harbor/deployments/{found}/rollout", json=rollout("a")).json()
         assert said["reward_info"]["outcome_reward"] == 0.5
         assert tries == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"context_overrides": [{"preflight_script": "#!/bin/bash"}]}, "preflight_script"),
+        ({"override_bundle_id": "b"}, "override_bundle_id"),
+    ],
+)
+def test_what_would_be_left_out_is_refused(sqlite_url: str, more: dict[str, object], code: str) -> None:
+    with service(sqlite_url) as client:
+        found = deployed(client)
+        answer = client.post(f"/api/harbor/deployments/{found}/rollout", json=rollout("a", **more))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, code)
+        assert client.get(AT).json()["rollouts"] == []

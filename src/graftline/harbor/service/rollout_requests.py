@@ -41,6 +41,7 @@ class Rollouts:
 
     def add(self, id_or_name: str, asked: RolloutRequest, key: str | None) -> RolloutView:
         """Queue a rollout, or find the one that was asked for with the same key."""
+        _check_overrides(asked)
         request = asked.model_dump(mode="json", exclude={"deployment_id"})
         try:
             view = self._add(id_or_name, asked, request, key)
@@ -139,3 +140,12 @@ def legacy_request(asked: LegacyRollout) -> RolloutRequest:
     return RolloutRequest.model_validate(
         {**sent, "env": {"seed": asked.seed}, "policy": {"config": config}, "safety": safety}
     )
+
+
+def _check_overrides(asked: RolloutRequest) -> None:
+    """Refuse what would be left out without a word."""
+    if any(override.preflight_script is not None for override in asked.context_overrides):
+        why = "nothing runs before the entrypoint but what is in the deployment; lay files, or make a new version"
+        raise Refused(422, "preflight_script", f"context_overrides: hold a preflight_script, and {why}")
+    if asked.override_bundle_id is not None:
+        raise Refused(422, "override_bundle_id", "override_bundle_id: no bundles are kept; send context_overrides")

@@ -220,6 +220,7 @@ def response_of(rollout: Row[Any], execution: Execution, lock: Mapping[str, Any]
             "success": execution.success_status is SuccessStatus.SUCCESS,
             "error": execution.error or None,
             "execution_metadata": {"cost_usd": execution.cost_usd, "total_tokens": execution.tokens},
+            "override_application_results": _applied(rollout, execution),
         }
     )
     answer = response.model_dump(mode="json")
@@ -251,6 +252,15 @@ def _ended(rollout: Row[Any], execution: Execution, lock: Mapping[str, Any]) -> 
         "lock": dict(lock),
         "response": response_of(rollout, execution, lock),
     }
+
+
+def _applied(rollout: Row[Any], execution: Execution) -> list[dict[str, Any]]:
+    """Return what became of each override: all of them were laid, or the box was not made."""
+    status = "failed" if execution.success_status is SuccessStatus.APPLY_FAILED else "applied"
+    return [
+        {"override_id": override.get("override_id"), "status": status}
+        for override in rollout.request.get("context_overrides", [])
+    ]
 
 
 def _failure(cause: FailureCause, error: str) -> Execution:
