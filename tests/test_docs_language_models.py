@@ -9,6 +9,7 @@ from graftline.actors.fault import FaultKind
 from graftline.actors.fleet import Engine, Fleets
 from graftline.actors.status import Phase
 from graftline.config import load_yaml, parse_yaml, validated
+from graftline.harbor.deployment_file import DeploymentFile
 from graftline.models import stored
 from graftline.models.catalogue import ModelCatalogue
 from graftline.runtime.manifests import Manifest
@@ -33,6 +34,9 @@ def firsts(page: str, heading: str, contains: str = "|") -> list[str]:
 def test_an_example_of_configuration_fits(fence: Fence) -> None:
     given = parse_yaml(fence.body, fence.page)
     [first, *_] = given
+    if "environment" in given:
+        assert validated(given, DeploymentFile, f"{fence.page}:{fence.line}").name == given["name"]
+        return
     local: dict[str, Any] = parse_yaml((CONFIGS / "manifests" / "local.yaml").read_text("utf-8"), "local")
     tree, model = (given, FILES[first]) if first in FILES else ({**local, **given}, Manifest)
     loaded = validated(tree, model, f"{fence.page}:{fence.line}")

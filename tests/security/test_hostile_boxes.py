@@ -31,10 +31,10 @@ def _the_next_rollout_is_sound(local: LocalExecutor) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("way", "reason"),
     [
-        ("os.symlink('/etc/passwd', '/tmp/result.json')", "is a symbolic link, and links are not followed"),
-        ("open('r', 'w').write('{}'); os.symlink(os.getcwd() + '/r', '/tmp/result.json')", "is a symbolic link"),
-        ("os.mkfifo('/tmp/result.json')", "is a pipe"),
-        ("os.makedirs('/tmp/result.json/a')", ""),
+        ("os.symlink('/etc/passwd', output)", "is a symbolic link, and links are not followed"),
+        ("open('r', 'w').write('{}'); os.symlink(os.getcwd() + '/r', output)", "is a symbolic link"),
+        ("os.mkfifo(output)", "is a pipe"),
+        ("os.makedirs(output + '/a')", ""),
     ],
     ids=["link to the machine", "link to its own", "pipe", "folder"],
 )

@@ -66,8 +66,11 @@ def test_limits_are_told_as_they_were_achieved(local: LocalExecutor) -> None:
 
 def test_a_box_has_the_places_of_a_container(local: LocalExecutor) -> None:
     code = """
-places = [os.path.realpath(place) for place in ("/app", "/workspace", "/tmp", "/logs")]
-print(places == [os.getcwd(), os.getcwd(), os.environ["TMPDIR"], os.environ["LOGS_DIR"]], sorted(os.listdir("/logs/")))
+places = {place: os.path.realpath(place) for place in ("/app", "/workspace", "/tmp", "/logs")}
+own = {"/app": os.getcwd(), "/workspace": os.getcwd(), "/tmp": os.environ["TMPDIR"], "/logs": os.environ["LOGS_DIR"]}
+if os.path.dirname(os.__file__).startswith("/tmp/") or any(path.startswith("/tmp/") for path in sys.path):
+    del places["/tmp"], own["/tmp"]  # of the checkout, which lies there
+print(places == own, sorted(os.listdir("/logs/")))
 reward(1)
 """
     assert ran(local, code).log == "True ['agent', 'artifacts', 'verifier']\n"

@@ -49,7 +49,8 @@ def test_a_call_waits_for_a_server_that_restarts(
     restart.start()
     assert queue.put(JOBS) == 6
     restart.join()
-    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    # as often as it was tried again, which is more often where the server takes long to start
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
 
 
 def test_a_worker_that_waits_gets_jobs_after_a_restart(server: RedisServer, open_on: OpenQueue) -> None:
