@@ -8,7 +8,7 @@ import math
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 MAX_SEED = 2**31 - 1
 MAX_TIMEOUT_S = 3600
@@ -54,8 +54,26 @@ def counts(reward: float | None, cause: FailureCause | None) -> bool:
     return reward is not None and (cause is None or cause in OF_THE_AGENT)
 
 
-Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+_NO_ZERO = r"^[^\x00]*$"
+Text = Annotated[str, Field(pattern=_NO_ZERO)]
 """A text that every database takes."""
+
+
+def _with_text_names(values: dict[str, str]) -> dict[str, str]:
+    if any("\0" in name for name in values):
+        raise ValueError("one of its names holds a zero byte")
+    return values
+
+
+Texts = Annotated[
+    dict[str, Text],
+    AfterValidator(_with_text_names),
+    # pydantic says of a pattern of names that others are as good
+    Field(json_schema_extra={"propertyNames": {"pattern": _NO_ZERO}}),
+]
+"""Texts by name."""
+NotTaken = Annotated[Text | None, WithJsonSchema({"type": "null"})]
+"""Says in the document that there may be none; one that is sent is refused with the reason."""
 
 
 def _whole(value: object) -> object:
@@ -102,10 +120,10 @@ class ContextOverride(BaseModel):
 
     model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
 
-    file_artifacts: dict[Text, Text] = {}
+    file_artifacts: Texts = {}
     """Text by path, relative to the working folder."""
-    env_vars: dict[Text, Text] = {}
-    preflight_script: Text | None = None
+    env_vars: Texts = {}
+    preflight_script: NotTaken = None
     """Refused: nothing runs before the entrypoint but what is in the deployment."""
     mutation_type: Text | None = None
     override_id: Text | None = None

@@ -9,11 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from graftline.harbor.contract import (
     FailureCause,
     Finite,
+    NotTaken,
     RolloutRequest,
     RolloutResponse,
     Seed,
     SuccessStatus,
     Text,
+    Texts,
     Whole,
 )
 from graftline.harbor.limits import HarborLimits, VerifierSettings
@@ -114,7 +116,7 @@ class DeploymentCreate(Message):
     entrypoint_mode: Literal["file", "stdio", "command"] = "file"
     """`command` is another name of `stdio`."""
     limits: HarborLimits = HarborLimits()
-    env_vars: dict[Name, LongText] = Field(default={}, max_length=256)
+    env_vars: Texts = Field(default={}, max_length=256)
     metadata: dict[str, Any] = {}
     tasks: list[SeedTask] = Field(default=[], max_length=MAX_TASKS)
     """Which task every seed stands for. Without it every seed is its own task."""
@@ -242,12 +244,14 @@ class RolloutCreate(RolloutRequest):
 
     deployment_id: Name
     run_id: Text | None = Field(default=None, max_length=255)
+    override_bundle_id: NotTaken = None
 
 
 class DeploymentRollout(RolloutRequest):
     """The body of `/{deployment}/rollout`."""
 
     run_id: Text | None = Field(default=None, max_length=255)
+    override_bundle_id: NotTaken = None
 
 
 class LegacyRollout(Message):
