@@ -23,6 +23,13 @@ from graftline.harbor.service.database import is_taken
 from graftline.harbor.service.deployment_requests import Deployments
 from graftline.harbor.service.event_streams import event_stream, of_evaluation, of_prompt_job, of_rollout
 from graftline.harbor.service.job_requests import Evaluations
+from graftline.harbor.service.job_schemas import (
+    EvalJobCreate,
+    EvalJobView,
+    EvalResultsView,
+    PromptJobCreate,
+    PromptJobView,
+)
 from graftline.harbor.service.lookups import Parts
 from graftline.harbor.service.notices import Notices
 from graftline.harbor.service.prompt_requests import PromptJobs
@@ -39,15 +46,10 @@ from graftline.harbor.service.schemas import (
     DeploymentRollout,
     DeploymentStatusView,
     DeploymentView,
-    EvalJobCreate,
-    EvalJobView,
-    EvalResultsView,
     InstanceBatch,
     InstancePage,
     LegacyRollout,
     ProblemAnswer,
-    PromptJobCreate,
-    PromptJobView,
     RolloutCreate,
     RolloutPage,
     RolloutStatus,

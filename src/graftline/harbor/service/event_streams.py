@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from fastapi.concurrency import run_in_threadpool
 
+from graftline.harbor.service.job_schemas import EvalJobView, JobStatus, PromptJobView
 from graftline.harbor.service.rollout_queue import OPEN
-from graftline.harbor.service.schemas import EvalJobView, JobStatus, PromptJobView, RolloutView
+from graftline.harbor.service.schemas import RolloutView
 from graftline.harbor.service.waiting import LOOKS_EVERY_S
 
 _SILENCE = 30

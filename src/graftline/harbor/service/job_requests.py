@@ -5,8 +5,9 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from graftline.harbor.service import deployments as stored
+from graftline.harbor.service import job_rollouts, rollout_queue, views
 from graftline.harbor.service import jobs as stored_jobs
-from graftline.harbor.service import rollout_queue, views
+from graftline.harbor.service.job_schemas import EvalJobCreate, EvalJobView, EvalResultsView, JobStatus
 from graftline.harbor.service.lookups import (
     RETRY_AFTER_S,
     Parts,
@@ -17,13 +18,7 @@ from graftline.harbor.service.lookups import (
     task_ids,
 )
 from graftline.harbor.service.refusal import Refused
-from graftline.harbor.service.schemas import (
-    EvalJobCreate,
-    EvalJobView,
-    EvalResultsView,
-    JobStatus,
-    RolloutStatus,
-)
+from graftline.harbor.service.schemas import RolloutStatus
 from graftline.hashing import digest
 
 
@@ -71,7 +66,7 @@ class Evaluations:
         """Return an evaluation with what came of every seed."""
         with self._parts.database.reading() as connection:
             job = job_of(connection, job_id, stored_jobs.EVALUATION)
-            return views.eval_results_view(job, rollout_queue.of_job(connection, job_id))
+            return views.eval_results_view(job, job_rollouts.of_job(connection, job_id))
 
     def cancel(self, job_id: str) -> EvalJobView:
         """End an evaluation; what has ended of it stays."""
@@ -79,16 +74,14 @@ class Evaluations:
             job = job_of(connection, job_id, stored_jobs.EVALUATION)
             if job.status in stored_jobs.OPEN:
                 stored_jobs.stop(connection, job_id, JobStatus.CANCELLED, None)
-            running = [
-                row.id for row in rollout_queue.of_job(connection, job_id) if row.status == RolloutStatus.RUNNING
-            ]
+            running = [row.id for row in job_rollouts.of_job(connection, job_id) if row.status == RolloutStatus.RUNNING]
         self._parts.workers.cancel(running)
         return self.get(job_id)
 
     def _view(self, connection: Connection, job: Row[Any]) -> EvalJobView:
         if job.status in stored_jobs.OPEN:
-            return views.running_job_view(job, rollout_queue.so_far(connection, job.id))
-        return views.eval_job_view(job, [views.seed_result(one) for one in rollout_queue.of_job(connection, job.id)])
+            return views.running_job_view(job, job_rollouts.so_far(connection, job.id))
+        return views.eval_job_view(job, [views.seed_result(one) for one in job_rollouts.of_job(connection, job.id)])
 
 
 def _deployment_of_url(url: str | None) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, select, update
 
 from graftline.harbor.service import deployments as stored
-from graftline.harbor.service import rollout_queue
-from graftline.harbor.service.schemas import EvalJobCreate, JobStatus, RolloutStatus
+from graftline.harbor.service import job_rollouts, rollout_queue
+from graftline.harbor.service.job_schemas import EvalJobCreate, JobStatus
+from graftline.harbor.service.schemas import RolloutStatus
 from graftline.harbor.service.tables import jobs, rollouts
 
 OPEN = (JobStatus.PENDING, JobStatus.RUNNING)
@@ -102,9 +103,9 @@ def end_if_done(connection: Connection, job_id: str) -> bool:
     job = connection.execute(select(jobs).where(jobs.c.id == job_id).with_for_update()).one()
     if job.status not in OPEN:
         return True
-    if rollout_queue.is_open(connection, job_id):
+    if job_rollouts.is_open(connection, job_id):
         return False
-    counts = rollout_queue.job_counts(connection, job_id)
+    counts = job_rollouts.counts_of(connection, job_id)
     coverage = counts.get(RolloutStatus.COMPLETED, 0) / max(1, job.total)
     is_whole = coverage >= job.config.get("min_coverage", 1.0)
     status = JobStatus.COMPLETED if is_whole else JobStatus.COMPLETED_WITH_ERRORS

@@ -7,8 +7,8 @@ from sqlalchemy import Row
 from graftline.harbor.service import deployments as stored
 from graftline.harbor.service import jobs as stored_jobs
 from graftline.harbor.service import views
+from graftline.harbor.service.job_schemas import JobStatus, PromptJobCreate, PromptJobView
 from graftline.harbor.service.lookups import Parts, job_of, mismatch
-from graftline.harbor.service.schemas import JobStatus, PromptJobCreate, PromptJobView
 from graftline.hashing import digest
 
 

@@ -26,7 +26,7 @@ from graftline.harbor.contract import (
 from graftline.harbor.executors.base import Box, BuildContext, Execution, Executor
 from graftline.harbor.limits import HarborLimits, VerifierSettings
 from graftline.harbor.service import deployments as stored
-from graftline.harbor.service import jobs, rollout_queue
+from graftline.harbor.service import job_rollouts, jobs, rollout_queue
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.schemas import RolloutStatus, SeedTask
 from graftline.harbor.service.settings import ServiceSettings
@@ -64,7 +64,7 @@ class RolloutWorker:
         with self._database.writing() as connection:
             rollout_queue.end_attempt(connection, rollout.id, number, execution)
             if rollout.job_id is not None:
-                rollout_queue.spend(connection, rollout.job_id, execution)
+                job_rollouts.spend(connection, rollout.job_id, execution)
             if is_again:
                 not_before = 0.0 if is_stopping() else time.time() + self._pause_s(number)
                 return not rollout_queue.put_back(connection, rollout.id, self._owner, not_before)

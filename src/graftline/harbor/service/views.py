@@ -9,18 +9,16 @@ from sqlalchemy import Row
 from graftline.harbor.contract import counts
 from graftline.harbor.coverage import summary_of
 from graftline.harbor.service import deployments as stored
-from graftline.harbor.service.rollout_queue import OPEN, SoFar
+from graftline.harbor.service.job_rollouts import SoFar
+from graftline.harbor.service.job_schemas import EvalJobView, EvalResultsView, JobSummary, SeedResult
+from graftline.harbor.service.rollout_queue import OPEN
 from graftline.harbor.service.schemas import (
     AttemptView,
     BuildView,
     DeploymentStatusView,
     DeploymentView,
-    EvalJobView,
-    EvalResultsView,
     InstanceView,
-    JobSummary,
     RolloutView,
-    SeedResult,
     Status,
 )
 

@@ -21,8 +21,9 @@ from graftline.harbor.service import jobs as stored_jobs
 from graftline.harbor.service import rollout_queue
 from graftline.harbor.service.build_workers import BuildWorker
 from graftline.harbor.service.database import Database
+from graftline.harbor.service.job_schemas import JobStatus
 from graftline.harbor.service.rollout_workers import RolloutWorker
-from graftline.harbor.service.schemas import BuildStatus, JobStatus, RolloutStatus
+from graftline.harbor.service.schemas import BuildStatus, RolloutStatus
 from graftline.harbor.service.settings import ServiceSettings
 from graftline.harbor.service.tables import builds
 
