@@ -15,22 +15,31 @@ export PYTHONWARNINGS := ignore:Function:FutureWarning,ignore:Parameter:Warning
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
-.PHONY: help run ui test check format integration bench bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor peers wheel install clean
+.PHONY: help run closed-loop ui screens test check format integration bench bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor bench-loop bench-soak peers wheel install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 
 run: install ## Bring the whole lineage up to date, then show what there is
 	@$(BIN)/graftline check --inputs
-	$(BIN)/dagster asset materialize -m orchestration.definitions --select 'not (group:training or group:harbor or group:evaluations)' \
+	$(BIN)/dagster asset materialize -m orchestration.definitions --select 'not (group:training or group:harbor or group:evaluations or group:prompts or group:closed_loop)' \
 		--partition-range "$$($(BIN)/python -m assets.partitions)"
 	@# a run is over partitions of one kind; where no recipe has data, there is nothing to train
 	recipes="$$($(BIN)/python -m assets.training)" && if [ -n "$$recipes" ]; then \
 		$(BIN)/dagster asset materialize -m orchestration.definitions --select 'group:training' --partition-range "$$recipes"; fi
 	$(BIN)/graftline summary
 
+closed-loop: run ## Train a small model and judge it beside one eleven times its size: less than an hour
+	$(BIN)/graftline models fetch smollm2-135m qwen2.5-coder-1.5b
+	$(BIN)/dagster job execute -m orchestration.definitions -j closed_loop
+	@cat data/closed_loop/report.md
+
 ui: install ## Open the Dagster UI on http://127.0.0.1:3000
 	$(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p 3000
+
+screens: install ## Take pictures of every page of the UI and of the reports into reports/screens
+	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null || apt-get install --yes --no-install-recommends chromium
+	$(BIN)/python -m orchestration.screens reports/screens $(patsubst %,--report %,$(wildcard reports/*/*.md))
 
 test: install ## Run every test that needs nothing but the checkout, a small language model among them
 	@# without it the tests of a real model are left out, and say so
@@ -51,7 +60,7 @@ integration: install ## Run the tests of larger models, and of vLLM's CPU build 
 	$(BIN)/graftline models fetch smollm2-135m qwen2.5-coder-1.5b
 	GRAFTLINE_REAL_MODELS=1 $(BIN)/python -m pytest tests/integration/test_real_model.py tests/integration/test_vllm_cpu.py
 
-bench: bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor ## Measure all claims; prints one line of JSON each
+bench: bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor bench-loop ## Measure all claims; prints one line of JSON each
 
 bench-lineage: install ## Measure the whole lineage and what it costs to start
 	$(BIN)/python -m benchmarks.lineage
@@ -71,6 +80,14 @@ bench-training: install ## Measure training on this machine
 
 bench-harbor: install ## Measure rollouts through the service, beside bare processes
 	$(BIN)/python -m benchmarks.harbor
+
+bench-loop: install ## Measure what orchestration, records, grading and prompt optimisation cost
+	@$(BIN)/graftline models fetch smollm2-135m > /dev/null
+	$(BIN)/python -m benchmarks.loop
+
+bench-soak: install ## Disturb the whole platform under load for an hour, and prove that nothing was lost; not part of bench
+	@$(BIN)/graftline models fetch smollm2-135m > /dev/null
+	$(BIN)/python -m benchmarks.soak
 
 peers: $(PEERS)/.installed ## Build .venv-peers, the libraries that benchmarks compare with
 

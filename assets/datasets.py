@@ -4,17 +4,21 @@ Not here: reading rows (`graftline.datasets.sources`) and what is dropped (`graf
 https://docs.dagster.io/guides/build/assets
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
 
-from assets.outcome import materialized
+from assets.described import columns_of, described, fields_of
+from assets.outcome import materialized, metadata_of
+from assets.reports.plots import embedded, shares
 from graftline.datasets.catalogue import Catalogue, Dataset
+from graftline.datasets.tables import DIVISION, NORMALIZED
 from graftline.record import Built
 from graftline.runtime.checks import invalid_edits
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
+from graftline.tasks.open_task import OpenTask
 
 
 def dataset_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
@@ -27,8 +31,8 @@ def dataset_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
     normalized = [dg.AssetKey(["normalized", name]) for name in catalogue.sources]
     return [
         *assets,
-        _over_all(Lineage.division, normalized, "datasets", {"parquet"}),
-        _over_all(Lineage.label_tasks, normalized, "tasks", {"jsonl"}),
+        _over_all(Lineage.division, normalized, "datasets", {"parquet"}, columns_of(DIVISION)),
+        _over_all(Lineage.label_tasks, normalized, "tasks", {"jsonl"}, fields_of(OpenTask)),
     ]
 
 
@@ -38,11 +42,16 @@ def _raw(name: str, dataset: Dataset) -> dg.AssetsDefinition:
         key=["raw", name],
         group_name="datasets",
         code_version=stage_code("raw", dataset.reader),
-        kinds={"huggingface"} if (dataset.home or "").startswith("hf://") else set(),
+        kinds={"huggingface" if (dataset.home or "").startswith("hf://") else "file"},
         owners=["team:data"],
-        tags={"licence": "per-row"},
+        tags={"licence": "per-row", "dataset": name},
         backfill_policy=dg.BackfillPolicy.single_run(),
-        metadata={"home": dataset.home or "unknown", "version": dataset.version, "license": dataset.license},
+        metadata={
+            "home": dataset.home or "unknown",
+            "version": dataset.version,
+            "license": dataset.license,
+            **described(Lineage.raw),
+        },
         description=f"The untouched files of {name}, with source, version, licence and checksum.",
     )
     def raw(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
@@ -59,17 +68,34 @@ def _normalized(name: str, dataset: Dataset, deps: list[dg.AssetsDefinition]) ->
         code_version=stage_code("normalized", dataset.reader),
         kinds={"jsonl", "parquet"},
         owners=["team:data"],
+        tags={"dataset": name},
+        metadata=described(Lineage.normalized, columns_of(NORMALIZED)),
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=f"The rows of {name} as edits and labels; those that are neither are counted, with file and line.",
     )
     def normalized(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
-        return materialized(context, lineage, lambda: lineage.normalized(name))
+        return materialized(context, lineage, lambda: lineage.normalized(name), _metadata_of_normalized)
 
     return normalized
 
 
+def _metadata_of_normalized(built: Built) -> Mapping[str, Any]:
+    """Return what there is to know of a normalised dataset, what became of its rows as a plot."""
+    counts = built.record.counts
+    found = {"edits": counts.get("rows", 0), "labels": counts.get("labels", 0)}
+    found |= {name.partition(".")[2]: number for name, number in counts.items() if name.startswith("dropped.")}
+    whole = sum(found.values())
+    rows = [{"became": name, "share": 100 * number / whole} for name, number in found.items() if number]
+    plot = (
+        {"plot": dg.MetadataValue.md(embedded("outcomes", shares(rows, "became", "share", "% of outcomes")))}
+        if rows
+        else {}
+    )
+    return {**metadata_of(built), **plot}
+
+
 def _over_all(
-    make: Callable[[Lineage], Built], deps: list[dg.AssetKey], group: str, kinds: set[str]
+    make: Callable[[Lineage], Built], deps: list[dg.AssetKey], group: str, kinds: set[str], rows: dg.TableSchema
 ) -> dg.AssetsDefinition:
     @dg.asset(
         name=make.__name__,
@@ -78,6 +104,7 @@ def _over_all(
         code_version=stage_code(make.__name__),
         kinds=kinds,
         owners=["team:data"],
+        metadata=described(make, rows),
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=make.__doc__,
     )

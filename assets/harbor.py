@@ -1,7 +1,8 @@
 """`harbor_deployment`, `instance_batch` and `evaluation`: what each file of `configs/harbor` is as a deployment, and what it is worth.
 
-A partition is a file; `evaluation` has those that ask for one, so that the three are two jobs. Not here: what the stages do
-(`graftline.runtime.deployments`, `graftline.runtime.evaluations`), and which service they ask (the port `harbor`).
+A partition is a file; `evaluation` has those that ask for one, and the files of `configs/evaluations`, so that the three are two
+jobs. Not here: what the stages do (`graftline.runtime.deployments`, `graftline.runtime.evaluations`,
+`graftline.runtime.contests`), what is shown of contestants (`assets.contests`), and which service is asked (the port `harbor`).
 https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
@@ -12,10 +13,13 @@ from typing import Any
 
 import dagster as dg
 
+from assets.contests import metadata_of_contest
+from assets.described import described
 from assets.outcome import materialized_each, metadata_of
 from assets.reports.plots import bars, embedded
 from graftline.markdown import table
 from graftline.record import Built
+from graftline.runtime.contests import ATTEMPTS
 from graftline.runtime.deployments import BUILD, BUILD_LOG, SEEDS, TASKS, harbor_deployment, instance_batch, read_rows
 from graftline.runtime.evaluation_page import causes, figures
 from graftline.runtime.evaluations import REPORT, RESULTS, evaluation, read_summary
@@ -30,20 +34,29 @@ _MOST_ROWS = 20
 _BINS = 5
 
 
-def harbor_assets(names: Sequence[str], evaluated: Sequence[str]) -> list[dg.AssetsDefinition]:
-    """Return the assets with a partition for each of `names`, evaluations for each of `evaluated`; nothing where there is none."""
-    if not names:
-        return []
+def harbor_assets(
+    names: Sequence[str], evaluated: Sequence[str], contests: Sequence[str] = (), recipes: Sequence[str] = ()
+) -> list[dg.AssetsDefinition]:
+    """Return the assets with a partition for each of `names`, evaluations for each of `evaluated` and `contests`.
+
+    There is nothing where there is none of them. Contestants may be adapters of `recipes`.
+    """
     # a file says itself which tasks it is made of, if of any
-    tasks = dg.AssetDep("tasks", partition_mapping=dg.AllPartitionMapping())
-    made = [
-        _asset(harbor_deployment, GROUP, names, [tasks], _metadata_of_deployment),
-        _asset(instance_batch, GROUP, names, [dg.AssetDep(harbor_deployment.__name__)], _metadata_of_instances),
-    ]
-    if evaluated:
+    everything = dg.AllPartitionMapping()
+    tasks = dg.AssetDep("tasks", partition_mapping=everything)
+    made = []
+    if names:
+        made += [
+            _asset(harbor_deployment, GROUP, names, [tasks], _metadata_of_deployment),
+            _asset(instance_batch, GROUP, names, [dg.AssetDep(harbor_deployment.__name__)], _metadata_of_instances),
+        ]
+    if evaluated or contests:
         same = dg.StaticPartitionMapping({name: name for name in evaluated})
-        deps = [dg.AssetDep(name, partition_mapping=same) for name in DEPLOYED]
-        made.append(_asset(evaluation, EVALUATIONS, evaluated, deps, _metadata_of_evaluation))
+        deps = [dg.AssetDep(name, partition_mapping=same) for name in DEPLOYED if evaluated]
+        if contests:
+            above = ("splits", "tasks", *(["trained_adapter"] if recipes else []))
+            deps += [dg.AssetDep(name, partition_mapping=everything) for name in above]
+        made.append(_asset(evaluation, EVALUATIONS, [*evaluated, *contests], deps, _metadata_of_evaluation))
     return made
 
 
@@ -62,8 +75,10 @@ def _asset(
         code_version=stage_code(make.__name__),
         kinds={"jsonl"},
         owners=["team:ml"],
+        pool="harbor",
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=make.__doc__,
+        metadata=described(make),
     )
     def asset(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
         makes = {name: partial(make, lineage, name) for name in context.partition_keys}
@@ -100,6 +115,8 @@ def _metadata_of_instances(built: Built) -> Mapping[str, Any]:
 
 def _metadata_of_evaluation(built: Built) -> Mapping[str, Any]:
     """Return what there is to know of an evaluation; figures that nobody knows are left out, for they are not 0."""
+    if ATTEMPTS in built.record.files:
+        return metadata_of_contest(built)
     summary, rows = read_summary(built.folder), read_rows(built.folder / RESULTS)
     rewards = [row["reward"] for row in rows if row["reward_valid"]]
     low, high = summary["interval"] or (None, None)

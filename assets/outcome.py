@@ -17,31 +17,44 @@ from graftline.datasets.division import Split
 from graftline.errors import BoundaryError, GraftlineError
 from graftline.hashing import digest
 from graftline.markdown import table
-from graftline.record import RECORD_NAME, Built
+from graftline.record import RECORD_NAME, Built, DatasetRecord, NormalizedRecord, Record
 from graftline.runtime.lineage import Lineage
 
 _LOG_EVERY_S = 5.0
+_LEFT_OUT = ("dropped", "not_kept", "unsound")
+"""Of names of counts: what stands before the reason."""
 _TOLD = ("rows", "examples", "steps")
 """Counts that the log of a run says."""
 
 
+OverAll = Callable[[Mapping[str, Built]], Mapping[str, Any]]
+"""What is to be known of the artefacts of a run together, which come by their partitions."""
+
+
 def materialized(
-    context: dg.AssetExecutionContext, lineage: Lineage, make: Callable[[], Built]
+    context: dg.AssetExecutionContext,
+    lineage: Lineage,
+    make: Callable[[], Built],
+    shown: Callable[[Built], Mapping[str, Any]] | None = None,
 ) -> dg.MaterializeResult[Any]:
     """Make one artefact, and return what there is to know of it."""
     lineage.advance = _logged(context)
     with readable_failure():
         built = make()
     context.log.info(_sentence(built))
-    return dg.MaterializeResult(metadata=metadata_of(built), data_version=dg.DataVersion(built.record.identity))
+    metadata = (shown or metadata_of)(built)
+    return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(built.record.identity))
 
 
 def materialized_partitions(
-    context: dg.AssetExecutionContext, lineage: Lineage, make: Callable[[Language, Split], Built]
+    context: dg.AssetExecutionContext,
+    lineage: Lineage,
+    make: Callable[[Language, Split], Built],
+    over_all: "OverAll" = lambda made: {},
 ) -> dg.MaterializeResult[Any]:
     """Make the artefact of every language and split of this run; the data version is that of all of them."""
     makes = {key: partial(make, language, split) for key, language, split in keys_of(context)}
-    return materialized_each(context, lineage, makes, metadata_of)
+    return materialized_each(context, lineage, makes, metadata_of, over_all)
 
 
 def materialized_each(
@@ -49,8 +62,9 @@ def materialized_each(
     lineage: Lineage,
     makes: Mapping[str, Callable[[], Built]],
     shown: Callable[[Built], Mapping[str, Any]],
+    over_all: "OverAll" = lambda made: {},
 ) -> dg.MaterializeResult[Any]:
-    """Make an artefact for each partition key; `shown` returns what is to be known of one.
+    """Make an artefact for each partition key; `shown` returns what is to be known of one, `over_all` of all together.
 
     Raises:
         dagster.Failure: there is none; a range whose ends are in the wrong order is empty, and would succeed.
@@ -69,7 +83,8 @@ def materialized_each(
     columns = list(dict.fromkeys(column for row in rows for column in row))
     overview = table([{column: row.get(column) for column in columns} for row in rows])
     return dg.MaterializeResult(
-        metadata={"partitions": dg.MetadataValue.md(overview)}, data_version=dg.DataVersion(digest(identities))
+        metadata={"partitions": dg.MetadataValue.md(overview), **over_all(made)},
+        data_version=dg.DataVersion(digest(identities)),
     )
 
 
@@ -90,18 +105,50 @@ def readable_failure() -> Iterator[None]:
 
 
 def metadata_of(built: Built) -> Mapping[str, Any]:
-    """Return counts as numbers, for plots over time, a table of them, and where the files are."""
-    counts = built.record.counts
+    """Return counts as numbers, for plots over time, tables of them and of what it was made from, and where the files are."""
+    record, counts = built.record, built.record.counts
     lines = [{"count of": name, "number": number} for name, number in counts.items()]
+    files = [{"file": f"`{name}`", "bytes": found.size_bytes} for name, found in record.files.items()]
+    inputs = [{"made from": name, "identity": f"`{identity[:12]}`"} for name, identity in record.inputs.items()]
     return {
         "dagster/row_count": counts.get("rows", 0),
         "dagster/uri": built.folder.as_uri(),
+        "folder": dg.MetadataValue.path(str(built.folder)),
         "record": dg.MetadataValue.path(str(built.folder / RECORD_NAME)),
-        "files": dg.MetadataValue.md("\n".join(f"- `{built.folder / name}`" for name in built.record.files)),
+        "files": dg.MetadataValue.md(table(files)),
         "counts": dg.MetadataValue.md(table(lines)),
+        "made_from": dg.MetadataValue.md(table(inputs)),
         "state": _state(built),
+        **_by_reason(counts),
+        **_on_terms(record),
         **{name: number for name, number in counts.items() if name != "rows"},
     }
+
+
+def _by_reason(counts: Mapping[str, int]) -> dict[str, Any]:
+    """Return a table of what was left out, where anything was."""
+    parts = [(name.partition("."), number) for name, number in counts.items()]
+    lines = [
+        {"left out": how.replace("_", " "), "reason": reason, "rows": number}
+        for (how, _, reason), number in parts
+        if how in _LEFT_OUT and number
+    ]
+    return {"left_out": dg.MetadataValue.md(table(lines))} if lines else {}
+
+
+def _on_terms(record: Record) -> dict[str, Any]:
+    """Return where a dataset came from and on what terms, and its rows by licence."""
+    if not isinstance(record, DatasetRecord):
+        return {}
+    facts = {
+        "source": record.source, "version": record.version, "licence": record.license,
+        "downloaded": f"{record.downloaded_at:%Y-%m-%d %H:%M} UTC", "sha256": f"`{record.sha256}`",
+    }  # fmt: skip
+    told = {"terms": dg.MetadataValue.md(table([{"": name, "is": value} for name, value in facts.items()]))}
+    if isinstance(record, NormalizedRecord):
+        licences = [{"licence": name, "rows": number} for name, number in record.licences.items()]
+        told["licences"] = dg.MetadataValue.md(table(licences))
+    return told
 
 
 def _state(built: Built) -> str:

@@ -4,22 +4,29 @@ Not here: what a stage does (`graftline.runtime.lineage`). https://docs.dagster.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
+from assets.described import columns_of, described, fields_of
 from assets.outcome import materialized_partitions, readable_failure
 from assets.partitions import partitions_of
+from assets.reports.plots import embedded, stacked
 from graftline.actions.astgrep import Language
 from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.division import Split
+from graftline.datasets.edit import Edit
+from graftline.datasets.tables import EDITS
 from graftline.record import Built
 from graftline.runtime import checks
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
+from graftline.tasks.task import Task
+from graftline.trajectories.export import STEPS
+from graftline.trajectories.step import Trajectory
 
 
 def stage_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
@@ -27,8 +34,8 @@ def stage_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
     normalized = [dg.AssetKey(["normalized", name]) for name in catalogue.sources]
     return [
         _stage(catalogue, Lineage.splits, ["division", *normalized], "datasets", {"jsonl", "parquet"}),
-        _stage(catalogue, Lineage.synthetic_rules, [_snippets(catalogue)], "tasks", {"jsonl", "astgrep"}),
-        _stage(catalogue, Lineage.tasks, ["splits", "synthetic_rules"], "tasks", {"jsonl"}),
+        _stage(catalogue, Lineage.synthetic_rules, [_snippets(catalogue)], "tasks", {"jsonl", "astgrep"}, "sandbox"),
+        _stage(catalogue, Lineage.tasks, ["splits", "synthetic_rules"], "tasks", {"jsonl"}, "sandbox"),
         _teacher_trajectories(catalogue),
         _stage(catalogue, Lineage.trajectories, ["tasks", "teacher_trajectories"], "trajectories", {"parquet"}),
     ]
@@ -57,6 +64,7 @@ def _stage(
     deps: Sequence[str | dg.AssetKey | dg.AssetDep],
     group: str,
     kinds: set[str],
+    pool: str | None = None,
 ) -> dg.AssetsDefinition:
     name = make.__name__
 
@@ -68,6 +76,8 @@ def _stage(
         code_version=stage_code(name),
         kinds=kinds,
         owners=["team:data"],
+        metadata=described(make, _rows_of(name)),
+        pool=pool,
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=make.__doc__,
     )
@@ -75,6 +85,19 @@ def _stage(
         return materialized_partitions(context, lineage, partial(make, lineage))
 
     return stage
+
+
+def _rows_of(stage: str) -> dg.TableSchema:
+    """Return the columns, or the fields, of the rows that a stage makes."""
+    match stage:
+        case "splits":
+            return columns_of(EDITS)
+        case "synthetic_rules":
+            return fields_of(Edit)
+        case "tasks":
+            return fields_of(Task)
+        case _:
+            return columns_of(STEPS)
 
 
 class Teaching(dg.Config):
@@ -98,6 +121,8 @@ def _teacher_trajectories(catalogue: Catalogue) -> dg.AssetsDefinition:
         code_version=stage_code(make.__name__),
         kinds={"jsonl", "astgrep"},
         owners=["team:data"],
+        metadata=described(make, fields_of(Trajectory)),
+        pool="actors",
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=make.__doc__,
     )
@@ -105,9 +130,23 @@ def _teacher_trajectories(catalogue: Catalogue) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, config: Teaching, lineage: dg.ResourceParam[Lineage]
     ) -> dg.MaterializeResult[Any]:
         with readable_failure(), lineage.with_ports(config.ports) as taught:
-            return materialized_partitions(context, taught, taught.teacher_trajectories)
+            return materialized_partitions(context, taught, taught.teacher_trajectories, _endings)
 
     return teacher_trajectories
+
+
+def _endings(made: Mapping[str, Built]) -> Mapping[str, Any]:
+    """Return how the attempts of every partition ended, as a plot; one without a reward is none that failed."""
+    parts = ("verified", "not verified", "no reward")
+    rows: list[dict[str, Any]] = []
+    for key, built in made.items():
+        counts = built.record.counts
+        verified, unknown = counts["verified"], counts["no_reward"]
+        ended = (verified, counts["rows"] - verified - unknown, unknown)
+        if counts["rows"]:
+            rows.append({"partition": key, **dict(zip(parts, ended, strict=True))})
+    image = stacked(rows, ["partition"], parts, "attempts") if rows else b""
+    return {"plot": dg.MetadataValue.md(embedded("attempts", image))} if rows else {}
 
 
 @dg.asset_check(asset="splits", name="schema_valid", blocking=True)

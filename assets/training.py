@@ -1,6 +1,7 @@
 """`sft_dataset` and `trained_adapter`: what each recipe of the lineage trains on, and the adapter it ends with.
 
-A partition is a recipe of `configs/recipes/` that has `data`; `python -m assets.training` prints the range of all. Not here:
+A partition is a recipe of `configs/recipes/` that has `data`; `python -m assets.training` prints the range of those
+that are not trained on demand. Not here:
 what the stages do (`graftline.runtime.training_data`, `graftline.runtime.trained_adapter`), and who trains (the port
 `training_client`). https://docs.dagster.io/guides/build/partitions-and-backfills
 """
@@ -12,6 +13,7 @@ from typing import Any
 
 import dagster as dg
 
+from assets.described import described
 from assets.outcome import materialized_each, metadata_of
 from assets.reports.plots import curves, embedded
 from graftline.markdown import table
@@ -19,9 +21,10 @@ from graftline.record import Built
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
 from graftline.runtime.trained_adapter import EVALUATION, STEPS, trained_adapter
-from graftline.runtime.training_data import lineage_recipes, sft_dataset
+from graftline.runtime.training_data import recipes_of_run, sft_dataset
 from graftline.training.card import CARD
 from graftline.training.runs import read_steps
+from graftline.training.sets import TRAIN
 
 GROUP = "training"
 NAMES = (sft_dataset.__name__, trained_adapter.__name__)
@@ -35,8 +38,10 @@ def training_assets(recipes: Sequence[str]) -> list[dg.AssetsDefinition]:
     everything = dg.AllPartitionMapping()
     deps = [dg.AssetDep(name, partition_mapping=everything) for name in ("splits", "tasks", "teacher_trajectories")]
     return [
-        _asset(sft_dataset, recipes, deps, {"jsonl"}, metadata_of),
-        _asset(trained_adapter, recipes, [dg.AssetDep(sft_dataset.__name__)], {"pytorch"}, _metadata_of_adapter),
+        _asset(sft_dataset, recipes, deps, {"jsonl"}, _metadata_of_dataset, "sandbox"),
+        _asset(
+            trained_adapter, recipes, [dg.AssetDep(sft_dataset.__name__)], {"pytorch"}, _metadata_of_adapter, "trainer"
+        ),
     ]
 
 
@@ -46,6 +51,7 @@ def _asset(
     deps: Sequence[dg.AssetDep],
     kinds: set[str],
     shown: Callable[[Built], Mapping[str, Any]],
+    pool: str,
 ) -> dg.AssetsDefinition:
     @dg.asset(
         name=make.__name__,
@@ -55,6 +61,8 @@ def _asset(
         code_version=stage_code(make.__name__),
         kinds=kinds,
         owners=["team:ml"],
+        metadata=described(make),
+        pool=pool,
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=make.__doc__,
     )
@@ -63,6 +71,24 @@ def _asset(
         return materialized_each(context, lineage, makes, shown)
 
     return asset
+
+
+def _metadata_of_dataset(built: Built) -> Mapping[str, Any]:
+    """Return what there is to know of training data: its rows by licence, and the fields of a row."""
+    counts = built.record.counts
+    licences = [
+        {"licence": name.partition(".")[2], "rows": number}
+        for name, number in counts.items()
+        if name.startswith("licence.")
+    ]
+    with (built.folder / TRAIN).open(encoding="utf-8") as stream:
+        row = json.loads(stream.readline())
+    fields = dg.TableSchema([dg.TableColumn(name, type(value).__name__) for name, value in row.items()])
+    return {
+        **metadata_of(built),
+        "licences": dg.MetadataValue.md(table(licences)),
+        "dagster/column_schema": fields,
+    }
 
 
 def _metadata_of_adapter(built: Built) -> Mapping[str, Any]:
@@ -88,6 +114,8 @@ def _metadata_of_adapter(built: Built) -> Mapping[str, Any]:
         "run": built.record.config["run_id"],
         "solved": dg.MetadataValue.md(table(solved)),
         "card": dg.MetadataValue.path(str(built.folder / CARD)),
+        "came_from": f"graftline lineage {built.record.name}",
+        "on_what_terms": f"graftline licences {built.record.name}",
         **shares,
     }
 
@@ -95,5 +123,5 @@ def _metadata_of_adapter(built: Built) -> Mapping[str, Any]:
 if __name__ == "__main__":
     from graftline.paths import Paths, find_root
 
-    if found := lineage_recipes(Paths(find_root())):
+    if found := recipes_of_run(Paths(find_root())):
         print(f"{found[0]}...{found[-1]}")

@@ -33,6 +33,8 @@ from benchmarks.machine import machine
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
+_MADE_OF_IT = shutil.ignore_patterns("recipes", "harbor", "evaluations", "prompts", "closed_loop.yaml")
+"""Configuration of what is trained, evaluated and optimised, which takes runs of its own."""
 
 
 def main() -> None:
@@ -86,7 +88,7 @@ def measure(folder: Path, rows_per_language: int | None, repetitions: int) -> tu
 
 def prepared(root: Path, rows_per_language: int | None) -> Path:
     """Return a root folder with the configuration and the sample, or a part of it; without recipes and deployments nothing is trained or evaluated."""
-    shutil.copytree(CHECKOUT / "configs", root / "configs", ignore=shutil.ignore_patterns("recipes", "harbor"))
+    shutil.copytree(CHECKOUT / "configs", root / "configs", ignore=_MADE_OF_IT)
     shutil.copytree(CHECKOUT / "data" / "samples", root / "data" / "samples")
     if rows_per_language is not None:
         path = root / "data" / "samples" / "release_pairs.jsonl.gz"

@@ -11,19 +11,24 @@ from typing import Any
 
 import dagster as dg
 
+from assets.closed_loop import closed_loop_assets
 from assets.datasets import dataset_assets, dataset_check
 from assets.harbor import harbor_assets
 from assets.harbor_checks import harbor_checks
+from assets.prompts import prompt_assets
 from assets.reports.marts import report_models
 from assets.reports.pages import report_assets
 from assets.stages import STAGE_CHECKS, stage_assets
 from assets.training import training_assets
 from graftline.paths import find_root
 from graftline.runtime.deployments import deployment_names
-from graftline.runtime.evaluations import evaluated_names
+from graftline.runtime.evaluations import evaluated_names, evaluation_names
+from graftline.runtime.manifests import load_manifest
+from graftline.runtime.prompt_files import prompt_names
 from graftline.runtime.settings import load_settings
 from graftline.runtime.training_data import lineage_recipes
-from orchestration.jobs import harbor_jobs, lineage_job, training_job
+from orchestration.executors import executor_of
+from orchestration.jobs import closed_loop_job, harbor_jobs, lineage_job, prompt_job, training_job
 from orchestration.schedules import daily_lineage
 from resources.dbt import open_dbt
 from resources.lineage import LineageResource
@@ -55,7 +60,10 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
     recipes = lineage_recipes(lineage.paths)
     training = training_job(recipes)
     deployments, evaluated = deployment_names(lineage.paths), evaluated_names(lineage.paths)
-    harbor = harbor_jobs(deployments, evaluated)
+    contests = evaluation_names(lineage.paths)[len(evaluated) :]
+    harbor = harbor_jobs(deployments, [*evaluated, *contests])
+    prompts = prompt_names(lineage.paths)
+    closed_loop = closed_loop_assets(lineage.paths)
     return dg.Definitions(
         assets=[
             *dataset_assets(catalogue),
@@ -63,20 +71,22 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
             report_models(catalogue),
             *report_assets(),
             *training_assets(recipes),
-            *harbor_assets(deployments, evaluated),
+            *prompt_assets(prompts),
+            *closed_loop,
+            *harbor_assets(deployments, evaluated, contests, recipes),
         ],
         asset_checks=[
             *(dataset_check(name) for name in catalogue.sources),
             *STAGE_CHECKS,
-            *harbor_checks(evaluated),
+            *harbor_checks(evaluated, contests),
         ],
-        jobs=[lineage_job, *training, *harbor],
+        jobs=[lineage_job, *training, *harbor, *prompt_job(prompts), *closed_loop_job(closed_loop)],
         schedules=[daily_lineage(lineage_job.name, catalogue)],
         sensors=[
             dataset_versions(lineage_job.name, catalogue, lineage),
             actor_health(lineage),
             *(training_runs(job.name, lineage, recipes) for job in training),
-            *([harbor_builds(harbor, lineage, deployments, evaluated)] if harbor else []),
+            *([harbor_builds(harbor, lineage, deployments, evaluated)] if deployments else []),
         ],
         resources={
             "lineage": lineage,
@@ -84,6 +94,5 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
             "warehouse": Warehouse(path=str(lineage.paths.warehouse)),
             **resources,
         },
-        # a process per step would import everything again for each of a dozen short steps
-        executor=dg.in_process_executor,
+        executor=executor_of(load_manifest(lineage.paths, lineage.manifest).executor),
     )

@@ -47,7 +47,11 @@ def dataset_versions(
             context.log.warning("the cursor cannot be read, and is begun anew")
             cursor = Cursor()
         used = catalogue.used
-        tick = Tick(clock().timestamp(), stored_datasets(lineage.paths, used), os.environ.get(MIRROR_VARIABLE, ""))
+        tick = Tick(
+            clock().timestamp(),
+            stored_datasets(lineage.paths, used, lineage.records()),
+            os.environ.get(MIRROR_VARIABLE, ""),
+        )
         known = {name: cursor.known(name, dataset) for name, dataset in used.items()}
         due = {name: (used[name], one) for name, one in known.items() if one.is_due(tick.moment)}
         outcomes = looks.take(lineage.hub(), due, within_s)

@@ -9,8 +9,9 @@ asset is made, and nothing turns ready otherwise. https://docs.dagster.io/guides
 import asyncio
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -18,7 +19,7 @@ import dagster as dg
 from assets.harbor import DEPLOYED, EVALUATION
 from graftline.errors import GraftlineError, HarborError, RecordError
 from graftline.paths import Paths
-from graftline.record import Record, load_record
+from graftline.record import Record
 from graftline.runtime.deployments import DEPLOYMENT, SEEDS, TASKS, deployment_file
 from graftline.runtime.harbor_port import HarborService, ServiceHarborConfig, open_harbor
 from graftline.runtime.manifests import load_manifest
@@ -32,6 +33,29 @@ WITHIN_S = 20.0
 """For all looks of a tick; Dagster gives it up after 60."""
 _UNREACHABLE_S = 0.5
 _GONE = 404
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What the lineage has."""
+
+    paths: Paths
+    record_of: Callable[[Path], Record]
+
+    def record(self, what: str, seen: "_Seen") -> Record | None:
+        """Return what is stored of exactly this version; None where nothing is."""
+        try:
+            record = self.record_of(self.paths.harbor(what, seen.name))
+        except RecordError:
+            return None
+        return record if record.config.get("deployment") == seen.deployment else None
+
+    def inputs(self, name: str) -> dict[str, str]:
+        """Return what the evaluation of a deployment was made from; nothing where there is none."""
+        try:
+            return self.record_of(self.paths.harbor("evaluations", name)).inputs
+        except RecordError:
+            return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +92,8 @@ def harbor_builds(
             why = f"the service of manifest {lineage.manifest!r} runs only while an asset is made; nothing is started here"
             return dg.SensorResult(skip_reason=why, cursor=context.cursor)
         known, shown = read_object(context.cursor), {one.name: one.shown for one in seen}
-        requests = [request for one in seen if (request := _missing(lineage.paths, one, one.name in evaluated))]
+        stored = _Stored(lineage.paths, lineage.records())
+        requests = [request for one in seen if (request := _missing(stored, one, one.name in evaluated))]
         return dg.SensorResult(
             run_requests=requests,
             skip_reason=None if requests else "; ".join(map(_said, seen)) or "the service has none of the deployments",
@@ -120,39 +145,23 @@ async def _version(client: Any, name: str, deployment: str) -> _Seen | None:
     return _Seen(name, found.id, found.version, found.status, found.error or "", page.total, page.ready_count)
 
 
-def _missing(paths: Paths, seen: _Seen, is_evaluated: bool) -> dg.RunRequest | None:
+def _missing(stored: _Stored, seen: _Seen, is_evaluated: bool) -> dg.RunRequest | None:
     """Return the request for the next thing that the lineage lacks of a deployment; None where nothing is to be made yet."""
     if seen.status != "ready":
         return None
-    deployment = _record(paths, "deployments", seen)
+    deployment = stored.record("deployments", seen)
     if deployment is None:
         return _request("harbor", seen, DEPLOYED, seen.deployment)
-    batch = _record(paths, "instances", seen)
+    batch = stored.record("instances", seen)
     if batch is None:
         return _request("harbor", seen, DEPLOYED[1:], seen.deployment)
     inputs = {
         "harbor_deployment": part_identity(deployment, (DEPLOYMENT, TASKS)),
         "instance_batch": part_identity(batch, (SEEDS,)),
     }
-    if not is_evaluated or _inputs(paths, seen.name) == inputs:
+    if not is_evaluated or stored.inputs(seen.name) == inputs:
         return None
     return _request("evaluations", seen, [EVALUATION], batch.identity[:16])
-
-
-def _record(paths: Paths, what: str, seen: _Seen) -> Record | None:
-    """Return what is stored of exactly this version; None where nothing is."""
-    try:
-        record = load_record(paths.harbor(what, seen.name))
-    except RecordError:
-        return None
-    return record if record.config.get("deployment") == seen.deployment else None
-
-
-def _inputs(paths: Paths, name: str) -> dict[str, str]:
-    try:
-        return load_record(paths.harbor("evaluations", name)).inputs
-    except RecordError:
-        return {}
 
 
 def _request(job: str, seen: _Seen, assets: Sequence[str], of: str) -> dg.RunRequest:

@@ -3,8 +3,9 @@
 Not here: looking (`sensors.looks`), and the request for a run (`sensors.dataset_versions`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import dagster as dg
 
@@ -14,7 +15,7 @@ from graftline.downloads.web import shown
 from graftline.errors import RecordError
 from graftline.hashing import digest
 from graftline.paths import Paths
-from graftline.record import load_record
+from graftline.record import Record
 from sensors.cursor import Known
 from sensors.looks import Failed, Found, Outcome
 
@@ -96,12 +97,12 @@ def facts_of(dataset: Dataset, found: Found, mirror: str) -> dict[str, str]:
     return {"newest revision": newest, "pinned revision": pinned, "newer than pinned": newer, "home": shown(home)}
 
 
-def stored_datasets(paths: Paths, names: Iterable[str]) -> dict[str, Stored]:
-    """Return those of the datasets called `names` that are stored."""
+def stored_datasets(paths: Paths, names: Iterable[str], record_of: Callable[[Path], Record]) -> dict[str, Stored]:
+    """Return those of the datasets called `names` that are stored; `record_of` is `LineageResource.records`."""
     stored = {}
     for name in names:
         try:
-            record = load_record(paths.raw(name))
+            record = record_of(paths.raw(name))
         except RecordError:
             continue
         stored[name] = Stored(record.inputs.get("home", ""), record.written_at)

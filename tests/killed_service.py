@@ -16,11 +16,13 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 from graftline.harbor.service.serve import HarborSettings, serve
+from graftline.optimization.service_optimiser import ServiceOptimiser
 from graftline.secrets import EnvironmentSecrets, Secrets
 
 settings = HarborSettings.model_validate(json.loads(sys.argv[2]))
 secrets = Secrets([EnvironmentSecrets({"GRAFTLINE_HARBOR_KEY": sys.argv[3]})])
-serve(settings, Path(sys.argv[1]), secrets, sys.argv[4], lambda url: print(url, flush=True))
+started = lambda url: print(url, flush=True)
+serve(settings, Path(sys.argv[1]), secrets, sys.argv[4], started, ServiceOptimiser(secrets))
 """
 REWARD = """import json, sys
 asked = json.load(open(sys.argv[2]))

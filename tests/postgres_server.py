@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Self
 from uuid import uuid4
 
 import pytest
@@ -30,51 +32,81 @@ def postgres_programs() -> Path:
     pytest.skip("no PostgreSQL server: apt-get install postgresql")
 
 
+class PostgresServer:
+    """A server in a folder of its own, which keeps what it holds from one start to the next."""
+
+    def __init__(self, **environment: str) -> None:
+        self._programs, self._folder = postgres_programs(), Path(mkdtemp(prefix="graftline-postgres-"))
+        self._user, self._variables = _user(), {**_environment(), **environment}
+        self._process: subprocess.Popen[bytes] | None = None
+        if self._user is not None:
+            os.chown(self._folder, pwd.getpwnam(self._user).pw_uid, -1)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+
+    def __enter__(self) -> Self:
+        options = ("-D", self._data, "-U", "graftline", "-A", "trust", "-E", "UTF8", "-N", "--locale=C")
+        try:
+            self._run(self._programs / "initdb", *options)
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end(signal.SIGTERM)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def url(self) -> str:
+        """Without the name of a database."""
+        return f"postgresql://graftline@127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Start it, and return when it takes connections."""
+        command = (self._programs / "postgres", "-D", self._data, "-p", str(self._port), "-k", self._folder)
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "-c", "fsync=off"],
+                stdout=log,
+                stderr=log,
+                user=self._user,
+                cwd=self._folder,
+                env=self._variables,
+            )
+        _wait(self._port, self._process)
+
+    def end(self, number: int = signal.SIGQUIT) -> None:
+        """End it; by SIGQUIT at once, without a word to whoever is connected."""
+        if self._process is None:
+            return
+        self._process.send_signal(number)
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    @property
+    def _data(self) -> Path:
+        return self._folder / "data"
+
+    def _run(self, *command: str | Path) -> None:
+        subprocess.run(command, check=True, capture_output=True, user=self._user, cwd=self._folder, env=_environment())
+
+
 @contextmanager
 def postgres_server() -> Iterator[str]:
     """Yield the URL of a server, without the name of a database."""
-    programs, folder = postgres_programs(), Path(mkdtemp(prefix="graftline-postgres-"))
-    user = _user()
-    if user is not None:
-        os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    data = folder / "data"
-    start = [
-        str(programs / "initdb"),
-        "-D",
-        str(data),
-        "-U",
-        "graftline",
-        "-A",
-        "trust",
-        "-E",
-        "UTF8",
-        "-N",
-        "--locale=C",
-    ]
-    subprocess.run(start, check=True, capture_output=True, user=user, cwd=folder, env=_environment())
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [str(programs / "postgres"), "-D", str(data), "-p", str(port), "-c", "fsync=off", "-k", str(folder)],
-            stdout=log,
-            stderr=log,
-            user=user,
-            cwd=folder,
-            env=_environment(),
-        )
-    try:
-        _wait(port, server)
-        yield f"postgresql://graftline@127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        try:
-            server.wait(10)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+    with PostgresServer() as server:
+        yield server.url
 
 
 def new_database(server: str) -> str:

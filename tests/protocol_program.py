@@ -60,6 +60,8 @@ class Behaviour:
     waiting: int = 0
     """Said to be waiting for room in the cache."""
     preemptions: int = 0
+    adapter_files: Sequence[str] = ()
+    """Of the adapters that it was started with, as llama.cpp's server has them; it answers whatever model is asked for."""
     api_key: str = ""
     """Without it, `/v1` answers 401."""
     finish_reason: str = ""
@@ -105,6 +107,10 @@ class _Server:
                 self._chat(json.loads(body), headers, connection)
             case "/v1/load_lora_adapter" | "/v1/unload_lora_adapter":
                 self._adapter(path, json.loads(body), connection)
+            case "/lora-adapters":
+                files = self.behaviour.adapter_files
+                there = [{"id": number, "path": file, "scale": 0.0} for number, file in enumerate(files)]
+                connection.send(200, json.dumps(there).encode())
             case "/health":
                 connection.send(self.behaviour.health, b"")
             case "/metrics" if self.behaviour.has_metrics:
@@ -127,7 +133,7 @@ class _Server:
         self.counts.ids[name] += 1
         self.counts.bodies.append(asked)
         model = asked["model"]
-        if model != self.behaviour.model and model not in self.adapters:
+        if model not in (self.behaviour.model, *self.adapters) and not self.behaviour.adapter_files:
             return connection.fail(404, f"The model `{model}` does not exist.", "NotFoundError")
         if asked["max_tokens"] < 1:
             return connection.fail(400, "max_tokens must be at least 1", "BadRequestError")

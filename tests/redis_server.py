@@ -54,6 +54,10 @@ class RedisServer:
         return f"redis://127.0.0.1:{self.port}/0"
 
     @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    @property
     def log(self) -> str:
         return (self._folder / "server.log").read_text("utf-8", "replace")
 

@@ -15,9 +15,12 @@ from graftline.actors.fleet import Fleets
 from graftline.config import load_yaml
 from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.governance import Governance
+from graftline.evals.contest_file import ContestFile
 from graftline.harbor.deployment_file import DeploymentFile
 from graftline.models.catalogue import ModelCatalogue
+from graftline.runtime.closed_loop import ClosedLoopFile
 from graftline.runtime.manifests import Manifest
+from graftline.runtime.prompt_files import PromptFile
 from graftline.runtime.settings import TrajectorySettings
 from graftline.sandbox import SandboxSettings
 from graftline.teachers.prompt import Prompts
@@ -33,10 +36,20 @@ CONFIGS = CHECKOUT / "configs"
 FILES = sorted(path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*.yaml"))
 MODELS: dict[str, type[BaseModel]] = {
     "datasets.yaml": Catalogue,
+    "closed_loop.yaml": ClosedLoopFile,
+    "evaluations/closed_loop_real_edits.yaml": ContestFile,
+    "evaluations/closed_loop_trained_families.yaml": ContestFile,
+    "evaluations/closed_loop_twenty_tasks.yaml": ContestFile,
+    "evaluations/closed_loop_unseen_families.yaml": ContestFile,
+    "evaluations/first_adapter.yaml": ContestFile,
+    "evaluations/induction_on_test.yaml": ContestFile,
     "governance.yaml": Governance,
     "harbor/engine_bench.yaml": DeploymentFile,
     "harbor/refactoring.yaml": DeploymentFile,
     "models.yaml": ModelCatalogue,
+    "prompts/small_python.yaml": PromptFile,
+    "recipes/closed_loop.yaml": SlBasicConfig,
+    "recipes/closed_loop_reinforced.yaml": RlGrpoConfig,
     "recipes/distill.yaml": DistillConfig,
     "recipes/dpo.yaml": DpoConfig,
     "recipes/first_adapter.yaml": SlBasicConfig,

@@ -25,6 +25,7 @@ from graftline.actors.fleet import Fleets
 from graftline.cli import main
 from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.governance import Governance
+from graftline.evals.contest_file import ContestFile
 from graftline.harbor.deployment_file import DeploymentFile
 from graftline.hashing import sha256_file
 from graftline.models.catalogue import ModelCatalogue
@@ -36,6 +37,7 @@ from graftline.runtime.deployments import deployment_names
 from graftline.runtime.evaluations import evaluated_names
 from graftline.runtime.exporting import FORMATS, stored_attempts
 from graftline.runtime.manifests import Manifest
+from graftline.runtime.prompt_files import PromptFile
 from graftline.runtime.settings import TrajectorySettings
 from graftline.runtime.training_data import lineage_recipes
 from graftline.sandbox import CaseLimits, SandboxSettings, Verdict
@@ -198,9 +200,11 @@ def test_every_relative_link_leads_to_a_file_and_a_heading_that_exist() -> None:
     ("file", "model"),
     [
         ("datasets.yaml", Catalogue),
+        ("evaluations/*.yaml", ContestFile),
         ("governance.yaml", Governance),
         ("harbor/*.yaml", DeploymentFile),
         ("models.yaml", ModelCatalogue),
+        ("prompts/*.yaml", PromptFile),
         ("sandbox.yaml", SandboxSettings),
         ("teacher_prompts.yaml", Prompts),
         ("telemetry.yaml", TelemetrySettings),

@@ -11,7 +11,7 @@ from assets.reports.index_page import index_page
 from assets.reports.markdown import Rows
 from assets.reports.plots import funnel, histogram, shares
 from graftline.errors import ConfigError, RecordError
-from graftline.record import Contents, NormalizedRecord, load_record
+from graftline.record import Contents, NormalizedRecord
 from graftline.runtime.dataset_stages import raw_record
 from graftline.runtime.lineage import Lineage
 
@@ -31,9 +31,9 @@ def write_datasets(folder: Path, lineage: Lineage, marts: Mapping[str, Rows]) ->
     versions: dict[str, str] = {}
     compared: dict[str, dict[str, Any]] = {}
     for name in names:
-        raw, normalized = raw_record(lineage.paths.raw(name)), _normalized(lineage.paths.normalized(name))
+        raw, normalized = raw_record(lineage, name), _normalized(lineage, lineage.paths.normalized(name))
         own = {mart: [row for row in rows if row["dataset"] == name] for mart, rows in marts.items()}
-        evaluations = evaluations_of(normalized, lineage.paths)
+        evaluations = evaluations_of(normalized, lineage.paths, lineage.record)
         plots = _write_plots(folder, name, own, normalized)
         (folder / f"{name}.md").write_text(dataset_page(raw, normalized, own, evaluations, plots), "utf-8")
         versions[name] = raw.version
@@ -55,8 +55,8 @@ def _write_plots(folder: Path, name: str, own: Mapping[str, Rows], record: Norma
     return {kind: f"{name}.{kind}.png" for kind in images}
 
 
-def _normalized(folder: Path) -> NormalizedRecord:
-    record = load_record(folder)
+def _normalized(lineage: Lineage, folder: Path) -> NormalizedRecord:
+    record = lineage.record(folder)
     if not isinstance(record, NormalizedRecord):
         raise RecordError(
             f"{folder}: holds {record.kind!r}, but 'normalized' was asked for; materialise its asset again"

@@ -1,6 +1,7 @@
 """Which evaluations edits were kept away from, by the records of the datasets."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from graftline.markdown import table
@@ -10,13 +11,15 @@ from graftline.record import DatasetRecord, Record, load_record
 PREFIX = "evaluation/"
 
 
-def evaluations_of(normalized: Record, paths: Paths) -> list[dict[str, Any]]:
+def evaluations_of(
+    normalized: Record, paths: Paths, record_of: Callable[[Path], Record] = load_record
+) -> list[dict[str, Any]]:
     """Return the evaluations that the edits of one dataset were compared with, as rows."""
     rows: list[dict[str, Any]] = []
     for key, identity in sorted(normalized.inputs.items()):
         if key.startswith(PREFIX):
             name = key.removeprefix(PREFIX)
-            rows.append({"evaluation": f"dataset `{name}`", **_contract(paths, name, identity)})
+            rows.append({"evaluation": f"dataset `{name}`", **_contract(record_of(paths.raw(name)), identity)})
     files: Mapping[str, str] = normalized.config.get("evaluation_files", {})
     rows += [
         {"evaluation": f"file `configs/evals/{name}`", "version": None, "rows": None, "sha256": sha256}
@@ -37,8 +40,7 @@ def stated(evaluations: list[dict[str, Any]], fallen: int) -> str:
     )
 
 
-def _contract(paths: Paths, name: str, identity: str) -> dict[str, Any]:
-    record = load_record(paths.raw(name))
+def _contract(record: Record, identity: str) -> dict[str, Any]:
     if record.identity != identity or not isinstance(record, DatasetRecord):
         # fetched anew since: what the edits were compared with is known by its identity alone
         return {"version": f"another one ({identity[:12]})", "rows": None, "sha256": None}

@@ -19,6 +19,7 @@ from assets.reports.sources import Sources, open_sources
 from graftline.datasets.catalogue import Catalogue
 from graftline.errors import DataError
 from graftline.hashing import digest, sha256_file
+from graftline.markdown import table
 from graftline.record import Built, Contents, Request
 from graftline.runtime.lineage import Lineage
 from resources import warehouse as warehouse_module
@@ -26,6 +27,9 @@ from resources.dbt import PROJECT, Dbt
 from resources.warehouse import Warehouse, create_sources, drop_sources
 
 GROUP = "reports"
+_MOST_ROWS, _MOST_CHARACTERS = 10, 60
+_SHORT = ("VARCHAR", "BIGINT", "INTEGER", "HUGEINT", "DOUBLE", "BOOLEAN", "DATE", "TIMESTAMP")
+"""Types of columns that are shown; lists and objects are left to who asks for them."""
 
 
 def report_models(catalogue: Catalogue) -> dg.AssetsDefinition:
@@ -95,9 +99,30 @@ def _results(context: dg.AssetExecutionContext, warehouse: Warehouse) -> Iterato
     while waiting:
         ready = sorted(key for key in waiting if not upstream[key] & waiting)
         for key in ready:
-            [found] = warehouse.rows(f"select count(*) as number from {key.path[-1]}")
-            yield dg.MaterializeResult(asset_key=key, metadata={"dagster/row_count": found["number"]})
+            yield dg.MaterializeResult(asset_key=key, metadata=_shown(warehouse, key.path[-1]))
         waiting -= set(ready)
+
+
+def _shown(warehouse: Warehouse, model: str) -> dict[str, Any]:
+    """Return what there is to know of a model: its columns, how many rows it has, and the first of them."""
+    [found] = warehouse.rows(f"select count(*) as number from {model}")
+    columns = warehouse.rows(f"select column_name, column_type as data_type from (describe {model})")
+    shown = ", ".join(f'"{column["column_name"]}"' for column in columns if column["data_type"] in _SHORT)
+    first = warehouse.rows(f"select {shown} from {model} limit {_MOST_ROWS}") if shown else []
+    return {
+        "dagster/row_count": found["number"],
+        "dagster/column_schema": dg.TableSchema(
+            [dg.TableColumn(column["column_name"], column["data_type"].lower()) for column in columns]
+        ),
+        "warehouse": dg.MetadataValue.path(warehouse.path),
+        "first_rows": dg.MetadataValue.md(
+            table([{name: _cell(value) for name, value in row.items()} for row in first])
+        ),
+    }
+
+
+def _cell(value: Any) -> Any:
+    return value if not isinstance(value, str) or len(value) <= _MOST_CHARACTERS else f"{value[:_MOST_CHARACTERS]}…"
 
 
 def _checks(context: dg.AssetExecutionContext, failed: Sequence[str]) -> Iterator[dg.AssetCheckResult]:

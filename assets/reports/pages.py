@@ -17,7 +17,7 @@ from assets.reports.markdown import Rows, without_pictures
 from assets.reports.plots import bars, embedded, grouped, stacked
 from assets.reports.teacher_page import teacher_page, time_rows
 from graftline.hashing import code_version, digest
-from graftline.record import Contents, Request, load_record
+from graftline.record import Contents, Request
 from graftline.rules.equality import Level
 from graftline.runtime.lineage import Lineage
 from graftline.trajectories.journal import times_folder
@@ -157,9 +157,10 @@ def _report(
     other_inputs: Mapping[str, str] | None = None,
 ) -> dg.MaterializeResult[Any]:
     with readable_failure():
+        lineage.bring(lineage.paths.warehouse.parent)
         # the marts are small; their rows are the input, so that a rebuilt but equal warehouse changes no report
         rows = {mart: warehouse.rows(f"select * from {mart} order by all") for mart in marts}
-        inputs = {"marts": digest(rows), **{key: load_record(folder).identity for key, folder in records.items()}}
+        inputs = {"marts": digest(rows), **{key: lineage.record(folder).identity for key, folder in records.items()}}
         inputs |= other_inputs or {}
         request = Request("reports", name, _code(), inputs)
         built = lineage.build(lineage.paths.reports / name, request, lambda folder: write(folder, rows))

@@ -62,7 +62,7 @@ def histogram(bins: Rows, tokenizer: str) -> bytes:
     return plot.image
 
 
-def shares(rows: Rows, name: str, value: str) -> bytes:
+def shares(rows: Rows, name: str, value: str, unit: str = "% of kept edits") -> bytes:
     """Return a PNG with a bar per row, from 0 to 100 percent."""
     shown = sorted(rows, key=lambda row: (-row[value], row[name]))[:_MOST_BARS]
     with _png(0.8 + 0.3 * len(shown)) as plot:
@@ -71,7 +71,7 @@ def shares(rows: Rows, name: str, value: str) -> bytes:
         plot.axes.set_yticks(list(places), [str(row[name]) for row in shown], fontsize=8)
         plot.axes.bar_label(drawn, fmt="%.1f", padding=3, fontsize=8)
         plot.axes.set_xlim(0, 112)
-        plot.axes.set_xlabel("% of kept edits")
+        plot.axes.set_xlabel(unit)
     return plot.image
 
 

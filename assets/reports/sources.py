@@ -10,7 +10,6 @@ from typing import Any
 
 from graftline.datasets.tables import DIVISION, DROPS, EDITS, NORMALIZED
 from graftline.parquet import Column
-from graftline.record import load_record
 from graftline.runtime.dataset_stages import raw_record
 from graftline.runtime.lineage import Lineage
 from graftline.trajectories.export import STEPS, TRAJECTORIES
@@ -58,7 +57,7 @@ def _add_records(sources: Sources, lineage: Lineage) -> None:
     catalogue = lineage.catalogue
     counts: list[dict[str, str | int]] = []
     for name in catalogue.sources:
-        raw, normalized = raw_record(lineage.paths.raw(name)), load_record(lineage.paths.normalized(name))
+        raw, normalized = raw_record(lineage, name), lineage.record(lineage.paths.normalized(name))
         found = {**raw.counts, "num_records": raw.num_records}
         for stage, numbers in (("raw", found), ("normalized", normalized.counts)):
             counts += [{"dataset": name, "stage": stage, "name": what, "number": n} for what, n in numbers.items()]
@@ -121,6 +120,7 @@ def _stored(sources: Sources, lineage: Lineage, where: str, kind: str) -> list[P
     folders = []
     for language, split in lineage.partitions():
         folder = lineage.paths.partition(where, language, split)
+        lineage.bring(folder)
         if folder.exists():
             record = lineage.verified(folder, kind)
             sources.inputs[f"{kind}/{language}/{split}"] = record.identity

@@ -88,6 +88,10 @@ def main() -> None:
     result = job.poll_until_complete(progress=True)
     # 0.0 is a mean reward; None is none
     print(f"Mean reward: {result.mean_reward:.4f}" if result.mean_reward is not None else "N/A")
+    if result.error:
+        print(f"Ended early: {result.error}; job.resume() goes on")
+    if result.best_prompt is not None:
+        print(f"Best prompt: {result.best_prompt['system']}")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,9 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 _EXTRAS = {
     **dict.fromkeys(("jsonschema", "prometheus_client", "sqlite_vec"), "actors"),
     **dict.fromkeys(("alembic", "docker", "fastapi", "pathspec", "psycopg", "sqlalchemy"), "harbor"),
+    **dict.fromkeys(("cyclonedx", "packageurl"), "bom"),
     "daytona": "daytona",
+    "gepa": "optimization",
     "redis": "redis",
     **dict.fromkeys(("google", "peft", "pyrage", "safetensors", "starlette", "tinker", "tinker_cookbook"), "training"),
     **dict.fromkeys(("torch", "transformers", "uvicorn", "zstandard"), "training"),
@@ -36,6 +38,8 @@ _EXTRAS = {
 """What brings a library that is missing; all others come with `datasets`."""
 _OF_COMMANDS = {"harbor": "harbor"}
 """What brings everything that a command may lack, whatever else brings it too."""
+_LATER = dict.fromkeys(("licences", "lineage"), "graftline.lineage_cli")
+"""Commands in modules of their own, loaded when they are asked for."""
 _WIDE = 1000
 _OF_HOMES = ("graftline.datasets.hub", "graftline.downloads", "graftline.harbor.client", "graftline.models")
 _INTERRUPTED = 130  # as a shell says it of a process that an interrupt ended
@@ -43,6 +47,15 @@ _INTERRUPTED = 130  # as a shell says it of a process that an interrupt ended
 
 class _Commands(click.Group):
     """Prints a `GraftlineError` as its message alone."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *_LATER])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _LATER:
+            return super().get_command(ctx, cmd_name)
+        found: tuple[click.Command, ...] = import_module(_LATER[cmd_name]).COMMANDS
+        return next(command for command in found if command.name == cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -262,6 +275,11 @@ def recipes() -> None:
 
 
 @main.group(cls=_LaterCommands)
+def prompts() -> None:
+    """Make prompts better by what their rollouts come to."""
+
+
+@main.group(cls=_LaterCommands)
 def tinker() -> None:
     """Serve a model on this machine to the Tinker SDK."""
 
@@ -269,6 +287,11 @@ def tinker() -> None:
 @main.group(cls=_LaterCommands)
 def harbor() -> None:
     """Environments as deployments: serve, upload, run and evaluate them."""
+
+
+@main.group("eval", cls=_LaterCommands)
+def eval_() -> None:
+    """Have models, adapters and teachers attempt the same tasks, and compare them."""
 
 
 @main.group(cls=_LaterCommands)

@@ -4,7 +4,8 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,10 @@ if TYPE_CHECKING:
     from graftline.harbor.build_spec import HarborBuildSpec
     from graftline.harbor.known_service import KnownService
     from graftline.harbor.rollout_batch import EndedRollout
+    from graftline.harbor.service.prompt_workers import Optimiser
     from graftline.harbor.uploader import HarborDeploymentResult
+    from graftline.paths import Paths
+    from graftline.secrets import Secrets
 
 _PASSWORD = re.compile(r"://[^/@:]*:[^/@]+@")
 _PAGE = 1000
@@ -69,6 +73,9 @@ _AGENT = click.Choice(["codex", "opencode", "claude_code"])
 @click.option(
     "--set", "changes", multiple=True, metavar="KEY=VALUE", help="A setting of it, as executor.runs_own=true."
 )
+@click.option(
+    "--proposer", default="", metavar="FLEET", help="Fleet that changes of prompts are asked of; none where not given."
+)
 @json_option
 @click.pass_obj
 def serve(
@@ -80,11 +87,12 @@ def serve(
     executor: str,
     rollouts: int,
     changes: tuple[str, ...],
+    proposer: str,
     as_json: bool,
 ) -> None:
     """Serve deployments and their rollouts until interrupted; says where it is, and where its key is."""
     from graftline.config import put, validated
-    from graftline.harbor.service.serve import DATABASE_VARIABLE, KEY_VARIABLE, HarborSettings, serve
+    from graftline.harbor.service.serve import KEY_VARIABLE, HarborSettings, serve
     from graftline.secrets import open_secrets
 
     paths = paths_of(root)
@@ -93,10 +101,7 @@ def serve(
     given["service"] = {"rollouts_at_once": rollouts}
     for key, value in changes_of(changes).items():
         put(given, key, value, "--set")
-    if _PASSWORD.search(database):
-        raise ConfigError(
-            f"--database: holds a password, which others of this machine can read; set {DATABASE_VARIABLE}"
-        )
+    _refuse_password(database)
     settings = validated(given, HarborSettings, "graftline harbor serve")
     key_from = f"{KEY_VARIABLE} of this command" if secrets.get(KEY_VARIABLE) else str(where / "api_key")
 
@@ -105,7 +110,28 @@ def serve(
         text = f"GRAFTLINE_HARBOR_URL={url}\nthe key: {key_from}\nexecutor {executor}, files below {where}; interrupt to end"
         click.echo(json.dumps(said) if as_json else text)
 
-    serve(settings, where, secrets, database, started)
+    with _optimiser(paths, secrets, proposer) as optimiser:
+        serve(settings, where, secrets, database, started, optimiser)
+
+
+@click.command()
+@click.option(
+    "--folder", type=click.Path(path_type=Path, file_okay=False), help="Of its files; data/harbor/service if not given."
+)
+@click.option(
+    "--database", default="", help="sqlite:///… or postgresql://…, without a password; else GRAFTLINE_HARBOR_DATABASE."
+)
+@json_option
+@click.pass_obj
+def migrate(root: Path | None, folder: Path | None, database: str, as_json: bool) -> None:
+    """Bring the schema of the service's database up to date, and serve nothing."""
+    from graftline.harbor.service.serve import migrate
+    from graftline.secrets import open_secrets
+
+    paths = paths_of(root)
+    _refuse_password(database)
+    shown = migrate(folder or paths.data / FOLDER, open_secrets(os.environ, paths.root), database)
+    click.echo(json.dumps({"database": shown}) if as_json else f"{shown}: up to date")
 
 
 @click.command()
@@ -509,4 +535,28 @@ def _trial(root: Path | None, rollout_id: str, folder: Path, backend_url: str) -
     return [write_trial(view, folder)]
 
 
-COMMANDS = (serve, upload, list_, status, build, instances, run, evaluate, calibrate, import_, export)
+@contextmanager
+def _optimiser(paths: "Paths", secrets: "Secrets", fleet: str) -> Iterator["Optimiser"]:
+    """Give what carries out prompt optimisations, with the model of a fleet if one is named."""
+    from graftline.optimization.service_optimiser import ServiceOptimiser
+
+    if not fleet:
+        yield ServiceOptimiser(secrets)
+        return
+    from graftline.actors.blocking import BlockingChatModel
+    from graftline.actors.open import ActorsConfig, open_chat_model
+
+    with BlockingChatModel(open_chat_model(ActorsConfig(fleet=fleet), paths.configs, secrets)) as model:
+        yield ServiceOptimiser(secrets, model)
+
+
+def _refuse_password(database: str) -> None:
+    from graftline.harbor.service.serve import DATABASE_VARIABLE
+
+    if _PASSWORD.search(database):
+        raise ConfigError(
+            f"--database: holds a password, which others of this machine can read; set {DATABASE_VARIABLE}"
+        )
+
+
+COMMANDS = (serve, migrate, upload, list_, status, build, instances, run, evaluate, calibrate, import_, export)

@@ -92,7 +92,26 @@ def convert(root: Path | None, name: str, python: Path, as_json: bool) -> None:
         click.echo(folder)
 
 
-COMMANDS = (fetch, list_, verify, convert)
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--base", required=True, help="Model of configs/models.yaml that the adapter was trained on.")
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder of the artefact.")
+@json_option
+@click.pass_obj
+def adapter(root: Path | None, folder: Path, base: str, into: Path, as_json: bool) -> None:
+    """Make GGUF of the LoRA adapter in FOLDER, for llama.cpp."""
+    from graftline.models.lora_gguf import convert_adapter
+    from graftline.models.stored import model_file
+
+    built = convert_adapter(folder, model_file(base, paths_of(root), os.environ), into.absolute())
+    file = into / built.record.name
+    if as_json:
+        _print_json({"base": base, "path": str(file), "layers": built.record.counts["layers"]})
+    else:
+        click.echo(file)
+
+
+COMMANDS = (fetch, list_, verify, convert, adapter)
 
 
 def _fetched(name: str, paths: "Paths", bars: "Progress") -> dict[str, str]:

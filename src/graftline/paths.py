@@ -83,6 +83,24 @@ class Paths:
         return self.data / "harbor" / what / file_name(deployment)
 
     @property
+    def contests(self) -> Path:
+        """The files that say which contestants are evaluated."""
+        return self.configs / "evaluations"
+
+    def contest(self, name: str) -> Path:
+        """The evaluation of a file of `configs/evaluations`."""
+        return self.data / "evaluations" / file_name(name)
+
+    @property
+    def deployed(self) -> Path:
+        """The record of the adapter that is deployed."""
+        return self.adapters / "deployed.json"
+
+    def prompt(self, name: str) -> Path:
+        """The prompt that a file of `configs/prompts` was made into."""
+        return self.data / "prompts" / file_name(name)
+
+    @property
     def adapters(self) -> Path:
         """Adapters by recipe, beside the records of runs in `tinker`."""
         return self.root / "models" / "adapters"

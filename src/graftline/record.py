@@ -169,7 +169,17 @@ class Built:
         return bool(self.reason)
 
 
-def build(folder: Path, request: Request, make: Callable[[Path], Contents], clock: Clock = utc_now) -> Built:
+Placing = Callable[[Path, Record], None]
+"""Called with an artefact that is complete, in its partial folder, before it takes its place."""
+
+
+def build(
+    folder: Path,
+    request: Request,
+    make: Callable[[Path], Contents],
+    clock: Clock = utc_now,
+    placing: Placing = lambda partial, record: None,
+) -> Built:
     """Return the artefact of `request` in `folder`, made by `make` unless it is there already.
 
     `make` gets a partial folder, which holds what a killed build of the very same request had written to it, and
@@ -186,13 +196,20 @@ def build(folder: Path, request: Request, make: Callable[[Path], Contents], cloc
             _old(folder).rename(folder)  # a writer was killed between taking it away and putting the new one in place
         reason = _why(folder, request)
         _remove_partials(folder, keep=partial if reason else None)
-        record = _made(folder, partial, request, make, clock) if reason else load_record(folder)
+        record = _made(folder, partial, request, make, clock, placing) if reason else load_record(folder)
     if reason:
         logger.info("%s %s: made (%s), %s", request.kind, request.name, reason, record.counts)
     return Built(folder, record, reason)
 
 
-def _made(folder: Path, partial: Path, request: Request, make: Callable[[Path], Contents], clock: Clock) -> Record:
+def _made(
+    folder: Path,
+    partial: Path,
+    request: Request,
+    make: Callable[[Path], Contents],
+    clock: Clock,
+    placing: Placing,
+) -> Record:
     partial.mkdir(parents=True, exist_ok=True)
     (partial / RECORD_NAME).unlink(missing_ok=True)
     try:
@@ -228,7 +245,44 @@ def _made(folder: Path, partial: Path, request: Request, make: Callable[[Path], 
     ).identified()
     write_atomically(partial / RECORD_NAME, record.model_dump_json(indent=2) + "\n")
     _sync(partial)
+    placing(partial, record)
     _take_place(partial, folder)
+    return record
+
+
+def put_in_place(folder: Path, record: Record, fill: Callable[[Path], None]) -> None:
+    """Have the artefact of `record` in `folder`, instead of what is there; `fill` writes its files to a partial folder.
+
+    That folder holds what a killed call for the same record left, and is the caller's to complete.
+
+    Raises:
+        RecordError: what `fill` wrote are not the files of the record.
+    """
+    with _locked(folder.parent):
+        partial = folder.with_name(f".{folder.name}.partial-{record.identity[:12]}-fetched")
+        partial.mkdir(parents=True, exist_ok=True)
+        (partial / RECORD_NAME).unlink(missing_ok=True)
+        fill(partial)
+        if fault := _fault(partial, record):
+            raise RecordError(f"{folder}: {fault} while it was fetched; run again")
+        for path in _files(partial):
+            _sync(path)
+        write_atomically(partial / RECORD_NAME, record.model_dump_json(indent=2) + "\n")
+        _take_place(partial, folder)
+
+
+def parse_record(content: bytes, where: str) -> Record:
+    """Return the record that `content` is, as a file of ours has it.
+
+    Raises:
+        RecordError: it is none, or its identity is not that of its content; the message begins with `where`.
+    """
+    try:
+        record = _parsed(json.loads(content))
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"{where}: is not a record ({_first_line(error)}); materialise its asset again") from None
+    if record.identity != record.computed_identity():
+        raise RecordError(f"{where}: identity is not that of its content; materialise its asset again")
     return record
 
 
@@ -240,14 +294,12 @@ def load_record(folder: Path) -> Record:
     """
     path = folder / RECORD_NAME
     try:
-        record = _parsed(json.loads(path.read_bytes()))
+        content = path.read_bytes()
     except FileNotFoundError:
         raise RecordError(f"{folder}: has no {RECORD_NAME}; materialise the asset that writes it") from None
-    except (ValueError, OSError, RecursionError) as error:
+    except OSError as error:
         raise RecordError(f"{path}: is not a record ({_first_line(error)}); materialise its asset again") from None
-    if record.identity != record.computed_identity():
-        raise RecordError(f"{path}: identity is not that of its content; materialise its asset again")
-    return record
+    return parse_record(content, str(path))
 
 
 def verified(folder: Path, kind: str) -> Record:

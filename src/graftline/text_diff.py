@@ -17,6 +17,29 @@ def unified_diff(before: str, after: str, old_name: str, new_name: str) -> Itera
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
+_WHOLE_LINES = 12
+"""Texts of so many lines are shown whole; of longer ones what changes, with one line before it and one after."""
+
+
+def change_of(before: str, after: str) -> str:
+    """Return what becomes of `before`: its lines, each after `-`, `+` or a blank; `...` stands for lines left out.
+
+    "a\nb\n", "a\nc\n"  ->  " a\n-b\n+c"
+    """
+    old, new = before.rstrip("\n").split("\n"), after.rstrip("\n").split("\n")
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    found: list[str] = []
+    for group in matcher.get_grouped_opcodes(1 if len(old) > _WHOLE_LINES else _WHOLE_LINES):
+        found += ["..."] if found else []
+        for tag, first, last, new_first, new_last in group:
+            if tag == "equal":
+                found += [f" {line}" for line in old[first:last]]
+                continue
+            found += [f"-{line}" for line in old[first:last]]
+            found += [f"+{line}" for line in new[new_first:new_last]]
+    return "\n".join(found)
+
+
 def visible(text: str) -> str:
     """Return `text` with what a terminal would not show as a character spelled out; tabs and line feeds stay."""
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

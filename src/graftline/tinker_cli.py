@@ -31,10 +31,10 @@ from graftline.cli import json_option, paths_of
 )
 @click.option(
     "--precision",
-    type=click.Choice(["float32", "bfloat16"]),
+    type=click.Choice(["auto", "float32", "bfloat16"]),
     default="float32",
     show_default=True,
-    help="What matrices are multiplied in.",
+    help="What matrices are multiplied in; auto: what is faster here.",
 )
 @click.option(
     "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True, help="What computes."

@@ -66,16 +66,20 @@ def test_the_old_way_and_the_new_one_come_to_the_same_reward(service: KilledServ
     assert by_config.splitlines()[-1] == by_url.splitlines()[-1]
 
 
-def test_the_optimisation_is_submitted_and_kept(service: KilledService) -> None:
+def test_the_optimisation_runs_to_its_end(service: KilledService) -> None:
     deployment = created(service, "upload_harbor_deployment.py", "--name", "optimised", "--agent", "nop")
     said(service, "create_harbor_instances.py", "--deployment-id", deployment, "--count", "5")
-    script = [sys.executable, "-u", str(SCRIPTS / "run_harbor_gepa.py"), "--deployment-id", deployment]
-    command = [*script, "--backend-url", str(service.client.base_url)]
-    environment = {**os.environ, "GRAFTLINE_HARBOR_KEY": KEY}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as job:
-        assert job.stdout is not None
-        line = next((line for line in job.stdout if "Job ID:" in line), "")
-        job.terminate()
-    job_id = line.partition("Job ID:")[2].strip()
-    view = service.client.get(f"/api/prompt-learning/online/jobs/{job_id}").json()
-    assert (view["status"], view["algorithm"]) == ("pending", "gepa")
+
+    printed = said(service, "run_harbor_gepa.py", "--deployment-id", deployment)
+
+    job_id = re.search(r"Job ID: (\S+)", printed)
+    assert job_id is not None
+    view = service.client.get(f"/api/prompt-learning/online/jobs/{job_id[1]}/results").json()
+    assert (view["status"], view["error"]) == ("completed", None)
+    # doing nothing earns the same by whatever prompt, so that none is better than the first
+    assert (view["outcome"]["best"], len(view["outcome"]["prompts"])) == (0, 1)
+    assert view["outcome"]["proposals"]["judged"] >= 1
+    validation = view["outcome"]["prompts"][0]["validation"]
+    assert sorted(validation) == ["3", "4"]
+    assert f"Mean reward: {view['mean_reward']:.4f}" in printed
+    assert all(reward > 0 for reward in validation.values())

@@ -42,6 +42,8 @@ class Machine:
     """Folder of the Python environment that holds `bin/vllm`, where the fleet does not name one."""
     cores: Sequence[int]
     """That the servers may be bound to; never empty."""
+    root: Path = Path("/")
+    """Folder that the adapters of embedded servers are named from."""
 
 
 def weights_of(fleet: Fleet, paths: Paths, environment: Mapping[str, str]) -> str:
@@ -123,7 +125,8 @@ def _embedded_command(fleet: Fleet, actor: Actor, weights: str, machine: Machine
     }
     if actor.threads:
         settings["--threads"] = actor.threads
-    return (str(machine.python), "-m", embedded.__name__, *_words(settings))
+    adapters = (word for folder in fleet.adapters for word in ("--adapter", str(machine.root / folder)))
+    return (str(machine.python), "-m", embedded.__name__, *_words(settings), *adapters)
 
 
 def _vllm_command(fleet: Fleet, actor: Actor, weights: str, machine: Machine) -> tuple[str, ...]:

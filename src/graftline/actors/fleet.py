@@ -3,7 +3,7 @@
 A fleet is the actors that are used together, all of them with the same model. The manifest names one.
 """
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal, Self
 from urllib.parse import urlsplit
 
@@ -73,7 +73,8 @@ class Fleet(Config):
     context_tokens: int = Field(default=8192, ge=512)
     """Of one request: prompt and answer."""
     adapters: tuple[str, ...] = ()
-    """Folders of LoRA adapters that are loaded when the actors are up, each under the name of its folder."""
+    """Folders of LoRA adapters, each under the name of its folder. `vllm`, `vllm-cpu`: loaded where a request needs it;
+    `embedded`: loaded when an actor is started, relative to the root folder."""
     arguments: tuple[str, ...] = ()
     """Further arguments of `vllm serve`."""
     variables: dict[str, str] = Field(default_factory=dict)
@@ -101,10 +102,13 @@ class Fleet(Config):
         for what, found in (("name", [a.name for a in self.actors]), ("url", [a.url for a in self.actors])):
             if len(set(found)) < len(found):
                 raise ValueError(f"two actors have the same {what}")
+        names = [PurePath(folder).name for folder in self.adapters]
+        if len({*names, "", self.called}) < len(names) + 2:
+            raise ValueError("adapters: each needs a folder whose name is its own, and not that of the model")
         if self.engine == "vllm-cpu" and self.takes_seed:
             raise ValueError("takes_seed: vLLM's CPU build dies of a request with a seed; set it to false")
-        if self.engine == "embedded" and (self.adapters or self.arguments or self.quantization):
-            raise ValueError("adapters, arguments and quantization are vLLM's; take them out of an embedded fleet")
+        if self.engine == "embedded" and (self.arguments or self.quantization):
+            raise ValueError("arguments and quantization are vLLM's; take them out of an embedded fleet")
         return self
 
 

@@ -62,7 +62,8 @@ def up(
     actors = local_actors(name, fleet)
     key = secrets.require(fleet.api_key, f"fleet {name!r}") if fleet.api_key else None
     named = environment.get("GRAFTLINE_VLLM_ENV")
-    machine = Machine(Path(sys.executable), Path(named).absolute() if named else None, sorted(os.sched_getaffinity(0)))
+    cores = sorted(os.sched_getaffinity(0))
+    machine = Machine(Path(sys.executable), Path(named).absolute() if named else None, cores, paths.root.absolute())
     with _locked(state_folder(paths, name)):
         states = {actor: read_state(state_path(paths, name, actor.name)) for actor in actors}
         missing = [actor for actor, state in states.items() if state is None or not kept_here(state)]

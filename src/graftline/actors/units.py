@@ -35,7 +35,7 @@ def units(name: str, fleet: Fleet, weights: str, home: Path) -> dict[str, str]:
         ConfigError: the fleet is a service, or cannot be started with these settings.
     """
     threads = sum(actor.threads or 0 for actor in fleet.actors)
-    machine = Machine(home / "venv" / "bin" / "python", home / "vllm", range(max(threads, 1)))
+    machine = Machine(home / "venv" / "bin" / "python", home / "vllm", range(max(threads, 1)), home)
     launches = {actor: launch_of(fleet, actor, weights, machine) for actor in fleet.actors}
     services = {
         f"systemd/{_program(name, actor)}.service": _service(name, fleet, actor, launch, home)

@@ -6,16 +6,16 @@ from typing import Annotated, Literal, assert_never
 from pydantic import Field
 
 from graftline.blobs.base import BlobStore
-from graftline.blobs.filesystem import open_filesystem
+from graftline.blobs.filesystem import FilesystemBlobStore
 from graftline.blobs.memory import MemoryBlobStore
+from graftline.blobs.objects import Objects, open_objects
 from graftline.config import Config
 from graftline.secrets import Secrets
 
 
-class FilesystemBlobsConfig(Config):
+class ObjectsConfig(Config):
     """A bucket, a folder, or whatever else fsspec has a client for."""
 
-    kind: Literal["filesystem"] = "filesystem"
     url: str = Field(min_length=1)
     """A folder, from the root, or a URL: `s3://bucket/folder`, `gs://bucket/folder`."""
     options: dict[str, str | int | bool] = Field(default_factory=dict)
@@ -23,6 +23,12 @@ class FilesystemBlobsConfig(Config):
     secrets: dict[str, str] = Field(default_factory=dict)
     """Options that are secret, by the names of the variables that hold them: `{key: AWS_ACCESS_KEY_ID}`. Without them
     the client looks where it always does, which for s3fs are the environment, `~/.aws` and the role of the machine."""
+
+
+class FilesystemBlobsConfig(ObjectsConfig):
+    """A bucket, a folder, or whatever else fsspec has a client for."""
+
+    kind: Literal["filesystem"] = "filesystem"
 
 
 class MemoryBlobsConfig(Config):
@@ -42,12 +48,21 @@ def open_blob_store(config: BlobsConfig, root: Path, secrets: Secrets) -> BlobSt
     """
     match config:
         case FilesystemBlobsConfig():
-            secret = {
-                option: secrets.require(name, f"blobs.secrets.{option}").get_secret_value()
-                for option, name in config.secrets.items()
-            }
-            return open_filesystem(config.url, root, {**config.options, **secret}, secrets.redact)
+            return FilesystemBlobStore(configured_objects(config, root, secrets, "blobs"))
         case MemoryBlobsConfig():
             return MemoryBlobStore()
         case _:
             assert_never(config)
+
+
+def configured_objects(config: ObjectsConfig, root: Path, secrets: Secrets, port: str) -> Objects:
+    """Return the objects of `config`, which is of the port called `port`; whether they answer shows at the first use.
+
+    Raises:
+        ConfigError: as `open_blob_store`.
+    """
+    secret = {
+        option: secrets.require(name, f"{port}.secrets.{option}").get_secret_value()
+        for option, name in config.secrets.items()
+    }
+    return open_objects(config.url, root, {**config.options, **secret}, secrets.redact, port)

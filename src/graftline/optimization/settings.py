@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from graftline.errors import ConfigError
-from graftline.harbor.contract import Seed
+from graftline.harbor.contract import MAX_TIMEOUT_S, Seed
 from graftline.harbor.localapi.config import LocalAPIConfig
 
 MAX_BYTES = 1 << 20
@@ -104,8 +104,12 @@ class RolloutTable(Part):
     """How many rollouts, and how many at a time."""
 
     budget: int | None = Field(default=None, ge=1)
-    max_concurrent: int = Field(default=20, ge=1)
+    max_concurrent: int = Field(default=20, ge=1, le=1000)
     minibatch_size: int = Field(default=8, ge=1)
+    attempts: int = Field(default=3, ge=1, le=20)
+    """At one rollout that a machine failed; one that fails as often counts for nothing, and never for 0."""
+    timeout_s: float = Field(default=600.0, gt=0, le=MAX_TIMEOUT_S)
+    """Of one rollout."""
 
 
 class EvaluationTable(Part):
@@ -158,7 +162,8 @@ class ArchiveTable(Part):
 
     size: int = Field(default=64, ge=1)
     pareto_set_size: int | None = Field(default=None, ge=1)
-    """Fewer than there are train seeds; as many of 64 as that allows where it is not given."""
+    """Train seeds that all prompts of the archive are compared on; changes are found on the others, so that there have to
+    be some. Half of the train seeds, 64 at most, where it is not given."""
     pareto_eps: float = Field(default=1e-6, ge=0)
     feedback_fraction: float = Field(default=0.5, ge=0, le=1)
 
@@ -170,6 +175,27 @@ class TokenTable(Part):
     counting_model: str | None = None
     enforce_pattern_limit: bool = True
     max_spend_usd: float | None = Field(default=None, gt=0)
+    max_spend_tokens: int | None = Field(default=None, ge=1)
+
+
+class ProposerTable(Part):
+    """The language model that proposes changes, behind an OpenAI-compatible address."""
+
+    base_url: str = Field(pattern=r"^https?://")
+    """With the path before `/chat/completions`, which is often `/v1`."""
+    model: str = Field(min_length=1)
+    api_key: str = Field(default="", pattern=r"^[A-Za-z0-9_]*$")
+    """Name of the secret that holds the key; empty where none is needed."""
+    temperature: float = Field(default=1.0, ge=0, le=2)
+    prompt_usd: float | None = Field(default=None, ge=0)
+    """Of a million tokens, so that what it costs counts against `max_spend_usd`; so is `completion_usd`."""
+    completion_usd: float | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _has_both_prices(self) -> Self:
+        if (self.prompt_usd is None) != (self.completion_usd is None):
+            raise ValueError("names one of prompt_usd and completion_usd; a price has both")
+        return self
 
 
 class GepaTable(Part):
@@ -178,7 +204,11 @@ class GepaTable(Part):
     env_name: str | None = None
     env_config: dict[str, Any] = {}
     rng_seed: int | None = None
-    proposer_type: str = "dspy"
+    proposer_type: Literal["dspy", "gepa", "offline"] = "dspy"
+    """`gepa`: a language model reads what failed, and writes another prompt. `offline`: what failed most often is put into
+    words, and what was right is shown, without a model. `dspy`, the founding name: as `gepa` where a model is there."""
+    proposer: ProposerTable | None = None
+    """The model, for whoever has none of its own."""
     proposer_effort: Literal["LOW_CONTEXT", "LOW", "MEDIUM", "HIGH"] = "LOW"
     proposer_output_tokens: Literal["RAPID", "FAST", "SLOW"] = "FAST"
     metaprompt: str | None = None
@@ -196,6 +226,8 @@ class GepaTable(Part):
     @model_validator(mode="after")
     def _can_choose_a_front(self) -> Self:
         size, n_seeds = self.archive.pareto_set_size, len(self.evaluation.train_seeds)
+        if self.proposer_type == "offline" and self.proposer is not None:
+            raise ValueError("proposer names a model, and proposer_type is 'offline', which asks none; leave one out")
         if size is not None and n_seeds and size >= n_seeds:
             raise ValueError(
                 f"archive.pareto_set_size is {size} of {n_seeds} train_seeds; expected fewer than there are seeds"

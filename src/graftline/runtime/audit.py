@@ -11,12 +11,13 @@ from graftline.config import Config, load_yaml
 from graftline.datasets.governance import load_governance
 from graftline.datasets.hub.local import local_hub
 from graftline.datasets.hub.mirror import is_mirrored
-from graftline.errors import GraftlineError
+from graftline.errors import GraftlineError, RecordError
 from graftline.hashing import digest
 from graftline.models.catalogue import ModelCatalogue
 from graftline.paths import Paths
 from graftline.record import RECORD_NAME, load_record, verified
 from graftline.runtime.deployments import deployment_file, deployment_names
+from graftline.runtime.export_record import export_fault, export_record, exported_files, is_exported
 from graftline.runtime.manifests import MANIFESTS, load_manifest
 from graftline.runtime.settings import load_settings
 from graftline.sandbox.runner import SandboxSettings
@@ -66,6 +67,7 @@ def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> A
     checks.append(partial(_check_samples, paths))
     if not inputs_only:
         checks += [partial(_check_artefact, folder) for folder in _artefacts(paths)]
+        checks += [partial(_check_export, file) for file in exported_files(paths.data)]
     for check in checks:
         report.checked += 1
         try:
@@ -93,6 +95,7 @@ def _artefacts(paths: Paths) -> list[Path]:
         for path in top.rglob("*")
         if path.is_file()
         and path.suffix != ".dvc"  # of an export; it is beside the artefact, and says of it what DVC wants to know
+        and not is_exported(path)
         and not any(path.is_relative_to(paths.data / name) for name in _NO_ARTEFACTS)
         and not any(part.startswith(".") for part in path.relative_to(top).parts)
     ]
@@ -103,3 +106,8 @@ def _artefacts(paths: Paths) -> list[Path]:
 
 def _check_artefact(folder: Path) -> None:
     verified(folder, load_record(folder).kind)
+
+
+def _check_export(file: Path) -> None:
+    if fault := export_fault(file, export_record(file)):
+        raise RecordError(f"{file}: {fault}; export it again")

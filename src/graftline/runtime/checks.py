@@ -22,6 +22,7 @@ _MOST_FAULTS = 20
 def invalid_edits(lineage: Lineage, dataset: str) -> list[str]:
     """Return the lines of the normalised `dataset` that are no edits, and no labels."""
     folder = lineage.paths.normalized(dataset)
+    lineage.bring(folder)
     faults = [fault for path in sorted(folder.glob("*-*.jsonl")) for fault in _invalid_lines(path, Edit)]
     labels = folder / "labels.jsonl"
     return (faults + (_invalid_lines(labels, Label) if labels.exists() else []))[:_MOST_FAULTS]
@@ -82,6 +83,8 @@ def verified_steps(lineage: Lineage) -> int:
 
 def _stored(lineage: Lineage, where: str, kind: str) -> list[Path]:
     folders = [lineage.paths.partition(where, language, split) for language, split in lineage.partitions()]
+    for folder in folders:
+        lineage.bring(folder)
     present = [folder for folder in folders if folder.exists()]
     for folder in present:
         verified(folder, kind)

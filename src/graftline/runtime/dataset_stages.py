@@ -22,7 +22,7 @@ from graftline.downloads.download import Fetched
 from graftline.errors import DataError, RecordError
 from graftline.hashing import digest, sha256_file
 from graftline.jsonl import read_lines, write_lines
-from graftline.record import Built, Contents, DatasetRecord, Record, Request, load_record
+from graftline.record import Built, Contents, DatasetRecord, Record, Request
 from graftline.runtime.settings import stage_code
 from graftline.runtime.stages import Stages, identities
 from graftline.tasks.open_task import OpenTask, open_task_of
@@ -46,7 +46,8 @@ class DatasetStages(Stages):
         )
         request = Request("raw", name, stage_code("raw", dataset.reader), {"home": revision}, what)
         folder = self.paths.raw(name)
-        return self.build(folder, request, lambda partial: self._fetch(name, dataset, revision, partial))
+        # what reads the files fetches them; to say that they are unchanged takes their record alone
+        return self.build(folder, request, lambda partial: self._fetch(name, dataset, revision, partial), False)
 
     def normalized(self, name: str) -> Built:
         """Turn the rows of the dataset called `name` into edits, labels and counted drops."""
@@ -225,9 +226,10 @@ def tool_versions(tokenizer: TokenizerName) -> dict[str, str]:
     return {tool: version(tool) for tool in tools}
 
 
-def raw_record(folder: Path) -> DatasetRecord:
-    """Return the record of a dataset's raw files."""
-    record = load_record(folder)
+def raw_record(stages: Stages, name: str) -> DatasetRecord:
+    """Return the record of the raw files of the dataset called `name`."""
+    folder = stages.paths.raw(name)
+    record = stages.record(folder)
     if not isinstance(record, DatasetRecord):
         raise RecordError(f"{folder}: holds {record.kind!r}, but a dataset was asked for")
     return record

@@ -16,6 +16,7 @@ from graftline.harbor.calibration import Calibration
 from graftline.harbor.deployment_file import DeploymentFile, EvaluationSettings, Refactoring
 from graftline.paths import Paths
 from graftline.record import Built, Contents, Record, Request, verified
+from graftline.runtime.contest_names import contest_names
 from graftline.runtime.deployments import (
     DEPLOYMENT,
     SEEDS,
@@ -39,8 +40,26 @@ def evaluated_names(paths: Paths) -> list[str]:
     return [name for name in deployment_names(paths) if deployment_file(paths, name).evaluation is not None]
 
 
+def evaluation_names(paths: Paths) -> list[str]:
+    """Return the names of all evaluations: of deployments, and those in `configs/evaluations`.
+
+    Raises:
+        ConfigError: two have the same name.
+    """
+    deployments, contests = evaluated_names(paths), contest_names(paths)
+    if both := sorted({*deployments} & {*contests}):
+        raise ConfigError(
+            f"evaluation {both[0]!r}: is in configs/harbor and in configs/evaluations; rename one of the two files"
+        )
+    return [*deployments, *contests]
+
+
 def evaluation(lineage: Lineage, name: str) -> Built:
-    """Have the service run every seed of a deployment by the policy of its file; seeds without a reward are not zeros."""
+    """Evaluate a deployment, every seed by the policy of its file, or contestants at the same tasks; unknown is not 0."""
+    if name in contest_names(lineage.paths):
+        from graftline.runtime.contests import contest
+
+        return contest(lineage, name)
     file, settings = _asked_for(lineage.paths, name)
     record, place = kept_deployment(lineage, name)
     batch = lineage.verified(lineage.paths.harbor("instances", name), "instance_batch")
@@ -57,6 +76,7 @@ def evaluation(lineage: Lineage, name: str) -> Built:
     is_ours = isinstance(file.environment, Refactoring)
     code = stage_code("evaluation of our tasks" if is_ours else "evaluation")
     folder = lineage.paths.harbor("evaluations", name)
+    lineage.bring(folder)
     known, after = _known(folder, Request("evaluation", name, code, inputs, config))
     request = Request("evaluation", name, code, inputs, {**config, "after": after})
 
@@ -182,4 +202,5 @@ def read_summary(folder: Path) -> dict[str, Any]:
 def stored_evaluation(lineage: Lineage, name: str) -> tuple[Record, Path] | None:
     """Return an evaluation that is stored, whole and as it was written; None where there is none."""
     folder = lineage.paths.harbor("evaluations", name)
+    lineage.bring(folder)
     return (lineage.verified(folder, "evaluation"), folder) if folder.exists() else None

@@ -141,6 +141,7 @@ def _of_this_process(
 ) -> Iterator[HarborService]:
     try:
         from graftline.harbor.service.serve import HarborSettings, served
+        from graftline.optimization.service_optimiser import ServiceOptimiser
     except ImportError as error:
         raise ConfigError(f"harbor: {error.name} is missing; pip install 'graftline[harbor]'") from None
     settings = HarborSettings.model_validate_json(
@@ -150,5 +151,6 @@ def _of_this_process(
     # what one executor built another does not find
     folder = root / FOLDER / kind
     folder.mkdir(parents=True, exist_ok=True)
-    with served(settings, folder, secrets, f"sqlite:///{folder / 'harbor.sqlite'}") as (url, key):
+    database, optimiser = f"sqlite:///{folder / 'harbor.sqlite'}", ServiceOptimiser(secrets)
+    with served(settings, folder, secrets, database, optimiser) as (url, key):
         yield HarborService(url, key)

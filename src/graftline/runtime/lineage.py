@@ -21,7 +21,7 @@ from graftline.hashing import digest
 from graftline.jsonl import read_lines, write_lines
 from graftline.parquet import write_parquet
 from graftline.paths import Paths
-from graftline.record import RECORD_NAME, Built, Contents, Record, Request, verified
+from graftline.record import Built, Contents, Record, Request, verified
 from graftline.runtime.attempt_settings import attempt_settings, rewriter
 from graftline.runtime.dataset_stages import DatasetStages
 from graftline.runtime.manifests import Manifest, replaced
@@ -153,10 +153,8 @@ class Lineage(DatasetStages):
 
     def _attempted(self, language: Language, split: Split) -> dict[str, Path]:
         """Return the folder of every teacher that attempted these tasks, by name; of the one in use if there is none."""
-        of_all = self.paths.partition("trajectories/raw", language, split)
-        found = {path.parent.name: path.parent for path in sorted(of_all.glob(f"*/{RECORD_NAME}"))}
         own = self.paths.attempts(language, split, self.ports.teacher.name)
-        return {name: path for name, path in found.items() if not name.startswith(".")} or {own.name: own}
+        return {path.name: path for path in self.attempted(language, split)} or {own.name: own}
 
     def _asked(
         self, language: Language, split: Split, made_by: str, tasks: Sequence[Task], known: Mapping[str, Trajectory]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graftline.actors.open import ActorsConfig, ChatModelConfig
+from graftline.artefacts.open import ArtefactsConfig, FolderArtefactsConfig
 from graftline.blobs.open import BlobsConfig, FilesystemBlobsConfig
 from graftline.config import Config, load_yaml, put, validated
 from graftline.datasets.hub.open import HubConfig
@@ -12,6 +13,7 @@ from graftline.errors import ConfigError
 from graftline.jobs.settings import MemoryQueueConfig, QueueConfig
 from graftline.paths import Paths
 from graftline.retrieval.open import HashedEmbedderConfig, SqliteVectorStoreConfig, VectorStoreConfig
+from graftline.runtime.executor import ExecutorConfig, InProcessConfig
 from graftline.runtime.harbor_port import HarborPortConfig, LocalHarborConfig
 from graftline.sandbox.open import SandboxConfig
 from graftline.teachers.settings import TeacherConfig
@@ -23,7 +25,7 @@ DEFAULT_MANIFEST = "default"
 
 
 class Manifest(Config):
-    """One implementation per port."""
+    """One implementation per port, and what executes the steps of a Dagster run."""
 
     dataset_hub: HubConfig
     sandbox: SandboxConfig
@@ -36,9 +38,11 @@ class Manifest(Config):
     training_client: TrainingClientConfig = LocalBackendConfig()
     dataset_store: DatasetStoreConfig = FilesDatasetStoreConfig()
     harbor: HarborPortConfig = LocalHarborConfig()
+    artefacts: ArtefactsConfig = FolderArtefactsConfig()
+    executor: ExecutorConfig = InProcessConfig()
 
 
-PORTS = tuple(Manifest.model_fields)
+PORTS = tuple(name for name in Manifest.model_fields if name != "executor")
 
 
 def load_manifest(paths: Paths, name: str, overrides: Mapping[str, Any] | None = None) -> Manifest:

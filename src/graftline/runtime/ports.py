@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 from graftline.actors.blocking import BlockingChatModel
 from graftline.actors.fleet import load_fleet
 from graftline.actors.open import ActorsConfig, open_chat_model
+from graftline.artefacts.base import ArtefactStore
+from graftline.artefacts.open import open_artefacts
 from graftline.blobs.base import BlobStore
 from graftline.blobs.open import open_blob_store
 from graftline.datasets.hub.base import MIRROR_VARIABLE, DatasetHub
@@ -106,6 +108,11 @@ class Ports:
     def training_client(self) -> TrainingService:
         """What trains."""
         return self.training_client_for()
+
+    @cached_property
+    def artefacts(self) -> ArtefactStore:
+        """Where the artefacts of all workers are."""
+        return open_artefacts(self._manifest.artefacts, self._paths.root, self.secrets)
 
     @cached_property
     def dataset_store(self) -> DatasetStore:

@@ -12,7 +12,7 @@ from graftline.record import Built
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
 from graftline.runtime.trained_adapter import trained_adapter
-from graftline.runtime.training_data import lineage_recipes, sft_dataset
+from graftline.runtime.training_data import recipes_of_run, sft_dataset
 
 
 def run_all(
@@ -53,7 +53,7 @@ def _steps(lineage: Lineage) -> list[tuple[str, str, Callable[[], Built]]]:
     steps: list[tuple[str, str, Callable[[], Built]]] = []
     steps += [("raw", name, partial(lineage.raw, name)) for name in names]
     steps += [("normalized", name, partial(lineage.normalized, name)) for name in catalogue.sources]
-    recipes = lineage_recipes(lineage.paths)
+    recipes = recipes_of_run(lineage.paths)
     steps += [("division", "all", lineage.division), ("label_tasks", "all", lineage.label_tasks)]
     for of_part in parts:
         steps += [

@@ -17,6 +17,8 @@ class Outcome:
     reason: str
     """Why it was made; empty when it was found unchanged."""
     seconds: float
+    worked_s: float = 0.0
+    """Of these, those in which its files were made: the others are records, checks and locks."""
 
 
 class RunLog:
@@ -25,11 +27,12 @@ class RunLog:
     def __init__(self, paths: Paths, run: str) -> None:
         self.path = paths.logs / "runs" / f"{run}.jsonl"
 
-    def append(self, stage: str, name: str, reason: str, seconds: float) -> None:
+    def append(self, stage: str, name: str, reason: str, seconds: float, worked_s: float = 0.0) -> None:
         """Add one line; lines of several processes do not mix."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        outcome = Outcome(stage, name, reason, round(seconds, 3), round(worked_s, 3))
         with self.path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(asdict(Outcome(stage, name, reason, round(seconds, 3)))) + "\n")
+            stream.write(json.dumps(asdict(outcome)) + "\n")
 
 
 def last_run(paths: Paths, with_before: Collection[str] = ()) -> list[Outcome]:

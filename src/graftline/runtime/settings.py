@@ -101,6 +101,21 @@ _CODE: Mapping[str, tuple[str, ...]] = {
         *_SANDBOX,
     ),
     "trained_adapter": ("graftline.training.train", "graftline.training.solving", "graftline.training.card", *_SANDBOX),
+    # pages can be written again without asking anybody
+    "contest": (
+        "graftline.evals.evaluation",
+        "graftline.evals.grading",
+        "graftline.evals.sources",
+        *_SANDBOX,
+        *_FILES,
+    ),
+    "closed_loop": ("graftline.evals.figures",),
+    "optimized_prompt": (
+        "graftline.optimization.optimise",
+        "graftline.optimization.open_proposer",
+        "graftline.harbor.environments.refactoring",
+        *_SANDBOX,
+    ),
     "harbor_deployment": ("graftline.harbor.deployment_file",),
     "instance_batch": ("graftline.harbor.instances",),
     # what acts is in the deployment, whose digest is an input; how it is asked for is nothing that an evaluation depends on

@@ -1,10 +1,13 @@
 """What every stage stands on: settings, open ports, and artefacts that are made only when something changed.
 
-A stage reads its inputs through their records, so that what it makes is tied to exactly those files.
+A stage reads its inputs through their records, so that what it makes is tied to exactly those files. Where artefacts are
+kept in a bucket, that is what counts: an input comes from there unless the root holds the very same one, and what is made
+is put there before it takes its place in the root.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +26,8 @@ from graftline.runtime.manifests import Manifest
 from graftline.runtime.ports import Ports
 from graftline.runtime.run_log import RunLog
 from graftline.runtime.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 Advance = Callable[[int, int], None]
 """Called with the number done and the number there are."""
@@ -53,11 +58,26 @@ class Stages:
         """Return every language and split, in order."""
         return [(language, split) for language in self.catalogue.languages for split in SPLITS]
 
-    def build(self, folder: Path, request: Request, make: Callable[[Path], Contents]) -> Built:
-        """Return the artefact of `request` in `folder` (see `record.build`), and log what became of it."""
-        started = monotonic()
+    def build(self, folder: Path, request: Request, make: Callable[[Path], Contents], with_files: bool = True) -> Built:
+        """Return the artefact of `request` in `folder` (see `record.build`), and log what became of it.
+
+        Without `with_files`, one that the store of artefacts has and the root lacks stays where it is.
+        """
+        started, worked_s = monotonic(), 0.0
+
+        def worked(partial: Path) -> Contents:
+            nonlocal worked_s
+            began = monotonic()
+            try:
+                return make(partial)
+            finally:
+                worked_s += monotonic() - began
+
+        if not with_files and not folder.exists() and (known := self._known(folder)) and not request.difference(known):
+            self.run_log.append(request.kind, request.name, "", monotonic() - started)
+            return Built(folder, known, "")
         try:
-            built = build(folder, request, lambda partial: self._undisturbed(request, make(partial)), self.clock)
+            built = self._built(folder, request, worked)
         except OSError as error:
             # a full disk, a folder that may not be written to; a library may name neither number nor file
             cause = error.strerror or str(error).partition("\n")[0]
@@ -68,14 +88,64 @@ class Stages:
             ) from error
         # made or found right, its files have just been read
         self._seen[folder] = built.record.identity, _stamps(folder, built.record)
-        self.run_log.append(request.kind, request.name, built.reason, monotonic() - started)
+        self.run_log.append(request.kind, request.name, built.reason, monotonic() - started, worked_s)
         return built
+
+    def _built(self, folder: Path, request: Request, make: Callable[[Path], Contents]) -> Built:
+        known = self._known(folder)
+        if known is not None:
+            # one that lost a file is made anew
+            with suppress(RecordError):
+                self.bring(folder)
+        store, name = self.ports.artefacts, self.paths.relative(folder)
+        built = build(
+            folder,
+            request,
+            lambda partial: self._undisturbed(request, make(partial)),
+            self.clock,
+            lambda partial, record: store.publish(name, partial, record),
+        )
+        if not built.is_fresh and built.record != known:
+            # made before there was a store, or by a run that was killed while it was sent there
+            store.publish(name, folder, built.record)
+        return built
+
+    def _known(self, folder: Path) -> Record | None:
+        try:
+            return self.ports.artefacts.record(self.paths.relative(folder))
+        except RecordError:
+            return None  # it is made anew
+
+    def bring(self, folder: Path) -> None:
+        """Have in `folder` what the store of artefacts has of it; nothing happens where it has nothing.
+
+        Raises:
+            RecordError: what it has is damaged.
+            BoundaryError: the store failed.
+        """
+        store, name = self.ports.artefacts, self.paths.relative(folder)
+        record = store.record(name)
+        if record is None or record == _here(folder):
+            return
+        started = monotonic()
+        store.fetch(name, record, folder)
+        logger.info("%s: fetched from %s in %.1f s", name, store.label, monotonic() - started)
+
+    def record(self, folder: Path) -> Record:
+        """Return the record of an artefact, without looking at its files or fetching them.
+
+        Raises:
+            RecordError: there is none, or it is damaged.
+            BoundaryError: the store of artefacts failed.
+        """
+        return self.ports.artefacts.record(self.paths.relative(folder)) or load_record(folder)
 
     def verified(self, folder: Path, kind: str) -> Record:
         """Return the record of an input (see `record.verified`), and remember where it was read from.
 
         Files that were checked before in this run are not read again while size, time and inode are what they were.
         """
+        self.bring(folder)
         record = load_record(folder)
         seen = record.identity, _stamps(folder, record)
         if self._seen.get(folder) != seen or record.kind != kind:
@@ -108,6 +178,12 @@ class Stages:
                 raise RecordError(f"{request.kind} {request.name}: {name} was replaced while it was read; run again")
         return contents
 
+    def attempted(self, language: Language, split: str) -> list[Path]:
+        """Return the folder of every teacher that attempted the tasks of a language and split."""
+        of_all = self.paths.partition("trajectories/raw", language, split)
+        names = self.ports.artefacts.names(self.paths.relative(of_all))
+        return [self.paths.root / name for name in names]
+
     def dataset(self, name: str) -> Dataset:
         """Return the entry of a dataset in the catalogue.
 
@@ -133,6 +209,13 @@ def identities(records: Mapping[str, Record]) -> dict[str, str]:
 def part_identity(record: Record, names: Sequence[str]) -> str:
     """Return what stands for some files of an artefact among the inputs of another."""
     return digest({name: record.files[name].sha256 for name in names if name in record.files})
+
+
+def _here(folder: Path) -> Record | None:
+    try:
+        return load_record(folder)
+    except RecordError:
+        return None
 
 
 def _stamps(folder: Path, record: Record) -> tuple[tuple[str, int, int, int], ...]:

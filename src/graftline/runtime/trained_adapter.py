@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from graftline.errors import ConfigError, TrainingError
 from graftline.jsonl import read_lines
 from graftline.models.catalogue import load_models
 from graftline.models.fetch import fetch_model
@@ -50,6 +51,11 @@ def trained_adapter(lineage: Lineage, name: str) -> Built:
     source, prompt = source_of(lineage, config, name)
     folder = lineage.paths.training_set(name)
     dataset = lineage.verified(folder, "sft_dataset")
+    inputs = {"sft_dataset": dataset}
+    if config.follows:
+        before = lineage.verified(lineage.paths.adapter(config.follows), "trained_adapter")
+        inputs["trained_adapter"] = before
+        config = config.model_copy(update={"start_from": _weights_of(lineage, before)})
     port = lineage.manifest.training_client
     settings = {
         "recipe": deciding(config),
@@ -58,9 +64,7 @@ def trained_adapter(lineage: Lineage, name: str) -> Built:
         "prompt": prompt.digest(),
         "run_id": run_id_of(config, lineage.paths.root),
     }
-    request = Request(
-        "trained_adapter", name, stage_code("trained_adapter"), identities({"sft_dataset": dataset}), settings
-    )
+    request = Request("trained_adapter", name, stage_code("trained_adapter"), identities(inputs), settings)
 
     def make(partial: Path) -> Contents:
         tasks = list(read_lines(folder / TASKS, Task))
@@ -77,6 +81,24 @@ def trained_adapter(lineage: Lineage, name: str) -> Built:
         return Contents(_counts(run, found))
 
     return lineage.build(lineage.paths.adapter(name), request, make)
+
+
+def _weights_of(lineage: Lineage, adapter: Record) -> str:
+    """Return the checkpoint of the backend that an adapter of the lineage was made of.
+
+    Raises:
+        ConfigError: the service keeps none.
+        TrainingError: it is not known any more.
+    """
+    if lineage.manifest.training_client.kind == "memory":
+        raise ConfigError("follows: the training service `memory` forgets what it trained; use `local` or `tinker`")
+    run = Runs(lineage.paths.root / output_of(lineage.manifest)).find(str(adapter.config["run_id"]))
+    if run is None or not run.checkpoints:
+        raise TrainingError(
+            f"adapter {adapter.name!r}: the checkpoint it was made of is not known, so nothing can be trained on it;"
+            " materialize it again"
+        )
+    return run.checkpoints[-1].path
 
 
 def output_of(manifest: Manifest) -> Path:

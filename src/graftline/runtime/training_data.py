@@ -6,23 +6,20 @@ A recipe takes part when its file in `configs/recipes/` has `data`.
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from graftline.actions.astgrep import Language
 from graftline.datasets.division import Split
-from graftline.datasets.edit import Edit
-from graftline.datasets.synthetic import synthesize
-from graftline.datasets.synthetic.pieces import in_pieces
 from graftline.errors import ConfigError, DataError
-from graftline.jsonl import read_lines
 from graftline.paths import Paths
-from graftline.record import RECORD_NAME, Built, Contents, Record, Request
+from graftline.record import Built, Contents, Record, Request
 from graftline.runtime.attempt_settings import rewriter
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
 from graftline.runtime.stages import identities
-from graftline.tasks.task import Task, sound_tasks
+from graftline.runtime.training_rows import training_rows
+from graftline.tasks.task import Task
 from graftline.teachers.prompt import Prompt, load_prompt
 from graftline.training.recipes.open import configured, load_recipe
 from graftline.training.sets import (
@@ -31,19 +28,12 @@ from graftline.training.sets import (
     TRAIN,
     Row,
     Source,
-    SyntheticSource,
     TrajectorySource,
-    balanced,
     check_fits,
-    is_answerable,
-    rows_of_tasks,
-    rows_of_trajectories,
-    template_of,
+    parts_of,
 )
 from graftline.training.settings import TinkerTrainingConfig
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT
-from graftline.trajectories.current import current_attempts
-from graftline.trajectories.shards import read_shards, sealed_shards
 
 _TRAIN_SPLIT: Split = "train"
 _LOOK_SPLIT: Split = "dev"
@@ -51,13 +41,17 @@ _LOOK_SPLIT: Split = "dev"
 _SOLVE_SPLIT: Split = "test"
 _TAKEN = (OUTPUT.name, MEMORY_OUTPUT.name)
 """Folders beside those of adapters."""
-_DRAWN = 3
-"""Times as many synthetic edits are made as are wanted: those of templates that fit everywhere are left out again."""
 
 
 def lineage_recipes(paths: Paths) -> list[str]:
-    """Return the names of the recipes that take part."""
-    return [name for name in configured(paths) if load_recipe(paths, name).data is not None]
+    """Return the names of the recipes that take part, those that are trained on demand last."""
+    found = {name: config for name in configured(paths) if (config := load_recipe(paths, name)).data is not None}
+    return sorted(found, key=lambda name: found[name].is_on_demand)
+
+
+def recipes_of_run(paths: Paths) -> list[str]:
+    """Return the names of those that a run of everything trains."""
+    return [name for name in lineage_recipes(paths) if not load_recipe(paths, name).is_on_demand]
 
 
 def sft_dataset(lineage: Lineage, name: str) -> Built:
@@ -71,9 +65,13 @@ def sft_dataset(lineage: Lineage, name: str) -> Built:
     )
 
     def make(folder: Path) -> Contents:
-        train, _ = _rows(lineage, config.recipe, source, prompt, _TRAIN_SPLIT, source.examples)
-        held_out, _ = _rows(lineage, config.recipe, source, prompt, _LOOK_SPLIT, source.held_out)
-        _, tasks = _rows(lineage, config.recipe, source, prompt, _SOLVE_SPLIT, source.held_out)
+        train: list[Row] = []
+        held_out: list[Row] = []
+        tasks: list[Task] = []
+        for part in parts_of(source):
+            train += training_rows(lineage, config.recipe, part, prompt, _TRAIN_SPLIT, part.examples)[0]
+            held_out += training_rows(lineage, config.recipe, part, prompt, _LOOK_SPLIT, part.held_out)[0]
+            tasks += training_rows(lineage, config.recipe, part, prompt, _SOLVE_SPLIT, part.held_out)[1]
         if not train:
             raise DataError(f"recipe {name!r}: nothing fits what `data` asks for, so there is nothing to train on")
         write_rows(folder / TRAIN, train)
@@ -111,9 +109,9 @@ def source_of(lineage: Lineage, config: TinkerTrainingConfig, name: str) -> tupl
 
 def _inputs(lineage: Lineage, source: Source) -> dict[str, Record]:
     inputs: dict[str, Record] = {}
-    for split in (_TRAIN_SPLIT, _LOOK_SPLIT, _SOLVE_SPLIT):
-        for language in source.languages:
-            if isinstance(source, SyntheticSource):
+    for split, part in product((_TRAIN_SPLIT, _LOOK_SPLIT, _SOLVE_SPLIT), parts_of(source)):
+        for language in part.languages:
+            if not isinstance(part, TrajectorySource):
                 inputs[f"splits.{language}.{split}"] = lineage.verified(
                     lineage.paths.partition("processed", language, split), "splits"
                 )
@@ -121,53 +119,10 @@ def _inputs(lineage: Lineage, source: Source) -> dict[str, Record]:
             inputs[f"tasks.{language}.{split}"] = lineage.verified(
                 lineage.paths.partition("tasks", language, split), "tasks"
             )
-            for folder in _attempted(lineage.paths, language, split):
+            for folder in lineage.attempted(language, split):
                 key = f"teacher_trajectories.{language}.{split}.{folder.name}"
                 inputs[key] = lineage.verified(folder, "teacher_trajectories")
     return inputs
-
-
-def _attempted(paths: Paths, language: Language, split: str) -> list[Path]:
-    found = paths.partition("trajectories/raw", language, split).glob(f"[!.]*/{RECORD_NAME}")
-    return sorted(path.parent for path in found)
-
-
-def _rows(
-    lineage: Lineage, recipe: str, source: Source, prompt: Prompt, split: Split, most: int
-) -> tuple[list[Row], list[Task]]:
-    """Return rows of a split, and the tasks that they are of."""
-    if isinstance(source, SyntheticSource):
-        tasks = _synthetic(lineage, source, prompt, split, most)
-        return list(rows_of_tasks(recipe, tasks, prompt)), tasks
-    return _of_trajectories(lineage.paths, recipe, source, prompt, split, most)
-
-
-def _synthetic(lineage: Lineage, source: SyntheticSource, prompt: Prompt, split: Split, most: int) -> list[Task]:
-    sandbox, made = lineage.ports.sandbox, list[Edit]()
-    share = -(-most * _DRAWN // len(source.languages))
-    for language in source.languages:
-        edits = list(read_lines(lineage.paths.partition("processed", language, split) / "edits.jsonl", Edit))
-        pieces = in_pieces(edits, language, source.most_characters)
-        made += synthesize(pieces, language, share, source.seed, sandbox, split, source.per_snippet, source.templates)
-    sound = sound_tasks(lineage.counted(made), sandbox).tasks
-    fitting = [task for task in sound if is_answerable(task, prompt)]
-    return balanced(fitting, most, lambda task: f"{task.language} {template_of(task)}")
-
-
-def _of_trajectories(
-    paths: Paths, recipe: str, source: TrajectorySource, prompt: Prompt, split: Split, most: int
-) -> tuple[list[Row], list[Task]]:
-    tasks: dict[str, Task] = {}
-    found: list[Row] = []
-    for language in source.languages:
-        of_language = list(read_lines(paths.partition("tasks", language, split) / "tasks.jsonl", Task))
-        shards = [shard for folder in _attempted(paths, language, split) for shard in sealed_shards(folder)]
-        attempts = current_attempts(read_shards(shards), of_language).attempts
-        tasks |= {task.id: task for task in of_language}
-        found += rows_of_trajectories(recipe, attempts, tasks, source, prompt)
-    kept = balanced(found, most, lambda row: str(row["language"]))
-    ids = dict.fromkeys(str(row["id"] if recipe == "rl_grpo" else row["task_id"]) for row in kept)
-    return kept, [tasks[id] for id in ids]
 
 
 def write_rows(path: Path, found: Iterable[Mapping[str, Any]]) -> None:

@@ -2,7 +2,7 @@
 
 Of the layouts (`answer_schema`), `json` is one object with `think`, `action` and `state_update`; `tags` is `<think>`,
 `<action>` and `<state_update>`, with JSON in the last two, and the last tag may be missing, since generation stops there;
-`action` is the action as JSON, and nothing else.
+`action` is the action as JSON, and nothing else; `thought` has one line before that.
 
 Reading is tolerant: of prose and fences around, tags that are not closed, a bare action, YAML in place of JSON (rule files
 are YAML, and it allows the commas and quotes that JSON does not), a rule file's other keys. It does not guess: text that is
@@ -43,6 +43,7 @@ _FORM_OF = {
     "json": "one JSON object with `think`, `action` and `state_update`",
     "tags": "<think>...</think><action>{...}</action><state_update>{...}</state_update>",
     "action": "one JSON object with `pattern` and `rewrite`",
+    "thought": "a line that says what becomes what, and after it one JSON object with `pattern` and `rewrite`",
 }
 _VALID_PATTERN = Draft202012Validator(action_schema(["pattern"], MAX_TEXT))
 _VALID_RULE = Draft202012Validator(action_schema(["rule"], MAX_TEXT))
@@ -74,6 +75,8 @@ class _Unreadable(Exception):
 def written(answer: Answer, layout: Layout) -> str:
     """Return `answer` as a model should have said it."""
     parts = _tree(answer)
+    if layout == "thought":
+        return f"{' '.join(answer.think.split())}\n{_dumped(parts['action'])}"
     if layout != "tags":
         return _dumped(parts if layout == "json" else parts["action"])
     texts = {name: part if isinstance(part, str) else _dumped(part) for name, part in parts.items()}
@@ -112,7 +115,8 @@ def _dumped(tree: Any) -> str:
 
 
 def _is_valid(tree: Mapping[str, Any], answer_format: AnswerFormat) -> bool:
-    return _validator(answer_format).is_valid(tree["action"] if answer_format.layout == "action" else tree)
+    is_alone = answer_format.layout in ("action", "thought")
+    return _validator(answer_format).is_valid(tree["action"] if is_alone else tree)
 
 
 @cache
@@ -123,10 +127,11 @@ def _validator(answer_format: AnswerFormat) -> Draft202012Validator:
 def _strictly(text: str, layout: Layout) -> dict[str, Any] | None:
     """Return the three parts where `text` keeps to `layout`; None where it does not."""
     try:
-        if layout == "action":
-            tree = _STRICT_DECODER.decode(text)
-            is_action = isinstance(tree, dict) and "action" not in tree
-            return {"think": "", "action": tree, "state_update": {}} if is_action else None
+        if layout in ("action", "thought"):
+            think, _, action = text.rpartition("\n") if layout == "thought" else ("", "", text)
+            tree = _STRICT_DECODER.decode(action)
+            is_action = isinstance(tree, dict) and "action" not in tree and "\n" not in think
+            return {"think": think, "action": tree, "state_update": {}} if is_action else None
         if layout == "json":
             found = _STRICT_DECODER.decode(text)
         else:

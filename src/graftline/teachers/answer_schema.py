@@ -16,9 +16,13 @@ from graftline.state.state import MAX_CHARACTERS, StateUpdate
 ActionForm = Literal["plain", "pattern", "rule"]
 """`plain`: a pattern and its rewrite; `pattern`: with selector and strictness, too; `rule`: a whole ast-grep rule."""
 
-Layout = Literal["json", "tags", "action"]
+Layout = Literal["json", "tags", "action", "thought"]
 """`json`: one object, by a schema that the server keeps the model to; `tags`: for models that need no such help; `action`:
-the action alone, by a schema too, for models that are trained to say nothing else."""
+the action alone, by a schema too, for models that are trained to say nothing else; `thought`: a line of thought before it,
+for models that are trained to say that."""
+
+BY_SCHEMA: frozenset[Layout] = frozenset({"json", "action"})
+"""Layouts that a JSON schema can say."""
 
 _MAX_NOTES = 3
 
@@ -35,7 +39,7 @@ class AnswerFormat(Config):
     @property
     def json_schema(self) -> dict[str, Any]:
         """What an answer has to fit."""
-        make = action_schema if self.layout == "action" else answer_schema
+        make = answer_schema if self.layout in ("json", "tags") else action_schema
         return make(self.forms, self.max_characters)
 
 

@@ -14,6 +14,7 @@ from graftline.hashing import sha256_text
 from graftline.state.state import State
 from graftline.tasks.task import Task
 from graftline.teachers.answer import Fault, read
+from graftline.teachers.answer_schema import BY_SCHEMA
 from graftline.teachers.base import GaveUp, Generation, Proposal, Turn, Unreadable
 from graftline.teachers.examples import Examples, VerifiedStep
 from graftline.teachers.prompt import Prompt, PromptSettings
@@ -100,7 +101,7 @@ class OpenAITeacher:
         if self._examples is not None and settings.few_shots.count:
             found = self._examples.like(task, text, settings.few_shots, settings.answer)
         while True:
-            messages = self._prompt.chat(task, text, state, shown, [step.shot for step in found])
+            messages = self._prompt.chat(task, text, state, shown, [step.shot for step in found], task.wanted)
             if _tokens(messages) <= self._room:
                 return messages, [step.id for step in found]
             if not found and not shown:
@@ -117,7 +118,7 @@ def chat_request(
         max_tokens=settings.sampling.max_tokens,
         temperature=temperature,
         stop=settings.stop,
-        json_schema=None if settings.answer.layout == "tags" else settings.answer.json_schema,
+        json_schema=settings.answer.json_schema if settings.answer.layout in BY_SCHEMA else None,
         seed=seed,
         adapter=adapter,
     )

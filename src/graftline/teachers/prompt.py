@@ -2,7 +2,8 @@
 
 A template holds `$names` in lower case, which are checked when the file is read; `$NAME` and `$$$ARGS` are the
 metavariables of ast-grep and stay. What is filled in is not looked at again. Of a task, the instruction, the language and
-the text are asked about; the wanted text and the gold action never get here.
+the text are asked about. The wanted text is shown by templates alone that name it (`$wanted`, or `$change`): such a prompt asks
+for the action that an example is an instance of, and no longer for what an instruction says. The gold action never gets here.
 """
 
 import json
@@ -20,12 +21,16 @@ from graftline.actors.base import Message
 from graftline.config import Config, load_yaml
 from graftline.errors import ConfigError
 from graftline.hashing import digest
+from graftline.paths import file_name
 from graftline.state.state import State, StateUpdate, render
 from graftline.teachers.answer import Answer, written
 from graftline.teachers.answer_schema import AnswerFormat
 from graftline.teachers.base import Proposal, Turn
+from graftline.text_diff import change_of
 
 _NAME = re.compile(r"(?<!\$)\$([a-z][a-z_]*)")
+_OPTIMIZED = "optimized/"
+"""Before the name of a prompt that an optimisation ended with."""
 _MAX_ECHO = 600
 """Characters of what a model said before that are said back to it, of its thoughts and of what could not be read."""
 
@@ -43,12 +48,25 @@ def _template(*known: str, optional: Sequence[str] = ()) -> AfterValidator:
     return AfterValidator(partial(_checked, known=(*known, *optional), required=known))
 
 
+_USER = ("instruction", "code", "language", "wanted", "change")
+_SHOWS_WANTED = frozenset({"wanted", "change"})
+
+
+def _user_template(template: str) -> str:
+    """Check what asks: it has to show the text, or what becomes of it."""
+    is_by_example = bool(_SHOWS_WANTED & {*_NAME.findall(template)})
+    required = [] if "$change" in template else ["code"] if is_by_example else ["instruction", "code"]
+    return _checked(template, _USER, required)
+
+
 class Shot(Config):
     """A task that was solved, shown before the one that is asked."""
 
     language: Language
     instruction: str = Field(min_length=1)
     code: str = Field(min_length=1)
+    after: str = ""
+    """What the action makes of it; shown by prompts that show the wanted text."""
     think: str
     action: Action
     state_update: StateUpdate
@@ -88,7 +106,8 @@ class PromptSettings(Config):
     """The first message; there is none where it is empty."""
     state: Annotated[str, _template("state")]
     """Stands in the last message, unless the state is empty."""
-    user: Annotated[str, _template("instruction", "code", optional=["language"])]
+    user: Annotated[str, AfterValidator(_user_template)]
+    """Names `$instruction` and `$code`; or `$change`, the wanted text as a difference line by line; or `$code` and `$wanted`."""
     turns: Literal["chat", "notes"] = "chat"
     """How earlier steps are told. `chat`: as what was said, each with its answer. `notes`: in the one message that asks,
     those on the text as it is; a small model that reads its own wrong answer as an answer gives it again."""
@@ -101,6 +120,19 @@ class PromptSettings(Config):
     stop: tuple[str, ...] = Field(default=(), max_length=4)
     few_shots: FewShots = FewShots()
     sampling: Sampling = Sampling()
+
+    @property
+    def shows_wanted(self) -> bool:
+        """Whether the wanted text is shown, so that the action of an example is asked for."""
+        return bool(_SHOWS_WANTED & {*_NAME.findall(self.user)})
+
+    @model_validator(mode="after")
+    def _has_whole_examples(self) -> Self:
+        if self.shows_wanted and self.few_shots.count:
+            raise ValueError(
+                "few_shots: verified steps have no text after, which `user` shows; set few_shots.count to 0"
+            )
+        return self
 
 
 class Prompts(Config):
@@ -130,6 +162,15 @@ class Prompt:
     """Makes chats in one way."""
 
     def __init__(self, settings: PromptSettings, shots: Sequence[Shot] = ()) -> None:
+        """Take the settings, and the shots of the file.
+
+        Raises:
+            ConfigError: the wanted text is to be shown, and a shot has none.
+        """
+        if settings.shows_wanted and any(not shot.after for shot in shots):
+            raise ConfigError(
+                "shots: one has no `after`, which the prompt shows; say what its action makes of its code"
+            )
         self.settings = settings
         self._shots = tuple(shots)
 
@@ -139,39 +180,54 @@ class Prompt:
         return digest({"settings": self.settings.model_dump(mode="json"), "shots": shots, "ids": [*ids]})
 
     def chat(
-        self, task: Asked, text: str, state: State, turns: Sequence[Turn] = (), shots: Sequence[Shot] = ()
+        self,
+        task: Asked,
+        text: str,
+        state: State,
+        turns: Sequence[Turn] = (),
+        shots: Sequence[Shot] = (),
+        wanted: str | None = None,
     ) -> tuple[Message, ...]:
-        """Return what is asked about `task`, whose text is now `text`, after `turns`; `shots` come after those of the file."""
+        """Return what is asked about `task`, whose text is now `text`, after `turns`; `shots` come after those of the file.
+
+        Raises:
+            ConfigError: the wanted text is to be shown, and `wanted` is None: whoever asks has none, or must not show it.
+        """
         settings, layout = self.settings, self.settings.answer.layout
+        if settings.shows_wanted and wanted is None:
+            raise ConfigError("the prompt shows the wanted text, which is not known here; use another prompt")
         messages = [Message(role="system", content=settings.system)] if settings.system else []
         for shot in (*self._shots, *shots):
             answer = Answer(shot.think, shot.action, shot.state_update, is_strict=True)
             messages += [
-                Message(role="user", content=self._asked(shot.language, shot.instruction, shot.code)),
+                Message(role="user", content=self._asked(shot, shot.code, shot.after)),
                 Message(role="assistant", content=written(answer, layout)),
             ]
-        messages += self._talk(task, turns, text) if settings.turns == "chat" else self._with_notes(task, turns, text)
+        tell = self._talk if settings.turns == "chat" else self._with_notes
+        messages += tell(task, turns, text, wanted or "")
         if state != State():
             last = messages[-1]
             messages[-1] = Message(role="user", content=_filled(settings.state, state=render(state)) + last.content)
         return tuple(messages)
 
-    def _talk(self, task: Asked, turns: Sequence[Turn], text: str) -> list[Message]:
-        asked = self._asked(task.language, task.instruction, turns[0].text if turns else text)
+    def _talk(self, task: Asked, turns: Sequence[Turn], text: str, wanted: str) -> list[Message]:
+        asked = self._asked(task, turns[0].text if turns else text, wanted)
         messages, texts = [], [*(turn.text for turn in turns), text]
         for turn, after in zip(turns, texts[1:], strict=True):
             messages += [Message(role="user", content=asked), Message(role="assistant", content=self._said(turn))]
             asked = self._told(turn, after)
         return [*messages, Message(role="user", content=asked)]
 
-    def _with_notes(self, task: Asked, turns: Sequence[Turn], text: str) -> list[Message]:
+    def _with_notes(self, task: Asked, turns: Sequence[Turn], text: str, wanted: str) -> list[Message]:
         latest = max((number for number, turn in enumerate(turns) if turn.is_kept), default=0)
         notes = dict.fromkeys(self._told(turn, text) for turn in turns[latest:])
-        asked = self._asked(task.language, task.instruction, text)
+        asked = self._asked(task, text, wanted)
         return [Message(role="user", content=asked + "".join(notes))]
 
-    def _asked(self, language: Language, instruction: str, code: str) -> str:
-        return _filled(self.settings.user, language=language, instruction=instruction, code=code)
+    def _asked(self, task: Asked, code: str, wanted: str) -> str:
+        change = change_of(code, wanted) if self.settings.shows_wanted else ""
+        known = {"language": task.language, "instruction": task.instruction, "code": code}
+        return _filled(self.settings.user, **known, wanted=wanted, change=change)
 
     def _told(self, turn: Turn, after: str) -> str:
         template = self.settings.kept if turn.is_kept else self.settings.failed
@@ -186,12 +242,14 @@ class Prompt:
 
 
 def load_prompt(configs: Path, name: str) -> Prompt:
-    """Return the prompt called `name` of `teacher_prompts.yaml` in the folder `configs`.
+    """Return the prompt called `name` of `teacher_prompts.yaml` in the folder `configs`; `optimized/<name>` is an artefact.
 
     Raises:
         ConfigError: the file does not fit, or has no such prompt.
     """
-    path = configs / "teacher_prompts.yaml"
+    own, path = name.removeprefix(_OPTIMIZED), configs / "teacher_prompts.yaml"
+    if own != name:
+        path, name = configs.parent / "data" / "prompts" / file_name(own) / "prompt.yaml", own
     found = load_yaml(path, Prompts)
     if name not in found.prompts:
         raise ConfigError(f"{path}: prompt {name!r} is unknown; known: {', '.join(sorted(found.prompts))}")

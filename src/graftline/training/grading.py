@@ -31,7 +31,7 @@ class Graded:
 
 def question(task: Task, prompt: Prompt) -> Chat:
     """Return what is asked about `task` before anything was tried."""
-    return plain(prompt.chat(task, task.before, State()))
+    return plain(prompt.chat(task, task.before, State(), wanted=task.wanted))
 
 
 def graded(task: Task, text: str, prompt: Prompt, sandbox: Sandbox, weights: RewardWeights) -> Graded:

@@ -37,8 +37,8 @@ class LocalBackendConfig(Config):
     """Where checkpoints are kept, from the root."""
     threads: int = Field(default=0, ge=0, le=256)
     """Of torch; 0 for one per core."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """What matrices are multiplied in."""
+    precision: Literal["auto", "float32", "bfloat16"] = "float32"
+    """What matrices are multiplied in; `auto` is bfloat16 where this machine multiplies it faster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """What computes."""
     starts_within_s: float = Field(default=600.0, gt=0)

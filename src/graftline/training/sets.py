@@ -6,6 +6,7 @@ model is to solve before and after, are of the splits that nothing is trained on
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -17,6 +18,7 @@ from graftline.config import Config
 from graftline.datasets.synthetic.families import FAMILIES
 from graftline.errors import ConfigError
 from graftline.rules.canonical import canonical
+from graftline.sandbox.base import Match
 from graftline.state.state import StateUpdate
 from graftline.tasks.task import Task
 from graftline.teachers.answer import Answer, fits, written
@@ -30,6 +32,8 @@ TRAIN, HELD_OUT, TASKS = "train.jsonl", "held_out.jsonl", "tasks.jsonl"
 
 Row = dict[str, Any]
 ItemT = TypeVar("ItemT")
+_LONGEST_SIDE, _HEAD, _TAIL = 100, 60, 30
+"""Characters of a place in a thought; of a longer one its beginning and its end."""
 _TEMPLATES = frozenset(name for family in FAMILIES for name in (family.id, family.inverse) if name)
 
 
@@ -71,7 +75,48 @@ class TrajectorySource(_Source):
     """Kind of the edits."""
 
 
-Source = Annotated[SyntheticSource | TrajectorySource, Field(discriminator="kind")]
+class ComposedSource(_Source):
+    """Composed edits on pieces of the splits (`datasets.synthetic.composed`): every kind of change, and no family."""
+
+    kind: Literal["composed"] = "composed"
+    most_characters: int = Field(default=120, ge=40)
+    """Of a piece."""
+    seed: int = 0
+
+
+Part = Annotated[SyntheticSource | ComposedSource | TrajectorySource, Field(discriminator="kind")]
+
+
+class MixtureSource(Config):
+    """Several of the others together; what is looked at and solved is theirs, too."""
+
+    kind: Literal["mixture"] = "mixture"
+    parts: tuple[Part, ...] = Field(min_length=2)
+
+    @property
+    def prompt(self) -> str:
+        """That of all parts."""
+        return self.parts[0].prompt
+
+    @property
+    def languages(self) -> tuple[Language, ...]:
+        """Those of any part."""
+        return tuple(dict.fromkeys(language for part in self.parts for language in part.languages))
+
+    @model_validator(mode="after")
+    def _is_asked_in_one_way(self) -> Self:
+        if len(prompts := sorted({part.prompt for part in self.parts})) > 1:
+            raise ValueError(f"parts: are asked by {', '.join(prompts)}; name one prompt in all of them")
+        return self
+
+
+Source = Annotated[SyntheticSource | ComposedSource | TrajectorySource | MixtureSource, Field(discriminator="kind")]
+
+
+def parts_of(source: Source) -> tuple[SyntheticSource | ComposedSource | TrajectorySource, ...]:
+    """Return what `source` is put together of; itself where it is no mixture."""
+    return source.parts if isinstance(source, MixtureSource) else (source,)
+
 
 _OF_TRAJECTORIES: Mapping[str, Callable[[Iterable[Trajectory], Prompt], Iterator[Row]]] = {
     "distill": sft_rows,
@@ -85,7 +130,7 @@ def rows_of_trajectories(
     recipe: str, trajectories: Sequence[Trajectory], tasks: Mapping[str, Task], source: TrajectorySource, prompt: Prompt
 ) -> Iterator[Row]:
     """Yield what a recipe trains on of the attempts that fit `source`; `tasks` are theirs, by id."""
-    chosen = [trajectory for trajectory in trajectories if _fits(trajectory, source)]
+    chosen = [trajectory for trajectory in trajectories if fits_source(trajectory, source)]
     if recipe in _OF_TRAJECTORIES:
         yield from _OF_TRAJECTORIES[recipe](chosen, prompt)
         return
@@ -93,9 +138,19 @@ def rows_of_trajectories(
     yield from (tasks[id].model_dump(mode="json") for id in ids if id in tasks)
 
 
-def rows_of_tasks(recipe: str, tasks: Iterable[Task], prompt: Prompt) -> Iterator[Row]:
-    """Yield what a recipe that fits (`check_fits`) trains on, of tasks whose one right action is known."""
-    return (_OF_TASKS[recipe](task, prompt) for task in tasks)
+def rows_of_tasks(
+    recipe: str, tasks: Iterable[Task], prompt: Prompt, thoughts: Mapping[str, str] | None = None
+) -> Iterator[Row]:
+    """Yield what a recipe that fits (`check_fits`) trains on, of tasks whose one right action is known.
+
+    `thoughts` are what is to be said before it, by task, for a prompt that asks for that.
+    """
+    return (_OF_TASKS[recipe](task, prompt, (thoughts or {}).get(task.id, "")) for task in tasks)
+
+
+def thought(before: str, match: Match) -> str:
+    """Return what is said before an action: what becomes of the first place that it changes, on one line."""
+    return f"{_on_a_line(before[match.start : match.end])} => {_on_a_line(match.replacement)}"
 
 
 def check_fits(recipe: str, source: Source) -> None:
@@ -104,7 +159,7 @@ def check_fits(recipe: str, source: Source) -> None:
     Raises:
         ConfigError: it needs answers that are known to be wrong.
     """
-    if isinstance(source, SyntheticSource) and recipe not in _OF_TASKS:
+    if recipe not in _OF_TASKS and not all(isinstance(part, TrajectorySource) for part in parts_of(source)):
         raise ConfigError(
             f"recipe {recipe!r} learns from answers that are wrong, and synthetic edits have none; use data.kind:"
             f" trajectories, or one of {', '.join(_OF_TASKS)}"
@@ -130,21 +185,22 @@ def is_answerable(task: Task, prompt: Prompt) -> bool:
     return task.gold_action is not None and not task.gold_next and fits(_answer(task), prompt.settings.answer)
 
 
-def _chat(task: Task, prompt: Prompt) -> Row:
-    said = {"role": "assistant", "content": written(_answer(task), prompt.settings.answer.layout)}
+def _chat(task: Task, prompt: Prompt, think: str) -> Row:
+    answer = replace(_answer(task), think=think)
+    said = {"role": "assistant", "content": written(answer, prompt.settings.answer.layout)}
     return {"messages": [*question(task, prompt), said], **_origin(task)}
 
 
-def _expert(task: Task, prompt: Prompt) -> Row:
+def _expert(task: Task, prompt: Prompt, think: str) -> Row:
     action = ACTION.dump_python(canonical(_answer(task).action), mode="json")
     return {"prompt": question(task, prompt), "expert_action": action, **_origin(task)}
 
 
-def _task(task: Task, prompt: Prompt) -> Row:
+def _task(task: Task, prompt: Prompt, think: str) -> Row:
     return task.model_dump(mode="json")
 
 
-_OF_TASKS: Mapping[str, Callable[[Task, Prompt], Row]] = {
+_OF_TASKS: Mapping[str, Callable[[Task, Prompt, str], Row]] = {
     "distill": _chat,
     "rl_grpo": _task,
     "sl_basic": _chat,
@@ -154,10 +210,17 @@ _OF_TASKS: Mapping[str, Callable[[Task, Prompt], Row]] = {
 
 def _answer(task: Task) -> Answer:
     assert task.gold_action is not None  # `is_answerable`
-    return Answer("", task.gold_action, StateUpdate(), is_strict=True)
+    # variables of the same names in the same order: what can be said in one way is learned sooner
+    return Answer("", canonical(task.gold_action), StateUpdate(), is_strict=True)
 
 
-def _fits(trajectory: Trajectory, source: TrajectorySource) -> bool:
+def _on_a_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_SIDE else f"{line[:_HEAD]} ... {line[-_TAIL:]}"
+
+
+def fits_source(trajectory: Trajectory, source: TrajectorySource) -> bool:
+    """Return whether an attempt is one of those that `source` asks for, verified or not."""
     is_synthetic = "synthetic" in trajectory.tags
     is_of_kind = source.of == "all" or is_synthetic == (source.of == "synthetic")
     return is_of_kind and (not source.teachers or trajectory.teacher in source.teachers)

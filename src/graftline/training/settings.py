@@ -33,6 +33,10 @@ class TinkerTrainingConfig(Config):
     """As the backend calls it."""
     start_from: str = ""
     """A checkpoint of the backend, as that of another run: its weights are what is trained on; a new adapter if not given."""
+    follows: str = ""
+    """In the lineage, another recipe: its adapter is what is trained on, in place of `start_from`."""
+    is_on_demand: bool = False
+    """Whether the lineage trains it only where it is asked for by name: no part of `make run` and `graftline run`."""
     tokenizer: str = ""
     """A folder of transformers, or a model of `configs/models.yaml`; `model` if it is not given."""
     data: Source | None = None
@@ -79,6 +83,10 @@ class TinkerTrainingConfig(Config):
 
     @model_validator(mode="after")
     def _has_data(self) -> Self:
+        if self.follows and self.start_from:
+            raise ValueError("follows and start_from: both say what is trained on; name one of them")
+        if self.follows and self.data is None:
+            raise ValueError("follows: names a recipe of the lineage, but this one has no `data`; use start_from")
         if not self.dataset and self.data is None:
             raise ValueError("dataset: name a file, or say under data what the lineage is to make")
         return self
@@ -99,6 +107,9 @@ def deciding(config: TinkerTrainingConfig) -> dict[str, Any]:
         "submit_ahead",
         "usd_per_million_tokens",
         "tracking",
+        "is_on_demand",
+        # what it is stands in `start_from` when it is trained
+        "follows",
         # its files tell what it made
         "data",
     }

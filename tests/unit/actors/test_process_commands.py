@@ -116,6 +116,13 @@ def test_the_embedded_server_runs_in_the_interpreter_of_graftline() -> None:
     )
 
 
+def test_the_embedded_server_is_told_the_folders_of_its_adapters() -> None:
+    actor = Actor(name="a", url="http://127.0.0.1:8011")
+    fleet = Fleet(engine="embedded", model="smol", adapters=("models/adapters/one", "/other/two"), actors=(actor,))
+    command = launch_of(fleet, actor, "/models/smol.gguf", replace(MACHINE, root=Path("/root"))).command
+    assert command[-4:] == ("--adapter", "/root/models/adapters/one", "--adapter", "/other/two")
+
+
 def test_a_service_is_not_started() -> None:
     fleet = Fleet(engine="service", model="m", actors=(GPU,))
     with pytest.raises(ConfigError, match="actor 'a': its fleet is a service, which somebody else runs"):
@@ -135,8 +142,16 @@ def test_a_server_of_ours_has_no_https() -> None:
 
 
 def test_settings_of_vllm_are_refused_for_the_embedded_server() -> None:
-    with pytest.raises(ValueError, match="adapters, arguments and quantization are vLLM's"):
-        Fleet(engine="embedded", model="smol", adapters=("one",), actors=(GPU,))
+    with pytest.raises(ValueError, match="arguments and quantization are vLLM's"):
+        Fleet(engine="embedded", model="smol", arguments=("--one",), actors=(GPU,))
+
+
+@pytest.mark.parametrize("folders", [("a/one", "b/one"), ("a/smol",), ("/",)])
+def test_adapters_have_names_of_their_own(folders: tuple[str, ...]) -> None:
+    with pytest.raises(
+        ValueError, match="adapters: each needs a folder whose name is its own, and not that of the model"
+    ):
+        Fleet(engine="embedded", model="smol", adapters=folders, actors=(GPU,))
 
 
 def fleet_of(engine: str, model: str) -> Fleet:

@@ -39,7 +39,10 @@ LOCAL = {
     "training_client": {"kind": "local", **LocalBackendConfig().model_dump(mode="json")},
     "dataset_store": {"kind": "files", "folder": "."},
     "harbor": {"kind": "local", "executor": {"kind": "local"}, "pass_on": []},
+    "artefacts": {"kind": "folder"},
+    "executor": {"kind": "in_process"},
 }
+PORTS = [name for name in LOCAL if name != "executor"]
 MANIFESTS: dict[str, dict[str, Any]] = {
     "local": LOCAL,
     "dev": {
@@ -171,8 +174,8 @@ def test_an_implementation_does_not_inherit_the_settings_of_another(small_checko
     [
         (["--manifest", "staging"], "manifest 'staging' is unknown; known: default, local, dev, prod, test"),
         (["--manifest", "../local"], "manifest '../local' is unknown; known: default, local, dev, prod, test"),
-        (["--port", "trainer=memory"], f"port 'trainer' is unknown; known: {', '.join(LOCAL)}"),
-        (["--port", "=memory"], f"port '' is unknown; known: {', '.join(LOCAL)}"),
+        (["--port", "trainer=memory"], f"port 'trainer' is unknown; known: {', '.join(PORTS)}"),
+        (["--port", "=memory"], f"port '' is unknown; known: {', '.join(PORTS)}"),
         (
             ["--port", "teacher=oracle"],
             "{local}: teacher: input tag 'oracle' found using 'kind' does not match any of the expected tags:"

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -303,6 +304,22 @@ def test_the_key_is_that_of_the_environment_before_the_file_of_the_service(place
     assert "has left its key in" in elsewhere("list").stderr
     (tmp_path / ".env").write_text(f"SYNTH_API_KEY={KEY}\n", "utf-8")
     assert elsewhere("list").exit_code == 0
+
+
+def test_the_schema_is_brought_up_to_date_without_serving_and_twice_is_the_same_as_once(tmp_path: Path) -> None:
+    file = tmp_path / "service" / "harbor.sqlite"
+    asked = ["harbor", "migrate", "--folder", str(file.parent), "--json"]
+    answers = [CliRunner().invoke(main, asked) for _ in range(2)]
+    assert [json.loads(answer.output) for answer in answers] == [{"database": f"sqlite:///{file}"}] * 2
+    with sqlite3.connect(file) as base:
+        assert ("rollouts",) in base.execute("select name from sqlite_master where type = 'table'").fetchall()
+
+
+def test_a_password_on_the_command_line_is_refused_by_every_command_that_takes_a_database() -> None:
+    for command in ("serve", "migrate"):
+        answer = CliRunner().invoke(main, ["harbor", command, "--database", "postgresql://me:secret@there/harbor"])
+        assert (answer.exit_code, "secret" in answer.output) == (1, False)
+        assert "set GRAFTLINE_HARBOR_DATABASE" in answer.output
 
 
 def test_a_service_is_served_until_it_is_interrupted(place: Place, tmp_path: Path) -> None:

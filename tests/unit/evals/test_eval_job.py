@@ -444,16 +444,17 @@ def test_the_interval_is_that_of_the_mean_and_the_same_every_time() -> None:
     shuffled = random.Random(1).sample(values, len(values))
     assert interval_of(values) == interval_of(shuffled)
     low, high = interval_of(values) or (0.0, 0.0)
-    # 10 of 40: a binomial has a deviation of 2.74 of 40, so that 95 % lie within 5.4
-    assert (round(low * 40), round(high * 40)) == (5, 15)
+    # 10 of 40: of a binomial of 40 and 1/4, 2.5 % lie below 5 (P(X <= 4) = 0.016), and 2.5 % above 16 (P(X <= 15) = 0.974)
+    assert (round(low * 40), round(high * 40)) == (5, 16)
 
 
-def test_the_interval_of_many_is_that_of_the_normal_distribution() -> None:
-    # half of 400 are 1: deviation 0.5, so the error of the mean is 0.5 / 20
-    low, high = interval_of([0.0, 1.0] * 200) or (0.0, 0.0)
+def test_the_interval_of_many_different_rewards_is_that_of_the_normal_distribution() -> None:
+    # 0 to 1 in 1001 steps: deviation sqrt((1001 ** 2 - 1) / 12) / 1000, so the error of the mean is that over sqrt(1001)
+    low, high = interval_of([number / 1000 for number in range(1001)]) or (0.0, 0.0)
+    error = math.sqrt((1001**2 - 1) / 12) / 1000 / math.sqrt(1001)
 
-    assert math.isclose(low, 0.5 - 1.959964 * 0.025)
-    assert math.isclose(high, 0.5 + 1.959964 * 0.025)
+    assert math.isclose(low, 0.5 - 1.959964 * error)
+    assert math.isclose(high, 0.5 + 1.959964 * error)
 
 
 def test_a_task_app_that_is_gone_is_an_error_at_once() -> None:

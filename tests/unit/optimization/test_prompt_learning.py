@@ -1,9 +1,11 @@
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from graftline.errors import ConfigError, HarborError
 from graftline.harbor.client import HarborAPIError, HarborTimeoutError
@@ -14,9 +16,11 @@ from graftline.harbor.localapi.app import create_local_api
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.localapi.served import serve_task_app
 from graftline.harbor.server_events import ServerEvent
+from graftline.optimization.journal import FileJournal
 from graftline.optimization.prompt_learning import PromptLearningJob, PromptLearningStatus
 from graftline.optimization.settings import PromptLearningConfig
 from tests.harbor_server import Fault, HarborServer
+from tests.optimised_app import PaidApp, wanted
 
 JOBS = "POST /api/prompt-learning/online/jobs"
 WHOLE = """
@@ -169,8 +173,8 @@ max_spend_usd = 3
         ),
         (
             "[prompt_learning.gepa.rollout]\nbugdet = 1",
-            "prompt_learning.gepa.rollout.bugdet: unknown key; did you mean 'budget'?; known here: budget, "
-            "max_concurrent, minibatch_size",
+            "prompt_learning.gepa.rollout.bugdet: unknown key; did you mean 'budget'?; known here: attempts, "
+            "budget, max_concurrent, minibatch_size, timeout_s",
         ),
         (
             "[prompt_learning.gepa]\nmutation_rat = 1",
@@ -285,19 +289,65 @@ def rollout(request: RolloutRequest) -> RolloutResponse:
     )
 
 
-def test_a_task_app_is_looked_at_before_a_job_is_sent(server: HarborServer) -> None:
-    app = LocalAPIConfig(app_id="tests", rollout=rollout, provide_task_instances=tasks_of, api_key="k")
+def test_a_task_app_at_a_url_is_asked_from_here_and_looked_at_first(server: HarborServer) -> None:
+    paid = PaidApp()
+    app = paid.config
+    app.api_key = SecretStr("k")
     with serve_task_app(create_local_api(app)) as url:
-        config = small(task_app_url=url)
+        config = wanted(task_app_url=url)
         with pytest.raises(HarborAPIError, match="/health: answers 401"):
             PromptLearningJob(config, server.url, server.key, task_app_api_key="wrong").submit()
-        assert server.asked == []
+        assert paid.asked == []
 
-        assert PromptLearningJob(config, server.url, server.key, task_app_api_key="k").submit() == "job-1"
-        config.task_app_url, app.task_app_url = None, url
-        config.task_app_config = app
-        assert PromptLearningJob(config, server.url, server.key).submit() == "job-2"
-    assert [asked.body["config_body"]["prompt_learning"]["task_app_url"] for asked in server.asked] == [url, url]
+        job = PromptLearningJob(config, server.url, server.key, task_app_api_key="k")
+        job_id = job.submit()
+        found = job.poll_until_complete(interval_s=0.05)
+
+    assert (found.job_id, found.succeeded, found.error) == (job_id, True, None)
+    assert found.num_completed == len(paid.asked) == job.results().rollouts
+    assert server.asked == []
+
+
+def test_a_task_app_of_this_process_is_asked_without_a_service_and_tells_what_happens() -> None:
+    config, paid = wanted(), PaidApp()
+    config.task_app_config = paid.config
+    job = PromptLearningJob(config)
+    assert job.job_id is None
+    job.submit()
+
+    async def kinds() -> list[str]:
+        return [event.kind.removeprefix("prompt_learning.") async for event in job.events()]
+
+    told, found = asyncio.run(kinds()), job.poll_until_complete(interval_s=0.05)
+    outcome = job.results()
+
+    assert (told[0], told[1], told[-1]) == ("created", "running", "succeeded")
+    assert told.count("candidate.evaluated") == len(outcome.prompts)
+    best = outcome.best_prompt
+    assert best is not None
+    assert (found.best_prompt, found.mean_reward) == (best.texts, outcome.best_score)
+
+
+def test_one_that_is_run_from_here_is_cancelled_and_resumed_by_another_job(tmp_path: Path) -> None:
+    config, paid, waits = wanted(), PaidApp(), threading.Event()
+    config.task_app_config = paid.config
+    paid.on_asked = lambda number: waits.set() if number == 20 else None
+    job = PromptLearningJob(config, folder=tmp_path)
+    job_id = job.submit()
+    assert waits.wait(30)
+    cancelled = job.cancel()
+    assert cancelled.status is PromptLearningStatus.CANCELLED
+    journal = FileJournal(tmp_path / "journal.jsonl")
+    kept = {(line["candidate"], line["seed"]) for line in journal.lines() if line["kind"] == "rollout"}
+
+    again = PromptLearningJob(config, folder=tmp_path)
+    again.resume()
+    found = again.poll_until_complete(interval_s=0.05)
+
+    assert (again.job_id, found.succeeded) == (job_id, True)
+    lines = [(line["candidate"], line["seed"]) for line in journal.lines() if line["kind"] == "rollout"]
+    assert len(set(lines)) == len(lines)
+    assert kept < set(lines)
 
 
 def test_a_seed_that_the_task_app_does_not_know_is_told_before_a_job_is_sent(server: HarborServer) -> None:
@@ -403,7 +453,7 @@ def test_a_job_that_cannot_be_asked_for_is_refused(server: HarborServer) -> None
     with pytest.raises(ConfigError, match="has both task_app_url and task_app_config; set the one to None"):
         PromptLearningJob(config, *given).submit()
     config.task_app_url = None
-    with pytest.raises(ConfigError, match="task app 'tests': runs locally, and nobody said where"):
+    with pytest.raises(ConfigError, match="initial_prompt: has no messages"):
         PromptLearningJob(config, *given).submit()
     other = small(harbor={"deployment_id": "dep-2"}, task_app_url=f"{server.url}/api/harbor/deployments/dep-1")
     with pytest.raises(ConfigError, match=r"harbor\.deployment_id: is 'dep-2', and the task app is another one"):

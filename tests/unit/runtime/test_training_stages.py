@@ -16,7 +16,7 @@ from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
 from graftline.runtime.summary import summarize, tables, verdict
 from graftline.runtime.trained_adapter import trained_adapter
-from graftline.runtime.training_data import lineage_recipes, sft_dataset
+from graftline.runtime.training_data import lineage_recipes, recipes_of_run, sft_dataset
 from graftline.tasks.task import Task
 from graftline.teachers.prompt import load_prompt
 from graftline.training.adapter import check_adapter
@@ -166,7 +166,7 @@ FAULTS: dict[str, tuple[dict[str, Any], type[GraftlineError], str]] = {
     "a prompt that there is not": (
         {"data": {**SYNTHETIC, "prompt": "huge"}},
         ConfigError,
-        r"teacher_prompts\.yaml: prompt 'huge' is unknown; known: brief, large, small",
+        r"teacher_prompts\.yaml: prompt 'huge' is unknown; known: brief, example, example_shots",
     ),
     "no rows": (
         {"data": {**TRAJECTORIES, "teachers": ["nobody"]}},
@@ -248,3 +248,61 @@ def test_the_keys_of_data_are_the_documented_ones() -> None:
     rows = table(section("docs/training.md", "## In the lineage"))
     for kind, keys in sources.items():
         assert {codes(row[0])[0]: row[1] for row in rows if row[2] == "both" or kind in row[2]} == keys
+
+
+def test_a_mixture_is_made_of_the_rows_of_its_parts(
+    adapted: Paths, stages: Callable[[], AbstractContextManager[Lineage]]
+) -> None:
+    composed = {"kind": "composed", "examples": 6, "held_out": 2}
+    solved = {"kind": "trajectories", "of": "real", "examples": 5, "held_out": 1}
+    parts = [{**part, "prompt": "example"} for part in ({**SYNTHETIC, "per_snippet": 4}, composed, solved)]
+    write_recipe(adapted.root, "mixed", {"kind": "mixture", "parts": parts})
+    with stages() as lineage:
+        built = sft_dataset(lineage, "mixed")
+    train = rows(adapted, "mixed", "train")
+    kinds = [row["task_id"].partition(":")[0] for row in train]
+    synthetic = len(rows(adapted, "tiny", "train"))
+    assert (kinds.count("synthetic"), kinds.count("composed")) == (synthetic, 6)
+    assert 0 < len(kinds) - synthetic - 6 <= 5
+    assert built.record.counts["tasks"] == len(rows(adapted, "mixed", "tasks"))
+    # asked by the change, answered by what becomes of the first place, and the action
+    asked, answered = train[-1]["messages"]
+    assert asked["content"].startswith("python\n")
+    thought, _, action = answered["content"].partition("\n")
+    assert " => " in thought
+    assert {*json.loads(action)} == {"pattern", "rewrite"}
+
+
+def test_the_parts_of_a_mixture_are_asked_in_one_way(adapted: Paths) -> None:
+    parts = [SYNTHETIC, {"kind": "composed", "prompt": "example"}]
+    write_recipe(adapted.root, "mixed", {"kind": "mixture", "parts": parts})
+    with pytest.raises(ConfigError, match="parts: are asked by brief, example; name one prompt in all of them"):
+        lineage_recipes(adapted)
+
+
+def test_what_a_service_forgets_cannot_be_gone_on_from(
+    adapted: Paths, stages: Callable[[], AbstractContextManager[Lineage]]
+) -> None:
+    write_recipe(adapted.root, "after", SYNTHETIC, follows="tiny")
+    with stages() as lineage, pytest.raises(ConfigError, match="`memory` forgets what it trained; use `local`"):
+        both(lineage, "after")
+
+
+def test_what_is_trained_on_demand_is_no_part_of_a_run(adapted: Paths) -> None:
+    write_recipe(adapted.root, "a_later_one", SYNTHETIC, is_on_demand=True)
+    assert lineage_recipes(adapted) == ["seen", "tiny", "a_later_one"]
+    assert recipes_of_run(adapted) == ["seen", "tiny"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"follows": "tiny", "start_from": "tinker://x"}, "both say what is trained on"),
+        ({"follows": "tiny", "data": None, "dataset": "x.jsonl"}, "this one has no `data`"),
+    ],
+)
+def test_a_recipe_says_in_one_way_what_it_goes_on_from(adapted: Paths, changes: dict[str, Any], message: str) -> None:
+    data = changes.pop("data", SYNTHETIC)
+    write_recipe(adapted.root, "after", data, **changes)
+    with pytest.raises(ConfigError, match=message):
+        lineage_recipes(adapted)

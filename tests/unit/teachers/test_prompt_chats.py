@@ -142,7 +142,7 @@ def test_the_digest_tells_templates_settings_and_shots_apart() -> None:
 
 
 FAULTY = {
-    "an unknown name": ("user", "$instruction $code $wanted", "$wanted is unknown; known here: $instruction, $code"),
+    "an unknown name": ("user", "$instruction $code $post", "$post is unknown; known here: $instruction, $code, $lang"),
     "a name where none is known": ("system", "You know $language.", "$language is unknown; known here: none"),
     "a name that is missing": ("user", "$instruction", "$code is missing: the model has to be told"),
     "feedback without feedback": ("failed", "No.", "$feedback is missing: the model has to be told"),
@@ -164,14 +164,15 @@ def test_the_prompts_of_the_checkout_show_answers_that_they_ask_for(checkout: Pa
         for settings in found.prompts.values()
         for shot in found.shots
     ]
-    assert (sorted(found.prompts), all(shown), len(found.shots)) == (["brief", "large", "small"], True, 3)
+    names = ["brief", "example", "example_shots", "large", "small"]
+    assert (sorted(found.prompts), all(shown), len(found.shots)) == (names, True, 3)
 
 
 def test_a_prompt_is_loaded_by_its_name(checkout: Path) -> None:
     configs = checkout / "configs"
     assert load_prompt(configs, "small").settings.answer.layout == "json"
     with pytest.raises(
-        ConfigError, match=r"teacher_prompts\.yaml: prompt 'huge' is unknown; known: brief, large, small"
+        ConfigError, match=r"teacher_prompts\.yaml: prompt 'huge' is unknown; known: brief, example, example_shots"
     ):
         load_prompt(configs, "huge")
 

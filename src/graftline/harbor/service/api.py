@@ -29,10 +29,12 @@ from graftline.harbor.service.job_schemas import (
     EvalResultsView,
     PromptJobCreate,
     PromptJobView,
+    PromptResultsView,
 )
 from graftline.harbor.service.lookups import Parts
 from graftline.harbor.service.notices import Notices
 from graftline.harbor.service.prompt_requests import PromptJobs
+from graftline.harbor.service.prompt_workers import Optimiser, PromptWorkers
 from graftline.harbor.service.refusal import Refused, refusal_answer
 from graftline.harbor.service.rollout_requests import Rollouts, legacy_request
 from graftline.harbor.service.schemas import (
@@ -79,16 +81,30 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_service(parts: Parts, notices: Notices, keys: Sequence[SecretStr]) -> FastAPI:
-    """Return the service as an ASGI application; its workers start and stop with it."""
+def create_service(
+    parts: Parts, notices: Notices, keys: Sequence[SecretStr], optimiser: Optimiser | None = None
+) -> FastAPI:
+    """Return the service as an ASGI application; its workers start and stop with it.
+
+    Args:
+        parts: What requests work with.
+        notices: Who waits for a rollout.
+        keys: One of them is needed for all but its health.
+        optimiser: What carries out prompt optimisations; without one they are kept.
+    """
+    prompt_workers = None if optimiser is None else PromptWorkers(parts, optimiser)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         notices.begin()
         await run_in_threadpool(parts.workers.start)
+        if prompt_workers is not None:
+            prompt_workers.start()
         try:
             yield
         finally:
+            if prompt_workers is not None:
+                await run_in_threadpool(prompt_workers.stop)
             await run_in_threadpool(parts.workers.stop)
 
     app = FastAPI(title="Graftline Harbor", version=__version__, lifespan=lifespan, redoc_url=None)
@@ -101,7 +117,7 @@ def create_service(parts: Parts, notices: Notices, keys: Sequence[SecretStr]) ->
     _add_deployments(app, Deployments(parts))
     _add_rollouts(app, Rollouts(parts), notices)
     _add_evaluations(app, Evaluations(parts))
-    _add_prompt_jobs(app, PromptJobs(parts))
+    _add_prompt_jobs(app, PromptJobs(parts, prompt_workers))
 
     @app.get("/health", tags=["service"])
     def health() -> dict[str, str]:
@@ -264,7 +280,7 @@ def _add_prompt_jobs(app: FastAPI, prompt_jobs: PromptJobs) -> None:
     at = "/api/prompt-learning/online/jobs"
     tags: list[str | Enum] = ["prompt optimisation"]
 
-    @app.post(at, tags=tags, responses=_problems())
+    @app.post(at, tags=tags, responses=_problems(404))
     def create(asked: PromptJobCreate) -> PromptJobView:
         """Accept a prompt optimisation."""
         return prompt_jobs.add(asked)
@@ -278,12 +294,22 @@ def _add_prompt_jobs(app: FastAPI, prompt_jobs: PromptJobs) -> None:
     async def events(job_id: str, last: LastEvent = 0) -> Response:
         """Send what becomes of a prompt optimisation, from the event after `Last-Event-ID` on."""
         await run_in_threadpool(prompt_jobs.get, job_id)
-        stream = event_stream(lambda: of_prompt_job(prompt_jobs.get(job_id)), last, asyncio.Event())
+        stream = event_stream(lambda: of_prompt_job(*prompt_jobs.events(job_id)), last, asyncio.Event())
         return StreamingResponse(stream, media_type=_STREAM, headers=_UNKEPT)
+
+    @app.get(f"{at}/{{job_id}}/results", tags=tags, responses=_problems(404))
+    def results(job_id: str) -> PromptResultsView:
+        """Return a prompt optimisation with all prompts that were found, once it has ended."""
+        return prompt_jobs.results(job_id)
+
+    @app.post(f"{at}/{{job_id}}/resume", tags=tags, responses=_problems(404))
+    def resume(job_id: str) -> PromptJobView:
+        """Go on with a prompt optimisation that failed or was cancelled; what is paid is not paid again."""
+        return prompt_jobs.resume(job_id)
 
     @app.post(f"{at}/{{job_id}}/cancel", tags=tags, responses=_problems(404))
     def cancel(job_id: str) -> PromptJobView:
-        """End a prompt optimisation."""
+        """End a prompt optimisation; what was found stays."""
         return prompt_jobs.cancel(job_id)
 
 

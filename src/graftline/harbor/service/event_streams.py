@@ -6,7 +6,7 @@ away misses none.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -20,7 +20,6 @@ from graftline.harbor.service.waiting import LOOKS_EVERY_S
 _SILENCE = 30
 """Looks without news after which a comment is sent, so that nobody on the way takes the connection for dead."""
 _OPEN_JOBS = (JobStatus.PENDING, JobStatus.RUNNING)
-_ENDS = {JobStatus.COMPLETED: "succeeded", JobStatus.COMPLETED_WITH_ERRORS: "succeeded"}
 
 
 class Event(NamedTuple):
@@ -64,12 +63,11 @@ def of_evaluation(view: EvalJobView) -> Told:
     return Told(events, view.status not in _OPEN_JOBS)
 
 
-def of_prompt_job(view: PromptJobView) -> Told:
-    """Return what became of a prompt optimisation."""
+def of_prompt_job(view: PromptJobView, kept: Sequence[Mapping[str, Any]]) -> Told:
+    """Return what became of a prompt optimisation; `kept` is what happened after its creation."""
     events = [Event(1, "prompt_learning.created", {"at": view.created_at.isoformat()})]
-    if view.status not in _OPEN_JOBS:
-        kind = f"prompt_learning.{_ENDS.get(view.status, view.status)}"
-        events.append(Event(2, kind, {"status": view.status, "error": view.error}))
+    for number, event in enumerate(kept, 2):
+        events.append(Event(number, f"prompt_learning.{event['kind']}", dict(event["data"])))
     return Told(events, view.status not in _OPEN_JOBS)
 
 

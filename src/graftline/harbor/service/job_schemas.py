@@ -128,6 +128,19 @@ class PromptJobView(Message):
     created_at: datetime
     finished_at: datetime | None = None
     error: str | None = None
+    num_completed: int = 0
+    """Rollouts so far."""
+    num_total: int = 0
+    """Rollouts at most; 0 where nothing bounds them."""
     mean_reward: Finite | None = None
+    """Of the best prompt, over the seeds that it was judged on."""
     best_score: Finite | None = None
+    """Of the same, over the seeds that all prompts are compared on."""
     best_prompt: dict[str, Any] | None = None
+    """Text by part."""
+
+
+class PromptResultsView(PromptJobView):
+    """A prompt optimisation with all prompts that were found."""
+
+    outcome: dict[str, Any] | None = None

@@ -118,11 +118,20 @@ def page(
     return list(connection.execute(query))
 
 
-def claim(connection: Connection, owner: str, lease_s: float, executor: str, most: int, of_one: int) -> Claimed:
+def claim(
+    connection: Connection,
+    owner: str,
+    lease_s: float,
+    executor: str,
+    most: int,
+    of_one: int,
+    longest_pause_s: float = 3600.0,
+) -> Claimed:
     """Take up to `most` rollouts whose turn it is; from then on they are `owner`'s for as long as it says so.
 
     Args:
         of_one: How many of one deployment may run at the same time, outside of jobs; a job has a figure of its own.
+        longest_pause_s: What no rollout waits longer than; one that has to was put back before the clock was set back.
     """
     now = time.time()
     claimed = Claimed([], {})
@@ -131,7 +140,7 @@ def claim(connection: Connection, owner: str, lease_s: float, executor: str, mos
     looked_at = most + _SPARE
     # each round takes what the flows have room for; a flow that is full leaves its place to the next
     while len(claimed.rollouts) < most:
-        found = _candidates(connection, now, full, looked_at)
+        found = _candidates(connection, now, longest_pause_s, full, looked_at)
         for row in found:
             if len(claimed.rollouts) == most:
                 break
@@ -173,7 +182,9 @@ def _used_up(row: Found, claimed: Claimed) -> str:
     return ""
 
 
-def _candidates(connection: Connection, now: float, full: Collection[str], most: int) -> list[Found]:
+def _candidates(
+    connection: Connection, now: float, longest_pause_s: float, full: Collection[str], most: int
+) -> list[Found]:
     first, second = builds.alias("first_build"), builds.alias("second_build")
     query = (
         select(rollouts, *(jobs.c[name] for name in _OF_JOBS))
@@ -185,7 +196,7 @@ def _candidates(connection: Connection, now: float, full: Collection[str], most:
         )
         .where(
             rollouts.c.status == RolloutStatus.QUEUED,
-            rollouts.c.not_before <= now,
+            or_(rollouts.c.not_before <= now, rollouts.c.not_before > now + longest_pause_s),
             first.c.status == BuildStatus.COMPLETED,
             or_(second.c.id.is_(None), second.c.status == BuildStatus.COMPLETED),
         )

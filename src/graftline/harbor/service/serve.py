@@ -23,6 +23,7 @@ from graftline.harbor.service.api import create_service
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.lookups import Parts
 from graftline.harbor.service.notices import Notices
+from graftline.harbor.service.prompt_workers import Optimiser
 from graftline.harbor.service.settings import ServiceSettings
 from graftline.harbor.service.workers import Workers
 from graftline.secrets import Secrets
@@ -56,13 +57,17 @@ class Opened:
 
 
 @contextmanager
-def opened(settings: HarborSettings, root: Path, secrets_: Secrets, database: str = "") -> Iterator[Opened]:
+def opened(
+    settings: HarborSettings, root: Path, secrets_: Secrets, database: str = "", optimiser: Optimiser | None = None
+) -> Iterator[Opened]:
     """Open database and executor of a service whose files are below `root`, and let go of them at the end.
+
+    `optimiser` carries out prompt optimisations; without one they are kept.
 
     Raises:
         ConfigError, HarborError, RecordError: as `Database`, and as `open_executor`.
     """
-    url = database or _secret_of(secrets_, DATABASE_VARIABLE) or f"sqlite:///{root / 'harbor.sqlite'}"
+    url = _database_url(root, secrets_, database)
     key = harbor_key(root, secrets_)
     passed_on = {}
     for name in settings.service.pass_on:
@@ -77,7 +82,17 @@ def opened(settings: HarborSettings, root: Path, secrets_: Secrets, database: st
         workers = Workers(base, executor, settings.service, passed_on, notices.tell)
         stack.callback(workers.stop)
         parts = Parts(base, workers, settings.service, executor.name, executor.needs_dockerfile)
-        yield Opened(create_service(parts, notices, [key]), key)
+        yield Opened(create_service(parts, notices, [key], optimiser), key)
+
+
+def migrate(root: Path, secrets_: Secrets, database: str = "") -> str:
+    """Bring the schema of a service's database up to date, and return its URL without the password.
+
+    Raises:
+        ConfigError, HarborError, RecordError: as `Database`.
+    """
+    with Database(_database_url(root, secrets_, database)) as base:
+        return base.url.set(drivername=base.url.get_backend_name()).render_as_string(hide_password=True)
 
 
 def harbor_key(root: Path, secrets_: Secrets) -> SecretStr:
@@ -114,6 +129,7 @@ def serve(
     secrets_: Secrets,
     database: str = "",
     started: Callable[[str], None] = lambda url: None,
+    optimiser: Optimiser | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; `started` gets the address.
 
@@ -122,7 +138,7 @@ def serve(
     """
     listener = listening(settings)
     try:
-        with opened(settings, root, secrets_, database) as service:
+        with opened(settings, root, secrets_, database, optimiser) as service:
             asyncio.run(_run(service.app, listener, started))
     finally:
         listener.close()
@@ -130,7 +146,7 @@ def serve(
 
 @contextmanager
 def served(
-    settings: HarborSettings, root: Path, secrets_: Secrets, database: str = ""
+    settings: HarborSettings, root: Path, secrets_: Secrets, database: str = "", optimiser: Optimiser | None = None
 ) -> Iterator[tuple[str, SecretStr]]:
     """Serve in a thread of this process for as long as the block runs, and yield the address and the key.
 
@@ -138,7 +154,7 @@ def served(
         ConfigError, HarborError, RecordError: as `serve`.
     """
     with (
-        opened(settings, root, secrets_, database) as service,
+        opened(settings, root, secrets_, database, optimiser) as service,
         serve_task_app(service.app, settings.host, settings.port) as url,
     ):
         yield url, service.key
@@ -205,6 +221,10 @@ def listening(settings: HarborSettings) -> socket.socket:
             f"port {settings.port} of {settings.host} cannot be had ({error.strerror}); name another"
         ) from None
     return listener
+
+
+def _database_url(root: Path, secrets_: Secrets, given: str) -> str:
+    return given or _secret_of(secrets_, DATABASE_VARIABLE) or f"sqlite:///{root / 'harbor.sqlite'}"
 
 
 def _secret_of(secrets_: Secrets, name: str) -> str:

@@ -154,7 +154,22 @@ jobs = Table(
     Column("unknown_tokens", BigInteger, nullable=False, server_default="0"),
     Column("created_at", Float, nullable=False),
     Column("finished_at", Float),
+    # of optimisations: who carries one out, how far it is, and what it came to
+    Column("lease_owner", String(128)),
+    Column("lease_until", Float),
+    Column("progress", Integer, nullable=False, server_default="0"),
+    Column("result", Json),
     Index(None, "status"),
+)
+
+job_lines = Table(
+    "job_lines",
+    metadata,
+    Column("job_id", _Id, ForeignKey("jobs.id"), primary_key=True),
+    # a line of its journal, or an event; each has numbers of its own
+    Column("kind", String(16), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("line", Json, nullable=False),
 )
 
 rollouts = Table(

@@ -62,7 +62,10 @@ class Workers:
 
     def start(self) -> None:
         """Take back what dead processes left, then work."""
-        self._take_back()
+        try:
+            self._take_back()
+        except GraftlineError as error:
+            logger.warning("%s", error)  # whoever keeps the leases does it as soon as the database is back
         loops = [("rollouts", self._run_rollouts), ("leases", self._keep_leases)]
         loops += [(f"builds-{number}", self._make_builds) for number in range(self._settings.builds_at_once)]
         for name, loop in loops:
@@ -121,8 +124,9 @@ class Workers:
         settings = self._settings
         with self._database.writing() as connection:
             claimed = rollout_queue.claim(
-                connection, self.owner, settings.lease_s, self._executor.name, most, settings.rollouts_of_one
-            )
+                connection, self.owner, settings.lease_s, self._executor.name, most, settings.rollouts_of_one,
+                settings.longest_backoff_s,
+            )  # fmt: skip
             for job_id, reason in claimed.used_up.items():
                 error = f"its budget is used up: {reason}"
                 stored_jobs.stop(connection, job_id, JobStatus.COMPLETED_WITH_ERRORS, error)

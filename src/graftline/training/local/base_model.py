@@ -18,8 +18,9 @@ class EngineSettings(Config):
     """Of torch; 0 for one per core that this process may use."""
     micro_batch_tokens: int = Field(default=512, ge=1)
     """Tokens with padding that go through the model at once: what memory is needed for."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """What matrices are multiplied in; weights, losses and the optimizer are in float32 either way."""
+    precision: Literal["auto", "float32", "bfloat16"] = "float32"
+    """What matrices are multiplied in, and the weights that are not trained kept in; adapters, losses and the optimizer are
+    in float32 either way. `auto` is bfloat16 where the device multiplies it faster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     samplers: int = Field(default=8, ge=1, le=256)
     """Adapters to sample from that are kept in memory."""
@@ -34,6 +35,17 @@ def device_of(wanted: str) -> str:
     if wanted == "cuda" and not torch.cuda.is_available():
         raise ModelError("device is cuda, but torch sees no GPU; use cpu, or auto")
     return wanted if wanted != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def precision_of(wanted: str, device: str) -> Literal["float32", "bfloat16"]:
+    """Return what matrices are multiplied in, where `wanted` is `auto` too."""
+    if wanted != "auto":
+        return "bfloat16" if wanted == "bfloat16" else "float32"
+    if device == "cuda":
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
+    # without these instructions each product is made of several, and takes longer than one of float32
+    is_native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return "bfloat16" if is_native else "float32"
 
 
 def load(folder: Path) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ from peft import LoraConfig, get_peft_model
 from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
 
 from graftline.errors import DataError
-from graftline.training.local.base_model import EngineSettings, device_of, load
+from graftline.training.local.base_model import EngineSettings, device_of, load, precision_of
 from graftline.training.local.lora import (
     LORA_ALPHA,
     PARTS,
@@ -63,8 +63,11 @@ class Engine:
         self.settings, self.name, self.folder = settings or EngineSettings(), name, folder
         torch.set_num_threads(self.settings.threads or len(os.sched_getaffinity(0)))
         self.device = torch.device(device_of(self.settings.device))
+        self.is_half = precision_of(self.settings.precision, self.device.type) == "bfloat16"
+        # of half the width, twice as many tokens take the same memory
+        self._most_tokens = self.settings.micro_batch_tokens * (2 if self.is_half else 1)
         self.tokenizer, self.base = load(folder)
-        self.base.requires_grad_(False).eval().to(self.device)
+        self.base.requires_grad_(False).eval().to(self.device, torch.bfloat16 if self.is_half else torch.float32)
         self.context = int(getattr(self.base.config, "max_position_embeddings", 2048))
         self.architecture = str((self.base.config.architectures or [""])[0])
         # before the first adapter: peft wraps layers, and they have other names then
@@ -340,7 +343,7 @@ class Engine:
         order = sorted(range(len(examples)), key=lambda number: len(examples[number].tokens))
         batch: list[int] = []
         for number in order:
-            if batch and (len(batch) + 1) * len(examples[number].tokens) > self.settings.micro_batch_tokens:
+            if batch and (len(batch) + 1) * len(examples[number].tokens) > self._most_tokens:
                 yield batch
                 batch = []
             batch.append(number)
@@ -350,7 +353,7 @@ class Engine:
     def _pass(
         self, examples: Sequence[Example], loss: str, options: Mapping[str, float], is_training: bool
     ) -> tuple[list[np.ndarray], float]:
-        with self._precision():
+        with self.precision():
             hidden = self._hidden([example.tokens for example in examples])
         # what the output layer makes is by far the largest: it is gone through in pieces, there and back
         output = hidden.detach().requires_grad_(is_training)
@@ -407,13 +410,14 @@ class Engine:
         return logits
 
     def _token_logprobs(self, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        with self._precision():
+        with self.precision():
             logits = (self._peft.base_model.model.lm_head(hidden) if self._has_plain_head else hidden).float()
         chosen = logits.gather(-1, targets.reshape(targets.shape[0], -1))
         return (chosen - torch.logsumexp(logits, -1, keepdim=True)).reshape(targets.shape)
 
-    def _precision(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16")
+    def precision(self) -> torch.autocast:
+        """Return what the passes through the model are made in."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.is_half)
 
 
 def _name(of: str) -> str:

@@ -42,7 +42,7 @@ def local_backend(
     folder: Path | None = None,
     *,
     threads: int = 0,
-    precision: Literal["float32", "bfloat16"] = "float32",
+    precision: Literal["auto", "float32", "bfloat16"] = "float32",
     device: Literal["auto", "cpu", "cuda"] = "auto",
     starts_within_s: float = 600.0,
     environment: Mapping[str, str] | None = None,

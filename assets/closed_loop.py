@@ -1,0 +1,57 @@
+"""`closed_loop`: the whole way from splits to adapters that are judged, in one run.
+
+Adapters and evaluations are assets of their own, with partitions of other kinds, which one run cannot span; what is made of
+them here is reported as theirs. Not here: what is done (`graftline.runtime.closed_loop`).
+https://docs.dagster.io/guides/build/assets/metadata-and-tags
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from assets.described import described
+from assets.outcome import materialized, metadata_of
+from graftline.paths import Paths
+from graftline.record import Built
+from graftline.runtime.closed_loop import REPORT, closed_loop, closed_loop_file
+from graftline.runtime.lineage import Lineage
+from graftline.runtime.settings import stage_code
+
+GROUP = "closed_loop"
+
+
+def closed_loop_assets(paths: Paths) -> list[dg.AssetsDefinition]:
+    """Return the asset; nothing where no file says what the loop is."""
+    if closed_loop_file(paths) is None:
+        return []
+    everything = dg.AllPartitionMapping()
+    deps = [dg.AssetDep(name, partition_mapping=everything) for name in ("splits", "tasks", "teacher_trajectories")]
+
+    @dg.asset(
+        name=GROUP,
+        deps=deps,
+        group_name=GROUP,
+        code_version=stage_code("closed_loop"),
+        kinds={"pytorch", "markdown"},
+        owners=["team:ml"],
+        pool="trainer",
+        description=closed_loop.__doc__,
+        metadata=described(closed_loop),
+    )
+    def made(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
+        def reported(stage: str, partition: str, built: Built) -> None:
+            context.log_event(dg.AssetMaterialization(stage, metadata=dict(metadata_of(built)), partition=partition))
+
+        return materialized(context, lineage, lambda: closed_loop(lineage, reported), _shown)
+
+    return [made]
+
+
+def _shown(built: Built) -> Mapping[str, Any]:
+    report = built.folder / REPORT
+    return {
+        **metadata_of(built),
+        "results": dg.MetadataValue.md(report.read_text("utf-8")),
+        "report": dg.MetadataValue.path(str(report)),
+    }

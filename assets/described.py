@@ -1,0 +1,63 @@
+"""What the definition of an asset says beside its description: the columns of its rows, and the code that makes them.
+
+https://docs.dagster.io/guides/build/assets/metadata-and-tags/table-metadata
+"""
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import BaseModel
+
+from graftline.parquet import Column
+
+_TYPES = {"text": "string", "word": "string", "whole": "int", "number": "float", "flag": "bool", "key": "uint64", "keys": "list<uint64>"}  # fmt: skip
+
+
+def described(make: Callable[..., Any], rows: dg.TableSchema | None = None) -> dict[str, Any]:
+    """Return the metadata of the definition of an asset that `make` makes."""
+    columns = {"dagster/column_schema": rows} if rows is not None else {}
+    return {"dagster/code_references": code_of(make), **columns}
+
+
+def code_of(function: Callable[..., Any]) -> dg.CodeReferencesMetadataValue:
+    """Return where `function` is written, for the UI to link to."""
+    code = inspect.unwrap(function).__code__
+    path = Path(code.co_filename)
+    with warnings.catch_warnings():
+        # that its form may change concerns us, not who loads the definitions
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        place = dg.LocalFileCodeReference(
+            file_path=str(path), line_number=code.co_firstlineno, label=f"{path.stem}.{function.__name__}"
+        )
+        return dg.CodeReferencesMetadataValue(code_references=[place])
+
+
+def columns_of(columns: Mapping[str, Column]) -> dg.TableSchema:
+    """Return the columns of a Parquet file."""
+    return dg.TableSchema([_column(name, kind) for name, kind in columns.items()])
+
+
+def fields_of(model: type[BaseModel]) -> dg.TableSchema:
+    """Return the fields of the objects in a file of JSON lines."""
+    return dg.TableSchema(
+        [
+            dg.TableColumn(
+                name,
+                str(getattr(field.annotation, "__name__", field.annotation)),
+                field.description,
+                dg.TableColumnConstraints(nullable=not field.is_required()),
+            )
+            for name, field in model.model_fields.items()
+        ]
+    )
+
+
+def _column(name: str, kind: Column) -> dg.TableColumn:
+    bare = kind.removesuffix("?")
+    return dg.TableColumn(
+        name, _TYPES.get(bare, bare), constraints=dg.TableColumnConstraints(nullable=kind.endswith("?"))
+    )

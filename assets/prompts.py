@@ -1,0 +1,83 @@
+"""`optimized_prompt`: the prompts of `configs/prompts`, made better by what their answers were worth.
+
+A partition is a file of that folder. Not here: how prompts are found (`graftline.optimization`), what is kept of them
+(`graftline.runtime.optimized_prompts`), and which model answers (the port `chat_model`). A teacher that is to be asked by one
+names it `optimized/<name>`. https://docs.dagster.io/guides/build/partitions-and-backfills
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+import dagster as dg
+
+from assets.described import described
+from assets.outcome import materialized_each, metadata_of
+from assets.reports.plots import curves, embedded
+from graftline.markdown import table
+from graftline.optimization.comparison import mean
+from graftline.optimization.outcome import Outcome
+from graftline.record import Built
+from graftline.runtime.lineage import Lineage
+from graftline.runtime.optimized_prompts import BEST, PAGE, front_rows, optimized_prompt, read_outcome
+from graftline.runtime.settings import stage_code
+
+GROUP = "prompts"
+NAME = optimized_prompt.__name__
+_MOST_ROWS = 20
+
+
+def prompt_assets(names: Sequence[str]) -> list[dg.AssetsDefinition]:
+    """Return the asset with a partition for each of `names`; nothing where there is none."""
+    if not names:
+        return []
+    # a file says itself which tasks it is about
+    tasks = dg.AssetDep("tasks", partition_mapping=dg.AllPartitionMapping())
+
+    @dg.asset(
+        name=NAME,
+        deps=[tasks],
+        partitions_def=dg.StaticPartitionsDefinition(list(names)),
+        group_name=GROUP,
+        code_version=stage_code(NAME),
+        kinds={"yaml"},
+        owners=["team:ml"],
+        pool="actors",
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        description=optimized_prompt.__doc__,
+        metadata=described(optimized_prompt),
+    )
+    def asset(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
+        makes = {name: partial(optimized_prompt, lineage, name) for name in context.partition_keys}
+        return materialized_each(context, lineage, makes, _metadata)
+
+    return [asset]
+
+
+def _metadata(built: Built) -> Mapping[str, Any]:
+    """Return what there is to know of a prompt: the front as a table, the prompt itself, its score against rollouts."""
+    outcome = read_outcome(built.folder)
+    found = outcome.gain
+    known = {"score": outcome.best_score, "gain": None if found is None else found[0]}
+    if found is not None and found[1] is not None:
+        known |= {"gain_low": found[1][0], "gain_high": found[1][1]}
+    return {
+        **metadata_of(built),
+        "front": dg.MetadataValue.md(table(front_rows(outcome)[:_MOST_ROWS])),
+        "best_prompt": dg.MetadataValue.md((built.folder / BEST).read_text("utf-8")),
+        "score_by_rollouts": dg.MetadataValue.md(embedded("score", _plot(outcome))),
+        "report": dg.MetadataValue.path(str(built.folder / PAGE)),
+        "proposer": outcome.proposer,
+        "ended_by": outcome.ending,
+        "rollouts": outcome.rollouts,
+        "prompt_name": f"optimized/{built.record.name}",
+        **{name: value for name, value in known.items() if value is not None},
+    }
+
+
+def _plot(outcome: Outcome) -> bytes:
+    """Return every prompt's score at the rollouts it took to find, and the best so far."""
+    points = [(float(one.asked), score) for one in outcome.prompts if (score := mean(one.scores)) is not None]
+    best = [*zip([at for at, _ in points], accumulate((score for _, score in points), max), strict=True)]
+    return curves({"best so far": best, "found": points}, "rollouts", "score on the front")

@@ -1,0 +1,209 @@
+"""How many rollouts a minute an optimisation evaluates, of what the bare actor pool answers of the same chats.
+
+The optimisation is the one of users: `gepa`, a journal on disk, the refactoring environment with its sandbox and grading, the
+offline proposer; each attempt is one step, so that a rollout is one chat. Every chat that it has the model asked is kept, and
+asked again of the pool alone, in the same order, as many at a time: that is the bare rate.
+
+* `rollouts_per_minute`, `chats_per_minute`: of the optimisation, from its first rollout to its end, and of the pool;
+* `of_bare`: the one of the other;
+* `twice`: pairs of prompt and task that were paid twice.
+
+The server has to be running, or is started for the time of the measurement where a model is in `data/models`:
+
+    python -m benchmarks.gepa_rollouts [--url http://127.0.0.1:8011] [--quick]
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import socket
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.commands import CHECKOUT
+from benchmarks.machine import machine
+from graftline.actions.action import PatternAction
+from graftline.actors.base import ChatAnswer, ChatModel, ChatRequest
+from graftline.actors.blocking import BlockingChatModel
+from graftline.actors.fleet import Actor, Fleet, load_fleet
+from graftline.actors.pool import ActorPool
+from graftline.actors.processes import down, up
+from graftline.actors.settings import PoolSettings
+from graftline.harbor.environments.policy import ServedModel
+from graftline.harbor.environments.refactoring import refactoring_app_config
+from graftline.harbor.task_app_client import create_task_app_client
+from graftline.models.fetch import fetch_model
+from graftline.optimization.journal import FileJournal
+from graftline.optimization.offline_proposer import OfflineProposer
+from graftline.optimization.optimise import optimise
+from graftline.optimization.settings import PromptLearningConfig
+from graftline.paths import Paths
+from graftline.sandbox.memory import MemorySandbox
+from graftline.secrets import Secrets
+from graftline.tasks.task import Task
+from graftline.teachers.prompt import load_prompt
+from graftline.trajectories.collect import Collecting
+
+FLEET = "smoke"
+_SLOTS = 4
+_WAIT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is asked."""
+
+    train: int
+    validation: int
+    generations: int
+
+
+FULL = Sizes(train=48, validation=24, generations=6)
+QUICK = Sizes(train=8, validation=4, generations=1)
+
+
+def main() -> None:
+    """Measure, and print one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", default="", help="of a server that runs already")
+    parser.add_argument("--quick", action="store_true", help="few rollouts: shows that it runs, not how fast")
+    given = parser.parse_args()
+    figures = measure(QUICK if given.quick else FULL, given.url)
+    print(json.dumps({"name": "gepa_rollouts", "figures": figures, "machine": machine()}))
+
+
+def measure(sizes: Sizes = FULL, url: str = "") -> dict[str, Any]:
+    """Return the figures; `url` is of a server that runs already."""
+    with _served(url) as fleet, tempfile.TemporaryDirectory() as folder:
+        optimised, chats = _optimised(fleet, sizes, Path(folder))
+        bare = asyncio.run(_bare(fleet, chats))
+    rate, bare_rate = 60 * len(chats) / optimised["seconds"], 60 * len(chats) / bare
+    return {
+        "rollouts": optimised["rollouts"],
+        "chats": len(chats),
+        "twice": optimised["twice"],
+        "rollouts_per_minute": round(rate, 1),
+        "chats_per_minute": round(bare_rate, 1),
+        "of_bare": round(rate / bare_rate, 3),
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+class _Kept:
+    """A chat model that keeps what it is asked."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model, self.requests, self.began = model, list[ChatRequest](), 0.0
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    async def generate(self, request: ChatRequest) -> ChatAnswer:
+        self.began = self.began or time.perf_counter()
+        self.requests.append(request)
+        return await self._model.generate(request)
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
+def _optimised(fleet: Fleet, sizes: Sizes, folder: Path) -> tuple[dict[str, Any], list[ChatRequest]]:
+    kept, prompt = _Kept(_pool(fleet)), load_prompt(CHECKOUT / "configs", "small")
+    journal = FileJournal(folder / "journal.jsonl")
+    seeds = range(sizes.train + sizes.validation)
+    config = PromptLearningConfig.from_mapping(
+        {
+            "initial_prompt": {"messages": [{"role": "system", "pattern": prompt.settings.system}]},
+            "policy": {"config": {"teacher": "openai", "max_steps": 1, "max_tokens": 48, "temperature": 0.0}},
+            "gepa": {
+                "proposer_type": "offline",
+                "rollout": {"max_concurrent": 2 * _SLOTS, "minibatch_size": 6},
+                "evaluation": {"train_seeds": [*seeds][: sizes.train], "validation_seeds": [*seeds][sizes.train :]},
+                "population": {"num_generations": sizes.generations, "children_per_generation": 4},
+            },
+        }
+    )
+    with BlockingChatModel(kept) as model:
+        app = refactoring_app_config(
+            [_task(number) for number in seeds],
+            MemorySandbox(),
+            models={"policy": ServedModel(model, prompt, fleet.context_tokens)},
+            collecting=Collecting(max_steps=1),
+        )
+        outcome = optimise(config, create_task_app_client(app), OfflineProposer(), journal, "benchmark")
+        seconds = time.perf_counter() - kept.began
+    pairs = Counter((line["candidate"], line["seed"]) for line in journal.lines() if line["kind"] == "rollout")
+    twice = sum(times > 1 for times in pairs.values())
+    return {"seconds": seconds, "rollouts": outcome.rollouts, "twice": twice}, kept.requests
+
+
+async def _bare(fleet: Fleet, chats: list[ChatRequest]) -> float:
+    """Return how long the pool alone takes for the same chats."""
+    pool, left = _pool(fleet), iter(chats)
+
+    async def asker() -> None:
+        for chat in left:
+            await pool.generate(chat)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(asker() for _ in range(2 * _SLOTS)))
+    seconds = time.perf_counter() - began
+    await pool.close()
+    return seconds
+
+
+def _pool(fleet: Fleet) -> ActorPool:
+    return ActorPool(fleet, None, PoolSettings())
+
+
+@contextmanager
+def _served(url: str) -> Iterator[Fleet]:
+    """Give a fleet of one server: that at `url`, or one of this machine for as long as the block runs."""
+    known = load_fleet(CHECKOUT / "configs", FLEET)
+    address = url or f"http://127.0.0.1:{_free_port()}"
+    fleet = known.model_copy(update={"actors": (Actor(name="measured", url=address, slots=_SLOTS),)})
+    if url:
+        yield fleet
+        return
+    weights = fetch_model(known.model, Paths(CHECKOUT), os.environ)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = Paths(Path(folder))
+        up(paths, FLEET, fleet, str(weights), os.environ, Secrets([]), _WAIT_S)
+        try:
+            yield fleet
+        finally:
+            down(paths, FLEET)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _task(number: int) -> Task:
+    old, new = f"load_{number}", f"read_{number}"
+    return Task(
+        id=f"t{number:04}",
+        dataset="benchmark",
+        language="python",
+        instruction=f"Rename the function `{old}` to `{new}`.",
+        before=f"x = {old}(path)\ny = {old}(other, {number})\n",
+        wanted=f"x = {new}(path)\ny = {new}(other, {number})\n",
+        gold_action=PatternAction(pattern=f"{old}($$$ARGS)", rewrite=f"{new}($$$ARGS)"),
+        licence="MIT",
+        group=f"g{number}",
+        origin="benchmark",
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""Pictures of the UI and of reports, taken by a browser without a window: `python -m orchestration.screens <folder>`.
+
+It serves the UI over `DAGSTER_HOME`, opens the lineage, every group, every asset and the runs, and writes a PNG of each. It
+ends with 1 where a page does not show what it should, or its console tells of an error. The browser is the machine's own
+Chromium; the driver is playwright's, the extra `ui`.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+    from playwright.sync_api import Page as Tab
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+_STARTS_WITHIN_S = 180.0
+_SHOWS_WITHIN_MS = 90_000
+_QUIET_S = 1.5
+_SETTLES_WITHIN_S = 45.0
+_QUERY = (
+    "{ assetNodes { assetKey { path } groupName } workspaceOrError { ... on Workspace { locationEntries { name } } } }"
+)
+_COLOURS = 128
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of the UI, and what it shows when it has loaded."""
+
+    name: str
+    path: str
+    text: str
+    key: str = ""
+    """Pressed once it shows the text."""
+    size: tuple[int, int] = (1800, 1000)
+
+
+@contextmanager
+def served(home: Path) -> Iterator[str]:
+    """Serve the UI of the checkout over the instance in `home`, and yield its address.
+
+    Raises:
+        TimeoutError: it does not answer.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["dagster-webserver", "-h", "127.0.0.1", "-p", str(port), "-w", "workspace.yaml", "--read-only"]
+    words[0] = str(Path(sys.executable).with_name(words[0]))
+    variables = {**os.environ, "DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "1", "PYTHONWARNINGS": "ignore"}
+    with tempfile.TemporaryFile() as log:
+        server = subprocess.Popen(words, cwd=CHECKOUT, env=variables, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + _STARTS_WITHIN_S
+            while not _answers(f"{url}/server_info"):
+                if server.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    said = log.read().decode("utf-8", "replace")[-2000:]
+                    raise TimeoutError(f"the UI over {home} did not start within {_STARTS_WITHIN_S:.0f} s:\n{said}")
+                time.sleep(0.5)
+            yield url
+        finally:
+            # the web server ends the code location, which is a process of its own
+            server.terminate()
+            server.wait(30)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def pages(url: str) -> list[Page]:
+    """Return the pages of what is loaded at `url`: the lineage, every group and asset, runs and automation.
+
+    Raises:
+        ValueError: the definitions did not load.
+    """
+    request = urllib.request.Request(
+        f"{url}/graphql", json.dumps({"query": _QUERY}).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=_STARTS_WITHIN_S) as answer:
+        data = json.load(answer)["data"]
+    nodes: list[dict[str, Any]] = data["assetNodes"]
+    if not nodes:
+        raise ValueError("the definitions have no asset, or did not load; dagster definitions validate says which")
+    [location, *_] = [entry["name"] for entry in data["workspaceOrError"]["locationEntries"]]
+    groups: dict[str, str] = {}
+    for node in nodes:
+        groups.setdefault(node["groupName"], node["assetKey"]["path"][-1])
+    found = [Page("lineage", "/asset-groups", "Global asset lineage", key="Alt+KeyE", size=(2400, 2400))]
+    for group, member in sorted(groups.items()):
+        path = f"/locations/{quote(location)}/asset-groups/{quote(group)}/lineage"
+        found.append(Page(f"group-{group}", path, member))
+    for node in sorted(nodes, key=lambda one: str(one["assetKey"]["path"])):
+        parts = node["assetKey"]["path"]
+        path = "/".join(quote(part) for part in parts)
+        found.append(
+            Page(f"asset-{'-'.join(parts)}", f"/assets/{path}?view=overview", "Code location", size=(1600, 2200))
+        )
+    return [*found, Page("runs", "/runs", "Runs"), Page("automation", "/automation", "Automation")]
+
+
+def take(url: str, shown: Sequence[Page], reports: Sequence[Path], into: Path, chromium: str) -> list[str]:
+    """Write a picture of every page and report below `into`, and return what was wrong with them."""
+    from playwright.sync_api import sync_playwright
+
+    into.mkdir(parents=True, exist_ok=True)
+    # a browser that is root has no sandbox, and /dev/shm of containers is small
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
+        faults = [fault for page in shown for fault in _shoot(browser, f"{url}{page.path}", page, into)]
+        for report in reports:
+            with _as_html(report) as address:
+                faults += _shoot(browser, address, Page(report.stem, "", "", size=(1500, 1600)), into)
+        browser.close()
+    return faults
+
+
+def _shoot(browser: "Browser", address: str, page: Page, into: Path) -> list[str]:
+    from playwright.sync_api import Error
+
+    faults: list[str] = []
+    tab = browser.new_page(viewport={"width": page.size[0], "height": page.size[1]})
+    tab.on("console", lambda told: faults.append(told.text) if told.type == "error" else None)
+    tab.on("pageerror", lambda error: faults.append(str(error)))
+    in_flight: set[object] = set()
+    # playwright keeps a mark on what it calls, which methods of a set do not take
+    tab.on("request", lambda request: in_flight.add(request))
+    tab.on("requestfinished", lambda request: in_flight.discard(request))
+    tab.on("requestfailed", lambda request: in_flight.discard(request))
+    try:
+        tab.goto(address, timeout=_SHOWS_WITHIN_MS)
+        if page.text:
+            tab.get_by_text(page.text).first.wait_for(timeout=_SHOWS_WITHIN_MS)
+        _settle(tab, in_flight)
+        if page.key:
+            tab.keyboard.press(page.key)
+            _settle(tab, in_flight)
+        _write(tab.screenshot(), into / f"{page.name}.png")
+    except Error as error:
+        faults.append(str(error).partition("\n")[0])
+    tab.close()
+    return [f"{page.name}: {fault}" for fault in dict.fromkeys(faults)]
+
+
+def _settle(tab: "Tab", in_flight: set[object]) -> None:
+    """Wait until nothing was asked for a while; a page that polls is not waited for longer than that takes."""
+    quiet_since, deadline = time.monotonic(), time.monotonic() + _SETTLES_WITHIN_S
+    while time.monotonic() < deadline and time.monotonic() - quiet_since < _QUIET_S:
+        tab.wait_for_timeout(100)
+        if in_flight:
+            quiet_since = time.monotonic()
+
+
+def _write(picture: bytes, path: Path) -> None:
+    from PIL import Image
+
+    with Image.open(BytesIO(picture)) as image:
+        image.convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+@contextmanager
+def _as_html(report: Path) -> Iterator[str]:
+    """Yield the address of a page, made of `report` where that is Markdown."""
+    if report.suffix != ".md":
+        yield report.resolve().as_uri()
+        return
+    from markdown_it import MarkdownIt
+
+    body = MarkdownIt().enable("table").render(report.read_text("utf-8"))
+    style = (
+        "body{font:15px sans-serif;margin:2em} td,th{padding:.2em .8em;border-bottom:1px solid #ccc;text-align:left}"
+    )
+    with tempfile.NamedTemporaryFile("w", suffix=".html", encoding="utf-8") as page:
+        page.write(
+            f'<meta charset="utf-8"><base href="{report.resolve().parent.as_uri()}/"><style>{style}</style>{body}'
+        )
+        page.flush()
+        yield Path(page.name).as_uri()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Take the pictures that the command line asks for, and return its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m orchestration.screens", description="Take pictures of the UI.")
+    parser.add_argument("folder", type=Path, help="where they go")
+    parser.add_argument("--home", type=Path, default=os.environ.get("DAGSTER_HOME"), help="DAGSTER_HOME if not given")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="these pages alone; repeatable")
+    parser.add_argument(
+        "--report", action="append", default=[], type=Path, metavar="FILE", help=".md or .html; repeatable"
+    )
+    parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("chromium-browser"))
+    asked = parser.parse_args(arguments)
+    if asked.home is None or not asked.home.is_dir():
+        parser.error(f"--home: {str(asked.home)!r} is no folder; name the DAGSTER_HOME that has the runs")
+    if asked.chromium is None:
+        parser.error("chromium is not installed: apt-get install chromium, or name it with --chromium")
+    # told to end, it ends what it started, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with served(asked.home.resolve()) as url:
+        every = pages(url)
+        if unknown := set(asked.only) - {page.name for page in every}:
+            parser.error(f"--only: no page {sorted(unknown)}; there are {', '.join(page.name for page in every)}")
+        chosen = [page for page in every if not asked.only or page.name in asked.only]
+        faults = take(url, chosen, asked.report, asked.folder, asked.chromium)
+    print(
+        json.dumps({"folder": str(asked.folder), "pages": len(chosen), "reports": len(asked.report), "faults": faults})
+    )
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

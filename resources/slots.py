@@ -1,0 +1,47 @@
+"""Slots of pools that a killed run of this machine left behind, for the next run to have.
+
+A run that a daemon started is seen to end by the daemon, which frees its slots (`run_monitoring` of dagster.yaml). One that
+was started by a command, and killed, would hold its slots for good, and the next run would wait for them.
+https://docs.dagster.io/guides/operate/managing-concurrency
+"""
+
+import os
+import platform
+from pathlib import Path
+
+import dagster as dg
+
+PROCESS = "graftline/process"
+"""Tag of a run: machine, number and start of the process that executes it."""
+
+
+def take_over_slots(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Say which process executes the run, and free the slots of runs that are over, or whose process is."""
+    storage = instance.event_log_storage
+    if not storage.supports_global_concurrency_limits:
+        return
+    instance.add_run_tags(run_id, {PROCESS: process(os.getpid())})
+    for other in storage.get_concurrency_run_ids() - {run_id}:
+        run = instance.get_run_by_id(other)
+        if run is not None and not run.is_finished:
+            if not _is_gone(run.tags.get(PROCESS, "")):
+                continue
+            instance.report_run_failed(run, "its process was killed")
+        storage.free_concurrency_slots_for_run(other)
+
+
+def process(number: int) -> str:
+    """Return what tells a process of this machine from all others, also from later ones with its number."""
+    try:
+        # the name of the program, in parentheses, may hold blanks
+        started = Path(f"/proc/{number}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19]
+    except OSError:
+        started = ""
+    return f"{platform.node()}:{number}:{started}"
+
+
+def _is_gone(tag: str) -> bool:
+    node, _, rest = tag.partition(":")
+    number = rest.partition(":")[0]
+    # of another machine nothing is known here
+    return node == platform.node() and number.isdigit() and process(int(number)) != tag

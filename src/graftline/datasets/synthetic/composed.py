@@ -1,0 +1,142 @@
+"""Composed edits: rewrites put together at random of real code, beside those of the template families.
+
+Families are what people do; composed edits are what a change can look like at all, so that a model which learns from
+examples learns to tell what stays from what changes, and not a list of families. Half of them stand in the text that they
+were found in, half in short texts of several places. Their actions are known, and were tried in the sandbox.
+"""
+
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from graftline.actions.action import PatternAction
+from graftline.actions.astgrep import Language, Node, Tree
+from graftline.datasets.edit import Edit
+from graftline.datasets.synthetic.fillings import filling
+from graftline.datasets.synthetic.holes import ARGUMENTS, STATEMENTS, shape_of
+from graftline.datasets.synthetic.rewritings import rewrites_of
+from graftline.datasets.synthetic.trial import Trial, outcomes
+from graftline.datasets.synthetic.words import Words, read_tree, words_in
+from graftline.hashing import digest
+from graftline.rules.canonical import canonical
+from graftline.sandbox.base import Sandbox
+
+_NEVER = frozenset({
+    "identifier", "string", "comment", "integer", "float", "number", "block", "statement_block", "module", "program",
+    "string_literal", "decimal_integer_literal", "type_identifier", "line_comment", "block_comment", "ERROR", "true",
+    "property_identifier", "false", "none", "null", "escape_sequence", "string_content", "string_fragment", "parameters",
+    "formal_parameters", "template_string", "interpolation", "keyword_argument", "pair", "else_clause", "class_body",
+    "parenthesized_expression", "modifiers", "type_arguments", "generic_type", "scoped_type_identifier", *ARGUMENTS,
+    "type_annotation", "predefined_type",
+})  # fmt: skip
+_LEAST, _LONGEST = 5, 90
+_MOST_PLACES = 4
+_PER_TEXT, _TRIES, _ROUNDS = 2, 6, 12
+_BATCH = 512
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    edit: Edit
+    text: str
+    template: str
+    action: PatternAction
+
+
+def compose(
+    edits: Sequence[Edit], language: Language, count: int, seed: int, sandbox: Sandbox, most_characters: int = 170
+) -> Iterator[Edit]:
+    """Yield at most `count` composed edits in `language` on the texts before of `edits`, none longer than said.
+
+    The same arguments give the same edits. An edit keeps group, commit and licence of its text.
+
+    Raises:
+        SandboxError: the sandbox failed.
+    """
+    rng = random.Random(digest(["composed", seed, language, [edit.id for edit in edits]]))
+    trees = [(edit, tree) for edit in edits if (tree := read_tree(edit, language)) is not None]
+    words, made = words_in(tree for _, tree in trees), set[str]()
+    for _ in range(_ROUNDS):
+        drawn = [one for edit, tree in trees for one in _of_text(edit, tree, words, rng)]
+        rng.shuffle(drawn)
+        for start in range(0, len(drawn), _BATCH):
+            batch = drawn[start : start + _BATCH]
+            found = outcomes([Trial(one.text, (one.action,)) for one in batch], language, sandbox)
+            for one, outcome in zip(batch, found, strict=True):
+                if outcome is None or len(outcome.matches) > _MOST_PLACES or len(one.text) > most_characters:
+                    continue
+                edit = _edit(one, outcome.post, language, seed)
+                if edit.id in made:
+                    continue
+                if len(made) == count:
+                    return
+                made.add(edit.id)
+                yield edit
+
+
+def _of_text(edit: Edit, tree: Tree, words: Words, rng: random.Random) -> Iterator[_Drawn]:
+    nodes = defaultdict[str, list[Node]](list)
+    for node in tree.root.walk():
+        if _will_do(tree, node):
+            nodes[node.kind].append(node)
+    found = 0
+    for _ in range(_TRIES if nodes else 0):
+        node = rng.choice(nodes[rng.choice(sorted(nodes))])
+        shape = shape_of(tree, node, rng)
+        if shape is None or not re.search(r"\w\w|[=<>!+&|]", re.sub(r"\$+[A-D]", "", shape.pattern)):
+            continue
+        kinds = defaultdict[str, list[str]](list)
+        for kind, text in rewrites_of(shape, node.kind, tree.language, words, rng):
+            if text != shape.pattern:
+                kinds[kind].append(text)
+        if not kinds:
+            continue
+        kind = rng.choice(sorted(kinds))
+        action = canonical(PatternAction(pattern=shape.pattern, rewrite=rng.choice(kinds[kind])))
+        assert isinstance(action, PatternAction)  # it was one
+        yield _Drawn(edit, tree.text, f"composed_{kind}", action)
+        sites = rng.choice((0, 1, 2, 2, 2, 3))
+        short = filling(action.pattern, node.kind in STATEMENTS, tree.language, sites, words, rng) if sites else None
+        if short:
+            yield _Drawn(edit, short, f"composed_{kind}", action)
+        found += 1
+        if found == _PER_TEXT:
+            return
+
+
+def _will_do(tree: Tree, node: Node) -> bool:
+    return (
+        node.is_named
+        and node.parent is not None
+        and node.kind not in _NEVER
+        and _LEAST <= node.end - node.start <= _LONGEST
+        and "\n" not in tree.of(node)
+        and any(child.is_named for child in node.children)
+    )
+
+
+def _edit(drawn: _Drawn, post: str, language: Language, seed: int) -> Edit:
+    source, action = drawn.edit, drawn.action
+    tags = ["synthetic", "composed", f"template:{drawn.template}", f"licence:{source.licence}", f"seed:{seed}"]
+    if source.language != language:
+        tags.append(f"source_language:{source.language}")
+    facts = [source.id, language, drawn.text, action.pattern, action.rewrite]
+    return Edit(
+        # none of the words of the action: what is asked is seen in the example
+        instruction="Make the change that the example shows.",
+        pre=drawn.text,
+        post=post,
+        language=language,
+        tags=tuple(tags),
+        id=f"composed:{digest(facts)[:16]}",
+        dataset="synthetic_rules",
+        licence=source.licence,
+        group=source.group,
+        aliases=source.aliases,
+        commit=source.commit,
+        other_commits=source.other_commits,
+        origin=f"{drawn.template} on {source.id}, {source.origin}",
+        gold_action=action,
+    )

@@ -1,0 +1,103 @@
+"""Patterns of nodes of real code: which parts of a node stay as they are, and which become metavariables.
+
+Callees, names of methods and keywords stay; arguments, operands and the objects that methods are asked of become free, most
+of them: the same node gives other patterns with other draws.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from graftline.actions.astgrep import Node, Tree
+
+CALLS = frozenset({"call", "call_expression", "method_invocation", "object_creation_expression", "new_expression"})
+STATEMENTS = frozenset({
+    "return_statement", "expression_statement", "raise_statement", "throw_statement", "assert_statement",
+    "lexical_declaration", "variable_declaration", "local_variable_declaration",
+})  # fmt: skip
+ARGUMENTS = frozenset({"argument_list", "arguments"})
+READS = frozenset({"attribute", "member_expression", "field_access"})
+_ASSIGNMENTS = frozenset({"variable_declarator", "assignment", "assignment_expression"})
+_NEVER_FREE = frozenset({
+    "type_identifier", "comment", "line_comment", "block_comment", "operator", "property_identifier", "modifiers",
+    "block", "statement_block",
+})  # fmt: skip
+_FREE, _OFTEN, _SELDOM = 0.85, 0.5, 0.35
+"""How probable it is that an operand, an object, and a whole list of arguments become free."""
+_MOST = 4
+NAMES = "ABCD"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A pattern, and the metavariables in it, in their order."""
+
+    pattern: str
+    free: tuple[str, ...]
+
+    @property
+    def single(self) -> list[str]:
+        """Those that stand for one node each."""
+        return [name for name in self.free if not name.startswith("$$$")]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Hole:
+    start: int
+    end: int
+    is_list: bool
+
+
+def shape_of(tree: Tree, node: Node, rng: random.Random) -> Shape | None:
+    """Return a pattern that matches `node`; None where what would be free overlaps, or is all of it."""
+    holes = sorted(_holes(node, rng))[:_MOST]
+    if any(one.end > other.start for one, other in pairwise(holes)):
+        return None
+    if holes and (holes[0].start, holes[0].end) == (node.start, node.end):
+        return None
+    parts, free, place = [], [], node.start
+    for hole, name in zip(holes, NAMES, strict=False):
+        free.append(("$$$" if hole.is_list else "$") + name)
+        parts += [tree.text[place : hole.start], free[-1]]
+        place = hole.end
+    return Shape("".join([*parts, tree.text[place : node.end]]), tuple(free))
+
+
+def _holes(node: Node, rng: random.Random) -> Iterator[_Hole]:
+    for child in node.children:
+        if not child.is_named or child.kind in _NEVER_FREE:
+            continue
+        if child.kind in ARGUMENTS:
+            yield from _arguments(child, rng)
+        elif child.kind in _ASSIGNMENTS:
+            yield from _holes(child, rng)
+        elif child.kind in READS and (node.kind in CALLS or rng.random() < _SELDOM):
+            yield from _drawn(child.children[0], _OFTEN, rng)
+        elif node.kind in CALLS:
+            # the callee; in Java also what it is asked of, which stands before its name
+            is_object = node.kind == "method_invocation" and child.index == 0 and len(_named(node)) > 2
+            yield from _drawn(child, _OFTEN if is_object else 0, rng)
+        elif not (node.kind in READS and child.index) and node.kind != "local_variable_declaration":
+            yield from _drawn(child, _FREE, rng)
+
+
+def _arguments(arguments: Node, rng: random.Random) -> Iterator[_Hole]:
+    named = _named(arguments)
+    if any("comment" in one.kind for one in named):
+        return
+    if named and rng.random() < _SELDOM:
+        yield _Hole(named[0].start, named[-1].end, is_list=True)
+        return
+    for one in named:
+        is_keyword = one.kind == "keyword_argument"
+        yield from _drawn(one.children[-1] if is_keyword else one, _OFTEN if is_keyword else _FREE, rng)
+
+
+def _drawn(node: Node, chance: float, rng: random.Random) -> Iterator[_Hole]:
+    if rng.random() < chance:
+        yield _Hole(node.start, node.end, is_list=False)
+
+
+def _named(node: Node) -> list[Node]:
+    return [child for child in node.children if child.is_named]

@@ -1,0 +1,176 @@
+"""The commands below `graftline eval`: parse, load configuration, call one function, print."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from graftline.cli import json_option, manifest_options, overrides_of, paths_of, print_table
+from graftline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from graftline.evals.attempt import Attempt
+    from graftline.paths import Paths
+    from graftline.record import Built
+
+
+@click.command()
+@click.argument("name")
+@manifest_options
+@json_option
+@click.pass_obj
+def run(root: Path | None, name: str, manifest: str, ports: tuple[str, ...], as_json: bool) -> None:
+    """Make the evaluation NAME, of configs/evaluations or of a deployment; what counts of it is not made again."""
+    from graftline.progress import progress_bars
+    from graftline.runtime.evaluations import evaluation, evaluation_names
+    from graftline.runtime.lineage import open_lineage
+    from graftline.runtime.manifests import load_manifest
+
+    paths = paths_of(root)
+    if name not in evaluation_names(paths):
+        raise ConfigError(f"evaluation {name!r} is unknown; known: {', '.join(evaluation_names(paths)) or 'none'}")
+    opened = load_manifest(paths, manifest, overrides_of(ports))
+    with progress_bars() as bars, open_lineage(paths, opened, f"eval-{uuid.uuid4().hex[:8]}") as lineage:
+        lineage.advance = bars.advance
+        bars.start("evaluation", name)
+        built = evaluation(lineage, name)
+        bars.finish(built.reason)
+    _print_built(paths, built, as_json)
+
+
+@click.command("list")
+@json_option
+@click.pass_obj
+def list_(root: Path | None, as_json: bool) -> None:
+    """Show the evaluations there are, and what is stored of them."""
+    from graftline.runtime.contest_names import contest_names
+    from graftline.runtime.contests import contest_file
+    from graftline.runtime.evaluations import evaluated_names, evaluation_names
+
+    paths = paths_of(root)
+    evaluation_names(paths)
+    rows = [
+        {
+            "name": name,
+            "contestants": [*contest_file(paths, name).contestants],
+            "stored": _stored_counts(paths.contest(name)),
+        }
+        for name in contest_names(paths)
+    ]
+    rows += [
+        {"name": name, "contestants": ["the deployment"], "stored": _stored_counts(paths.harbor("evaluations", name))}
+        for name in evaluated_names(paths)
+    ]
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    shown = [(str(row["name"]), ", ".join(row["contestants"]), str(row["stored"] or "not made yet")) for row in rows]
+    print_table("Evaluations", ["name", "contestants", "stored"], shown)
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write report.md and attempts.html into this folder instead of printing.",
+)
+@click.pass_obj
+def report(root: Path | None, name: str, output: Path | None) -> None:
+    """Print the report of an evaluation of contestants, as Markdown."""
+    from graftline.evals.browser import browser_page
+    from graftline.evals.page import contest_page
+    from graftline.runtime.contests import BROWSER, REPORT, contest_file, read_cases
+
+    paths = paths_of(root)
+    file, attempts = contest_file(paths, name), _attempts(paths, name)
+    page = contest_page(name, file.description, attempts)
+    if output is None:
+        click.echo(page)
+        return
+    output.mkdir(parents=True, exist_ok=True)
+    (output / REPORT).write_text(page, "utf-8")
+    (output / BROWSER).write_text(browser_page(name, read_cases(paths.contest(name)), attempts), "utf-8")
+    click.echo(f"{output / REPORT}\n{output / BROWSER}")
+
+
+@click.command()
+@click.argument("name")
+@click.argument("first", metavar="CONTESTANT")
+@click.argument("second", metavar="AGAINST")
+@json_option
+@click.pass_obj
+def compare(root: Path | None, name: str, first: str, second: str, as_json: bool) -> None:
+    """Show whether one contestant of an evaluation is better than another, with 95 % intervals."""
+    from graftline.evals.page import comparison, comparison_row
+
+    attempts = _attempts(paths_of(root), name)
+    try:
+        found = comparison(attempts, first, second)
+    except ValueError as error:
+        raise ConfigError(f"evaluation {name!r}: {error}") from None
+    if as_json:
+        click.echo(json.dumps([one.as_dict() for one in found]))
+        return
+    rows = [comparison_row(one) for one in found]
+    columns = ["of", "measure", "tasks", "its own", "the other's", "difference", "95 % interval", "verdict"]
+    print_table(f"{first} against {second}", columns, [tuple(str(row[key]) for key in columns) for row in rows])
+
+
+@click.command()
+@click.argument("adapter", metavar="RECIPE")
+@json_option
+@click.pass_obj
+def deploy(root: Path | None, adapter: str, as_json: bool) -> None:
+    """Record that the adapter of RECIPE is the deployed one, which candidates are compared with."""
+    from graftline.runtime.deployed import deploy as record
+
+    found = record(paths_of(root), adapter)
+    text = f"{found.adapter} is deployed, as it is now: {found.identity[:12]}"
+    click.echo(found.model_dump_json() if as_json else text)
+
+
+def _print_built(paths: "Paths", built: "Built", as_json: bool) -> None:
+    counts = built.record.counts
+    if as_json:
+        said = {"name": built.record.name, "reason": built.reason, "folder": str(built.folder), **counts}
+        click.echo(json.dumps(said))
+        return
+    print_table(built.record.name, ["count of", "number"], [(name, f"{count:,}") for name, count in counts.items()])
+    click.echo(f"{built.reason or 'unchanged'}; files are in {paths.relative(built.folder)}")
+
+
+def _attempts(paths: "Paths", name: str) -> "list[Attempt]":
+    """Raises ConfigError: it is no evaluation of contestants, or not made yet."""
+    from graftline.runtime.contests import contest_file, read_attempts
+
+    contest_file(paths, name)
+    with _made_first(name):
+        return read_attempts(paths.contest(name))
+
+
+@contextmanager
+def _made_first(name: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise ConfigError(f"evaluation {name!r}: is not made yet; `graftline eval run {name}` makes it") from None
+
+
+def _stored_counts(folder: Path) -> str:
+    """Return how many attempts are stored, and how many of them count; empty where there is nothing."""
+    from graftline.errors import RecordError
+    from graftline.record import load_record
+
+    try:
+        counts = load_record(folder).counts
+    except RecordError:
+        return ""
+    return f"{counts.get('valid', 0):,} of {counts.get('rows', 0):,} attempts count"
+
+
+COMMANDS = (run, list_, report, compare, deploy)

@@ -1,0 +1,115 @@
+"""A file of `configs/evaluations`: which tasks, which contestants, and how many attempts of each at each.
+
+A contestant is told by its `kind`: `teacher` (asks no model), `actors` (a served model), `trained` (a model of the training
+service, bare or with the adapter of a recipe). The same model with another `prompt` is another contestant.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from graftline.config import Config, load_yaml
+from graftline.evals.sources import TaskSource
+from graftline.teachers.settings import InductionTeacherConfig, MemoryTeacherConfig
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+_LATER_TEMPERATURE = 0.8
+
+
+class TeacherEntry(Config):
+    """A teacher that asks no model. Rule induction sees the wanted text: it says what one action can do, not who may learn it."""
+
+    kind: Literal["teacher"] = "teacher"
+    teacher: Annotated[InductionTeacherConfig | MemoryTeacherConfig, Field(discriminator="kind")] = (
+        InductionTeacherConfig()
+    )
+    most_steps: int = Field(default=1, ge=1, le=64)
+    """Of an attempt; models take one."""
+
+
+class _Asked(Config):
+    prompt: str = ""
+    """Of `configs/teacher_prompts.yaml`; empty: `small` for served models, that of the recipe for trained ones."""
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    """Unset: 0 for one attempt, 0.8 for several. At 0 one attempt is made, for another would be the same."""
+    max_tokens: int | None = Field(default=None, ge=1, le=32_768)
+    """Of an answer; unset: that of the prompt, or of the recipe."""
+    seed: int = Field(default=1, ge=0)
+    at_once: int = Field(default=0, ge=0, le=4096)
+    """Questions on their way at a time; 0: as many as the actors have slots, or 64 of a trained model."""
+
+    def temperature_of(self, attempts: int) -> float:
+        """Return by what answers are drawn where so many attempts are made."""
+        if self.temperature is not None:
+            return self.temperature
+        return _LATER_TEMPERATURE if attempts > 1 else 0.0
+
+
+class ActorsEntry(_Asked):
+    """A served model. Actors of this machine that do not run are started, and stopped afterwards."""
+
+    kind: Literal["actors"] = "actors"
+    fleet: str
+    """Of `configs/vllm_actors.yaml`."""
+    adapter: str = ""
+    """Name of an adapter of the fleet, or of a recipe whose adapter the actors load; empty: the model itself."""
+    deadline_s: float = Field(default=300.0, gt=0)
+    """From a question to its answer."""
+
+
+class TrainedEntry(_Asked):
+    """A model of the training service."""
+
+    kind: Literal["trained"] = "trained"
+    recipe: str
+    """Of `configs/recipes`: its model, its renderer, and its adapter."""
+    is_bare: bool = False
+    """Whether the model is asked without the adapter."""
+    run: str = ""
+    """Id of a run of the recipe; empty: that of the adapter in `models/adapters`."""
+
+    @model_validator(mode="after")
+    def _asks_one_model(self) -> Self:
+        if self.is_bare and self.run:
+            raise ValueError("run: the bare model is the same after any run; leave one of run and is_bare out")
+        return self
+
+
+Entry = Annotated[TeacherEntry | ActorsEntry | TrainedEntry, Field(discriminator="kind")]
+
+
+class ContestFile(Config):
+    """The file."""
+
+    description: str = ""
+    tasks: tuple[TaskSource, ...] = Field(min_length=1)
+    """Of a task that two of them hold, the first counts."""
+    contestants: dict[Name, Entry] = Field(min_length=1, max_length=32)
+    attempts: int = Field(default=1, ge=1, le=64)
+    """Of each contestant at each task."""
+    candidate: str = ""
+    """The contestant that is to take the place of the deployed one; empty: nothing is to be deployed."""
+    deployed: str = ""
+    """The contestant that is deployed; empty: the one that `graftline eval deploy` recorded."""
+    min_coverage: float = Field(default=0.95, ge=0, le=1)
+    """Share of attempts that count, below which a check warns."""
+
+    @model_validator(mode="after")
+    def _names_its_contestants(self) -> Self:
+        for key in ("candidate", "deployed"):
+            named = getattr(self, key)
+            if named and named not in self.contestants:
+                raise ValueError(f"{key}: {named!r} is no contestant; known: {', '.join(self.contestants)}")
+        if self.candidate and self.candidate == self.deployed:
+            raise ValueError(f"candidate: {self.candidate!r} is deployed; name the one that is to take its place")
+        return self
+
+
+def load_contest(path: Path) -> ContestFile:
+    """Return the contest of a file.
+
+    Raises:
+        ConfigError: it cannot be read, or does not fit.
+    """
+    return load_yaml(path, ContestFile)

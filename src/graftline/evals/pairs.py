@@ -1,0 +1,128 @@
+"""Files of pairs: code before and after, one JSON object a line, plain or gzipped; each becomes a task to be evaluated.
+
+A pair is an example of an edit, `unseen` another text that the same action must get right:
+
+    {"language": "python", "pre": "x = old(1)\\n", "post": "x = new(1)\\n", "instruction": "Rename `old` to `new`.",
+     "unseen": {"pre": "y = old(a, b)\\n", "post": "y = new(a, b)\\n"}, "class": "rename"}
+
+Beside `language`, `pre` and `post` nothing is required. Whoever wrote the file need not be trusted: its size is bounded,
+packed and unpacked, and so is that of a line.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import IO
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from graftline.actions.astgrep import Language
+from graftline.errors import DataError
+from graftline.evals.cases import Case, Unseen
+from graftline.rules.equality import equality
+from graftline.tasks.task import Task
+
+MOST_BYTES = 64 << 20
+"""Of a file, unpacked."""
+MOST_LINE_BYTES = 1 << 20
+MOST_TEXT = 100_000
+"""Characters of a text."""
+_GZIP = b"\x1f\x8b"
+
+
+class _Text(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    pre: str = Field(max_length=MOST_TEXT)
+    post: str = Field(max_length=MOST_TEXT)
+
+
+class _Pair(_Text):
+    id: str = Field(default="", max_length=200)
+    language: Language
+    instruction: str = Field(default="", max_length=10_000)
+    unseen: _Text | None = None
+    edit_class: str = Field(default="", max_length=100, alias="class")
+
+
+def read_pairs(path: Path) -> list[Case]:
+    """Return the pairs of a file, in its order; those without an id are called by file and line.
+
+    Raises:
+        DataError: it cannot be read, is too large, or a line is no pair, or says nothing; the first fault is named.
+    """
+    cases: dict[str, Case] = {}
+    for number, line in _lines(path):
+        if not line.strip():
+            continue
+        case = _case(path, number, line)
+        if case.id in cases:
+            raise DataError(f"{path}: line {number}: id {case.id!r} was there before; give every pair one of its own")
+        cases[case.id] = case
+    if not cases:
+        raise DataError(f"{path}: holds no pair; a line is an object with language, pre and post")
+    return [*cases.values()]
+
+
+def _case(path: Path, number: int, line: bytes) -> Case:
+    try:
+        pair = _Pair.model_validate_json(line)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, fault["loc"]))
+        said = fault["msg"][0].lower() + fault["msg"][1:]
+        raise DataError(f"{path}: line {number}: {f'{where}: ' if where else ''}{said}") from None
+    name = path.name.partition(".")[0]
+    for which, text in (("", pair), ("unseen.", pair.unseen)):
+        if text is not None and (reason := _fault(text, pair.language)):
+            raise DataError(f"{path}: line {number}: {which}{reason}")
+    task = Task(
+        id=pair.id or f"{name}:{number}",
+        dataset=name,
+        language=pair.language,
+        instruction=pair.instruction,
+        before=pair.pre,
+        wanted=pair.post,
+        licence="",
+        group="",
+        origin=f"{path.name}:{number}",
+    )
+    unseen = pair.unseen and Unseen(pre=pair.unseen.pre, post=pair.unseen.post)
+    return Case(task=task, edit_class=pair.edit_class or name, unseen=unseen)
+
+
+def _fault(text: _Text, language: Language) -> str:
+    """Return why nothing can be graded by a pair of texts; empty where it can."""
+    try:
+        if equality(text.pre, text.post, language).is_verified:
+            return f"pre and post are the same {language}, so there is nothing to do; write what has to come out"
+    except DataError as error:
+        return f"pre or post cannot be read as {language} ({error}); mend them, or name another language"
+    return ""
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines with their numbers, from 1."""
+    try:
+        with path.open("rb") as packed:
+            is_packed = packed.read(len(_GZIP)) == _GZIP
+            packed.seek(0)
+            with gzip.GzipFile(fileobj=packed) if is_packed else nullcontext(packed) as stream:
+                yield from _bounded(path, stream)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path}: is a damaged gzip file ({error}); pack it again") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); a file of pairs was expected") from None
+
+
+def _bounded(path: Path, stream: IO[bytes] | gzip.GzipFile) -> Iterator[tuple[int, bytes]]:
+    size, number = 0, 0
+    while line := stream.readline(MOST_LINE_BYTES + 1):
+        size, number = size + len(line), number + 1
+        if len(line) > MOST_LINE_BYTES:
+            raise DataError(f"{path}: line {number}: has more than {MOST_LINE_BYTES} bytes; leave such a pair out")
+        if size > MOST_BYTES:
+            raise DataError(f"{path}: has more than {MOST_BYTES} bytes, unpacked; divide it")
+        yield number, line

@@ -1,0 +1,215 @@
+"""Which tasks an evaluation is of: those of a split, instances of template families, or a file of pairs.
+
+What is taken is the same every time: texts in an order that says nothing of them, groups in turns.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Literal, Self, assert_never
+
+from pydantic import Field, model_validator
+
+from graftline.actions.astgrep import Language
+from graftline.config import Config
+from graftline.datasets.division import Split
+from graftline.datasets.edit import Edit
+from graftline.datasets.synthetic import synthesize
+from graftline.datasets.synthetic.families import FAMILIES
+from graftline.datasets.synthetic.families import HELD_OUT as HELD_OUT_FAMILIES
+from graftline.datasets.synthetic.pieces import in_pieces
+from graftline.errors import DataError
+from graftline.evals.cases import Case, case_of
+from graftline.evals.pairs import read_pairs
+from graftline.evals.unseen import with_unseen
+from graftline.hashing import sha256_text
+from graftline.jsonl import read_lines
+from graftline.paths import Paths, portable
+from graftline.record import RECORD_NAME
+from graftline.sandbox.base import Sandbox
+from graftline.tasks.task import Task, sound_tasks
+from graftline.training.sets import balanced, template_of
+from graftline.trajectories.shards import read_shards, sealed_shards
+
+_DRAWN = 3
+"""Times as many synthetic edits are made as are wanted: those of templates that fit everywhere are left out again."""
+_OF_FAMILY = {name: family.id for family in FAMILIES for name in (family.id, family.inverse) if name}
+
+
+class SplitSource(Config):
+    """Tasks of the lineage (`data/tasks`)."""
+
+    kind: Literal["split"] = "split"
+    languages: tuple[Language, ...] = Field(default=("python",), min_length=1)
+    split: Split = "test"
+    of: Literal["all", "real", "synthetic"] = "all"
+    """Kind of the edits."""
+    most_characters: int | None = Field(default=None, ge=40)
+    """Of a text before."""
+    in_one_step: bool = False
+    """Whether those alone are taken that some stored attempt solved by one action: what one answer can say."""
+    most: int = Field(default=200, ge=1, le=100_000)
+    """Tasks, languages and classes in turns."""
+
+
+class FamiliesSource(Config):
+    """Synthetic tasks of template families, on snippets of a split (`data/processed`): one right action is known for each."""
+
+    kind: Literal["families"] = "families"
+    languages: tuple[Language, ...] = Field(default=("python",), min_length=1)
+    split: Split = "test"
+    of: Literal["held_out", "trained", "all"] = "held_out"
+    """`held_out`: families that nothing is trained on; `trained`: the others, on snippets that nothing is trained on."""
+    templates: tuple[str, ...] = ()
+    """Of those, these alone: ids of docs/synthetic.md, inverses too."""
+    most: int = Field(default=200, ge=1, le=100_000)
+    """Tasks, languages and templates in turns."""
+    most_characters: int = Field(default=240, ge=40)
+    """Of a text before; longer snippets are cut into runs of whole statements."""
+    per_snippet: int = Field(default=2, ge=1)
+    seed: int = 0
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The templates that tasks are made of."""
+        of_kind = (name for name in _OF_FAMILY if self.of == "all" or is_held_out(name) == (self.of == "held_out"))
+        return tuple(name for name in of_kind if not self.templates or name in self.templates)
+
+    @model_validator(mode="after")
+    def _knows_its_templates(self) -> Self:
+        if unknown := sorted({*self.templates} - {*_OF_FAMILY}):
+            raise ValueError(f"templates: {unknown[0]!r} is unknown; docs/synthetic.md lists them")
+        if other := sorted({*self.templates} - {*self.chosen}):
+            raise ValueError(f"templates: {other[0]!r} is not {self.of}; leave it out, or ask for `of: all`")
+        if self.split == "train" and self.of != "trained":
+            raise ValueError("split: held-out families have no instances in train; take dev or test")
+        return self
+
+
+class PairsSource(Config):
+    """A file of pairs (`evals.pairs`)."""
+
+    kind: Literal["pairs"] = "pairs"
+    path: str
+    """From the root."""
+    most: int = Field(default=10_000, ge=1, le=100_000)
+    """Pairs, languages and classes in turns."""
+
+    @model_validator(mode="after")
+    def _is_below_the_root(self) -> Self:
+        try:
+            portable(self.path)
+        except DataError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+
+TaskSource = Annotated[SplitSource | FamiliesSource | PairsSource, Field(discriminator="kind")]
+
+
+def cases_of(
+    source: TaskSource,
+    paths: Paths,
+    sandbox: Callable[[], Sandbox],
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Case]:
+    """Return the cases of a source; synthetic ones are made, and tried, in the sandbox.
+
+    Raises:
+        DataError: the file of pairs has a fault, or there is nothing that fits.
+        SandboxError: the sandbox failed.
+    """
+    match source:
+        case SplitSource():
+            found = _of_split(source, paths)
+        case FamiliesSource():
+            found = _of_families(source, paths, sandbox(), advance)
+        case PairsSource():
+            found = _chosen(read_pairs(paths.root / source.path), source.most)
+        case _:
+            assert_never(source)
+    if not found:
+        raise DataError(f"tasks: nothing fits {source.model_dump_json()}; ask for more, or for another split")
+    return found
+
+
+def is_held_out(template: str) -> bool:
+    """Return whether nothing is trained on the family that a template, or its way back, is of."""
+    return _OF_FAMILY.get(template, template) in HELD_OUT_FAMILIES
+
+
+def stored_in(source: TaskSource, paths: Paths) -> dict[str, Path]:
+    """Return the artefacts that the tasks of a source are of, by stage and partition; none of a file of pairs."""
+    match source:
+        case SplitSource():
+            stage, where = "tasks", "tasks"
+        case FamiliesSource():
+            stage, where = "splits", "processed"
+        case PairsSource():
+            return {}
+        case _:
+            assert_never(source)
+    found = {
+        f"{stage}.{language}.{source.split}": paths.partition(where, language, source.split)
+        for language in source.languages
+    }
+    if isinstance(source, SplitSource) and source.in_one_step:
+        for language in source.languages:
+            for folder in _attempted(paths, language, source.split):
+                found[f"teacher_trajectories.{language}.{source.split}.{folder.name}"] = folder
+    return found
+
+
+def _of_split(source: SplitSource, paths: Paths) -> list[Case]:
+    tasks: list[Task] = []
+    for language in source.languages:
+        solved = _solved_in_one_step(paths, language, source.split) if source.in_one_step else None
+        tasks += [
+            task
+            for task in read_lines(paths.partition("tasks", language, source.split) / "tasks.jsonl", Task)
+            if (source.of == "all" or ("synthetic" in task.tags) == (source.of == "synthetic"))
+            and (source.most_characters is None or len(task.before) <= source.most_characters)
+            and (solved is None or task.id in solved)
+        ]
+    return _chosen(map(case_of, tasks), source.most)
+
+
+def _solved_in_one_step(paths: Paths, language: Language, split: Split) -> set[str]:
+    shards = [shard for folder in _attempted(paths, language, split) for shard in sealed_shards(folder)]
+    return {one.task_id for one in read_shards(shards) if one.is_verified and len(one.path) == 1}
+
+
+def _attempted(paths: Paths, language: Language, split: Split) -> list[Path]:
+    found = paths.partition("trajectories/raw", language, split).glob(f"[!.]*/{RECORD_NAME}")
+    return sorted(record.parent for record in found)
+
+
+def _of_families(
+    source: FamiliesSource, paths: Paths, sandbox: Sandbox, advance: Callable[[int, int], None]
+) -> list[Case]:
+    share = -(-source.most * _DRAWN // len(source.languages))
+    made: list[Edit] = []
+    read: list[Edit] = []
+    for language in source.languages:
+        edits = list(read_lines(paths.partition("processed", language, source.split) / "edits.jsonl", Edit))
+        pieces = in_pieces(edits, language, source.most_characters)
+        read += pieces
+        of_language = synthesize(
+            pieces, language, share, source.seed, sandbox, source.split, source.per_snippet, source.chosen
+        )
+        for edit in of_language:
+            made.append(edit)
+            advance(len(made), share * len(source.languages))
+    tasks = [task for task in sound_tasks(made, sandbox).tasks if not task.gold_next and _is_chosen(task, source)]
+    return with_unseen(_chosen(map(case_of, tasks), source.most), read, sandbox)
+
+
+def _is_chosen(task: Task, source: FamiliesSource) -> bool:
+    # a family brings its way back, whichever of the two was asked for
+    return template_of(task) in source.chosen
+
+
+def _chosen(cases: Iterable[Case], most: int) -> list[Case]:
+    """Return at most so many, groups in turns, each in an order that has nothing to do with where texts come from."""
+    ordered: Sequence[Case] = sorted(cases, key=lambda case: sha256_text(case.id))
+    groups = sorted(ordered, key=lambda case: (case.task.language, case.edit_class))
+    return balanced(groups, most, lambda case: f"{case.task.language} {case.edit_class}")

@@ -1,0 +1,106 @@
+"""What an optimisation came to: the prompts that were found, where each comes from, what each is worth, and on which seeds."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from graftline.optimization.comparison import gain, mean
+
+
+class JudgedPrompt(BaseModel):
+    """A prompt of the archive."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    number: int
+    """From 0, which is the one that was begun with."""
+    digest: str
+    texts: dict[str, str]
+    """By part."""
+    parents: list[int]
+    changed: list[str]
+    """Parts in which it differs from its parent."""
+    how: str
+    """What changed it."""
+    scores: dict[int, float]
+    """Reward by seed of the front; one that nothing is known of is not there."""
+    validation: dict[int, float] = {}
+    """The same of the validation seeds; empty where it was not judged on them."""
+    asked: int
+    """Pairs of prompt and seed that had been asked about when it was found."""
+
+
+class Outcome(BaseModel):
+    """The whole."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    proposer: str
+    ending: str
+    """Why it ended."""
+    error: str = ""
+    """What it could not go on with; it may be resumed."""
+    is_cancelled: bool = False
+    best: int
+    """Number of the best prompt: by the validation seeds, where there are any and it came to them."""
+    prompts: list[JudgedPrompt]
+    best_by_seed: dict[int, list[int]]
+    """For every seed of the front, the prompts with the highest reward there."""
+    proposals: dict[str, int]
+    """How many were judged, refused, known before, not better, unanswered."""
+    rollouts: int
+    """Each try for itself."""
+    usd: float
+    tokens: int
+
+    @property
+    def best_prompt(self) -> JudgedPrompt | None:
+        """None where none was judged."""
+        return self.prompts[self.best] if self.prompts else None
+
+    @property
+    def front(self) -> list[int]:
+        """The prompts that are the best somewhere."""
+        return sorted({number for numbers in self.best_by_seed.values() for number in numbers})
+
+    @property
+    def best_score(self) -> float | None:
+        """Mean of the best prompt on the seeds that it was judged on."""
+        best = self.best_prompt
+        return None if best is None else mean(best.validation or best.scores)
+
+    @property
+    def front_score(self) -> float | None:
+        """Mean of the best prompt on the seeds that all are compared on."""
+        best = self.best_prompt
+        return None if best is None else mean(best.scores)
+
+    @property
+    def gain(self) -> tuple[float, tuple[float, float] | None, int] | None:
+        """Mean difference of the best prompt to the first one, its 95 % interval, and the number of seeds of both."""
+        best = self.best_prompt
+        if best is None:
+            return None
+        first = self.prompts[0]
+        return gain(best.validation, first.validation) if best.validation else gain(best.scores, first.scores)
+
+    def summary(self) -> Mapping[str, Any]:
+        """Return the figures, without the prompts."""
+        found = self.gain
+        return {
+            "proposer": self.proposer,
+            "ending": self.ending,
+            "error": self.error,
+            "prompts": len(self.prompts),
+            "front": self.front,
+            "best": self.best,
+            "best_score": self.best_score,
+            "gain": None if found is None else found[0],
+            "gain_interval": None if found is None else found[1],
+            "seeds_compared": 0 if found is None else found[2],
+            "proposals": self.proposals,
+            "rollouts": self.rollouts,
+            "usd": self.usd,
+            "tokens": self.tokens,
+        }

@@ -1,0 +1,122 @@
+"""The stage `closed_loop`: from splits to adapters to what they are worth, and whether a small model beats a larger one.
+
+`configs/closed_loop.yaml` names the recipes, which are trained one after the other, and the evaluations. All of them are
+stages of their own; what is up to date is left as it is.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from graftline.config import Config, load_yaml
+from graftline.evals.figures import Measure, compared
+from graftline.markdown import table
+from graftline.paths import Paths
+from graftline.record import Built, Contents, Record, Request
+from graftline.runtime.contests import read_attempts
+from graftline.runtime.evaluations import evaluation
+from graftline.runtime.lineage import Lineage
+from graftline.runtime.settings import stage_code
+from graftline.runtime.stages import identities
+from graftline.runtime.trained_adapter import trained_adapter
+from graftline.runtime.training_data import sft_dataset
+
+RESULTS, REPORT = "results.json", "report.md"
+OnMade = Callable[[str, str, Built], None]
+"""Told of every artefact: its stage, its partition, and what it is."""
+_MEASURES: Mapping[Measure, str] = {"verified": "solved", "right_on_unseen": "right on unseen code"}
+
+
+class ClosedLoopFile(Config):
+    """The file."""
+
+    recipes: tuple[str, ...] = Field(min_length=1)
+    """Trained in this order."""
+    evaluations: dict[str, str] = Field(min_length=1)
+    """Of `configs/evaluations`, and what each is about."""
+    base: str
+    """The contestant that is the model without an adapter."""
+    candidate: str
+    """The one with it."""
+    reinforced: str
+    """The one after the round of reinforcement."""
+    rival: str
+    """The larger model."""
+
+
+def closed_loop_file(paths: Paths) -> ClosedLoopFile | None:
+    """Return the file of a root; None where there is none.
+
+    Raises:
+        ConfigError: it does not fit.
+    """
+    path = paths.configs / "closed_loop.yaml"
+    return load_yaml(path, ClosedLoopFile) if path.exists() else None
+
+
+def closed_loop(lineage: Lineage, on_made: OnMade = lambda stage, partition, built: None) -> Built:
+    """Train the adapters of the closed loop, judge them beside a larger model, and say who is better, with intervals."""
+    path = lineage.paths.configs / "closed_loop.yaml"
+    file = load_yaml(path, ClosedLoopFile)
+    made: dict[str, Record] = {}
+
+    def keep(stage: str, name: str, built: Built) -> None:
+        made[f"{stage}.{name}"] = built.record
+        on_made(stage, name, built)
+
+    for name in file.recipes:
+        keep("sft_dataset", name, sft_dataset(lineage, name))
+        keep("trained_adapter", name, trained_adapter(lineage, name))
+    for name in file.evaluations:
+        keep("evaluation", name, evaluation(lineage, name))
+    request = Request(
+        "closed_loop", "closed_loop", stage_code("closed_loop"), identities(made), file.model_dump(mode="json")
+    )
+
+    def make(partial: Path) -> Contents:
+        lines = [line for name, about in file.evaluations.items() for line in _lines(lineage.paths, file, name, about)]
+        (partial / RESULTS).write_text(json.dumps(lines, indent=2) + "\n", "utf-8")
+        (partial / REPORT).write_text(_page(lines), "utf-8")
+        return Contents({"rows": len(lines), "recipes": len(file.recipes), "evaluations": len(file.evaluations)})
+
+    return lineage.build(lineage.paths.data / "closed_loop", request, make)
+
+
+def _lines(paths: Paths, file: ClosedLoopFile, name: str, about: str) -> list[dict[str, Any]]:
+    """Return what one evaluation says of each pair that is of interest, by each measure that it has."""
+    attempts = read_attempts(paths.contest(name))
+    pairs = ((file.candidate, file.base), (file.candidate, file.rival), (file.reinforced, file.candidate))
+    found = []
+    for (first, second), measure in ((pair, measure) for measure in _MEASURES for pair in pairs):
+        said = compared(attempts, first, second, measure)
+        if said.tasks:
+            found.append({"evaluation": name, "about": about, **said.as_dict()})
+    return found
+
+
+def _page(lines: list[dict[str, Any]]) -> str:
+    rows = [
+        {
+            "tasks": f"{line['about']} ({line['tasks']})",
+            "share": _MEASURES[line["measure"]],
+            "contestant": line["first"],
+            "has": _percent(line["of_first"]),
+            "against": line["second"],
+            "which has": _percent(line["of_second"]),
+            "difference": _percent(line["difference"]),
+            "95 % interval": _interval(line["interval"]),
+        }
+        for line in lines
+    ]
+    return f"# The closed loop\n\nIntervals are of the difference, by paired bootstrap over tasks.\n\n{table(rows)}\n"
+
+
+def _percent(value: float | None) -> str:
+    return "not known" if value is None else f"{100 * value:.0f} %"
+
+
+def _interval(bounds: tuple[float, float] | None) -> str:
+    return "not known" if bounds is None else f"{100 * bounds[0]:+.0f} to {100 * bounds[1]:+.0f}"

@@ -1,0 +1,240 @@
+"""From the contestants of a file to open ones: fleets that are started, models of the training service, teachers."""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any, assert_never
+
+from graftline.actors.blocking import BlockingChatModel
+from graftline.actors.commands import weights_of
+from graftline.actors.fleet import Fleet, load_fleet
+from graftline.actors.open import MemoryChatModelConfig, open_chat_model
+from graftline.actors.pool import ActorPool
+from graftline.actors.processes import down, local_actors, up
+from graftline.actors.status import fleet_status
+from graftline.errors import ConfigError
+from graftline.evals.contest_file import ActorsEntry, Entry, TeacherEntry, TrainedEntry
+from graftline.evals.contestants import ChatContestant, Contestant, SampledContestant, Sampling, TeacherContestant
+from graftline.models.catalogue import load_models
+from graftline.models.fetch import fetch_model
+from graftline.paths import Paths
+from graftline.runtime.lineage import Lineage
+from graftline.runtime.trained_adapter import output_of
+from graftline.teachers.open import open_teacher
+from graftline.teachers.prompt import Prompt, load_prompt
+from graftline.training.open import TrainingClientConfig, open_training_client
+from graftline.training.questions import Questions
+from graftline.training.recipes.open import load_recipe
+from graftline.training.runs import Runs
+from graftline.training.service import TrainingService
+from graftline.training.settings import TinkerTrainingConfig
+from graftline.training.tokenizers import tokenizer_of
+
+logger = logging.getLogger(__name__)
+
+_OF_ACTORS, _OF_TRAINED = "small", "brief"
+"""Prompts where neither the file nor the recipe names one."""
+_MEMORY_CONTEXT_TOKENS = 32_768
+_MEMORY_AT_ONCE = 8
+_SAMPLED_AT_ONCE = 64
+
+
+class Entrants:
+    """Opens contestants one after the other; what several of them share stays open until `stack` ends."""
+
+    def __init__(self, lineage: Lineage, attempts: int, stack: ExitStack) -> None:
+        self._lineage, self._paths, self._attempts, self._stack = lineage, lineage.paths, attempts, stack
+        self._services: dict[tuple[str, float], TrainingService] = {}
+
+    def inputs(self, entries: Mapping[str, Entry]) -> dict[str, str]:
+        """Return the identities of the adapters that are asked, by artefact."""
+        names = {name for entry in entries.values() if (name := self._adapter(entry))}
+        folders = {name: self._paths.adapter(name) for name in sorted(names)}
+        return {
+            f"trained_adapter.{name}": self._lineage.verified(folder, "trained_adapter").identity
+            for name, folder in folders.items()
+        }
+
+    def settings(self, entry: Entry) -> dict[str, Any]:
+        """Return what the attempts of a contestant depend on, beside the tasks.
+
+        Raises:
+            ConfigError: a fleet, a recipe or a prompt is unknown.
+        """
+        said = entry.model_dump(mode="json", exclude={"at_once", "deadline_s"})
+        match entry:
+            case TeacherEntry():
+                return said
+            case ActorsEntry():
+                fleet = load_fleet(self._paths.configs, entry.fleet)
+                served = fleet.model_dump(
+                    mode="json", include={"engine", "model", "quantization", "context_tokens", "takes_seed"}
+                )
+                by = {"prompt_digest": self._prompt(entry.prompt or _OF_ACTORS).digest()}
+                return {**said, **by, "served": served, "model": _model_digest(fleet.model, self._paths)}
+            case TrainedEntry():
+                config, port = load_recipe(self._paths, entry.recipe), self._lineage.manifest.training_client
+                return {
+                    **said,
+                    "prompt_digest": self._prompt(_prompt_of(entry, config)).digest(),
+                    "model": _model_digest(_served(port, config), self._paths),
+                    "renderer": config.renderer,
+                    "answer_tokens": config.answer_tokens,
+                    "backend": port.kind,
+                }
+            case _:
+                assert_never(entry)
+
+    @contextmanager
+    def opened(self, name: str, entry: Entry) -> Iterator[Contestant]:
+        """Give a contestant, and let go of it at the end.
+
+        Raises:
+            ConfigError: it cannot be had with this manifest.
+            BoundaryError: servers or the training service do not start.
+        """
+        match entry:
+            case TeacherEntry():
+                sandbox = self._lineage.ports.sandbox
+                yield TeacherContestant(open_teacher(entry.teacher, sandbox), sandbox, entry.most_steps)
+            case ActorsEntry():
+                with self._chat(entry) as contestant:
+                    yield contestant
+            case TrainedEntry():
+                yield self._sampled(name, entry)
+            case _:
+                assert_never(entry)
+
+    @contextmanager
+    def _chat(self, entry: ActorsEntry) -> Iterator[Contestant]:
+        prompt, sampling = self._asking(entry, entry.prompt or _OF_ACTORS, None)
+        fleet = self._fleet(entry)
+        config, secrets = self._lineage.manifest.chat_model, self._lineage.ports.secrets
+        if isinstance(config, MemoryChatModelConfig):
+            # a manifest says what stands for models, and this one that none is asked
+            context, slots = _MEMORY_CONTEXT_TOKENS, _MEMORY_AT_ONCE
+            model = BlockingChatModel(open_chat_model(config, self._paths.configs, secrets))
+        else:
+            context, slots = fleet.context_tokens, sum(actor.slots for actor in fleet.actors)
+            key = secrets.require(fleet.api_key, f"fleet {entry.fleet!r}") if fleet.api_key else None
+            model = BlockingChatModel(ActorPool(fleet, key, config.pool))
+        running = self._started(entry.fleet, fleet) if isinstance(model.model, ActorPool) else nullcontext()
+        with model, running:
+            at_once = entry.at_once or slots
+            yield ChatContestant(model, prompt, sampling, context, entry.adapter, at_once, entry.deadline_s)
+
+    @contextmanager
+    def _started(self, name: str, fleet: Fleet) -> Iterator[None]:
+        """Start the actors of a fleet that are on this machine, unless one runs, and stop them at the end."""
+        secrets = self._lineage.ports.secrets
+        key = secrets.get(fleet.api_key) if fleet.api_key else None
+        is_running = any(one.phase != "down" for one in fleet_status(self._paths, name, fleet, key))
+        if fleet.engine == "service" or is_running or not _is_here(name, fleet):
+            yield
+            return
+        weights = weights_of(fleet, self._paths, os.environ)
+        try:
+            up(self._paths, name, fleet, weights, os.environ, secrets)
+            yield
+        finally:
+            down(self._paths, name)
+
+    def _fleet(self, entry: ActorsEntry) -> Fleet:
+        """Return the fleet of an entry, with the adapter it names."""
+        fleet = load_fleet(self._paths.configs, entry.fleet)
+        adapter = self._adapter(entry)
+        if not adapter:
+            return fleet
+        return fleet.model_copy(update={"adapters": (*fleet.adapters, str(self._paths.adapter(adapter)))})
+
+    def _sampled(self, name: str, entry: TrainedEntry) -> Contestant:
+        config = load_recipe(self._paths, entry.recipe)
+        prompt, sampling = self._asking(entry, _prompt_of(entry, config), config.answer_tokens)
+        path = "" if entry.is_bare else self._weights(name, entry)
+        service = self._service(config)
+        tokenizer = tokenizer_of(service, self._port, config, self._paths, os.environ)
+        sampler = service.sampling_client(model_path=path) if path else service.sampling_client(base_model=config.model)
+        questions = Questions(config.renderer, tokenizer)
+        return SampledContestant(
+            service, sampler, questions, prompt, sampling, at_once=entry.at_once or _SAMPLED_AT_ONCE
+        )
+
+    def _weights(self, name: str, entry: TrainedEntry) -> str:
+        """Return where the weights of an adapter are, as the service that trained it calls them."""
+        if self._port.kind == "memory":
+            raise ConfigError(
+                f"contestant {name!r}: weights of the training_client 'memory' end with the process that trained them;"
+                " use a manifest with another one, or is_bare"
+            )
+        run_id = entry.run
+        if not run_id:
+            record = self._lineage.verified(self._paths.adapter(entry.recipe), "trained_adapter")
+            run_id = str(record.config["run_id"])
+        run = Runs(self._paths.root / output_of(self._lineage.manifest)).find(run_id)
+        if run is None or not run.sampler_path:
+            raise ConfigError(
+                f"contestant {name!r}: run {run_id!r} has no weights to be sampled from; train it to its end first"
+            )
+        return run.sampler_path
+
+    def _service(self, config: TinkerTrainingConfig) -> TrainingService:
+        """Return what samples the model of a recipe; two contestants of one model share it."""
+        key = config.model, config.deadline_s
+        if key not in self._services:
+            port, paths = self._port, self._paths
+            if port.kind == "local" and not port.folder and _served(port, config) in load_models(paths).models:
+                fetch_model(_served(port, config), paths, os.environ)
+            secrets = self._lineage.ports.secrets
+            opened = open_training_client(port, paths.root, secrets, config.model, config.deadline_s)
+            self._services[key] = self._stack.enter_context(opened)
+        return self._services[key]
+
+    def _asking(
+        self, entry: ActorsEntry | TrainedEntry, name: str, answer_tokens: int | None
+    ) -> tuple[Prompt, Sampling]:
+        prompt = self._prompt(name)
+        tokens = entry.max_tokens or answer_tokens or prompt.settings.sampling.max_tokens
+        return prompt, Sampling(entry.temperature_of(self._attempts), tokens, entry.seed)
+
+    def _prompt(self, name: str) -> Prompt:
+        return load_prompt(self._paths.configs, name)
+
+    def _adapter(self, entry: Entry) -> str:
+        """Return the recipe whose stored adapter a contestant asks; empty where it asks none of those."""
+        match entry:
+            case TrainedEntry(recipe=recipe):
+                return "" if entry.is_bare or entry.run else recipe
+            case ActorsEntry(adapter=adapter):
+                fleet = load_fleet(self._paths.configs, entry.fleet)
+                names = {folder.rstrip("/").rpartition("/")[2] for folder in fleet.adapters}
+                return "" if adapter in names else adapter
+            case TeacherEntry():
+                return ""
+            case _:
+                assert_never(entry)
+
+    @property
+    def _port(self) -> TrainingClientConfig:
+        return self._lineage.manifest.training_client
+
+
+def _prompt_of(entry: TrainedEntry, config: TinkerTrainingConfig) -> str:
+    return entry.prompt or (config.data.prompt if config.data else _OF_TRAINED)
+
+
+def _is_here(name: str, fleet: Fleet) -> bool:
+    try:
+        return bool(local_actors(name, fleet))
+    except ConfigError:
+        return False
+
+
+def _served(port: TrainingClientConfig, config: TinkerTrainingConfig) -> str:
+    """Return what is asked, which a backend of this machine may say otherwise than the recipe."""
+    return (port.folder or port.model or config.model) if port.kind == "local" else config.model
+
+
+def _model_digest(model: str, paths: Paths) -> str:
+    known = load_models(paths).models
+    return known[model].sha256 if model in known else model

@@ -1,0 +1,52 @@
+"""Cases and answers for evaluations, in which one action is right, one leaves half, one changes too much, and one is none."""
+
+from graftline.evals.attempt import Attempt
+from graftline.evals.cases import Case, Unseen
+from graftline.rules.equality import Level
+from graftline.sandbox.memory import MemorySandbox
+from graftline.tasks.task import Task
+from graftline.teachers.answer_schema import AnswerFormat
+
+FORMAT = AnswerFormat(layout="action")
+RIGHT = '{"pattern": "old($A)", "rewrite": "new($A)"}'
+LITERAL = '{"pattern": "old(1)", "rewrite": "new(1)"}'
+TOO_MUCH = '{"pattern": "$F($A)", "rewrite": "new($A)"}'
+UNREADABLE = "I do not know."
+
+
+def case(number: int, edit_class: str = "rename", has_unseen: bool = False) -> Case:
+    """Return a case that `RIGHT` solves."""
+    task = Task(
+        id=f"demo:{number}",
+        dataset="demo",
+        language="python",
+        instruction=f"Rename `old` to `new`, in file {number}.",
+        before=f"x = old(1)\ny = old({number})\nz = keep(3)\n",
+        wanted=f"x = new(1)\ny = new({number})\nz = keep(3)\n",
+        licence="MIT",
+        group="g",
+        origin=f"demo_{number}.py",
+    )
+    unseen = Unseen(pre="a = old(b)\nkeep(c)\n", post="a = new(b)\nkeep(c)\n") if has_unseen else None
+    return Case(task=task, edit_class=edit_class, unseen=unseen)
+
+
+def sandbox() -> MemorySandbox:
+    """Return a sandbox of this process."""
+    return MemorySandbox()
+
+
+def attempt(
+    contestant: str, task: str, number: int = 1, is_right: bool = False, is_infra: bool = False, **more: object
+) -> Attempt:
+    """Return an attempt of which only so much is known."""
+    values = {
+        "language": "python",
+        "edit_class": "rename",
+        "reward": None if is_infra else float(is_right),
+        "cause": "broken" if is_infra else "verified" if is_right else "no_progress",
+        "level": Level.EXACT if is_right else Level.NONE,
+        "is_infra": is_infra,
+        **more,
+    }
+    return Attempt.model_validate({"contestant": contestant, "task_id": task, "attempt": number, **values})

@@ -1,0 +1,151 @@
+"""What a person sees of every asset in the UI: what it is, where it lies, how much there is, and a table."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.partitions import whole_range
+from assets.training import GROUP as TRAINING
+from graftline.paths import Paths
+from graftline.runtime.settings import load_settings
+from orchestration.build import build_definitions
+from tests.recipes import train_in_memory, write_recipes
+
+pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
+
+Shown = Mapping[str, Mapping[str, dg.MetadataValue[Any]]]
+OTHERS = {"harbor", "evaluations", "prompts", "contests"}
+"""Groups that are made by services and models, and have tests of their own."""
+
+
+def executable(definitions: dg.Definitions) -> list[Any]:
+    graph = definitions.resolve_asset_graph()
+    return [graph.get(key) for key in sorted(graph.executable_asset_keys)]
+
+
+@pytest.fixture(scope="module")
+def root(new_checkout: Any, varied_pairs: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    small = new_checkout(tmp_path_factory.mktemp("shown") / "root")
+    small.write([*(row for row in varied_pairs if row["language"] == "python"), '{"id": '])
+    small.configure(languages=("python",), per_partition=1)
+    train_in_memory(small.root)
+    write_recipes(small.root)
+    found: Path = small.root
+    return found
+
+
+@pytest.fixture(scope="module")
+def shown(root: Path) -> Shown:
+    """The metadata of the last materialization of every asset that the lineage and its recipes make."""
+    with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
+        patch.setenv("GRAFTLINE_ROOT", str(root))
+        definitions = build_definitions()
+        ranges = {"lineage": whole_range(load_settings(Paths(root)).catalogue), "training": ("seen", "tiny")}
+        found: dict[str, Mapping[str, dg.MetadataValue[Any]]] = {}
+        for name, (first, last) in ranges.items():
+            tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+            result = definitions.resolve_job_def(name).execute_in_process(instance=instance, tags=tags)
+            for event in result.get_asset_materialization_events():
+                one = event.step_materialization_data.materialization
+                found[one.asset_key.to_user_string()] = one.metadata
+        return found
+
+
+def test_every_asset_says_what_it_is(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(root))
+    lacking = [
+        (node.key.to_user_string(), what)
+        for node in executable(build_definitions())
+        for what, is_there in (
+            ("description", bool(node.description)),
+            ("group", node.group_name != "default"),
+            ("kinds", any(tag.startswith("dagster/kind/") for tag in node.tags)),
+            ("owners", bool(node.owners)),
+        )
+        if not is_there
+    ]
+    assert lacking == []
+
+
+def test_every_asset_of_the_lineage_leads_to_the_code_that_makes_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(root))
+    nodes = [node for node in executable(build_definitions()) if node.group_name not in {*OTHERS, "reports"}]
+    assert {node.group_name for node in nodes} == {"datasets", "tasks", "trajectories", TRAINING}
+    for node in nodes:
+        [place] = node.metadata["dagster/code_references"].code_references
+        lines = Path(place.file_path).read_text("utf-8").splitlines()
+        assert f"def {place.label.rpartition('.')[2]}(" in lines[place.line_number - 1]
+
+
+def test_every_asset_shows_where_it_lies_how_much_there_is_and_a_table(
+    root: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(root))
+    wanted = [node.key.to_user_string() for node in executable(build_definitions()) if node.group_name not in OTHERS]
+    assert sorted(shown) == wanted
+    lacking = [
+        (key, what)
+        for key, metadata in shown.items()
+        for what, is_there in (
+            ("a path", any(isinstance(value, dg.PathMetadataValue) for value in metadata.values())),
+            ("a number of rows", isinstance(metadata["dagster/row_count"].value, int)),
+            ("a table", any("\n|---" in str(value.value) for value in metadata.values())),
+        )
+        if not is_there
+    ]
+    assert lacking == []
+
+
+def test_paths_that_are_shown_exist(shown: Shown) -> None:
+    paths = {
+        value.value
+        for metadata in shown.values()
+        for value in metadata.values()
+        if isinstance(value, dg.PathMetadataValue)
+    }
+    assert [path for path in paths if not Path(str(path)).exists()] == []
+
+
+def test_tables_of_rows_have_their_columns(root: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(root))
+    graph = build_definitions().resolve_asset_graph()
+    declared = {
+        key.to_user_string(): [
+            column.name for column in graph.get(key).metadata["dagster/column_schema"].schema.columns
+        ]
+        for key in graph.executable_asset_keys
+        if "dagster/column_schema" in graph.get(key).metadata
+    }
+    assert {
+        "normalized/release_pairs", "division", "splits", "label_tasks", "synthetic_rules", "tasks",
+        "teacher_trajectories", "trajectories",
+    } <= declared.keys()  # fmt: skip
+    assert ("licence" in declared["splits"], "steps" in declared["teacher_trajectories"]) == (True, True)
+    measured = shown["dataset_stats"]["dagster/column_schema"]
+    assert isinstance(measured, dg.TableSchemaMetadataValue)
+    assert "dataset" in [column.name for column in measured.schema.columns]
+    rows = shown["sft_dataset"]["dagster/column_schema"]
+    assert isinstance(rows, dg.TableSchemaMetadataValue)
+    assert "messages" in [column.name for column in rows.schema.columns]
+
+
+def test_what_was_left_out_is_a_table_by_reason_and_a_plot(shown: Shown) -> None:
+    normalized = shown["normalized/release_pairs"]
+    assert "| dropped | malformed_json | 1 |" in str(normalized["left_out"].value)
+    assert str(normalized["plot"].value).startswith("![outcomes](data:image/png;base64,")
+    assert "| MIT | 3 |" in str(normalized["licences"].value)
+    assert "| licence | MIT |" in str(shown["raw/release_pairs"]["terms"].value)
+    assert str(shown["teacher_trajectories"]["plot"].value).startswith("![attempts](data:image/png;base64,")
+
+
+def test_an_adapter_says_how_to_see_what_it_came_from(shown: Shown) -> None:
+    told = shown["trained_adapter"]
+    assert (told["came_from"].value, told["on_what_terms"].value) == (
+        "graftline lineage tiny",
+        "graftline licences tiny",
+    )

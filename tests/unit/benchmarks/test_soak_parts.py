@@ -1,0 +1,101 @@
+"""What the soak plans, measures and would notice, without the platform."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.soak_parts import attempts, faults, samples
+from benchmarks.soak_parts.disk import Disk
+from benchmarks.soak_parts.wall_clock import WallClock
+from graftline.sandbox.memory import MemorySandbox
+from graftline.teachers.memory import MemoryTeacher
+from graftline.trajectories.collect import Collecting, attempt
+from graftline.trajectories.reward import Reward
+from tests.harbor_lineage import task
+
+CLOCKS = """
+import json, time
+before, forward = time.time(), time.monotonic()
+open(__import__("sys").argv[1], "r+b").write((7200 * 10**9).to_bytes(8, "little", signed=True))
+time.sleep(0.05)
+print(json.dumps([round((time.time() - before) / 3600, 1), time.monotonic() - forward < 60]))
+"""
+
+
+def test_a_plan_is_that_of_its_seed_and_has_every_kind_as_often() -> None:
+    first, again, other = (faults.plan(3600, seed, 30) for seed in (1, 1, 2))
+    assert (first == again, first == other) == (True, False)
+    counts = [sum(one.kind == kind for one in first) for kind in faults.KINDS]
+    assert max(counts) - min(counts) <= 1
+    assert all(0 < one.at_s < 3600 for one in first)
+
+
+def test_a_short_plan_has_what_a_soak_has_to_have() -> None:
+    kinds = [one.kind for one in faults.quick_plan(40, 9)]
+    assert len([kind for kind in kinds if kind.startswith("kill ")]) >= 3
+    assert {"redis", "postgresql", "disk", "clock"} <= set(kinds)
+
+
+def test_growth_goes_across_no_restart() -> None:
+    # each life grows by one byte a second, and begins where the first began
+    lives = [[(start + at, 100.0 + at) for at in range(20)] for start in (0, 1000)]
+    assert samples.slope(lives) == pytest.approx(1.0)
+
+
+def test_growth_is_that_of_most_samples() -> None:
+    chance = random.Random(5)
+    flat = [(float(at), 50.0 + (1000.0 if chance.random() < 0.1 else 0.0)) for at in range(200)]
+    assert samples.slope([flat]) == 0.0
+
+
+def test_a_life_that_is_short_says_nothing() -> None:
+    assert samples.slope([[(0.0, 1.0), (1.0, 5.0)]]) is None
+
+
+def test_what_warms_up_is_left_out() -> None:
+    warming = [samples.Sample(float(at), "one", 1, min(at, 10) << 20, 3) for at in range(40)]
+    assert samples.growth(warming, 10.0)["one"].memory_mb_per_h == 0.0
+
+
+def test_an_attempt_with_another_reward_than_its_actions_are_worth_is_noticed() -> None:
+    known, collecting = task(1), Collecting()
+    right = attempt(known, MemoryTeacher(), MemorySandbox(), collecting, 1, "")
+    wrong = right.model_copy(update={"reward": Reward(value=0.25, cause="partial")})
+    assert attempts.faults_of(right, known, collecting) == []
+    [fault] = attempts.faults_of(wrong, known, collecting)
+    assert fault.startswith("is 0.25 (done), and what was said is worth 1.0")
+
+
+def test_the_wall_clock_jumps_and_no_other(tmp_path: Path) -> None:
+    clock = WallClock(tmp_path)
+    if clock.why_not:
+        pytest.skip(clock.why_not)
+    environment = {**os.environ, **clock.environment}
+    command = [sys.executable, "-c", CLOCKS, environment["GRAFTLINE_SOAK_CLOCK"]]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [2.0, True]
+
+
+def test_a_full_disk_has_room_for_nothing_until_it_is_cleared(tmp_path: Path) -> None:
+    with Disk(tmp_path / "disk", 1 << 20) as disk:
+        if disk.why_not:
+            pytest.skip(disk.why_not)
+        disk.fill()
+        with pytest.raises(OSError, match="No space left"):
+            (disk.folder / "more").write_bytes(bytes(8192))
+        assert (disk.used_bytes < 16_384, shutil.disk_usage(disk.folder).free) == (True, 0)
+        disk.clear()
+        (disk.folder / "more").write_bytes(bytes(8192))
+    assert not list((tmp_path / "disk").iterdir())
+
+
+def test_the_soak_says_how_it_is_run(checkout: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.soak", "--help"]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
+    assert "python -m benchmarks.soak" in done.stdout

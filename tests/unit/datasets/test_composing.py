@@ -1,0 +1,74 @@
+"""Composed edits: what they are made of, and that their actions make them."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from graftline.actions.astgrep import Language
+from graftline.datasets.edit import Edit
+from graftline.datasets.syntax import is_clean
+from graftline.datasets.synthetic.composed import compose
+from graftline.datasets.synthetic.fillings import filling
+from graftline.datasets.synthetic.words import Words
+from graftline.rules.canonical import canonical
+from graftline.sandbox.memory import MemorySandbox
+from graftline.tasks.task import sound_tasks
+
+TEXTS: dict[Language, str] = {
+    "python": (
+        "first = load(1, key=name)\nif first == last:\n    store.send(first)\nreturn total(first, [2], other.size)\n"
+    ),
+    "javascript": "const first = load(1, name);\nif (first === last) { store.send(first); }\nvalues[0] = first || last;\n",
+    "java": "int first = load(1, name);\nif (first == last) { store.send(first); }\nvalue = first + other.size();\n",
+}
+
+
+def edit(language: Language) -> Edit:
+    return Edit(
+        instruction="-", pre=TEXTS[language], post="-", language=language, id=f"own:{language}", dataset="own",
+        licence="MIT", group="own", origin="own.py, line 1",
+    )  # fmt: skip
+
+
+def composed(language: Language, count: int = 40, seed: int = 0) -> list[Edit]:
+    return list(compose([edit(language)], language, count, seed, MemorySandbox()))
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_the_action_of_every_composed_edit_makes_its_text_after(language: Language) -> None:
+    found = composed(language)
+    soundness = sound_tasks(found, MemorySandbox())
+    assert len(found) >= 20
+    # an edit whose text after counts as the text before is left out with the others that say nothing
+    assert {*soundness.unsound} <= {"unedited_passes"}
+    assert all(is_clean(one.post, language) and len(one.pre) <= 170 for one in found)
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_composed_edits_are_the_same_every_time_and_others_with_another_seed(language: Language) -> None:
+    assert composed(language, 12) == composed(language, 12)
+    assert composed(language, 12) != composed(language, 12, seed=1)
+
+
+def test_composed_edits_are_of_many_kinds_and_keep_what_is_known_of_their_text() -> None:
+    found = composed("python")
+    kinds = Counter(next(tag for tag in one.tags if tag.startswith("template:")) for one in found)
+    assert len(kinds) >= 8
+    assert {(one.licence, one.group, one.dataset) for one in found} == {("MIT", "own", "synthetic_rules")}
+    assert len({one.id for one in found}) == len(found)
+    assert all(one.gold_action is not None and canonical(one.gold_action) == one.gold_action for one in found)
+
+
+def test_texts_that_do_not_parse_are_left_out() -> None:
+    broken = edit("python").model_copy(update={"pre": "first = (\n"})
+    assert not list(compose([broken], "python", 5, 0, MemorySandbox()))
+
+
+def test_a_filling_has_as_many_places_as_are_asked_for_and_is_filled_from_other_code() -> None:
+    words = Words(["call"], ["name"], ["7"], ["argument"])
+    found = filling("load($A, $$$B)", False, "python", 3, words, random.Random(1))
+    assert found is not None
+    assert found.count("load(") == 3
+    assert "$" not in found
+    assert filling("load()", False, "python", 3, words, random.Random(1)) is None

@@ -1,0 +1,113 @@
+"""Contestants that are models: what they are asked, and what becomes of what they answer."""
+
+import pytest
+
+from graftline.actors.base import ChatRequest
+from graftline.actors.blocking import BlockingChatModel
+from graftline.actors.memory import MemoryChatModel
+from graftline.errors import ActorError
+from graftline.evals.cases import Case, Question
+from graftline.evals.contestants import ChatContestant, SampledContestant, Sampling
+from graftline.evals.replies import Failed, NotAsked, Said
+from graftline.teachers.prompt import Prompt, load_prompt
+from graftline.training.memory.service import MemoryTrainingService
+from graftline.training.questions import Questions
+from tests.contests import RIGHT, case
+from tests.training_root import CHECKOUT
+
+
+@pytest.fixture(scope="module")
+def prompt() -> Prompt:
+    return load_prompt(CHECKOUT / "configs", "brief")
+
+
+async def right(request: ChatRequest) -> str:
+    return RIGHT
+
+
+def questions(attempts: int = 1) -> list[Question]:
+    return [Question(case(number), attempt) for number in range(2, 6) for attempt in range(1, attempts + 1)]
+
+
+def test_a_served_model_is_asked_by_its_prompt_with_a_seed_for_each_attempt(prompt: Prompt) -> None:
+    model = MemoryChatModel(right)
+    with BlockingChatModel(model) as blocking:
+        asked = ChatContestant(blocking, prompt, Sampling(0.5, 64), 4096, "an-adapter", at_once=2, deadline_s=9.0)
+        found = [*asked.replies(questions(2))]
+
+    assert sorted((one.question.case.id, one.question.attempt) for one in found) == [
+        (f"demo:{number}", attempt) for number in range(2, 6) for attempt in (1, 2)
+    ]
+    assert all(isinstance(one, Said) and one.text == RIGHT and one.cost.tokens for one in found)
+    assert len({request.seed for request in model.requests}) == 8
+    assert {(one.temperature, one.max_tokens, one.adapter, one.deadline_s) for one in model.requests} == {
+        (0.5, 64, "an-adapter", 9.0)
+    }
+    shown = model.requests[0].messages[-1].content
+    assert "Rename `old` to `new`" in shown
+    assert "new(" not in shown
+
+
+def test_seeds_do_not_depend_on_what_else_is_asked() -> None:
+    one, other = Question(case(2), 1), Question(case(2), 2)
+
+    assert Sampling(seed=1).seed_of(one) == Sampling(seed=1).seed_of(Question(case(2), 1))
+    assert len({Sampling(seed=seed).seed_of(which) for seed in (1, 2) for which in (one, other)}) == 4
+
+
+def test_a_model_that_does_not_answer_is_a_failure_of_a_machine(prompt: Prompt) -> None:
+    async def gone(request: ChatRequest) -> str:
+        raise ActorError("the actor is gone")
+
+    with BlockingChatModel(MemoryChatModel(gone)) as blocking:
+        [found] = ChatContestant(blocking, prompt, Sampling(), 4096).replies(questions()[:1])
+
+    assert found == Failed(questions()[0], "the actor is gone")
+
+
+def test_what_does_not_fit_or_is_no_text_is_not_asked(prompt: Prompt) -> None:
+    task = case(2).task
+    long = Case(task=task.model_copy(update={"before": "x = 1\n" * 4000}), edit_class="c")
+    broken = Case(task=task.model_copy(update={"instruction": "\ud800"}), edit_class="c")
+    model = MemoryChatModel(right)
+    with BlockingChatModel(model) as blocking:
+        asked = ChatContestant(blocking, prompt, Sampling(), 1024)
+        found = [*asked.replies([Question(long, 1), Question(broken, 1)])]
+
+    assert {(one.cause) for one in found if isinstance(one, NotAsked)} == {"too_long", "unreadable"}
+    assert model.requests == []
+
+
+def test_who_needs_no_more_replies_does_not_wait_for_all(prompt: Prompt) -> None:
+    model = MemoryChatModel(right)
+    with BlockingChatModel(model) as blocking:
+        replies = ChatContestant(blocking, prompt, Sampling(), 4096, at_once=1).replies(questions(2))
+        next(replies)
+        replies.close()
+
+    assert len(model.requests) < 8
+
+
+def test_a_model_of_the_training_service_answers_all_attempts_at_a_task_together(prompt: Prompt) -> None:
+    with MemoryTrainingService(0) as service:
+        sampler = service.sampling_client(base_model="smollm2-135m")
+        rendered = Questions("qwen3_instruct", service.tokenizer)
+        asked = SampledContestant(service, sampler, rendered, prompt, Sampling(0.8, 8), at_once=2)
+        found, again = [*asked.replies(questions(3))], [*asked.replies(questions(3))]
+
+    assert [(one.question.case.id, one.question.attempt) for one in found] == [
+        (one.case.id, one.attempt) for one in questions(3)
+    ]
+    assert all(isinstance(one, Said) for one in found)
+    texts = [one.text for one in found if isinstance(one, Said)]
+    assert texts == [one.text for one in again if isinstance(one, Said)]
+    assert len({*texts}) > 1
+    # the question is paid for once
+    tokens = [one.cost.tokens or 0 for one in found if isinstance(one, Said)]
+    assert tokens[0] > 8 >= tokens[1] > 0
+
+
+def test_a_greedy_model_does_not_draw(prompt: Prompt) -> None:
+    with BlockingChatModel(MemoryChatModel(right)) as blocking:
+        assert not ChatContestant(blocking, prompt, Sampling(0.0), 4096).draws
+        assert ChatContestant(blocking, prompt, Sampling(0.1), 4096).draws

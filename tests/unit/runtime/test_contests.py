@@ -1,0 +1,257 @@
+"""The stage `evaluation` of contestants, and the check on its candidate, over a small root and a manifest in memory."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graftline.errors import BoundaryError, ConfigError
+from graftline.evals.figures import figures
+from graftline.jsonl import write_lines
+from graftline.paths import Paths
+from graftline.record import Contents, Request, build
+from graftline.runtime.contest_checks import Standing, adapter_not_worse_than_deployed
+from graftline.runtime.contests import ATTEMPTS, BROWSER, CASES, REPORT, SUMMARY, contest, read_attempts
+from graftline.runtime.deployed import deploy, read_deployed
+from graftline.runtime.evaluations import evaluation, evaluation_names
+from graftline.runtime.lineage import Lineage, open_lineage
+from graftline.runtime.manifests import load_manifest
+from tests.contests import RIGHT, UNREADABLE, attempt, case
+from tests.harbor_lineage import write_deployment, write_tasks
+from tests.training_root import CHECKOUT
+
+PAIRS = [
+    {"id": f"p{n}", "language": "python", "pre": f"x = old({n})\n", "post": f"x = new({n})\n", "class": "rename"}
+    for n in range(4)
+]
+TEACHERS = {"one": {"kind": "teacher"}, "gold": {"kind": "teacher", "teacher": {"kind": "memory"}}}
+SERVED = {"model": {"kind": "actors", "fleet": "smoke", "prompt": "brief"}}
+
+
+@pytest.fixture
+def root(small_checkout: Any) -> Path:
+    root: Path = small_checkout.root
+    (root / "configs" / "evaluations").mkdir()
+    shutil.copy(CHECKOUT / "configs" / "models.yaml", root / "configs")
+    (root / "data" / "pairs.jsonl").write_text("".join(f"{json.dumps(pair)}\n" for pair in PAIRS), "utf-8")
+    return root
+
+
+def write(root: Path, contestants: dict[str, Any], name: str = "mine", **more: Any) -> None:
+    tasks = [{"kind": "pairs", "path": "data/pairs.jsonl"}]
+    # JSON is YAML
+    text = json.dumps({"tasks": tasks, "contestants": contestants, **more})
+    (root / "configs" / "evaluations" / f"{name}.yaml").write_text(text, "utf-8")
+
+
+@contextmanager
+def opened(root: Path, *answers: str) -> Iterator[Lineage]:
+    chosen = {"chat_model": {"kind": "memory", "answers": list(answers)}} if answers else {}
+    with open_lineage(Paths(root), load_manifest(Paths(root), "test", chosen), "a-run") as lineage:
+        yield lineage
+
+
+def test_contestants_are_evaluated_and_their_pages_written(root: Path) -> None:
+    write(root, {**TEACHERS, **SERVED}, attempts=2)
+    with opened(root, RIGHT, UNREADABLE) as lineage:
+        built = evaluation(lineage, "mine")
+
+    assert built.record.kind == "evaluation"
+    assert {*built.record.files} == {ATTEMPTS, CASES, SUMMARY, REPORT, BROWSER}
+    # teachers are asked once, the model twice
+    assert {name: built.record.counts[name] for name in ("rows", "tasks", "valid", "infra")} == {
+        "rows": 16, "tasks": 4, "valid": 16, "infra": 0,
+    }  # fmt: skip
+    found = {one.contestant: one.pass_at[1] for one in figures(read_attempts(built.folder))}
+    assert found == {"one": 1.0, "gold": 0.0, "model": 0.5}
+    assert json.loads((built.folder / SUMMARY).read_text())["comparisons"][0]["difference"] == -1.0
+
+
+def test_an_evaluation_is_made_once_until_something_changes(root: Path) -> None:
+    write(root, TEACHERS)
+    with opened(root) as lineage:
+        first, again = contest(lineage, "mine"), contest(lineage, "mine")
+        (root / "data" / "pairs.jsonl").write_text(json.dumps(PAIRS[0]) + "\n", "utf-8")
+        other_tasks = contest(lineage, "mine")
+        write(root, {"one": {"kind": "teacher", "most_steps": 2}})
+        other_contestant = contest(lineage, "mine")
+
+    assert [one.reason for one in (first, again)] == ["not there yet", ""]
+    assert other_tasks.reason == "input pairs.data/pairs.jsonl changed"
+    assert "config contestants" in other_contestant.reason
+
+
+def test_what_was_not_known_is_asked_again_and_the_rest_is_not(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(root, SERVED)
+    asked: list[str] = []
+    broken = {"p1"}
+
+    def replies(self: Any, questions: Any) -> Any:
+        from graftline.evals.replies import Failed, Said
+        from graftline.teachers.answer_schema import AnswerFormat
+
+        for question in questions:
+            asked.append(question.case.id)
+            failed = question.case.id in broken
+            yield Failed(question, "gone") if failed else Said(question, RIGHT, AnswerFormat(layout="action"))
+
+    monkeypatch.setattr("graftline.evals.contestants.ChatContestant.replies", replies)
+    with opened(root, RIGHT) as lineage:
+        first = contest(lineage, "mine")
+        assert sorted(asked) == ["p0", "p1", "p1", "p2", "p3"]
+        asked.clear()
+        broken.clear()
+        second, third = contest(lineage, "mine"), contest(lineage, "mine")
+
+    assert (first.record.counts["infra"], second.record.counts["infra"], third.reason) == (1, 0, "")
+    assert asked == ["p1"]
+
+
+def test_where_nobody_answers_nothing_is_stored(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(root, SERVED)
+
+    def replies(self: Any, questions: Any) -> Any:
+        from graftline.evals.replies import Failed
+
+        yield from (Failed(question, "nobody is there") for question in questions)
+
+    monkeypatch.setattr("graftline.evals.contestants.ChatContestant.replies", replies)
+    with opened(root, RIGHT) as lineage, pytest.raises(BoundaryError, match="nobody is there"):
+        contest(lineage, "mine")
+    assert not (Paths(root).contest("mine") / ATTEMPTS).exists()
+
+
+def test_the_bare_model_of_a_recipe_is_asked_and_the_adapter_of_a_service_that_ended_is_refused(root: Path) -> None:
+    recipe: dict[str, Any] = {
+        "recipe": "sl_basic",
+        "model": "smollm2-135m",
+        "renderer": "qwen3_instruct",
+        "answer_tokens": 8,
+    }
+    recipe["data"] = {"kind": "synthetic"}
+    (root / "configs" / "recipes").mkdir(exist_ok=True)
+    (root / "configs" / "recipes" / "tiny.yaml").write_text(json.dumps(recipe), "utf-8")
+    write(root, {"base": {"kind": "trained", "recipe": "tiny", "is_bare": True}})
+    with opened(root) as lineage:
+        built = contest(lineage, "mine")
+        write(root, {"run": {"kind": "trained", "recipe": "tiny", "run": "tiny-1"}})
+        with pytest.raises(ConfigError, match="'memory' end with the process that trained them"):
+            contest(lineage, "mine")
+
+    assert built.record.counts["valid"] == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"contestants": {}}, "contestants"),
+        ({"contestants": TEACHERS, "candidate": "x"}, "candidate: 'x' is no contestant; known: one, gold"),
+        ({"contestants": TEACHERS, "candidate": "one", "deployed": "one"}, "'one' is deployed"),
+        ({"contestants": {"a": {"kind": "oracle"}}}, "'teacher', 'actors', 'trained'"),
+        ({"contestants": TEACHERS, "tasks": [{"kind": "families", "templates": ["nothing"]}]}, "'nothing' is unknown"),
+        ({"contestants": TEACHERS, "tasks": [{"kind": "pairs", "path": "../x"}]}, "must stay inside"),
+        ({"contestants": TEACHERS, "tasks": [{"kind": "pairs", "path": "none.jsonl"}]}, "'none.jsonl' is no file"),
+        ({"contestants": {"m": {"kind": "actors", "fleet": "x"}}}, "fleet 'x' is unknown"),
+        ({"contestants": {"m": {"kind": "actors", "fleet": "smoke", "prompt": "x"}}}, "prompt 'x' is unknown"),
+    ],
+)
+def test_a_file_that_cannot_be_meant_is_one_clear_error(root: Path, changes: dict[str, Any], reason: str) -> None:
+    write(root, **changes)
+    with opened(root, RIGHT) as lineage, pytest.raises(ConfigError, match=reason):
+        contest(lineage, "mine")
+
+
+def test_evaluations_of_both_kinds_have_names_of_their_own(root: Path) -> None:
+    write_deployment(root, name="tiny")
+    write(root, TEACHERS)
+    assert evaluation_names(Paths(root)) == ["tiny", "mine"]
+
+    write(root, TEACHERS, name="tiny")
+    with pytest.raises(ConfigError, match="'tiny': is in configs/harbor and in configs/evaluations"):
+        evaluation_names(Paths(root))
+
+
+def stored(root: Path, rights: dict[str, list[bool | None]], inputs: dict[str, str] | None = None) -> None:
+    """Store an evaluation: what came of each contestant at each task, None where nothing is known."""
+    rows = [
+        attempt(name, f"demo:{n}", is_right=bool(right), is_infra=right is None)
+        for name, of_tasks in rights.items()
+        for n, right in enumerate(of_tasks)
+    ]
+
+    def make(folder: Path) -> Contents:
+        write_lines(folder / ATTEMPTS, rows)
+        write_lines(folder / CASES, [case(n) for n in range(2)])
+        return Contents({"rows": len(rows)})
+
+    build(Paths(root).contest("mine"), Request("evaluation", "mine", "1", inputs or {}, {"n": len(rows)}), make)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "deployed", "outcome"),
+    [
+        ([True] * 20, [False] * 20, "passed"),
+        ([True, False] * 10, [False, True] * 10, "passed"),
+        ([False] * 20, [True] * 20, "failed"),
+        ([None] * 10 + [True] * 10, [True] * 20, "warned"),
+        ([None] * 20, [True] * 20, "warned"),
+        # what fails, fails, however little is known
+        ([None] * 10 + [False] * 10, [True] * 20, "failed"),
+    ],
+)
+def test_a_candidate_fails_where_it_is_worse_for_sure_and_warns_where_too_little_is_known(
+    root: Path, candidate: list[bool | None], deployed: list[bool | None], outcome: str
+) -> None:
+    write(root, TEACHERS, candidate="one", deployed="gold")
+    stored(root, {"one": candidate, "gold": deployed})
+    with opened(root) as lineage:
+        [found] = adapter_not_worse_than_deployed(lineage)
+
+    assert (found.outcome, found.candidate, found.deployed) == (outcome, "one", "gold")
+
+
+def test_the_check_says_the_numbers(root: Path) -> None:
+    write(root, TEACHERS, candidate="one", deployed="gold")
+    stored(root, {"one": [True, True, True, None], "gold": [False] * 4})
+    with opened(root) as lineage:
+        found = adapter_not_worse_than_deployed(lineage)
+
+    said = "1.000 against 0.000: +1.000, +1.000 to +1.000 (95 %), at 3 tasks, which are 75% of all; 95% or more were expected"
+    assert found == [Standing("mine", "warned", "one", "gold", said, 1.0, 1.0, 1.0, 0.75)]
+
+
+def test_what_is_deployed_is_what_was_recorded(root: Path) -> None:
+    contestants = {
+        "new": {"kind": "trained", "recipe": "new"},
+        "old": {"kind": "trained", "recipe": "old"},
+    }
+    write(root, contestants, candidate="new")
+    paths = Paths(root)
+
+    def standing(**inputs: str) -> Standing:
+        stored(root, {"new": [True] * 4, "old": [True] * 4}, inputs)
+        with opened(root) as lineage:
+            [found] = adapter_not_worse_than_deployed(lineage)
+        return found
+
+    nothing = standing()
+    build(paths.adapter("old"), Request("trained_adapter", "old", "1", {}, {}), lambda folder: Contents({}))
+    recorded = deploy(paths, "old")
+    same = standing(**{"trained_adapter.old": recorded.identity})
+    another = standing(**{"trained_adapter.old": "another"})
+
+    assert read_deployed(paths) == recorded
+    assert (nothing.outcome, nothing.deployed) == ("warned", "nothing")
+    assert (same.outcome, same.deployed) == ("passed", "old")
+    assert (another.outcome, "was trained anew since it was deployed" in another.found) == ("warned", True)
+
+
+def test_deployments_are_evaluated_as_before(root: Path) -> None:
+    write_tasks(root)
+    write_deployment(root)
+    with opened(root) as lineage, pytest.raises(Exception, match="harbor"):
+        evaluation(lineage, "tiny")
