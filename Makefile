@@ -56,9 +56,10 @@ format: install ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-integration: install ## Run the tests of larger models, and of vLLM's CPU build where GRAFTLINE_VLLM_ENV names its environment
+integration: install ## Run the tests that take minutes: of a cluster, of faults, of larger models, and of vLLM's CPU build where GRAFTLINE_VLLM_ENV names its environment
 	$(BIN)/graftline models fetch smollm2-135m qwen2.5-coder-1.5b
-	GRAFTLINE_REAL_MODELS=1 $(BIN)/python -m pytest tests/integration/test_real_model.py tests/integration/test_vllm_cpu.py
+	GRAFTLINE_REAL_MODELS=1 GRAFTLINE_LONG_TESTS=1 $(BIN)/python -m pytest tests/integration/test_real_model.py \
+		tests/integration/test_vllm_cpu.py tests/integration/test_cluster.py tests/integration/test_soak.py
 
 bench: bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor bench-loop ## Measure all claims; prints one line of JSON each
 

@@ -1,4 +1,4 @@
-"""`closed_loop`: the whole way from splits to adapters that are judged, in one run.
+"""`closed_loop_results`: the whole way from splits to adapters that are judged, in one run.
 
 Adapters and evaluations are assets of their own, with partitions of other kinds, which one run cannot span; what is made of
 them here is reported as theirs. Not here: what is done (`graftline.runtime.closed_loop`).
@@ -19,6 +19,7 @@ from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
 
 GROUP = "closed_loop"
+NAME = "closed_loop_results"
 
 
 def closed_loop_assets(paths: Paths) -> list[dg.AssetsDefinition]:
@@ -29,13 +30,14 @@ def closed_loop_assets(paths: Paths) -> list[dg.AssetsDefinition]:
     deps = [dg.AssetDep(name, partition_mapping=everything) for name in ("splits", "tasks", "teacher_trajectories")]
 
     @dg.asset(
-        name=GROUP,
+        name=NAME,
         deps=deps,
         group_name=GROUP,
         code_version=stage_code("closed_loop"),
         kinds={"pytorch", "markdown"},
         owners=["team:ml"],
         pool="trainer",
+        backfill_policy=dg.BackfillPolicy.single_run(),
         description=closed_loop.__doc__,
         metadata=described(closed_loop),
     )

@@ -9,6 +9,7 @@ from graftline.actors.fault import FaultKind
 from graftline.actors.fleet import Engine, Fleets
 from graftline.actors.status import Phase
 from graftline.config import load_yaml, parse_yaml, validated
+from graftline.evals.contest_file import ContestFile
 from graftline.harbor.deployment_file import DeploymentFile
 from graftline.models import stored
 from graftline.models.catalogue import ModelCatalogue
@@ -20,7 +21,9 @@ from graftline.telemetry.metrics import Metrics
 from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, keys_of, section, table
 
 CONFIGS = CHECKOUT / "configs"
-FILES: dict[str, type[BaseModel]] = {"fleets": Fleets, "models": ModelCatalogue, "collecting": TrajectorySettings}
+FILES: dict[str, type[BaseModel]] = {
+    "fleets": Fleets, "models": ModelCatalogue, "collecting": TrajectorySettings, "description": ContestFile,
+}  # fmt: skip
 EXAMPLES = [fence for fence in fences() if fence.language == "yaml" and fence.page != "docs/datasets.md"]
 
 

@@ -115,6 +115,9 @@ def _shown(warehouse: Warehouse, model: str) -> dict[str, Any]:
             [dg.TableColumn(column["column_name"], column["data_type"].lower()) for column in columns]
         ),
         "warehouse": dg.MetadataValue.path(warehouse.path),
+        "columns": dg.MetadataValue.md(
+            table([{"column": column["column_name"], "type": column["data_type"].lower()} for column in columns])
+        ),
         "first_rows": dg.MetadataValue.md(
             table([{name: _cell(value) for name, value in row.items()} for row in first])
         ),

@@ -75,6 +75,8 @@ def test_every_stage_of_the_lineage_is_an_asset(definitions: dg.Definitions) -> 
         "harbor_deployment",
         "instance_batch",
         "evaluation",
+        "optimized_prompt",
+        "closed_loop_results",
     } <= keys
 
 
@@ -129,7 +131,7 @@ def test_the_lineage_has_the_edges_it_should(definitions: dg.Definitions) -> Non
         ],
         "harbor_deployment": ["tasks"],
         "instance_batch": ["harbor_deployment"],
-        "evaluation": ["harbor_deployment", "instance_batch"],
+        "evaluation": ["harbor_deployment", "instance_batch", "splits", "tasks", "trained_adapter"],
     }
 
 
@@ -151,6 +153,7 @@ def test_the_checks_that_guard_the_lineage_block_it(definitions: dg.Definitions)
         ("evaluation", "mean_reward"): True,
         ("evaluation", "cost"): True,
         ("evaluation", "calibration"): True,
+        ("evaluation", "adapter_not_worse_than_deployed"): True,
     }
 
 

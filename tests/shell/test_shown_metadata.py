@@ -17,7 +17,7 @@ from tests.recipes import train_in_memory, write_recipes
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 
 Shown = Mapping[str, Mapping[str, dg.MetadataValue[Any]]]
-OTHERS = {"harbor", "evaluations", "prompts", "contests"}
+OTHERS = {"harbor", "evaluations", "prompts", "closed_loop"}
 """Groups that are made by services and models, and have tests of their own."""
 
 
@@ -115,9 +115,7 @@ def test_tables_of_rows_have_their_columns(root: Path, shown: Shown, monkeypatch
     monkeypatch.setenv("GRAFTLINE_ROOT", str(root))
     graph = build_definitions().resolve_asset_graph()
     declared = {
-        key.to_user_string(): [
-            column.name for column in graph.get(key).metadata["dagster/column_schema"].schema.columns
-        ]
+        key.to_user_string(): [column.name for column in graph.get(key).metadata["dagster/column_schema"].columns]
         for key in graph.executable_asset_keys
         if "dagster/column_schema" in graph.get(key).metadata
     }
@@ -145,7 +143,7 @@ def test_what_was_left_out_is_a_table_by_reason_and_a_plot(shown: Shown) -> None
 
 def test_an_adapter_says_how_to_see_what_it_came_from(shown: Shown) -> None:
     told = shown["trained_adapter"]
-    assert (told["came_from"].value, told["on_what_terms"].value) == (
-        "graftline lineage tiny",
-        "graftline licences tiny",
-    )
+    # of one of the two recipes, whichever was shown last
+    name = str(told["came_from"].value).removeprefix("graftline lineage ")
+    assert name in ("seen", "tiny")
+    assert told["on_what_terms"].value == f"graftline licences {name}"

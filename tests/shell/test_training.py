@@ -122,7 +122,7 @@ def test_a_fault_of_a_recipe_is_said_without_a_traceback(root: Path, instance: d
     [failure] = materialize(instance, partition_key="tiny").get_step_failure_events()
     said = failure.step_failure_data.user_failure_data
     assert said is not None
-    assert "prompt 'huge' is unknown; known: brief, large, small" in str(said.description)
+    assert "prompt 'huge' is unknown; known: brief, example, example_shots, large, small" in str(said.description)
 
 
 def test_a_range_in_the_wrong_order_fails_instead_of_doing_nothing(root: Path, instance: dg.DagsterInstance) -> None:

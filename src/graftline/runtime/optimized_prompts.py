@@ -18,14 +18,10 @@ from graftline.config import load_yaml, to_yaml
 from graftline.errors import HarborError
 from graftline.harbor.environments.manifest import SeedManifest, load_tasks
 from graftline.harbor.environments.policy import ServedModel
-from graftline.harbor.environments.refactoring import refactoring_app_config
-from graftline.harbor.task_app_client import create_task_app_client
 from graftline.hashing import digest
 from graftline.markdown import table
 from graftline.optimization.comparison import mean
 from graftline.optimization.journal import FileJournal
-from graftline.optimization.open_proposer import open_proposer
-from graftline.optimization.optimise import optimise
 from graftline.optimization.outcome import Outcome
 from graftline.optimization.stop_file import ask_to_stop, stopped_by
 from graftline.paths import Paths
@@ -160,6 +156,12 @@ def _optimised(
     validation: Sequence[Task],
     partial: Path,
 ) -> Outcome:
+    # loads the client of task apps, for whoever only wants to know the assets
+    from graftline.harbor.environments.refactoring import refactoring_app_config
+    from graftline.harbor.task_app_client import create_task_app_client
+    from graftline.optimization.open_proposer import open_proposer
+    from graftline.optimization.optimise import optimise
+
     seeds = {entry.task_id: entry.seed for entry in manifest.entries}
     learning = file.learning(
         prompt, sorted(seeds[one.id] for one in train), sorted(seeds[one.id] for one in validation)

@@ -33,8 +33,10 @@ STAGES = (
     "harbor_deployment",
     "instance_batch",
     "evaluation",
+    "optimized_prompt",
+    "closed_loop",
 )
-_APART = frozenset({"sft_dataset", "trained_adapter", "harbor_deployment", "instance_batch", "evaluation"})
+_APART = frozenset(STAGES[STAGES.index("sft_dataset") :]) - {"report_models", "reports"}
 """Made in runs of their own."""
 _PARTITION_COLUMNS = {
     "edits": ("splits", "rows"),

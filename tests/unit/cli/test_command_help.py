@@ -8,9 +8,11 @@ from graftline.actor_cli import COMMANDS as OF_ACTOR
 from graftline.actors_cli import COMMANDS as OF_ACTORS
 from graftline.cli import main
 from graftline.datasets_cli import COMMANDS as OF_DATASETS
+from graftline.eval_cli import COMMANDS as OF_EVAL
 from graftline.harbor_cli import COMMANDS as OF_HARBOR
 from graftline.harbor_cli import instances
 from graftline.models_cli import COMMANDS as OF_MODELS
+from graftline.prompts_cli import COMMANDS as OF_PROMPTS
 from graftline.recipes_cli import COMMANDS as OF_RECIPES
 from graftline.rules_cli import COMMANDS as OF_RULES
 from graftline.sandbox_cli import COMMANDS as OF_SANDBOX
@@ -24,8 +26,10 @@ GROUPS = {
     "actor": OF_ACTOR,
     "actors": OF_ACTORS,
     "datasets": OF_DATASETS,
+    "eval": OF_EVAL,
     "harbor": OF_HARBOR,
     "models": OF_MODELS,
+    "prompts": OF_PROMPTS,
     "recipes": OF_RECIPES,
     "rules": OF_RULES,
     "sandbox": OF_SANDBOX,
@@ -34,17 +38,19 @@ GROUPS = {
     "train": OF_TRAIN,
     "trajectories": OF_TRAJECTORIES,
 }
-COMMANDS = sorted([*GROUPS, "check", "doctor", "run", "summary", "wiring"])
+COMMANDS = sorted([*GROUPS, "check", "doctor", "licences", "lineage", "run", "summary", "wiring"])
 DATASET_COMMANDS = ["list", "fetch", "normalize", "split", "stats", "verify", "sample", "export-dvc", "publish"]
 NAMES = {
     "actor": ["queue", "revive", "run"],
     "actors": ["up", "down", "status", "logs", "units"],
     "datasets": DATASET_COMMANDS,
+    "eval": ["run", "list", "report", "compare", "deploy"],
     "harbor": [
-        *("serve", "upload", "list", "status", "build", "instances"),
+        *("serve", "migrate", "upload", "list", "status", "build", "instances"),
         *("run", "eval", "calibrate", "import", "export"),
     ],
-    "models": ["fetch", "list", "verify", "convert"],
+    "models": ["fetch", "list", "verify", "convert", "adapter"],
+    "prompts": ["list", "optimise", "show", "resume", "cancel"],
     "recipes": ["list", "show", "run"],
     "rules": ["induce", "apply", "explain", "test", "mine"],
     "sandbox": ["probe", "apply", "test", "hostile"],
@@ -53,8 +59,8 @@ NAMES = {
     "train": ["upload", "run", "status", "resume", "list", "download"],
     "trajectories": ["export", "upload"],
 }
-PLAIN = {"actor revive", "actors logs", "actors units"}
-"""What says a line, a log or names of files, and nothing that a program would want in another form."""
+PLAIN = {"actor revive", "actors logs", "actors units", "eval report"}
+"""What says a line, a log, a page or names of files, and nothing that a program would want in another form."""
 LEAVES: dict[str, click.Command] = {name: command for name, command in main.commands.items() if name not in GROUPS} | {
     f"{group} {command.name}": command
     for group, commands in GROUPS.items()

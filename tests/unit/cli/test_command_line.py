@@ -36,7 +36,7 @@ LOCAL = {
     "embedder": {"kind": "hashed", "dimensions": 512},
     "vector_store": {"kind": "sqlite", "path": "data/retrieval/examples.sqlite"},
     "blobs": {"kind": "filesystem", "url": "data/blobs", "options": {}, "secrets": {}},
-    "training_client": {"kind": "local", **LocalBackendConfig().model_dump(mode="json")},
+    "training_client": {"kind": "local", **LocalBackendConfig(precision="auto").model_dump(mode="json")},
     "dataset_store": {"kind": "files", "folder": "."},
     "harbor": {"kind": "local", "executor": {"kind": "local"}, "pass_on": []},
     "artefacts": {"kind": "folder"},

@@ -38,7 +38,7 @@ EMBEDDED = Manifest(
     sandbox=WarmSandboxConfig(limits=Limits(), required_level="compute"),
     teacher=InductionTeacherConfig(),
     chat_model=ActorsConfig(fleet="embedded"),
-    training_client=LocalBackendConfig(),
+    training_client=LocalBackendConfig(precision="auto"),
     dataset_store=FilesDatasetStoreConfig(),
     harbor=LocalHarborConfig(),
 )
@@ -291,7 +291,7 @@ def test_a_description_names_every_setting_and_opens_nothing(tmp_path: Path, che
         "embedder": {"kind": "hashed", "dimensions": 512},
         "vector_store": {"kind": "sqlite", "path": "data/retrieval/examples.sqlite"},
         "blobs": {"kind": "filesystem", "url": "data/blobs", "options": {}, "secrets": {}},
-        "training_client": LocalBackendConfig().model_dump(mode="json"),
+        "training_client": LocalBackendConfig(precision="auto").model_dump(mode="json"),
         "dataset_store": {"kind": "files", "folder": "."},
         "harbor": {"kind": "local", "executor": {"kind": "local"}, "pass_on": []},
         "artefacts": {"kind": "folder"},

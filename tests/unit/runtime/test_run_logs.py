@@ -26,7 +26,13 @@ def test_a_log_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 def test_a_line_of_the_log_is_one_object_of_json(tmp_path: Path) -> None:
     RunLog(Paths(tmp_path), "first").append("raw", "demo", "config 'a'\nchanged", 0.5)
     [line] = (tmp_path / "logs" / "runs" / "first.jsonl").read_text("utf-8").splitlines()
-    assert json.loads(line) == {"stage": "raw", "name": "demo", "reason": "config 'a'\nchanged", "seconds": 0.5}
+    assert json.loads(line) == {
+        "stage": "raw",
+        "name": "demo",
+        "reason": "config 'a'\nchanged",
+        "seconds": 0.5,
+        "worked_s": 0.0,
+    }
 
 
 def test_two_logs_of_one_run_go_to_one_file(tmp_path: Path) -> None:

@@ -21,7 +21,15 @@ from graftline.tasks.task import Task
 from graftline.teachers.prompt import load_prompt
 from graftline.training.adapter import check_adapter
 from graftline.training.runs import Runs
-from graftline.training.sets import SyntheticSource, TrajectorySource, balanced, is_answerable, rows_of_tasks
+from graftline.training.sets import (
+    ComposedSource,
+    MixtureSource,
+    SyntheticSource,
+    TrajectorySource,
+    balanced,
+    is_answerable,
+    rows_of_tasks,
+)
 from graftline.training.train import MEMORY_OUTPUT
 from tests.pages import codes, keys_of, section, table
 from tests.recipes import SYNTHETIC, TRAJECTORIES, write_recipe, write_recipes
@@ -244,10 +252,13 @@ def test_the_summary_shows_what_adapters_solve(adapted: Paths) -> None:
 
 
 def test_the_keys_of_data_are_the_documented_ones() -> None:
-    sources = {"synthetic": keys_of(SyntheticSource), "trajectories": keys_of(TrajectorySource)}
+    sources = {
+        "synthetic": keys_of(SyntheticSource), "trajectories": keys_of(TrajectorySource),
+        "composed": keys_of(ComposedSource), "mixture": dict.fromkeys(MixtureSource.model_fields, "needed"),
+    }  # fmt: skip
     rows = table(section("docs/training.md", "## In the lineage"))
     for kind, keys in sources.items():
-        assert {codes(row[0])[0]: row[1] for row in rows if row[2] == "both" or kind in row[2]} == keys
+        assert {codes(row[0])[0]: row[1] for row in rows if f"`{kind}`" in row[2] or row[2] == "all"} == keys
 
 
 def test_a_mixture_is_made_of_the_rows_of_its_parts(

@@ -198,9 +198,14 @@ def test_the_brief_prompt_is_the_task_alone_and_wants_the_action_alone(checkout:
 
 def test_shots_of_the_file_are_left_out_where_a_prompt_wants_none(checkout: Path, tmp_path: Path) -> None:
     found = load_yaml(checkout / "configs" / "teacher_prompts.yaml", Prompts)
-    shown = {name: len(load_prompt(checkout / "configs", name).chat(TASK, "x", State())) for name in found.prompts}
+    chats = {
+        name: load_prompt(checkout / "configs", name).chat(TASK, "x", State(), wanted="y") for name in found.prompts
+    }
     # a system prompt, a question and an answer for each shot, and the question
-    assert shown == {"brief": 1, "large": 1 + 2 * 3 + 1, "small": 1 + 2 * 3 + 1}
+    with_shots = 1 + 2 * 3 + 1
+    assert {name: len(chat) for name, chat in chats.items()} == {
+        "brief": 1, "example": 1, "example_shots": with_shots, "large": with_shots, "small": with_shots,
+    }  # fmt: skip
 
 
 def test_a_file_without_prompts_is_refused(tmp_path: Path) -> None:

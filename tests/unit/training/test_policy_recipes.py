@@ -288,7 +288,9 @@ def test_questions_that_are_all_too_long_are_told(room: Room, recipe: str) -> No
 
 
 def test_a_prompt_that_is_unknown_is_refused_with_the_known_ones(room: Room) -> None:
-    with pytest.raises(ConfigError, match="prompt 'breif' is unknown; known: brief, large, small"):
+    with pytest.raises(
+        ConfigError, match="prompt 'breif' is unknown; known: brief, example, example_shots, large, small"
+    ):
         room.train("rl_grpo", {"prompt": "breif"})
 
 
