@@ -29,7 +29,7 @@ run: install ## Bring the whole lineage up to date, then show what there is
 		$(BIN)/dagster asset materialize -m orchestration.definitions --select 'group:training' --partition-range "$$recipes"; fi
 	$(BIN)/graftline summary
 
-closed-loop: run ## Train a small model and judge it beside one eleven times its size: less than an hour
+closed-loop: run ## Train a small model and judge it beside one eleven times its size
 	$(BIN)/graftline models fetch smollm2-135m qwen2.5-coder-1.5b
 	$(BIN)/dagster job execute -m orchestration.definitions -j closed_loop
 	@cat data/closed_loop/report.md
