@@ -27,11 +27,9 @@ from graftline.paths import Paths, portable
 from graftline.record import RECORD_NAME
 from graftline.sandbox.base import Sandbox
 from graftline.tasks.task import Task, sound_tasks
-from graftline.training.sets import balanced, template_of
+from graftline.training.sets import DRAWN, balanced, template_of
 from graftline.trajectories.shards import read_shards, sealed_shards
 
-_DRAWN = 3
-"""Times as many synthetic edits are made as are wanted: those of templates that fit everywhere are left out again."""
 _OF_FAMILY = {name: family.id for family in FAMILIES for name in (family.id, family.inverse) if name}
 
 
@@ -186,7 +184,7 @@ def _attempted(paths: Paths, language: Language, split: Split) -> list[Path]:
 def _of_families(
     source: FamiliesSource, paths: Paths, sandbox: Sandbox, advance: Callable[[int, int], None]
 ) -> list[Case]:
-    share = -(-source.most * _DRAWN // len(source.languages))
+    share = -(-source.most * DRAWN // len(source.languages))
     made: list[Edit] = []
     read: list[Edit] = []
     for language in source.languages:

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from graftline.errors import ConfigError
 from graftline.hashing import digest
@@ -97,11 +97,3 @@ def policy_prompt(candidate: Candidate) -> str | dict[str, str]:
 def changed_parts(before: Candidate, after: Candidate) -> list[str]:
     """Return the parts that differ."""
     return [part for part in after if before.get(part) != after[part]]
-
-
-def as_messages(candidate: Candidate) -> list[dict[str, Any]]:
-    """Return a prompt as the messages of a configuration, to begin the next optimisation with."""
-    return [
-        {"role": re.sub(r"-\d+$", "", part), "pattern": text, "order": order}
-        for order, (part, text) in enumerate(candidate.items())
-    ]

@@ -50,13 +50,6 @@ def open_proposer(
         yield OfflineProposer()
 
 
-def proposer_name(gepa: GepaTable) -> str:
-    """Return what a configuration that names its proposer is sure to use; empty where that depends on who runs it."""
-    if gepa.proposer_type == "offline":
-        return "offline"
-    return f"gepa/{gepa.proposer.model}" if gepa.proposer is not None else ""
-
-
 def _served(table: ProposerTable, secrets: Secrets, allow_http: bool) -> ActorPool:
     address = urlsplit(checked_url(table.base_url, allow_http or not table.api_key))
     key = secrets.require(table.api_key, "prompt_learning.gepa.proposer") if table.api_key else None

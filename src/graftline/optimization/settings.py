@@ -5,19 +5,17 @@ them. Its flat names of the table `gepa` are read as those of its parts.
 """
 
 import json
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from graftline.errors import ConfigError
 from graftline.harbor.contract import MAX_TIMEOUT_S, Seed
 from graftline.harbor.localapi.config import LocalAPIConfig
+from graftline.optimization.toml_files import meant, read_toml, why
 
-MAX_BYTES = 1 << 20
 _MOST_SEEDS = 100_000
 _TABLE = "prompt_learning"
 
@@ -270,7 +268,7 @@ class PromptLearningConfig(Part):
         Raises:
             ConfigError: it cannot be read, is not TOML, or does not fit; one line per fault.
         """
-        return cls._of(_toml(Path(path)), str(path))
+        return cls._of(read_toml(Path(path)), str(path))
 
     @classmethod
     def from_path(cls, path: str | Path) -> Self:
@@ -297,7 +295,7 @@ class PromptLearningConfig(Part):
     def _of(cls, tree: Mapping[str, Any], source: str) -> Self:
         if unknown := sorted(set(tree) - {_TABLE}):
             raise ConfigError(
-                f"{source}: {unknown[0]}: unknown table{_meant(unknown[0], [_TABLE])}; expected [{_TABLE}] alone"
+                f"{source}: {unknown[0]}: unknown table{meant(unknown[0], [_TABLE])}; expected [{_TABLE}] alone"
             )
         table = tree.get(_TABLE)
         if not isinstance(table, Mapping):
@@ -306,7 +304,8 @@ class PromptLearningConfig(Part):
             return cls.model_validate_json(json.dumps(_with_parts(table, source), allow_nan=False))
         except ValidationError as error:
             faults = (
-                f"{source}: {_where(fault['loc'])}: {_why(fault, cls)}" for fault in error.errors(include_url=False)
+                f"{source}: {_where(fault['loc'])}: {why(fault, cls, {GepaTable: _PARTS})}"
+                for fault in error.errors(include_url=False)
             )
             raise ConfigError("\n".join(faults)) from None
         except (TypeError, ValueError) as error:
@@ -365,53 +364,5 @@ def _with_parts(table: Mapping[str, Any], source: str) -> dict[str, Any]:
     return {**table, "gepa": nested}
 
 
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a TOML file") from None
-    if len(content) > MAX_BYTES:
-        raise ConfigError(f"{path}: is larger than {MAX_BYTES} bytes; expected a hand-written file")
-    try:
-        return tomllib.loads(content.decode())
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from None
-
-
 def _where(location: tuple[Any, ...]) -> str:
     return ".".join(map(str, (_TABLE, *location)))
-
-
-def _why(fault: Any, model: type[BaseModel]) -> str:
-    if fault["type"] == "extra_forbidden":
-        known = sorted(_keys(model, fault["loc"][:-1]))
-        return f"unknown key{_meant(str(fault['loc'][-1]), known)}; known here: {', '.join(known)}"
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    return message[0].lower() + message[1:]
-
-
-def _meant(given: str, known: Sequence[str]) -> str:
-    close = get_close_matches(given, known, 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def _keys(model: type[BaseModel], location: Sequence[Any]) -> set[str]:
-    """Return the keys of the table at `location`."""
-    models = [model]
-    for step in location:
-        below = [
-            found for one in models if step in one.model_fields for found in _tables(one.model_fields[step].annotation)
-        ]
-        models = below or models
-    flat = set(_PARTS) if models == [GepaTable] else set()
-    return {key for one in models for key in one.model_fields} | flat
-
-
-def _tables(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for inner in get_args(annotation):
-        yield from _tables(inner)

@@ -14,6 +14,7 @@ from graftline.sandbox.base import Request as Asked
 from graftline.tasks.task import Task, sound_tasks
 from graftline.teachers.prompt import Prompt
 from graftline.training.sets import (
+    DRAWN,
     ComposedSource,
     Part,
     Row,
@@ -30,9 +31,6 @@ from graftline.training.sets import (
 from graftline.trajectories.current import current_attempts
 from graftline.trajectories.shards import read_shards, sealed_shards
 from graftline.trajectories.step import Trajectory
-
-_DRAWN = 3
-"""Times as many synthetic edits are made as are wanted: those of templates that fit everywhere are left out again."""
 
 
 def training_rows(
@@ -63,7 +61,7 @@ def _synthetic(
             share = -(-most // len(source.languages))
             made += compose(pieces, language, share, source.seed, sandbox)
             continue
-        share = -(-most * _DRAWN // len(source.languages))
+        share = -(-most * DRAWN // len(source.languages))
         made += synthesize(pieces, language, share, source.seed, sandbox, split, source.per_snippet, source.templates)
     sound = sound_tasks(lineage.counted(made), sandbox).tasks
     fitting = [task for task in sound if is_answerable(task, prompt)]

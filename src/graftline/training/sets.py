@@ -32,6 +32,8 @@ TRAIN, HELD_OUT, TASKS = "train.jsonl", "held_out.jsonl", "tasks.jsonl"
 
 Row = dict[str, Any]
 ItemT = TypeVar("ItemT")
+DRAWN = 3
+"""Times as many synthetic edits are made as are wanted: those of templates that fit everywhere are left out again."""
 _LONGEST_SIDE, _HEAD, _TAIL = 100, 60, 30
 """Characters of a place in a thought; of a longer one its beginning and its end."""
 _TEMPLATES = frozenset(name for family in FAMILIES for name in (family.id, family.inverse) if name)

@@ -3,7 +3,7 @@
 import pytest
 
 from graftline.errors import ConfigError
-from graftline.optimization.candidates import PromptShape, as_messages, digest_of, policy_prompt
+from graftline.optimization.candidates import PromptShape, digest_of, policy_prompt
 from graftline.optimization.settings import InitialPrompt, TokenTable
 
 INITIAL = InitialPrompt.model_validate(
@@ -43,11 +43,9 @@ def test_a_prompt_that_is_too_long_is_refused_where_that_is_bounded() -> None:
     assert unbounded.fault({**SHAPE.initial, "system": "word " * 100}) == ""
 
 
-def test_a_prompt_is_sent_as_a_text_or_by_part_and_becomes_messages_again() -> None:
+def test_a_prompt_is_sent_as_a_text_or_by_part() -> None:
     assert policy_prompt({"system": "Do."}) == "Do."
     assert policy_prompt(SHAPE.initial) == dict(SHAPE.initial)
-    again = InitialPrompt.model_validate({"messages": as_messages(SHAPE.initial), "wildcards": {"query": "REQUIRED"}})
-    assert PromptShape.of(again, TokenTable()) == SHAPE
     assert digest_of({"b": "1", "a": "2"}) == digest_of({"a": "2", "b": "1"})
 
 

@@ -19,6 +19,7 @@ from graftline.harbor.service.database import Database
 from graftline.harbor.service.inner_task_app import InnerTaskApp
 from graftline.harbor.service.job_schemas import JobStatus
 from graftline.harbor.service.lookups import Parts
+from graftline.harbor.service.rounds import make_rounds
 from graftline.harbor.task_app_client import TaskAppClient
 
 logger = logging.getLogger(__name__)
@@ -123,15 +124,7 @@ class PromptWorkers:
             thread.join(_ENDS_WITHIN_S)
 
     def _guarded(self, loop: Callable[[], None]) -> None:
-        while not self._is_stopping.is_set():
-            try:
-                loop()
-            except GraftlineError as error:
-                logger.warning("%s", error)
-                self._is_stopping.wait(_LOOKS_EVERY_S)
-            except Exception:
-                logger.exception("a worker of optimisations broke; it goes on")
-                self._is_stopping.wait(_LOOKS_EVERY_S)
+        make_rounds(loop, self._is_stopping, _LOOKS_EVERY_S, "a worker of optimisations")
 
     def _look(self) -> None:
         with self._parts.database.writing() as connection:

@@ -23,6 +23,7 @@ from graftline.harbor.service.build_workers import BuildWorker
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.job_schemas import JobStatus
 from graftline.harbor.service.rollout_workers import RolloutWorker
+from graftline.harbor.service.rounds import make_rounds
 from graftline.harbor.service.schemas import BuildStatus, RolloutStatus
 from graftline.harbor.service.settings import ServiceSettings
 from graftline.harbor.service.tables import builds
@@ -98,16 +99,7 @@ class Workers:
             logger.warning("%s", error)  # whoever comes next sees that this process is gone
 
     def _guarded(self, loop: Callable[[], None]) -> None:
-        """Run one round after the other; a database that is away for a while is waited for."""
-        while not self._is_stopping.is_set():
-            try:
-                loop()
-            except GraftlineError as error:
-                logger.warning("%s", error)
-                self._is_stopping.wait(_LOOKS_EVERY_S)
-            except Exception:
-                logger.exception("a worker of the service broke; it goes on")
-                self._is_stopping.wait(_LOOKS_EVERY_S)
+        make_rounds(loop, self._is_stopping, _LOOKS_EVERY_S, "a worker of the service")
 
     def _run_rollouts(self) -> None:
         with self._holding:
