@@ -15,21 +15,23 @@ export PYTHONWARNINGS := ignore:Function:FutureWarning,ignore:Parameter:Warning
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
-.PHONY: help run closed-loop ui screens test check format integration bench bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor bench-loop bench-soak peers wheel install clean
+.PHONY: help run data closed-loop ui screens test check format integration bench bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor bench-loop bench-soak peers wheel install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 
-run: install ## Bring the whole lineage up to date, then show what there is
-	@$(BIN)/graftline check --inputs
-	$(BIN)/dagster asset materialize -m orchestration.definitions --select 'not (group:training or group:harbor or group:evaluations or group:prompts or group:closed_loop)' \
-		--partition-range "$$($(BIN)/python -m assets.partitions)"
+run: data ## Bring the whole lineage up to date, then show what there is
 	@# a run is over partitions of one kind; where no recipe has data, there is nothing to train
 	recipes="$$($(BIN)/python -m assets.training)" && if [ -n "$$recipes" ]; then \
 		$(BIN)/dagster asset materialize -m orchestration.definitions --select 'group:training' --partition-range "$$recipes"; fi
 	$(BIN)/graftline summary
 
-closed-loop: run ## Train a small model and judge it beside one eleven times its size
+data: install ## Bring the lineage up to date as far as trajectories: what adapters are trained on
+	@$(BIN)/graftline check --inputs
+	$(BIN)/dagster asset materialize -m orchestration.definitions --select 'not (group:training or group:harbor or group:evaluations or group:prompts or group:closed_loop)' \
+		--partition-range "$$($(BIN)/python -m assets.partitions)"
+
+closed-loop: data ## Train a small model and judge it beside one eleven times its size
 	$(BIN)/graftline models fetch smollm2-135m qwen2.5-coder-1.5b
 	$(BIN)/dagster job execute -m orchestration.definitions -j closed_loop
 	@cat data/closed_loop/report.md

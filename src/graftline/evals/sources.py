@@ -24,11 +24,13 @@ from graftline.evals.unseen import with_unseen
 from graftline.hashing import sha256_text
 from graftline.jsonl import read_lines
 from graftline.paths import Paths, portable
-from graftline.record import RECORD_NAME
 from graftline.sandbox.base import Sandbox
 from graftline.tasks.task import Task, sound_tasks
 from graftline.training.sets import DRAWN, balanced, template_of
 from graftline.trajectories.shards import read_shards, sealed_shards
+
+Attempted = Callable[[Language, Split], Iterable[Path]]
+"""Tells the folders of attempts at the tasks of a split, one per teacher."""
 
 _OF_FAMILY = {name: family.id for family in FAMILIES for name in (family.id, family.inverse) if name}
 
@@ -107,10 +109,11 @@ TaskSource = Annotated[SplitSource | FamiliesSource | PairsSource, Field(discrim
 def cases_of(
     source: TaskSource,
     paths: Paths,
+    attempted: Attempted,
     sandbox: Callable[[], Sandbox],
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Case]:
-    """Return the cases of a source; synthetic ones are made, and tried, in the sandbox.
+    """Return the cases of a source; synthetic ones are made, and tried, in the sandbox. What it is of has to be here.
 
     Raises:
         DataError: the file of pairs has a fault, or there is nothing that fits.
@@ -118,7 +121,7 @@ def cases_of(
     """
     match source:
         case SplitSource():
-            found = _of_split(source, paths)
+            found = _of_split(source, paths, attempted)
         case FamiliesSource():
             found = _of_families(source, paths, sandbox(), advance)
         case PairsSource():
@@ -135,7 +138,7 @@ def is_held_out(template: str) -> bool:
     return _OF_FAMILY.get(template, template) in HELD_OUT_FAMILIES
 
 
-def stored_in(source: TaskSource, paths: Paths) -> dict[str, Path]:
+def stored_in(source: TaskSource, paths: Paths, attempted: Attempted) -> dict[str, Path]:
     """Return the artefacts that the tasks of a source are of, by stage and partition; none of a file of pairs."""
     match source:
         case SplitSource():
@@ -152,15 +155,15 @@ def stored_in(source: TaskSource, paths: Paths) -> dict[str, Path]:
     }
     if isinstance(source, SplitSource) and source.in_one_step:
         for language in source.languages:
-            for folder in _attempted(paths, language, source.split):
+            for folder in attempted(language, source.split):
                 found[f"teacher_trajectories.{language}.{source.split}.{folder.name}"] = folder
     return found
 
 
-def _of_split(source: SplitSource, paths: Paths) -> list[Case]:
+def _of_split(source: SplitSource, paths: Paths, attempted: Attempted) -> list[Case]:
     tasks: list[Task] = []
     for language in source.languages:
-        solved = _solved_in_one_step(paths, language, source.split) if source.in_one_step else None
+        solved = _solved_in_one_step(attempted(language, source.split)) if source.in_one_step else None
         tasks += [
             task
             for task in read_lines(paths.partition("tasks", language, source.split) / "tasks.jsonl", Task)
@@ -171,14 +174,9 @@ def _of_split(source: SplitSource, paths: Paths) -> list[Case]:
     return _chosen(map(case_of, tasks), source.most)
 
 
-def _solved_in_one_step(paths: Paths, language: Language, split: Split) -> set[str]:
-    shards = [shard for folder in _attempted(paths, language, split) for shard in sealed_shards(folder)]
+def _solved_in_one_step(folders: Iterable[Path]) -> set[str]:
+    shards = [shard for folder in folders for shard in sealed_shards(folder)]
     return {one.task_id for one in read_shards(shards) if one.is_verified and len(one.path) == 1}
-
-
-def _attempted(paths: Paths, language: Language, split: Split) -> list[Path]:
-    found = paths.partition("trajectories/raw", language, split).glob(f"[!.]*/{RECORD_NAME}")
-    return sorted(record.parent for record in found)
 
 
 def _of_families(

@@ -88,9 +88,16 @@ def closed_loop(lineage: Lineage, on_made: OnMade = lambda stage, partition, bui
 def _lines(paths: Paths, file: ClosedLoopFile, name: str, about: str) -> list[dict[str, Any]]:
     """Return what one evaluation says of each pair that is of interest, by each measure that it has."""
     attempts = read_attempts(paths.contest(name))
-    pairs = ((file.candidate, file.base), (file.candidate, file.rival), (file.reinforced, file.candidate))
+    pairs = (
+        (file.candidate, file.base),
+        (file.candidate, file.rival),
+        (file.reinforced, file.candidate),
+        (file.reinforced, file.rival),
+    )
+    entered = {attempt.contestant for attempt in attempts}
+    asked = [pair for pair in pairs if entered.issuperset(pair)]
     found = []
-    for (first, second), measure in ((pair, measure) for measure in _MEASURES for pair in pairs):
+    for (first, second), measure in ((pair, measure) for measure in _MEASURES for pair in asked):
         said = compared(attempts, first, second, measure)
         if said.tasks:
             found.append({"evaluation": name, "about": about, **said.as_dict()})

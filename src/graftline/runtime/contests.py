@@ -124,7 +124,7 @@ def read_cases(folder: Path) -> list[Case]:
 def _task_inputs(lineage: Lineage, file: ContestFile) -> dict[str, str]:
     found: dict[str, str] = {}
     for source in file.tasks:
-        for key, folder in stored_in(source, lineage.paths).items():
+        for key, folder in stored_in(source, lineage.paths, lineage.attempted).items():
             found[key] = lineage.verified(folder, key.partition(".")[0]).identity
         if isinstance(source, PairsSource):
             path = lineage.paths.root / source.path
@@ -137,7 +137,8 @@ def _task_inputs(lineage: Lineage, file: ContestFile) -> dict[str, str]:
 def _cases(lineage: Lineage, file: ContestFile) -> list[Case]:
     found: dict[str, Case] = {}
     for source in file.tasks:
-        for case in cases_of(source, lineage.paths, lambda: lineage.ports.sandbox, lineage.advance):
+        sandbox, attempted = lambda: lineage.ports.sandbox, lineage.attempted
+        for case in cases_of(source, lineage.paths, attempted, sandbox, lineage.advance):
             found.setdefault(case.id, case)
     return [*found.values()]
 

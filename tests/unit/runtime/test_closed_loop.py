@@ -104,7 +104,7 @@ def test_the_closed_loop_trains_one_adapter_after_the_other_and_judges_all(
     lost = said["adapter", "rival", "verified"]
     assert (lost["tasks"], lost["of_first"], lost["of_second"], lost["interval"]) == (2, 0.0, 1.0, [-1.0, -1.0])
     assert said["adapter", "rival", "right_on_unseen"]["of_second"] == 1.0
-    assert len(said) == 6
+    assert len(said) == 8
     page = (built.folder / REPORT).read_text("utf-8")
     assert "| a pair (2) | solved | adapter | 0 % | rival | 100 % | -100 % | -100 to -100 |" in page
 

@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason=EXTRA)
 
 import torch
 
-from graftline.training.local.losses import has_gradient, loss_sum
+from graftline.training.local.losses import chosen_logprobs, has_gradient, loss_sum
 from graftline.training.losses import LOSSES, check_inputs, checked_options, used_inputs
 
 LN2 = math.log(2)
@@ -177,3 +177,19 @@ def test_inputs_that_a_loss_cannot_be_worked_out_of_are_refused(loss: str, given
         check_inputs(loss, inputs(given), 2)
 
     assert str(refused.value) == message
+
+
+def test_the_logprobs_of_chosen_tokens_and_their_gradient_are_those_of_log_softmax() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn((3, 7), generator=generator, requires_grad=True)
+    same = logits.detach().clone().requires_grad_()
+    chosen = torch.tensor([[0, 6], [2, 2], [5, 1]])
+    weights = torch.randn((3, 2), generator=generator)
+
+    found = chosen_logprobs(logits, chosen)
+    (found * weights).sum().backward()  # type: ignore[no-untyped-call]
+    expected = same.log_softmax(-1).gather(-1, chosen)
+    (expected * weights).sum().backward()  # type: ignore[no-untyped-call]
+
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(logits.grad, same.grad)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
+from peft.helpers import disable_input_dtype_casting
 from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
 
 from graftline.errors import DataError
@@ -32,7 +33,7 @@ from graftline.training.local.lora import (
     shape_of,
     write_files,
 )
-from graftline.training.local.losses import has_gradient, loss_sum
+from graftline.training.local.losses import chosen_logprobs, has_gradient, loss_sum
 from graftline.training.losses import check_inputs, checked_options, used_inputs
 
 _HIDDEN_THEN_HEAD = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
@@ -40,6 +41,8 @@ _HIDDEN_THEN_HEAD = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
 _MAX_RANK = 512
 _PIECE_TOKENS = 256
 """That go through the output layer at once."""
+_SHORT_TOKENS = 512
+"""Whose weights of attention take little memory."""
 _WARM_UP_TOKENS = 16
 
 
@@ -311,7 +314,8 @@ class Engine:
     @contextmanager
     def _using(self, name: str, is_training: bool) -> Iterator[None]:
         self._peft.set_adapter(name, inference_mode=not is_training)
-        with torch.set_grad_enabled(is_training):
+        # autocast sees to it; peft would make float32 of every input first
+        with torch.set_grad_enabled(is_training), disable_input_dtype_casting(self._peft, self.is_half):
             yield
 
     # one pass
@@ -403,17 +407,30 @@ class Engine:
             mask[row, : len(tokens)] = 1
         asked = {"input_ids": ids.to(self.device), "attention_mask": mask.to(self.device), "use_cache": False}
         model = self._peft.base_model.model
-        if self._has_plain_head:
-            hidden: torch.Tensor = model.model(**asked).last_hidden_state
-            return hidden
-        logits: torch.Tensor = model(**asked).logits
-        return logits
+        with self._attention(length):
+            if self._has_plain_head:
+                hidden: torch.Tensor = model.model(**asked).last_hidden_state
+                return hidden
+            logits: torch.Tensor = model(**asked).logits
+            return logits
+
+    @contextmanager
+    def _attention(self, length: int) -> Iterator[None]:
+        """Attend by plain products where rows are short: torch's way back through its fused kernel is slow on a CPU."""
+        usual = self.base.config._attn_implementation
+        if self.device.type != "cpu" or length > _SHORT_TOKENS or usual != "sdpa":
+            yield
+            return
+        self.base.set_attn_implementation("eager")
+        try:
+            yield
+        finally:
+            self.base.set_attn_implementation(usual)
 
     def _token_logprobs(self, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         with self.precision():
-            logits = (self._peft.base_model.model.lm_head(hidden) if self._has_plain_head else hidden).float()
-        chosen = logits.gather(-1, targets.reshape(targets.shape[0], -1))
-        return (chosen - torch.logsumexp(logits, -1, keepdim=True)).reshape(targets.shape)
+            logits = self._peft.base_model.model.lm_head(hidden) if self._has_plain_head else hidden
+        return chosen_logprobs(logits, targets.reshape(targets.shape[0], -1)).reshape(targets.shape)
 
     def precision(self) -> torch.autocast:
         """Return what the passes through the model are made in."""

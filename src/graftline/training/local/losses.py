@@ -16,6 +16,7 @@ published nowhere; both are refused. The SDK makes `custom` losses of two passes
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 
@@ -28,6 +29,29 @@ def has_gradient(loss: str, inputs: Inputs) -> torch.Tensor:
         return torch.ones(inputs["target_tokens"].shape[0], dtype=torch.bool)
     factors = inputs["weights" if loss == "cross_entropy" else "advantages"]
     return (factors != 0).reshape(factors.shape[0], -1).any(-1)
+
+
+class _ChosenLogprobs(torch.autograd.Function):
+    """Over the whole vocabulary, where each pass over a table takes longer than what it computes."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+        table = torch.log_softmax(logits, -1, dtype=torch.float32)
+        ctx.save_for_backward(table, chosen)
+        ctx.dtype = logits.dtype
+        return table.gather(-1, chosen)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (gradient,), (table, chosen) = gradients, ctx.saved_tensors
+        found = table.exp().mul_(-gradient.sum(-1, keepdim=True)).scatter_add_(-1, chosen, gradient)
+        return found.to(ctx.dtype), None
+
+
+def chosen_logprobs(logits: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+    """Return the logprobs of the `chosen` of a vocabulary, (N, K) in float32, of `logits` (N, vocabulary)."""
+    found: torch.Tensor = _ChosenLogprobs.apply(logits, chosen)
+    return found
 
 
 def loss_sum(loss: str, options: Mapping[str, float], logprobs: torch.Tensor, inputs: Inputs) -> torch.Tensor:
