@@ -214,9 +214,10 @@ def take_steps() -> None:
 
     from graftline.models.stored import converted_folder
     from graftline.paths import Paths
-    from graftline.training.local.engine import Engine, Example
+    from graftline.training.local.engine import Engine
     from graftline.training.local.freed_memory import keep_freed_memory
     from graftline.training.local.lora import LoraShape
+    from graftline.training.local.passes import Example
 
     keep_freed_memory()
     engine = Engine(converted_folder(MODEL, Paths(CHECKOUT), os.environ), MODEL)

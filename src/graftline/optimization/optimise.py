@@ -16,11 +16,12 @@ from graftline.errors import ConfigError, HarborError
 from graftline.harbor.task_app_client import TaskAppClient
 from graftline.optimization.candidates import PromptShape, digest_of
 from graftline.optimization.comparison import best_by_seed, best_of, ranked
-from graftline.optimization.gepa_search import Search, Tell, load, search
+from graftline.optimization.gepa_search import load, search
 from graftline.optimization.journal import Journal
 from graftline.optimization.outcome import JudgedPrompt, Outcome
 from graftline.optimization.proposals import Proposer
 from graftline.optimization.rollouts import BudgetSpentError, Rollouts, StoppedError
+from graftline.optimization.search_state import Search, Tell
 from graftline.optimization.settings import GepaTable, PromptLearningConfig
 
 logger = logging.getLogger(__name__)

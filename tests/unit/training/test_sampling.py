@@ -19,8 +19,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from graftline.training.local.base_model import EngineSettings
-from graftline.training.local.engine import Engine, Example
+from graftline.training.local.engine import Engine
 from graftline.training.local.lora import LoraShape
+from graftline.training.local.passes import Example
 from graftline.training.local.sampling import Drawn, Sampled, Sampling, check_request, sample
 from tests.unit.training.tiny_model import CONTEXT, VOCABULARY
 

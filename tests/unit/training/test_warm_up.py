@@ -9,8 +9,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="pip install 'graftline[training]'")
 
 from graftline.training.local.base_model import EngineSettings  # noqa: E402 - after the look for torch
-from graftline.training.local.engine import Engine, Example  # noqa: E402
+from graftline.training.local.engine import Engine  # noqa: E402
 from graftline.training.local.lora import LoraShape  # noqa: E402
+from graftline.training.local.passes import Example  # noqa: E402
 
 _FAULTS = """
 import resource

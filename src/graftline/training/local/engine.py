@@ -10,7 +10,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,25 +33,11 @@ from graftline.training.local.lora import (
     shape_of,
     write_files,
 )
-from graftline.training.local.losses import chosen_logprobs, has_gradient, loss_sum
-from graftline.training.losses import check_inputs, checked_options, used_inputs
+from graftline.training.local.passes import Example, Passes
+from graftline.training.losses import check_inputs, checked_options
 
-_HIDDEN_THEN_HEAD = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
-"""Architectures whose logits are the output layer's, with nothing after it."""
 _MAX_RANK = 512
-_PIECE_TOKENS = 256
-"""That go through the output layer at once."""
-_SHORT_TOKENS = 512
-"""Whose weights of attention take little memory."""
 _WARM_UP_TOKENS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One datum: tokens (T,), and the inputs of its loss, each (T,) or (T, K)."""
-
-    tokens: list[int]
-    inputs: Mapping[str, torch.Tensor]
 
 
 class Engine:
@@ -66,11 +52,10 @@ class Engine:
         self.settings, self.name, self.folder = settings or EngineSettings(), name, folder
         torch.set_num_threads(self.settings.threads or len(os.sched_getaffinity(0)))
         self.device = torch.device(device_of(self.settings.device))
-        self.is_half = precision_of(self.settings.precision, self.device.type) == "bfloat16"
-        # of half the width, twice as many tokens take the same memory
-        self._most_tokens = self.settings.micro_batch_tokens * (2 if self.is_half else 1)
+        is_half = precision_of(self.settings.precision, self.device.type) == "bfloat16"
         self.tokenizer, self.base = load(folder)
-        self.base.requires_grad_(False).eval().to(self.device, torch.bfloat16 if self.is_half else torch.float32)
+        self.base.requires_grad_(False).eval().to(self.device, torch.bfloat16 if is_half else torch.float32)
+        self.passes = Passes(self.base, self.device, is_half, self.settings.micro_batch_tokens)
         self.context = int(getattr(self.base.config, "max_position_embeddings", 2048))
         self.architecture = str((self.base.config.architectures or [""])[0])
         # before the first adapter: peft wraps layers, and they have other names then
@@ -78,7 +63,6 @@ class Engine:
             path.rpartition(".")[2] for path, part in self.base.named_modules() if isinstance(part, torch.nn.Linear)
         }
         self.vocabulary = int(self.base.get_input_embeddings().weight.shape[0])
-        self._has_plain_head = self.base.config.model_type in _HIDDEN_THEN_HEAD
         self._peft: Any = None
         self._runs: dict[str, Run] = {}
         self._samplers: OrderedDict[str, str] = OrderedDict()
@@ -155,25 +139,11 @@ class Engine:
             for number, example in enumerate(examples):
                 self._check(number, example, loss)
             with self._using(run.id, is_training):
-                return self._passes(examples, loss, options, is_training)
+                return self.passes.over(self._peft.base_model.model, examples, loss, options, is_training)
         except Exception:
             if is_training:
                 run.is_spoilt = True
             raise
-
-    def _passes(
-        self, examples: Sequence[Example], loss: str, options: Mapping[str, float], is_training: bool
-    ) -> tuple[list[np.ndarray], dict[str, float]]:
-        logprobs: list[np.ndarray] = [np.zeros(0, np.float32)] * len(examples)
-        total = 0.0
-        for batch in self._batches(examples):
-            found, value = self._pass([examples[number] for number in batch], loss, options, is_training)
-            if not math.isfinite(value):
-                raise DataError(f"the loss is {value}; lower the learning rate, or look at the weights of the datums")
-            total += value
-            for number, values in zip(batch, found, strict=True):
-                logprobs[number] = values
-        return logprobs, {"loss:sum": total}
 
     def optim_step(
         self,
@@ -315,10 +285,10 @@ class Engine:
     def _using(self, name: str, is_training: bool) -> Iterator[None]:
         self._peft.set_adapter(name, inference_mode=not is_training)
         # autocast sees to it; peft would make float32 of every input first
-        with torch.set_grad_enabled(is_training), disable_input_dtype_casting(self._peft, self.is_half):
+        with torch.set_grad_enabled(is_training), disable_input_dtype_casting(self._peft, self.passes.is_half):
             yield
 
-    # one pass
+    # what is asked
 
     def _check(self, number: int, example: Example, loss: str) -> None:
         if not example.tokens:
@@ -342,106 +312,7 @@ class Engine:
             wrong = next(token for token in tokens if not 0 <= token < self.vocabulary)
             raise DataError(f"{what}: token {wrong} is not one of the {self.vocabulary} of {self.name}")
 
-    def _batches(self, examples: Sequence[Example]) -> Iterator[list[int]]:
-        """Yield numbers of examples of about the same length that go through the model together."""
-        order = sorted(range(len(examples)), key=lambda number: len(examples[number].tokens))
-        batch: list[int] = []
-        for number in order:
-            if batch and (len(batch) + 1) * len(examples[number].tokens) > self._most_tokens:
-                yield batch
-                batch = []
-            batch.append(number)
-        if batch:
-            yield batch
-
-    def _pass(
-        self, examples: Sequence[Example], loss: str, options: Mapping[str, float], is_training: bool
-    ) -> tuple[list[np.ndarray], float]:
-        with self.precision():
-            hidden = self._hidden([example.tokens for example in examples])
-        # what the output layer makes is by far the largest: it is gone through in pieces, there and back
-        output = hidden.detach().requires_grad_(is_training)
-        rows, value = [], 0.0
-        for row, example in enumerate(examples):
-            inputs = {key: one.to(self.device) for key, one in example.inputs.items()}
-            logprobs, part = self._row(output[row, : len(example.tokens)], inputs, loss, options, is_training)
-            rows.append(logprobs)
-            value += part
-        if hidden.requires_grad and output.grad is not None and math.isfinite(value):
-            hidden.backward(output.grad)
-        return rows, value
-
-    def _row(
-        self,
-        hidden: torch.Tensor,
-        inputs: Mapping[str, torch.Tensor],
-        loss: str,
-        options: Mapping[str, float],
-        is_training: bool,
-    ) -> tuple[np.ndarray, float]:
-        """Return the logprobs of all targets of one example, and its loss; add up gradients.
-
-        Most tokens of a prompt move nothing, and the way back through the output layer is spared for them.
-        """
-        targets, total = inputs["target_tokens"], 0.0
-        logprobs = torch.empty(targets.shape, dtype=torch.float32, device=self.device)
-        moving = has_gradient(loss, inputs)
-        for piece in _pieces(moving):
-            found = self._token_logprobs(hidden[piece], targets[piece])
-            part = loss_sum(loss, options, found, {name: inputs[name][piece] for name in used_inputs(loss, inputs)})
-            if is_training:
-                part.backward()
-            logprobs[piece], total = found.detach(), total + float(part.detach())
-        with torch.no_grad():
-            for piece in _pieces(~moving):
-                logprobs[piece] = self._token_logprobs(hidden[piece], targets[piece])
-        return logprobs.cpu().numpy(), total
-
-    def _hidden(self, texts: Sequence[list[int]]) -> torch.Tensor:
-        """Return what comes before the output layer, (rows, tokens, width); logits where that is all one can have."""
-        length = max(map(len, texts))
-        ids = torch.zeros((len(texts), length), dtype=torch.long)
-        mask = torch.zeros((len(texts), length), dtype=torch.long)
-        for row, tokens in enumerate(texts):
-            ids[row, : len(tokens)] = torch.tensor(tokens)
-            mask[row, : len(tokens)] = 1
-        asked = {"input_ids": ids.to(self.device), "attention_mask": mask.to(self.device), "use_cache": False}
-        model = self._peft.base_model.model
-        with self._attention(length):
-            if self._has_plain_head:
-                hidden: torch.Tensor = model.model(**asked).last_hidden_state
-                return hidden
-            logits: torch.Tensor = model(**asked).logits
-            return logits
-
-    @contextmanager
-    def _attention(self, length: int) -> Iterator[None]:
-        """Attend by plain products where rows are short: torch's way back through its fused kernel is slow on a CPU."""
-        usual = self.base.config._attn_implementation
-        if self.device.type != "cpu" or length > _SHORT_TOKENS or usual != "sdpa":
-            yield
-            return
-        self.base.set_attn_implementation("eager")
-        try:
-            yield
-        finally:
-            self.base.set_attn_implementation(usual)
-
-    def _token_logprobs(self, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        with self.precision():
-            logits = self._peft.base_model.model.lm_head(hidden) if self._has_plain_head else hidden
-        return chosen_logprobs(logits, targets.reshape(targets.shape[0], -1)).reshape(targets.shape)
-
-    def precision(self) -> torch.autocast:
-        """Return what the passes through the model are made in."""
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.is_half)
-
 
 def _name(of: str) -> str:
     """Return a name for an adapter, which peft takes no dots in."""
     return f"{of}-{os.urandom(8).hex()}"
-
-
-def _pieces(chosen: torch.Tensor) -> list[torch.Tensor]:
-    """Return the numbers of the tokens that are `chosen`, so many at a time."""
-    return [piece for piece in chosen.nonzero().flatten().split(_PIECE_TOKENS) if len(piece)]

@@ -31,7 +31,7 @@ def has_gradient(loss: str, inputs: Inputs) -> torch.Tensor:
     return (factors != 0).reshape(factors.shape[0], -1).any(-1)
 
 
-class _ChosenLogprobs(torch.autograd.Function):
+class _ChosenLogprobs(torch.autograd.Function):  # type: ignore[misc]
     """Over the whole vocabulary, where each pass over a table takes longer than what it computes."""
 
     @staticmethod

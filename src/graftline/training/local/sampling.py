@@ -151,7 +151,7 @@ def _sample(engine: Engine, model: Any, requests: Sequence[Sampling]) -> list[Sa
 def _forward(
     engine: Engine, model: Any, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: Any, wanted: int
 ) -> torch.Tensor:
-    with engine.precision():
+    with engine.passes.precision():
         logits: torch.Tensor = model(
             input_ids=ids,
             attention_mask=mask,

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from tinker.proto import tinker_public_pb2 as pb
 
 from graftline.errors import DataError
-from graftline.training.local.engine import Example
+from graftline.training.local.passes import Example
 from graftline.training.local.sampling import Sampled, Sampling, TopK
 
 MAX_BODY_BYTES = 256 << 20

@@ -1,0 +1,157 @@
+"""Passes through the model, there and back: many examples at a time, of about the same length."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from graftline.errors import DataError
+from graftline.training.local.losses import chosen_logprobs, has_gradient, loss_sum
+from graftline.training.losses import used_inputs
+
+_HIDDEN_THEN_HEAD = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
+"""Architectures whose logits are the output layer's, with nothing after it."""
+_PIECE_TOKENS = 256
+"""That go through the output layer at once."""
+_SHORT_TOKENS = 256
+"""Whose weights of attention take little memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One datum: tokens (T,), and the inputs of its loss, each (T,) or (T, K)."""
+
+    tokens: list[int]
+    inputs: Mapping[str, torch.Tensor]
+
+
+class Passes:
+    """How examples go through `base`, with whatever adapter it has at the time."""
+
+    def __init__(self, base: Any, device: torch.device, is_half: bool, most_tokens: int) -> None:
+        self._base, self._device, self.is_half = base, device, is_half
+        # of half the width, twice as many tokens take the same memory
+        self._most_tokens = most_tokens * (2 if is_half else 1)
+        self._has_plain_head = base.config.model_type in _HIDDEN_THEN_HEAD
+
+    def over(
+        self, model: Any, examples: Sequence[Example], loss: str, options: Mapping[str, float], is_training: bool
+    ) -> tuple[list[np.ndarray], dict[str, float]]:
+        """Return the logprobs of every example's target tokens, and metrics; add up gradients where it is trained.
+
+        Raises:
+            DataError: the loss is not finite.
+        """
+        logprobs: list[np.ndarray] = [np.zeros(0, np.float32)] * len(examples)
+        total = 0.0
+        for batch in self._batches(examples):
+            found, value = self._pass(model, [examples[number] for number in batch], loss, options, is_training)
+            if not math.isfinite(value):
+                raise DataError(f"the loss is {value}; lower the learning rate, or look at the weights of the datums")
+            total += value
+            for number, values in zip(batch, found, strict=True):
+                logprobs[number] = values
+        return logprobs, {"loss:sum": total}
+
+    def _batches(self, examples: Sequence[Example]) -> Iterator[list[int]]:
+        """Yield numbers of examples of about the same length that go through the model together."""
+        order = sorted(range(len(examples)), key=lambda number: len(examples[number].tokens))
+        batch: list[int] = []
+        for number in order:
+            if batch and (len(batch) + 1) * len(examples[number].tokens) > self._most_tokens:
+                yield batch
+                batch = []
+            batch.append(number)
+        if batch:
+            yield batch
+
+    def _pass(
+        self, model: Any, examples: Sequence[Example], loss: str, options: Mapping[str, float], is_training: bool
+    ) -> tuple[list[np.ndarray], float]:
+        with self.precision():
+            hidden = self._hidden(model, [example.tokens for example in examples])
+        # what the output layer makes is by far the largest: it is gone through in pieces, there and back
+        output = hidden.detach().requires_grad_(is_training)
+        rows, value = [], 0.0
+        for row, example in enumerate(examples):
+            inputs = {key: one.to(self._device) for key, one in example.inputs.items()}
+            logprobs, part = self._row(model, output[row, : len(example.tokens)], inputs, loss, options, is_training)
+            rows.append(logprobs)
+            value += part
+        if hidden.requires_grad and output.grad is not None and math.isfinite(value):
+            hidden.backward(output.grad)
+        return rows, value
+
+    def _row(
+        self,
+        model: Any,
+        hidden: torch.Tensor,
+        inputs: Mapping[str, torch.Tensor],
+        loss: str,
+        options: Mapping[str, float],
+        is_training: bool,
+    ) -> tuple[np.ndarray, float]:
+        """Return the logprobs of all targets of one example, and its loss; add up gradients.
+
+        Most tokens of a prompt move nothing, and the way back through the output layer is spared for them.
+        """
+        targets, total = inputs["target_tokens"], 0.0
+        logprobs = torch.empty(targets.shape, dtype=torch.float32, device=self._device)
+        moving = has_gradient(loss, inputs)
+        for piece in _pieces(moving):
+            found = self._token_logprobs(model, hidden[piece], targets[piece])
+            part = loss_sum(loss, options, found, {name: inputs[name][piece] for name in used_inputs(loss, inputs)})
+            if is_training:
+                part.backward()
+            logprobs[piece], total = found.detach(), total + float(part.detach())
+        with torch.no_grad():
+            for piece in _pieces(~moving):
+                logprobs[piece] = self._token_logprobs(model, hidden[piece], targets[piece])
+        return logprobs.cpu().numpy(), total
+
+    def _hidden(self, model: Any, texts: Sequence[list[int]]) -> torch.Tensor:
+        """Return what comes before the output layer, (rows, tokens, width); logits where that is all one can have."""
+        length = max(map(len, texts))
+        ids = torch.zeros((len(texts), length), dtype=torch.long)
+        mask = torch.zeros((len(texts), length), dtype=torch.long)
+        for row, tokens in enumerate(texts):
+            ids[row, : len(tokens)] = torch.tensor(tokens)
+            mask[row, : len(tokens)] = 1
+        asked = {"input_ids": ids.to(self._device), "attention_mask": mask.to(self._device), "use_cache": False}
+        with self._attention(length):
+            if self._has_plain_head:
+                hidden: torch.Tensor = model.model(**asked).last_hidden_state
+                return hidden
+            logits: torch.Tensor = model(**asked).logits
+            return logits
+
+    @contextmanager
+    def _attention(self, length: int) -> Iterator[None]:
+        """Attend by plain products where rows are short: torch's way back through its fused kernel is slow on a CPU."""
+        usual = self._base.config._attn_implementation
+        if self._device.type != "cpu" or length > _SHORT_TOKENS or usual != "sdpa":
+            yield
+            return
+        self._base.set_attn_implementation("eager")
+        try:
+            yield
+        finally:
+            self._base.set_attn_implementation(usual)
+
+    def _token_logprobs(self, model: Any, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        with self.precision():
+            logits = model.lm_head(hidden) if self._has_plain_head else hidden
+        return chosen_logprobs(logits, targets.reshape(targets.shape[0], -1)).reshape(targets.shape)
+
+    def precision(self) -> torch.autocast:
+        """Return what the passes through the model are made in."""
+        return torch.autocast(self._device.type, torch.bfloat16, enabled=self.is_half)
+
+
+def _pieces(chosen: torch.Tensor) -> list[torch.Tensor]:
+    """Return the numbers of the tokens that are `chosen`, so many at a time."""
+    return [piece for piece in chosen.nonzero().flatten().split(_PIECE_TOKENS) if len(piece)]
