@@ -105,8 +105,9 @@ def readable_failure() -> Iterator[None]:
 
 
 def metadata_of(built: Built) -> Mapping[str, Any]:
-    """Return counts as numbers, which the UI plots over time, tables of its files and of what it was made from."""
+    """Return counts as numbers, for plots over time, tables of them and of what it was made from, and where the files are."""
     record, counts = built.record, built.record.counts
+    lines = [{"count of": name, "number": number} for name, number in counts.items()]
     files = [{"file": f"`{name}`", "bytes": found.size_bytes} for name, found in record.files.items()]
     inputs = [{"made from": name, "identity": f"`{identity[:12]}`"} for name, identity in record.inputs.items()]
     return {
@@ -115,6 +116,7 @@ def metadata_of(built: Built) -> Mapping[str, Any]:
         "folder": dg.MetadataValue.path(str(built.folder)),
         "record": dg.MetadataValue.path(str(built.folder / RECORD_NAME)),
         "files": dg.MetadataValue.md(table(files)),
+        "counts": dg.MetadataValue.md(table(lines)),
         "made_from": dg.MetadataValue.md(table(inputs)),
         "state": _state(built),
         **_by_reason(counts),

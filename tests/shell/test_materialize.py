@@ -121,7 +121,7 @@ def test_metadata_shows_counts_tables_and_where_files_are(root: Path, instance: 
     assert metadata["dagster/row_count"].value == 9
     assert metadata["state"].value == "made: not there yet"
     assert metadata["record"].value == str(Paths(root).raw("release_pairs") / "_meta.json")
-    assert "| file | bytes |" in metadata["files"].value
+    assert "| rows | 9 |" in metadata["counts"].value
 
 
 def test_too_few_verified_steps_fail_the_run_and_stop_the_reports(made: Path, instance: dg.DagsterInstance) -> None:
