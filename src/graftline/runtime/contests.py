@@ -137,8 +137,8 @@ def _task_inputs(lineage: Lineage, file: ContestFile) -> dict[str, str]:
 def _cases(lineage: Lineage, file: ContestFile) -> list[Case]:
     found: dict[str, Case] = {}
     for source in file.tasks:
-        sandbox, attempted = lambda: lineage.ports.sandbox, lineage.attempted
-        for case in cases_of(source, lineage.paths, attempted, sandbox, lineage.advance):
+        made = cases_of(source, lineage.paths, lineage.attempted, lambda: lineage.ports.sandbox, lineage.advance)
+        for case in made:
             found.setdefault(case.id, case)
     return [*found.values()]
 
