@@ -11,6 +11,7 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def serve(
         listener = _listener(settings)
         keep_freed_memory()
         try:
-            engine = Engine(folder, settings.model, settings.engine)
+            engine = _engine(folder, settings)
             server = TinkerServer(engine, CheckpointStore(root), key, _secret(root / "url_secret").encode())
             asyncio.run(_run(server, listener, started))
         finally:
@@ -126,6 +127,16 @@ async def _run(server: TinkerServer, listener: socket.socket, started: Callable[
         await task
     finally:
         server.stop()
+
+
+def _engine(folder: Path, settings: ServeSettings) -> Engine:
+    """Return the engine, made in a thread that ends, so that only the one that computes has threads of OpenMP.
+
+    libgomp gives up waiting after a thousandth of what GOMP_SPINCOUNT says while a process has more of them than cores, and
+    those of the thread that made the engine would count for as long as it lives: a quarter of the speed of training.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="load") as loader:
+        return loader.submit(Engine, folder, settings.model, settings.engine).result()
 
 
 def _listener(settings: ServeSettings) -> socket.socket:
