@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from ctypes.util import find_library
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Literal
@@ -81,7 +82,7 @@ def local_backend(
     with TemporaryFile() as log:
         process = subprocess.Popen(
             command,
-            env={name: value for name, value in inherited.items() if name not in _OF_OTHERS},
+            env={**_allocator(), **{name: value for name, value in inherited.items() if name not in _OF_OTHERS}},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -97,6 +98,16 @@ def local_backend(
                     logger.warning("the backend of this machine ended by itself with status %s: %s", status, _last(log))
         finally:
             _end(process)
+
+
+def _allocator() -> dict[str, str]:
+    """Return what has the server use tcmalloc where this machine has it: a fifth of the time of a step, and of the memory.
+
+    glibc's looks longer and longer for pieces as large as tensors are. What the environment preloads itself stays.
+    https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
+    """
+    library = find_library("tcmalloc_minimal") if sys.platform == "linux" else None
+    return {"LD_PRELOAD": library} if library else {}
 
 
 def _url(process: "subprocess.Popen[bytes]", log: IO[bytes], starts_within_s: float) -> str:
