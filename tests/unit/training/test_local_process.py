@@ -8,6 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes.util import find_library
 from pathlib import Path
 
 import psutil
@@ -57,26 +60,43 @@ def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert backends(psutil.Process(), tmp_path) == []
 
 
-def test_it_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)])
+@contextmanager
+def suspended(root: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process]]:
+    """Yield a process that has started a backend, and the backend, before it finds that there is no model."""
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(root)], env={**os.environ, **variables})
     child = None
     try:
         deadline = time.monotonic() + 60
         while child is None and time.monotonic() < deadline:
             time.sleep(0.02)
-            child = next(
-                (one for one in backends(psutil.Process(parent.pid), tmp_path) if is_past_its_start(one)), None
-            )
+            child = next((one for one in backends(psutil.Process(parent.pid), root) if is_past_its_start(one)), None)
         assert child is not None
-        # it would end by itself otherwise, for there is no model
         child.suspend()
-        os.kill(parent.pid, signal.SIGKILL)
-        assert psutil.wait_procs([child], timeout=20)[1] == []
+        yield parent, child
     finally:
         parent.kill()
         parent.wait()
         if child is not None and child.is_running():
             child.kill()
+
+
+def test_it_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    with suspended(tmp_path) as (parent, child):
+        os.kill(parent.pid, signal.SIGKILL)
+        assert psutil.wait_procs([child], timeout=20)[1] == []
+
+
+@pytest.mark.skipif(
+    find_library("tcmalloc_minimal") is None, reason="needs tcmalloc: apt-get install libtcmalloc-minimal4"
+)
+def test_it_has_tcmalloc_where_there_is_one(tmp_path: Path) -> None:
+    with suspended(tmp_path) as (_, child):
+        assert "libtcmalloc_minimal" in Path(f"/proc/{child.pid}/maps").read_text("utf-8", "replace")
+
+
+def test_what_the_environment_preloads_stays(tmp_path: Path) -> None:
+    with suspended(tmp_path, LD_PRELOAD="libm.so.6") as (_, child):
+        assert child.environ()["LD_PRELOAD"] == "libm.so.6"
 
 
 def test_a_service_is_asked_with_the_key_that_is_configured(tmp_path: Path) -> None:
