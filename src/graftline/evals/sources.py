@@ -3,7 +3,7 @@
 What is taken is the same every time: texts in an order that says nothing of them, groups in turns.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Literal, Self, assert_never
 
@@ -205,7 +205,6 @@ def _is_chosen(task: Task, source: FamiliesSource) -> bool:
 
 
 def _chosen(cases: Iterable[Case], most: int) -> list[Case]:
-    """Return at most so many, groups in turns, each in an order that has nothing to do with where texts come from."""
-    ordered: Sequence[Case] = sorted(cases, key=lambda case: sha256_text(case.id))
-    groups = sorted(ordered, key=lambda case: (case.task.language, case.edit_class))
-    return balanced(groups, most, lambda case: f"{case.task.language} {case.edit_class}")
+    """Return at most so many, of languages and classes in turns, in an order that has nothing to do with where texts come from."""
+    ordered = sorted(cases, key=lambda case: sha256_text(case.id))
+    return balanced(ordered, most, lambda case: case.task.language, lambda case: case.edit_class)

@@ -65,7 +65,7 @@ def _synthetic(
         made += synthesize(pieces, language, share, source.seed, sandbox, split, source.per_snippet, source.templates)
     sound = sound_tasks(lineage.counted(made), sandbox).tasks
     fitting = [task for task in sound if is_answerable(task, prompt)]
-    return balanced(fitting, most, lambda task: f"{task.language} {template_of(task)}")
+    return balanced(fitting, most, lambda task: task.language, template_of)
 
 
 def _solved(lineage: Lineage, source: TrajectorySource, prompt: Prompt, split: Split, most: int) -> list[Task]:

@@ -168,13 +168,15 @@ def check_fits(recipe: str, source: Source) -> None:
         )
 
 
-def balanced(items: Iterable[ItemT], most: int, group: Callable[[ItemT], str]) -> list[ItemT]:
-    """Return at most so many of `items`, those of different groups in turns."""
-    groups: dict[str, list[ItemT]] = defaultdict(list)
-    for item in items:
-        groups[group(item)].append(item)
-    turns = zip_longest(*groups.values())
-    return [item for turn in turns for item in turn if item is not None][:most]
+def balanced(items: Iterable[ItemT], most: int, *groups: Callable[[ItemT], str]) -> list[ItemT]:
+    """Return at most so many of `items`, those of different groups in turns: of the first kind, within each of the second."""
+    ordered = [*items]
+    for depth in range(len(groups), 0, -1):
+        by_group: dict[tuple[str, ...], list[ItemT]] = defaultdict(list)
+        for item in ordered:
+            by_group[tuple(group(item) for group in groups[:depth])].append(item)
+        ordered = [item for turn in zip_longest(*by_group.values()) for item in turn if item is not None]
+    return ordered[:most]
 
 
 def template_of(task: Task) -> str:

@@ -236,6 +236,13 @@ def test_rows_are_taken_of_all_groups_in_turns() -> None:
     assert balanced(["a1", "a2", "a3", "b1", "c1", "c2"], 5, lambda item: item[0]) == ["a1", "b1", "c1", "a2", "c2"]
 
 
+def test_groups_within_groups_take_turns_there() -> None:
+    items = ["ax1", "ax2", "ay1", "az1", "bx1", "by1", "bx2"]
+    found = balanced(items, 5, lambda item: item[0], lambda item: item[1])
+    # none of the first kind is left out because the others have many groups of the second
+    assert found == ["ax1", "bx1", "ay1", "by1", "az1"]
+
+
 def test_the_summary_shows_what_adapters_solve(adapted: Paths) -> None:
     summary = summarize(adapted)
     counts = load_record(adapted.adapter("tiny")).counts
