@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -46,10 +47,12 @@ def created(service: KilledService, script: str, *arguments: str) -> str:
     found = re.search(r"(?:Deployment created: |Deployment ID: )(\S+)", said(service, script, *arguments))
     assert found is not None
     deployment = found[1]
-    for _ in range(600):
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
         status = service.client.get(f"/api/harbor/deployments/{deployment}/status").json()["status"]
         if status in ("ready", "failed"):
             break
+        time.sleep(0.05)
     assert status == "ready"
     return deployment
 
