@@ -8,6 +8,7 @@ from functools import lru_cache
 from graftline.training.settings import TinkerTrainingConfig
 
 _SORTED_BATCHES = 50
+"""Of an epoch, sorted by length together."""
 
 
 def steps_per_epoch(config: TinkerTrainingConfig, examples: int) -> int:
@@ -41,7 +42,7 @@ def _order(seed: int, epoch: int, examples: int) -> list[int]:
 def _grouped(seed: int, epoch: int, size: int, lengths: tuple[int, ...]) -> list[list[int]]:
     """Return the batches of an epoch, each of examples of about the same length, in an order that is not that of lengths.
 
-    Sorted are so many batches at a time, as transformers does it, so that batches are others in every epoch.
+    As `group_by_length` of transformers: what is sorted together is drawn anew in every epoch, and so are the batches.
     """
     order, reach = _order(seed, epoch, len(lengths)), size * _SORTED_BATCHES
     pieces = (sorted(order[at : at + reach], key=lengths.__getitem__) for at in range(0, len(order), reach))
