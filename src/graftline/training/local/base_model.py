@@ -16,8 +16,8 @@ class EngineSettings(Config):
 
     threads: int = Field(default=0, ge=0, le=256)
     """Of torch; 0 for one per core that this process may use."""
-    micro_batch_tokens: int = Field(default=512, ge=1)
-    """Tokens with padding that go through the model at once: what memory is needed for."""
+    micro_batch_tokens: int = Field(default=1024, ge=1)
+    """Tokens that go through the model at once, with padding where there is any: what memory is needed for."""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """What matrices are multiplied in, and the weights that are not trained kept in; adapters, losses and the optimizer are
     in float32 either way. `auto` is bfloat16 where the device multiplies it faster."""

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
-from peft.helpers import disable_input_dtype_casting
 from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
 
 from graftline.errors import DataError
@@ -33,6 +32,7 @@ from graftline.training.local.lora import (
     shape_of,
     write_files,
 )
+from graftline.training.local.lora_linear import LoraLinear
 from graftline.training.local.passes import Example, Passes
 from graftline.training.losses import check_inputs, checked_options
 
@@ -257,6 +257,7 @@ class Engine:
         config = LoraConfig(
             r=shape.rank, lora_alpha=LORA_ALPHA, lora_dropout=0.0, bias="none", target_modules=sorted(wanted)
         )
+        config._register_custom_module({torch.nn.Linear: LoraLinear})
         with warnings.catch_warnings():
             # that merging is another matter where the output layer is the embedding
             warnings.simplefilter("ignore")
@@ -284,8 +285,7 @@ class Engine:
     @contextmanager
     def _using(self, name: str, is_training: bool) -> Iterator[None]:
         self._peft.set_adapter(name, inference_mode=not is_training)
-        # autocast sees to it; peft would make float32 of every input first
-        with torch.set_grad_enabled(is_training), disable_input_dtype_casting(self._peft, self.passes.is_half):
+        with torch.set_grad_enabled(is_training):
             yield
 
     # what is asked

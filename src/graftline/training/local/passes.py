@@ -1,8 +1,7 @@
-"""Passes through the model, there and back: many examples at a time, of about the same length."""
+"""Passes through the model, there and back: many examples at a time."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 
 from graftline.errors import DataError
+from graftline.training.local.attention import attending_in_rows, can_attend_in_rows
 from graftline.training.local.losses import chosen_logprobs, has_gradient, loss_sum
 from graftline.training.losses import used_inputs
 
@@ -17,8 +17,6 @@ _HIDDEN_THEN_HEAD = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
 """Architectures whose logits are the output layer's, with nothing after it."""
 _PIECE_TOKENS = 256
 """That go through the output layer at once."""
-_SHORT_TOKENS = 256
-"""Whose weights of attention take little memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +35,7 @@ class Passes:
         # of half the width, twice as many tokens take the same memory
         self._most_tokens = most_tokens * (2 if is_half else 1)
         self._has_plain_head = base.config.model_type in _HIDDEN_THEN_HEAD
+        self._has_rows = self._has_plain_head and can_attend_in_rows(base, device)
 
     def over(
         self, model: Any, examples: Sequence[Example], loss: str, options: Mapping[str, float], is_training: bool
@@ -48,7 +47,7 @@ class Passes:
         """
         logprobs: list[np.ndarray] = [np.zeros(0, np.float32)] * len(examples)
         total = 0.0
-        for batch in self._batches(examples):
+        for batch in self._batches(examples, loss):
             found, value = self._pass(model, [examples[number] for number in batch], loss, options, is_training)
             if not math.isfinite(value):
                 raise DataError(f"the loss is {value}; lower the learning rate, or look at the weights of the datums")
@@ -57,12 +56,17 @@ class Passes:
                 logprobs[number] = values
         return logprobs, {"loss:sum": total}
 
-    def _batches(self, examples: Sequence[Example]) -> Iterator[list[int]]:
-        """Yield numbers of examples of about the same length that go through the model together."""
-        order = sorted(range(len(examples)), key=lambda number: len(examples[number].tokens))
+    def _batches(self, examples: Sequence[Example], loss: str) -> Iterator[list[int]]:
+        """Yield numbers of examples that go through the model together.
+
+        They have inputs of one kind, and about the same length where they are padded to it.
+        """
+        lengths = [len(example.tokens) for example in examples]
+        kinds = [(used_inputs(loss, one.inputs), one.inputs["target_tokens"].shape[1:]) for one in examples]
         batch: list[int] = []
-        for number in order:
-            if batch and (len(batch) + 1) * len(examples[number].tokens) > self._most_tokens:
+        for number in sorted(range(len(examples)), key=lambda number: (kinds[number], lengths[number])):
+            before = sum(lengths[one] for one in batch) if self._has_rows else len(batch) * lengths[number]
+            if batch and (before + lengths[number] > self._most_tokens or kinds[number] != kinds[batch[0]]):
                 yield batch
                 batch = []
             batch.append(number)
@@ -76,17 +80,17 @@ class Passes:
             hidden = self._hidden(model, [example.tokens for example in examples])
         # what the output layer makes is by far the largest: it is gone through in pieces, there and back
         output = hidden.detach().requires_grad_(is_training)
-        rows, value = [], 0.0
-        for row, example in enumerate(examples):
-            inputs = {key: one.to(self._device) for key, one in example.inputs.items()}
-            logprobs, part = self._row(model, output[row, : len(example.tokens)], inputs, loss, options, is_training)
-            rows.append(logprobs)
-            value += part
+        inputs = {
+            name: torch.cat([example.inputs[name] for example in examples]).to(self._device)
+            for name in used_inputs(loss, examples[0].inputs)
+        }
+        logprobs, value = self._through_head(model, output, inputs, loss, options, is_training)
         if hidden.requires_grad and output.grad is not None and math.isfinite(value):
             hidden.backward(output.grad)
-        return rows, value
+        ends = np.cumsum([len(example.tokens) for example in examples])
+        return np.split(logprobs.cpu().numpy(), ends[:-1]), value
 
-    def _row(
+    def _through_head(
         self,
         model: Any,
         hidden: torch.Tensor,
@@ -94,8 +98,8 @@ class Passes:
         loss: str,
         options: Mapping[str, float],
         is_training: bool,
-    ) -> tuple[np.ndarray, float]:
-        """Return the logprobs of all targets of one example, and its loss; add up gradients.
+    ) -> tuple[torch.Tensor, float]:
+        """Return the logprobs of all targets, and the loss; add up gradients.
 
         Most tokens of a prompt move nothing, and the way back through the output layer is spared for them.
         """
@@ -104,17 +108,22 @@ class Passes:
         moving = has_gradient(loss, inputs)
         for piece in _pieces(moving):
             found = self._token_logprobs(model, hidden[piece], targets[piece])
-            part = loss_sum(loss, options, found, {name: inputs[name][piece] for name in used_inputs(loss, inputs)})
+            part = loss_sum(loss, options, found, {name: one[piece] for name, one in inputs.items()})
             if is_training:
                 part.backward()
             logprobs[piece], total = found.detach(), total + float(part.detach())
         with torch.no_grad():
             for piece in _pieces(~moving):
                 logprobs[piece] = self._token_logprobs(model, hidden[piece], targets[piece])
-        return logprobs.cpu().numpy(), total
+        return logprobs, total
 
     def _hidden(self, model: Any, texts: Sequence[list[int]]) -> torch.Tensor:
-        """Return what comes before the output layer, (rows, tokens, width); logits where that is all one can have."""
+        """Return what comes before the output layer, (tokens of all texts, width); logits where that is all one can have."""
+        if self._has_rows:
+            ids = torch.tensor([[token for tokens in texts for token in tokens]])
+            with attending_in_rows(self._base, [len(tokens) for tokens in texts]) as places:
+                states: torch.Tensor = model.model(input_ids=ids, use_cache=False, **places).last_hidden_state[0]
+            return states
         length = max(map(len, texts))
         ids = torch.zeros((len(texts), length), dtype=torch.long)
         mask = torch.zeros((len(texts), length), dtype=torch.long)
@@ -122,25 +131,8 @@ class Passes:
             ids[row, : len(tokens)] = torch.tensor(tokens)
             mask[row, : len(tokens)] = 1
         asked = {"input_ids": ids.to(self._device), "attention_mask": mask.to(self._device), "use_cache": False}
-        with self._attention(length):
-            if self._has_plain_head:
-                hidden: torch.Tensor = model.model(**asked).last_hidden_state
-                return hidden
-            logits: torch.Tensor = model(**asked).logits
-            return logits
-
-    @contextmanager
-    def _attention(self, length: int) -> Iterator[None]:
-        """Attend by plain products where rows are short: torch's way back through its fused kernel is slow on a CPU."""
-        usual = self._base.config._attn_implementation
-        if self._device.type != "cpu" or length > _SHORT_TOKENS or usual != "sdpa":
-            yield
-            return
-        self._base.set_attn_implementation("eager")
-        try:
-            yield
-        finally:
-            self._base.set_attn_implementation(usual)
+        padded = model.model(**asked).last_hidden_state if self._has_plain_head else model(**asked).logits
+        return padded[asked["attention_mask"].bool()]
 
     def _token_logprobs(self, model: Any, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         with self.precision():

@@ -1,0 +1,74 @@
+"""Attention over examples that stand one after the other without padding, each of which sees itself alone."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers import AttentionInterface
+
+_NAME = "graftline_in_rows"
+_SHORT_TOKENS = 256
+"""Whose weights of attention take little memory."""
+_LATER = torch.full((_SHORT_TOKENS, _SHORT_TOKENS), -torch.inf).triu(1)
+"""Added to scores: minus infinity for tokens that come after the one that looks."""
+
+
+def can_attend_in_rows(base: Any, device: torch.device) -> bool:
+    """Return whether `base` can be told where examples end: on a CPU, where every token attends to all before it.
+
+    On a GPU, padding costs less than many small products.
+    """
+    config = base.config
+    kinds = getattr(config, "layer_types", None) or ["full_attention"]
+    return (
+        device.type == "cpu"
+        and config._attn_implementation == "sdpa"
+        and getattr(config, "sliding_window", None) is None
+        and set(kinds) == {"full_attention"}
+    )
+
+
+@contextmanager
+def attending_in_rows(base: Any, lengths: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """Yield what a pass over examples of such `lengths`, (1, tokens) together, is to be called with besides its tokens."""
+    usual = base.config._attn_implementation
+    base.set_attn_implementation(_NAME)
+    try:
+        yield {"position_ids": torch.cat([torch.arange(length) for length in lengths])[None], "row_lengths": lengths}
+    finally:
+        base.set_attn_implementation(usual)
+
+
+def _attend(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    scaling: float,
+    row_lengths: Sequence[int],
+    **_: object,
+) -> tuple[torch.Tensor, None]:
+    """Return (1, tokens, heads, width), of a query (1, heads, tokens, width) and keys and values of as many heads or fewer."""
+    lengths = list(row_lengths)
+    queries, keys, values = (states[0].split(lengths, 1) for states in (query, key, value))
+    rows = [_row(*row, scaling) for row in zip(queries, keys, values, strict=True)]
+    return torch.cat(rows, 1).transpose(0, 1)[None], None
+
+
+def _row(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float) -> torch.Tensor:
+    heads, tokens, width = query.shape
+    if tokens > _SHORT_TOKENS:
+        return torch.nn.functional.scaled_dot_product_attention(
+            query[None], key[None], value[None], is_causal=True, scale=scaling, enable_gqa=True
+        )[0]
+    # by plain products: torch's way back through its fused kernel is slow on a CPU. Heads that share keys are one product
+    shared = query.reshape(len(key), -1, width)
+    scores = (shared @ key.mT * scaling).view(-1, tokens, tokens) + _LATER[:tokens, :tokens]
+    weights = torch.softmax(scores, -1, dtype=torch.float32).to(value.dtype)
+    return (weights.view(len(key), -1, tokens) @ value).view(heads, tokens, width)
+
+
+AttentionInterface.register(_NAME, _attend)
