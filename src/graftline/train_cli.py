@@ -53,16 +53,16 @@ def upload(root: Path | None, recipe: str, changes: tuple[str, ...], as_json: bo
     paths = paths_of(root)
     config = _config(paths, recipe, changes)
     data = open_recipe(config).load(paths.root, load_tokenizer(tokenizer_place(config, paths, os.environ)))
-    lengths = [example.tokens for example in data.train]
-    count = len(lengths)
+    count = len(data.train)
+    read = sum(example.tokens for example in data.train)
     steps = total_steps(config, count) if count else 0
-    tokens = sum(lengths[number] for step in range(steps) for number in batch_of(config, lengths, step))
+    tokens = sum(data.train[number].tokens for step in range(steps) for number in batch_of(config, count, step))
     price = config.usd_per_million_tokens
     said = {
         "dataset": config.dataset,
         "examples": count,
         "dropped": dict(data.dropped),
-        "tokens": sum(lengths),
+        "tokens": read,
         "trained_tokens": sum(example.trained_tokens for example in data.train),
         "held_out_examples": len(data.held_out),
         "steps": steps,

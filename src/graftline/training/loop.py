@@ -60,7 +60,6 @@ class TrainingLoop:
     ) -> None:
         self._config, self._recipe, self._data, self._runs, self._run = config, recipe, data, runs, run
         self._service, self._on_step, self._is_stopped, self._clock = service, on_step, is_stopped, clock
-        self._lengths = [example.tokens for example in data.train]
         self._sent: deque[_Sent] = deque()
         self._answered_at = perf_counter()
         self._trainer: Any = None
@@ -194,7 +193,7 @@ class TrainingLoop:
         from tinker import types
 
         config = self._config
-        batch = batch_of(config, self._lengths, step)
+        batch = batch_of(config, len(self._data.train), step)
         rate = learning_rate(config, step, self._run.total_steps)
         # both at once: the backend works on them in this order, without waiting for us in between
         gradients = self._recipe.gradients(training, step, batch)

@@ -57,8 +57,6 @@ class TinkerTrainingConfig(Config):
     batch_size: int = Field(default=8, ge=1, le=65_536)
     order_seed: int = 0
     """Of the order of examples, which is another one in every epoch."""
-    group_by_length: bool = False
-    """Whether the examples of a step are of about the same length: less to compute where passes are padded."""
     learning_rate: float = Field(default=5e-4, gt=0, le=1)
     lr_schedule: Literal["linear", "cosine", "constant"] = "linear"
     weight_decay: float = Field(default=0.0, ge=0)

@@ -371,28 +371,13 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_batches_and_rates_depend_on_the_number_of_the_step_alone() -> None:
     config = SlBasicConfig(model="m", dataset="d", batch_size=4, epochs=3, learning_rate=0.4)
     assert total_steps(config, 10) == 9
-    lengths = [5] * 10
     for epoch in range(3):
-        taken = [number for step in range(3) for number in batch_of(config, lengths, 3 * epoch + step)]
+        taken = [number for step in range(3) for number in batch_of(config, 10, 3 * epoch + step)]
         assert sorted(taken) == list(range(10))
-    assert batch_of(config, lengths, 4) == batch_of(config, lengths, 4)
-    assert batch_of(config, lengths, 0) != batch_of(config, lengths, 3)
+    assert batch_of(config, 10, 4) == batch_of(config, 10, 4)
+    assert batch_of(config, 10, 0) != batch_of(config, 10, 3)
     assert [round(learning_rate(config, step, 4), 3) for step in range(4)] == [0.4, 0.3, 0.2, 0.1]
     assert total_steps(config.model_copy(update={"max_steps": 5}), 10) == 5
-
-
-def test_batches_of_about_the_same_length_have_every_example_once_and_come_mixed() -> None:
-    config = SlBasicConfig(model="m", dataset="d", batch_size=4, epochs=2, group_by_length=True)
-    lengths = [(7 * number) % 101 for number in range(101)]
-    steps = range(26)
-    for epoch in range(2):
-        batches = [batch_of(config, lengths, 26 * epoch + step) for step in steps]
-        assert sorted(number for batch in batches for number in batch) == list(range(101))
-        assert sorted(map(len, batches)) == [1, *[4] * 25]
-        spans = [max(found) - min(found) for batch in batches if (found := [lengths[number] for number in batch])]
-        assert max(spans) == 3
-        assert (shortest := [min(lengths[number] for number in batch) for batch in batches]) != sorted(shortest)
-    assert batch_of(config, lengths, 0) == batch_of(config, lengths, 0) != batch_of(config, lengths, 26)
 
 
 def test_the_example_trains(
