@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -10,8 +11,6 @@ from transformers import AttentionInterface
 _NAME = "graftline_in_rows"
 _SHORT_TOKENS = 256
 """Whose weights of attention take little memory."""
-_LATER = torch.full((_SHORT_TOKENS, _SHORT_TOKENS), -torch.inf).triu(1)
-"""Added to scores: minus infinity for tokens that come after the one that looks."""
 
 
 def can_attend_in_rows(base: Any, device: torch.device) -> bool:
@@ -66,9 +65,19 @@ def _row(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: f
         )[0]
     # by plain products: torch's way back through its fused kernel is slow on a CPU. Heads that share keys are one product
     shared = query.reshape(len(key), -1, width)
-    scores = (shared @ key.mT * scaling).view(-1, tokens, tokens) + _LATER[:tokens, :tokens]
+    scores = (shared @ key.mT * scaling).view(-1, tokens, tokens) + _unseen()[:tokens, :tokens]
     weights = torch.softmax(scores, -1, dtype=torch.float32).to(value.dtype)
     return (weights.view(len(key), -1, tokens) @ value).view(heads, tokens, width)
+
+
+@cache
+def _unseen() -> torch.Tensor:
+    """Return what is added to scores, one row for each token that looks: minus infinity for those that come after it.
+
+    Not made as this module is loaded: the thread that did so would keep a worker of OpenMP, and those of the thread that
+    trains would no longer spin while they wait.
+    """
+    return torch.full((_SHORT_TOKENS, _SHORT_TOKENS), -torch.inf).triu(1)
 
 
 AttentionInterface.register(_NAME, _attend)
