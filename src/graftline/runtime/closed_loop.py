@@ -6,6 +6,7 @@ stages of their own; what is up to date is left as it is.
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,9 @@ def closed_loop_file(paths: Paths) -> ClosedLoopFile | None:
 
 def closed_loop(lineage: Lineage, on_made: OnMade = lambda stage, partition, built: None) -> Built:
     """Train the adapters of the closed loop, judge them beside a larger model, and say who is better, with intervals."""
+    # loads what asks models, for whoever only wants to know the assets
+    from graftline.runtime.contestants import Entrants
+
     path = lineage.paths.configs / "closed_loop.yaml"
     file = load_yaml(path, ClosedLoopFile)
     made: dict[str, Record] = {}
@@ -70,8 +74,10 @@ def closed_loop(lineage: Lineage, on_made: OnMade = lambda stage, partition, bui
     for name in file.recipes:
         keep("sft_dataset", name, sft_dataset(lineage, name))
         keep("trained_adapter", name, trained_adapter(lineage, name))
-    for name in file.evaluations:
-        keep("evaluation", name, evaluation(lineage, name))
+    with ExitStack() as stack:
+        entrants = Entrants(lineage, stack)
+        for name in file.evaluations:
+            keep("evaluation", name, evaluation(lineage, name, entrants))
     request = Request(
         "closed_loop", "closed_loop", stage_code("closed_loop"), identities(made), file.model_dump(mode="json")
     )

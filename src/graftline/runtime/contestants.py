@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any, assert_never
 
 from graftline.actors.blocking import BlockingChatModel
@@ -43,9 +43,11 @@ _SAMPLED_AT_ONCE = 64
 class Entrants:
     """Opens contestants one after the other; what several of them share stays open until `stack` ends."""
 
-    def __init__(self, lineage: Lineage, attempts: int, stack: ExitStack) -> None:
-        self._lineage, self._paths, self._attempts, self._stack = lineage, lineage.paths, attempts, stack
+    def __init__(self, lineage: Lineage, stack: ExitStack) -> None:
+        self._lineage, self._paths, self._stack = lineage, lineage.paths, stack
         self._services: dict[tuple[str, float], TrainingService] = {}
+        self._fleets: dict[str, tuple[tuple[str, ...], ExitStack]] = {}
+        """Those that were started, with their adapters, and what stops them."""
 
     def inputs(self, entries: Mapping[str, Entry]) -> dict[str, str]:
         """Return the identities of the adapters that are asked, by artefact."""
@@ -87,8 +89,8 @@ class Entrants:
                 assert_never(entry)
 
     @contextmanager
-    def opened(self, name: str, entry: Entry) -> Iterator[Contestant]:
-        """Give a contestant, and let go of it at the end.
+    def opened(self, name: str, entry: Entry, attempts: int) -> Iterator[Contestant]:
+        """Give a contestant that makes so many attempts at a task, and let go of it at the end.
 
         Raises:
             ConfigError: it cannot be had with this manifest.
@@ -99,16 +101,16 @@ class Entrants:
                 sandbox = self._lineage.ports.sandbox
                 yield TeacherContestant(open_teacher(entry.teacher, sandbox), sandbox, entry.most_steps)
             case ActorsEntry():
-                with self._chat(entry) as contestant:
+                with self._chat(entry, attempts) as contestant:
                     yield contestant
             case TrainedEntry():
-                yield self._sampled(name, entry)
+                yield self._sampled(name, entry, attempts)
             case _:
                 assert_never(entry)
 
     @contextmanager
-    def _chat(self, entry: ActorsEntry) -> Iterator[Contestant]:
-        prompt, sampling = self._asking(entry, entry.prompt or _OF_ACTORS, None)
+    def _chat(self, entry: ActorsEntry, attempts: int) -> Iterator[Contestant]:
+        prompt, sampling = self._asking(entry, attempts, entry.prompt or _OF_ACTORS, None)
         fleet = self._fleet(entry)
         config, secrets = self._lineage.manifest.chat_model, self._lineage.ports.secrets
         if isinstance(config, MemoryChatModelConfig):
@@ -118,27 +120,33 @@ class Entrants:
         else:
             context, slots = fleet.context_tokens, sum(actor.slots for actor in fleet.actors)
             key = secrets.require(fleet.api_key, f"fleet {entry.fleet!r}") if fleet.api_key else None
+            self._start(entry.fleet, fleet)
             model = BlockingChatModel(ActorPool(fleet, key, config.pool))
-        running = self._started(entry.fleet, fleet) if isinstance(model.model, ActorPool) else nullcontext()
-        with model, running:
+        with model:
             at_once = entry.at_once or slots
             yield ChatContestant(model, prompt, sampling, context, entry.adapter, at_once, entry.deadline_s)
 
-    @contextmanager
-    def _started(self, name: str, fleet: Fleet) -> Iterator[None]:
-        """Start the actors of a fleet that are on this machine, unless one runs, and stop them at the end."""
+    def _start(self, name: str, fleet: Fleet) -> None:
+        """Start the actors of a fleet that are on this machine, unless it runs; those that are of other adapters stop.
+
+        They stay until the stack ends: whoever asks the next question finds the weights loaded, and its prompt begun.
+        """
+        if name in self._fleets:
+            adapters, running = self._fleets[name]
+            if adapters == fleet.adapters:
+                return
+            del self._fleets[name]
+            running.close()
         secrets = self._lineage.ports.secrets
         key = secrets.get(fleet.api_key) if fleet.api_key else None
         is_running = any(one.phase != "down" for one in fleet_status(self._paths, name, fleet, key))
         if fleet.engine == "service" or is_running or not _is_here(name, fleet):
-            yield
             return
         weights = weights_of(fleet, self._paths, os.environ)
-        try:
-            up(self._paths, name, fleet, weights, os.environ, secrets)
-            yield
-        finally:
-            down(self._paths, name)
+        running = self._stack.enter_context(ExitStack())
+        running.callback(down, self._paths, name)
+        up(self._paths, name, fleet, weights, os.environ, secrets)
+        self._fleets[name] = fleet.adapters, running
 
     def _fleet(self, entry: ActorsEntry) -> Fleet:
         """Return the fleet of an entry, with the adapter it names."""
@@ -148,9 +156,9 @@ class Entrants:
             return fleet
         return fleet.model_copy(update={"adapters": (*fleet.adapters, str(self._paths.adapter(adapter)))})
 
-    def _sampled(self, name: str, entry: TrainedEntry) -> Contestant:
+    def _sampled(self, name: str, entry: TrainedEntry, attempts: int) -> Contestant:
         config = load_recipe(self._paths, entry.recipe)
-        prompt, sampling = self._asking(entry, _prompt_of(entry, config), config.answer_tokens)
+        prompt, sampling = self._asking(entry, attempts, _prompt_of(entry, config), config.answer_tokens)
         path = "" if entry.is_bare else self._weights(name, entry)
         service = self._service(config)
         tokenizer = tokenizer_of(service, self._port, config, self._paths, os.environ)
@@ -191,11 +199,11 @@ class Entrants:
         return self._services[key]
 
     def _asking(
-        self, entry: ActorsEntry | TrainedEntry, name: str, answer_tokens: int | None
+        self, entry: ActorsEntry | TrainedEntry, attempts: int, name: str, answer_tokens: int | None
     ) -> tuple[Prompt, Sampling]:
         prompt = self._prompt(name)
         tokens = entry.max_tokens or answer_tokens or prompt.settings.sampling.max_tokens
-        return prompt, Sampling(entry.temperature_of(self._attempts), tokens, entry.seed)
+        return prompt, Sampling(entry.temperature_of(attempts), tokens, entry.seed)
 
     def _prompt(self, name: str) -> Prompt:
         return load_prompt(self._paths.configs, name)

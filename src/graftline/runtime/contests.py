@@ -54,8 +54,11 @@ def contest_file(paths: Paths, name: str) -> ContestFile:
     return load_contest(paths.contests / f"{name}.yaml")
 
 
-def contest(lineage: Lineage, name: str) -> Built:
-    """Have the contestants of a file attempt its tasks, and compare them; what is not known is no zero."""
+def contest(lineage: Lineage, name: str, shared: "Entrants | None" = None) -> Built:
+    """Have the contestants of a file attempt its tasks, and compare them; what is not known is no zero.
+
+    Servers that are started for them stay for the next evaluation where they are `shared`.
+    """
     # loads what asks models, for whoever only wants to know the assets
     from graftline.runtime.contestants import Entrants
 
@@ -63,7 +66,7 @@ def contest(lineage: Lineage, name: str) -> Built:
     folder = paths.contest(name)
     lineage.bring(folder)
     with ExitStack() as stack:
-        entrants = Entrants(lineage, file.attempts, stack)
+        entrants = shared or Entrants(lineage, stack)
         inputs = {**_task_inputs(lineage, file), **entrants.inputs(file.contestants)}
         contestants = {each: entrants.settings(entry) for each, entry in file.contestants.items()}
         config = {
@@ -159,7 +162,7 @@ def _attempts(
     is_here = lineage.manifest.sandbox.kind == "memory"
     with grading_workers(0 if is_here else default_workers(), lineage.manifest.sandbox) as grading:
         for name, entry in file.contestants.items():
-            with entrants.opened(name, entry) as contestant:
+            with entrants.opened(name, entry, file.attempts) as contestant:
                 made_by = digest(settings[name])
                 yield from attempts_of(
                     name, contestant, cases, grading, file.attempts, journals, made_by, known, lineage.advance

@@ -8,7 +8,7 @@ and the reference solution are run as well.
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graftline.errors import ConfigError, HarborError, RecordError
 from graftline.evals.results import EvalResult, EvalStatus, SeedResult, result_of_seeds
@@ -32,6 +32,9 @@ from graftline.runtime.evaluation_rollouts import Rollouts, is_known, policy_of
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
 
+if TYPE_CHECKING:
+    from graftline.runtime.contestants import Entrants
+
 RESULTS, SUMMARY, REPORT, CALIBRATION = "results.jsonl", "summary.json", "report.md", "calibration.json"
 
 
@@ -54,12 +57,12 @@ def evaluation_names(paths: Paths) -> list[str]:
     return [*deployments, *contests]
 
 
-def evaluation(lineage: Lineage, name: str) -> Built:
+def evaluation(lineage: Lineage, name: str, shared: "Entrants | None" = None) -> Built:
     """Evaluate a deployment, every seed by the policy of its file, or contestants at the same tasks; unknown is not 0."""
     if name in contest_names(lineage.paths):
         from graftline.runtime.contests import contest
 
-        return contest(lineage, name)
+        return contest(lineage, name, shared)
     file, settings = _asked_for(lineage.paths, name)
     record, place = kept_deployment(lineage, name)
     batch = lineage.verified(lineage.paths.harbor("instances", name), "instance_batch")

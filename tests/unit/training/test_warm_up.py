@@ -1,5 +1,6 @@
 """What a server does before its first client comes: it changes nothing but how long things take."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,13 @@ for _ in range(2):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     bytearray(64 << 20)
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+_COMPUTING = """
+import os, threading
+from graftline.training.local import serve
+# those that python does not know of
+print(len({int(one) for one in os.listdir("/proc/self/task")} - {one.native_id for one in threading.enumerate()}))
 """
 
 
@@ -48,3 +56,16 @@ def test_memory_that_was_freed_is_not_asked_of_the_kernel_again() -> None:
     first, second = map(int, done.stdout.split())
     assert first > 1000
     assert second < 100
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_importing_starts_no_thread_that_computes() -> None:
+    # the library of numpy has threads as well
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+
+    done = subprocess.run(
+        [sys.executable, "-c", _COMPUTING], capture_output=True, text=True, check=True, env=environment
+    )
+
+    # workers of OpenMP that the importing thread keeps make those of the thread that trains sleep where they would spin
+    assert int(done.stdout) == 0
