@@ -1,0 +1,83 @@
+"""Contestants that are asked at servers of this machine: who starts them, and when they stop."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.training.conftest import EXTRA
+
+# which needs torch, transformers and gguf
+pytest.importorskip("peft", reason=EXTRA)
+pytest.importorskip("xllamacpp", reason="pip install xllamacpp")
+
+from graftline.actors.fleet import load_fleet
+from graftline.actors.keeper_state import read_state, state_path
+from graftline.actors.status import fleet_status
+from graftline.paths import Paths
+from graftline.runtime.contestants import Entrants
+from graftline.runtime.contests import contest
+from graftline.runtime.lineage import Lineage, open_lineage
+from graftline.runtime.manifests import load_manifest
+from tests.kept_fleet import free_port
+from tests.tiny_gguf import make_model, write_gguf
+from tests.unit.runtime.test_contests import root, write
+
+__all__ = ["root"]
+
+SERVED = {"model": {"kind": "actors", "fleet": "tiny", "prompt": "brief", "max_tokens": 8}}
+
+
+@pytest.fixture
+def fleet_root(root: Path, tmp_path: Path) -> Path:
+    """A root with a fleet `tiny` of one server, and two evaluations of its model."""
+    write_gguf(make_model(tmp_path / "model", "llama"), "llama", root / "data" / "tiny.gguf")
+    path = root / "configs" / "vllm_actors.yaml"
+    said: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+    actor = {"name": "tiny", "url": f"http://127.0.0.1:{free_port()}", "slots": 2, "threads": 1}
+    said["fleets"]["tiny"] = {
+        "engine": "embedded", "model": "data/tiny.gguf", "context_tokens": 512, "actors": [actor]
+    }  # fmt: skip
+    path.write_text(yaml.safe_dump(said), "utf-8")
+    for name in ("first", "second"):
+        write(root, SERVED, name=name)
+    return root
+
+
+def opened(root: Path, stack: ExitStack) -> Lineage:
+    manifest = load_manifest(Paths(root), "test", {"chat_model": {"kind": "actors", "fleet": "tiny"}})
+    return stack.enter_context(open_lineage(Paths(root), manifest, "a-run"))
+
+
+def server(paths: Paths) -> int | None:
+    """Return the process of the server; None where none runs."""
+    [status] = fleet_status(paths, "tiny", load_fleet(paths.configs, "tiny"))
+    state = read_state(state_path(paths, "tiny", "tiny"))
+    return state.server if state and status.phase == "up" else None
+
+
+def test_evaluations_that_share_it_ask_one_server_which_stops_after_the_last(fleet_root: Path) -> None:
+    paths = Paths(fleet_root)
+    with ExitStack() as stack:
+        lineage = opened(fleet_root, stack)
+        entrants = Entrants(lineage, stack.enter_context(ExitStack()))
+
+        first = contest(lineage, "first", entrants)
+        process = server(paths)
+        second = contest(lineage, "second", entrants)
+
+        assert process is not None
+        assert server(paths) == process
+    assert server(paths) is None
+    for built in (first, second):
+        assert (built.record.counts["rows"], built.record.counts["infra"]) == (4, 0)
+
+
+def test_an_evaluation_on_its_own_leaves_no_server(fleet_root: Path) -> None:
+    with ExitStack() as stack:
+        built = contest(opened(fleet_root, stack), "first")
+
+        assert built.record.counts["infra"] == 0
+        assert server(Paths(fleet_root)) is None
