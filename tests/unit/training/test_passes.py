@@ -20,6 +20,7 @@ from graftline.training.local.base_model import EngineSettings
 from graftline.training.local.engine import Engine
 from graftline.training.local.lora import LoraShape
 from graftline.training.local.passes import Example
+from graftline.training.local.sampling import Sampling, sample
 from tests.unit.training.tiny_model import VOCABULARY, make_tiny_model
 
 _COMMON = {
@@ -94,6 +95,19 @@ def test_without_an_adapter_a_model_is_what_it_was(engine: Engine, folder: Path)
             found = model(input_ids=tokens).logits
 
     assert torch.allclose(found, expected, atol=1e-5)
+
+
+def test_sequences_of_several_prompts_are_what_transformers_generates_one_by_one(engine: Engine, folder: Path) -> None:
+    plain = AutoModelForCausalLM.from_pretrained(folder)
+    # past where one of the architectures looks back
+    prompts, new = [example(length).tokens for length in (3, 50, 17)], 60
+
+    with engine.sampling_from("none", None) as model:
+        found = sample(engine, model, [Sampling(one, max_tokens=new, temperature=0.0, stop=[]) for one in prompts])
+
+    for prompt, one in zip(prompts, found, strict=True):
+        expected = plain.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=new, min_new_tokens=new)
+        assert one.sequences[0].tokens == expected[0, len(prompt) :].tolist()
 
 
 def test_examples_with_tables_of_other_widths_share_a_request(engine: Engine) -> None:

@@ -1,4 +1,8 @@
-"""Attention over examples that stand one after the other without padding, each of which sees itself alone."""
+"""Attention on a processor, where that of torch is slow: over examples without padding, and of one token to those before.
+
+While a model is trained, examples stand one after the other, and each sees itself alone. While it is sampled from, one token
+of each sequence looks at keys and values that are kept.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -6,9 +10,11 @@ from functools import cache
 from typing import Any
 
 import torch
-from transformers import AttentionInterface
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
-_NAME = "graftline_in_rows"
+_IN_ROWS, _TO_KEPT = "graftline_in_rows", "graftline_to_kept"
 _SHORT_TOKENS = 256
 """Whose weights of attention take little memory."""
 
@@ -31,15 +37,31 @@ def can_attend_in_rows(base: Any, device: torch.device) -> bool:
 @contextmanager
 def attending_in_rows(base: Any, lengths: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Yield what a pass over examples of such `lengths`, (1, tokens) together, is to be called with besides its tokens."""
-    usual = base.config._attn_implementation
-    base.set_attn_implementation(_NAME)
-    try:
+    with _attending(base, _IN_ROWS):
         yield {"position_ids": torch.cat([torch.arange(length) for length in lengths])[None], "row_lengths": lengths}
+
+
+@contextmanager
+def attending_to_kept(base: Any, device: torch.device) -> Iterator[None]:
+    """Have passes with kept keys and values be made by plain products where that is faster: on a CPU."""
+    if device.type != "cpu" or base.config._attn_implementation != "sdpa":
+        yield
+        return
+    with _attending(base, _TO_KEPT):
+        yield
+
+
+@contextmanager
+def _attending(base: Any, name: str) -> Iterator[None]:
+    usual = base.config._attn_implementation
+    base.set_attn_implementation(name)
+    try:
+        yield
     finally:
         base.set_attn_implementation(usual)
 
 
-def _attend(
+def _attend_in_rows(
     module: Any,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -80,4 +102,31 @@ def _unseen() -> torch.Tensor:
     return torch.full((_SHORT_TOKENS, _SHORT_TOKENS), -torch.inf).triu(1)
 
 
-AttentionInterface.register(_NAME, _attend)
+def _attend_to_kept(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    scaling: float,
+    **more: Any,
+) -> tuple[torch.Tensor, None]:
+    """Return (sequences, tokens, heads, width); `attention_mask` is true where a token may look."""
+    sequences, heads, tokens, width = query.shape
+    if tokens > 1:
+        found: tuple[torch.Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **more
+        )
+        return found
+    # heads that share keys are one product, for which keys need not be copied
+    scores = query.view(sequences, key.shape[1], -1, width) @ key.mT * scaling
+    if attention_mask is not None:
+        scores = scores.masked_fill(~attention_mask, -torch.inf)
+    weights = torch.softmax(scores, -1, dtype=torch.float32).to(value.dtype)
+    return (weights @ value).view(sequences, 1, heads, width), None
+
+
+AttentionInterface.register(_IN_ROWS, _attend_in_rows)
+AttentionInterface.register(_TO_KEPT, _attend_to_kept)
+AttentionMaskInterface.register(_TO_KEPT, sdpa_mask)

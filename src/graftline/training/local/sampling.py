@@ -14,6 +14,7 @@ import torch
 from transformers import DynamicCache
 
 from graftline.errors import DataError
+from graftline.training.local.attention import attending_to_kept
 from graftline.training.local.engine import Engine
 
 _GREEDY = 1e-6
@@ -116,7 +117,7 @@ def check_request(engine: Engine, request: Sampling) -> None:
 
 def sample(engine: Engine, model: Any, requests: Sequence[Sampling]) -> list[Sampled]:
     """Return what is drawn from `model` for each of `requests`, which `check_request` has let pass."""
-    with torch.no_grad():
+    with torch.no_grad(), attending_to_kept(engine.base, engine.device):
         return _sample(engine, model, requests)
 
 
@@ -151,6 +152,8 @@ def _sample(engine: Engine, model: Any, requests: Sequence[Sampling]) -> list[Sa
 def _forward(
     engine: Engine, model: Any, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: Any, wanted: int
 ) -> torch.Tensor:
+    # by their numbers: a slice would be one product for each sequence, with a copy of the output layer for each
+    last = torch.arange(ids.shape[1] - min(wanted, ids.shape[1]), ids.shape[1], device=ids.device)
     with engine.passes.precision():
         logits: torch.Tensor = model(
             input_ids=ids,
@@ -158,7 +161,7 @@ def _forward(
             position_ids=positions,
             past_key_values=cache,
             use_cache=True,
-            logits_to_keep=wanted,
+            logits_to_keep=last,
         ).logits
     return logits
 
