@@ -32,7 +32,7 @@ data: install ## Bring the lineage up to date as far as trajectories: what adapt
 		--partition-range "$$($(BIN)/python -m assets.partitions)"
 
 closed-loop: data ## Train a small model and judge it beside one eleven times its size
-	@# training is a fifth faster with it, and works without
+	@# training is a tenth faster with it, and works without
 	-@ldconfig -p | grep -q tcmalloc_minimal || apt-get install --yes --no-install-recommends libtcmalloc-minimal4
 	$(BIN)/graftline models fetch smollm2-135m qwen2.5-coder-1.5b
 	$(BIN)/dagster job execute -m orchestration.definitions -j closed_loop

@@ -76,8 +76,12 @@ def materialized_each(
     for key, make in makes.items():
         with readable_failure():
             made[key] = make()
-        context.log.info(_sentence(made[key]))
+        if made[key].is_fresh:
+            context.log.info(_sentence(made[key]))
         context.add_asset_metadata(shown(made[key]), partition_key=key)
+    if unchanged := sum(not built.is_fresh for built in made.values()):
+        # in one line, for each takes the log of a run as long as looking at an artefact does
+        context.log.info(f"{unchanged} of {len(made)} partitions are unchanged")
     identities = {key: built.record.identity for key, built in made.items()}
     rows = [{"partition": key, "state": _state(built), **built.record.counts} for key, built in made.items()]
     columns = list(dict.fromkeys(column for row in rows for column in row))

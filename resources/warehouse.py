@@ -3,12 +3,13 @@
 `Warehouse` reads the finished file; `create_sources` and `drop_sources` put what the models read into an unfinished one,
 and take it out. Not here: which files those are (`assets.reports.sources`).
 
-A DuckDB file has one process at a time, so a connection lives as long as one query.
+A DuckDB file has one process at a time, so a connection lives no longer than the queries that one caller has.
 https://docs.dagster.io/guides/build/external-resources
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,11 @@ class Warehouse(dg.ConfigurableResource):
 
     path: str = Field(description="The DuckDB file.")
 
-    def rows(self, query: str) -> list[dict[str, Any]]:
-        """Return the rows of `query`, a constant of ours, by column name.
+    @contextmanager
+    def opened(self) -> Iterator[Callable[[str], list[dict[str, Any]]]]:
+        """Yield what returns the rows of a query, a constant of ours, by column name.
+
+        For several queries: opening the file takes longer than most of them.
 
         Raises:
             dagster.Failure: there is no warehouse, or it holds other tables, or another process writes to it.
@@ -50,9 +54,13 @@ class Warehouse(dg.ConfigurableResource):
             raise dg.Failure(f"{self.path}: no such file; materialise the models of group 'reports' first")
         try:
             with duckdb.connect(self.path, read_only=True) as connection:
-                found = connection.execute(query)
-                names = [column[0] for column in found.description or ()]
-                return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+                def rows(query: str) -> list[dict[str, Any]]:
+                    found = connection.execute(query)
+                    names = [column[0] for column in found.description or ()]
+                    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+                yield rows
         except duckdb.Error as error:
             fault = str(error).partition("\n")[0]
             raise dg.Failure(

@@ -26,6 +26,14 @@ def _without_settings_of_the_user() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _without_amx() -> Iterator[None]:
+    # some virtual machines name it and end who uses it, and what multiplied before cannot change its mind
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _interruptions_arrive() -> None:
     # what is started in the background of a shell ignores them, and so do all that it starts
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -96,25 +96,27 @@ def _results(context: dg.AssetExecutionContext, warehouse: Warehouse) -> Iterato
     """Yield a result with its row count for every selected model, after those of the models it reads."""
     waiting = set(context.selected_asset_keys)
     upstream = context.assets_def.asset_deps
+    with warehouse.opened() as rows:
+        shown = {key: _shown(rows, warehouse.path, key.path[-1]) for key in waiting}
     while waiting:
         ready = sorted(key for key in waiting if not upstream[key] & waiting)
         for key in ready:
-            yield dg.MaterializeResult(asset_key=key, metadata=_shown(warehouse, key.path[-1]))
+            yield dg.MaterializeResult(asset_key=key, metadata=shown[key])
         waiting -= set(ready)
 
 
-def _shown(warehouse: Warehouse, model: str) -> dict[str, Any]:
+def _shown(rows: Callable[[str], list[dict[str, Any]]], path: str, model: str) -> dict[str, Any]:
     """Return what there is to know of a model: its columns, how many rows it has, and the first of them."""
-    [found] = warehouse.rows(f"select count(*) as number from {model}")
-    columns = warehouse.rows(f"select column_name, column_type as data_type from (describe {model})")
+    [found] = rows(f"select count(*) as number from {model}")
+    columns = rows(f"select column_name, column_type as data_type from (describe {model})")
     shown = ", ".join(f'"{column["column_name"]}"' for column in columns if column["data_type"] in _SHORT)
-    first = warehouse.rows(f"select {shown} from {model} limit {_MOST_ROWS}") if shown else []
+    first = rows(f"select {shown} from {model} limit {_MOST_ROWS}") if shown else []
     return {
         "dagster/row_count": found["number"],
         "dagster/column_schema": dg.TableSchema(
             [dg.TableColumn(column["column_name"], column["data_type"].lower()) for column in columns]
         ),
-        "warehouse": dg.MetadataValue.path(warehouse.path),
+        "warehouse": dg.MetadataValue.path(path),
         "columns": dg.MetadataValue.md(
             table([{"column": column["column_name"], "type": column["data_type"].lower()} for column in columns])
         ),

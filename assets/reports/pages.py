@@ -159,7 +159,8 @@ def _report(
     with readable_failure():
         lineage.bring(lineage.paths.warehouse.parent)
         # the marts are small; their rows are the input, so that a rebuilt but equal warehouse changes no report
-        rows = {mart: warehouse.rows(f"select * from {mart} order by all") for mart in marts}
+        with warehouse.opened() as read:
+            rows = {mart: read(f"select * from {mart} order by all") for mart in marts}
         inputs = {"marts": digest(rows), **{key: lineage.record(folder).identity for key, folder in records.items()}}
         inputs |= other_inputs or {}
         request = Request("reports", name, _code(), inputs)

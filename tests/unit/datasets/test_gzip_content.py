@@ -3,7 +3,6 @@
 import gzip
 import io
 import random
-import time
 import tracemalloc
 import zlib
 
@@ -147,12 +146,10 @@ def test_a_line_without_end_in_a_packed_file_is_one_drop_and_takes_a_few_megabyt
     assert peak < 5 * MEBIBYTE
 
 
-def test_damage_in_a_long_line_is_found_in_no_time() -> None:
-    # what the decoder gives of the damaged piece by the byte is not added to the line by the byte
+def test_damage_in_a_long_line_is_found_in_the_time_of_a_test() -> None:
+    # what the decoder gives of the damaged piece by the byte is not added to the line by the byte: it copies 30 GB
     line = b"".join(b"%x" % random.Random(number).getrandbits(4000) for number in range(1900))
     packed = bytearray(gzip.compress(line + b"\n" + line, 1))
     packed[-30_000] ^= 0xFF
-    start = time.perf_counter()
     [first, last] = lines_of(io.BytesIO(bytes(packed)), "a.jsonl.gz", 4 * MEBIBYTE)
-    # by the byte it copies 30 GB
-    assert (first.content, isinstance(last.content, Drop), time.perf_counter() - start < 5) == (line, True, True)
+    assert (first.content, isinstance(last.content, Drop)) == (line, True)

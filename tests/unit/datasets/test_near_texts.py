@@ -1,7 +1,6 @@
 """Pairs of near and equal things, and what hangs together by them, against what comparing all with all finds."""
 
 import random
-import time
 from collections.abc import Iterable
 
 import numpy as np
@@ -82,12 +81,11 @@ def test_texts_with_nothing_in_common_have_no_pairs() -> None:
     assert near_pairs(matrix(families(5, count=50, size=1, changes=0)), LEAST).shape == (0, 2)
 
 
-def test_a_text_that_thousands_share_takes_no_time() -> None:
+def test_a_text_that_thousands_share_is_not_compared_all_with_all() -> None:
     # all with all would be 200 million pairs
     found = np.repeat(matrix([b"license" * 30]), 20_000, axis=0)
-    start = time.perf_counter()
     pairs = near_pairs(found, LEAST)
-    assert (len(pairs) < 3 * len(found), time.perf_counter() - start < 10) == (True, True)
+    assert len(pairs) < 3 * len(found)
     assert len(set(components(len(found), [pairs]).tolist())) == 1
 
 

@@ -51,6 +51,31 @@ def test_one_that_does_not_start_says_why(tmp_path: Path) -> None:
     assert backends(psutil.Process(), tmp_path) == []
 
 
+def test_one_that_is_killed_is_told_as_that_and_not_as_an_address_where_nothing_answers(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    def use_one_that_dies() -> None:
+        with local_backend(tmp_path, tmp_path / "store", "tiny", tiny_model, threads=1) as (url, _):
+            [backend] = backends(psutil.Process(), tmp_path)
+            backend.kill()
+            raise TrainingError(f"{url}: cannot be reached")
+
+    with pytest.raises(TrainingError, match="the backend of this machine was ended by SIGKILL: ") as error:
+        use_one_that_dies()
+    assert "cannot be reached" in str(error.value.__cause__)
+
+
+def test_one_that_is_killed_is_logged_where_who_used_it_went_on(
+    tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with local_backend(tmp_path, tmp_path / "store", "tiny", tiny_model, threads=1):
+        [backend] = backends(psutil.Process(), tmp_path)
+        backend.kill()
+        while psutil.pid_exists(backend.pid) and backend.num_threads() > 1:
+            time.sleep(0.01)
+    assert "the backend of this machine was ended by SIGKILL: " in caplog.text
+
+
 def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     with (
         pytest.raises(TrainingError, match=r"does not answer after 0\.05 s \(it said nothing\); give it longer"),

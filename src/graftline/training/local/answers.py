@@ -14,6 +14,8 @@ from graftline.training.local.calls import Call
 
 logger = logging.getLogger(__name__)
 
+LONG_POLL_S = 20.0
+"""How long at most a request waits for the outcome of a call."""
 _MOST_BODY_BYTES = 64 << 20
 
 

@@ -9,6 +9,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from graftline.config import Config
 from graftline.errors import ModelError
+from graftline.training.local.bfloat16 import gain_of_bfloat16
 
 
 class EngineSettings(Config):
@@ -38,14 +39,11 @@ def device_of(wanted: str) -> str:
 
 
 def precision_of(wanted: str, device: str) -> Literal["float32", "bfloat16"]:
-    """Return what matrices are multiplied in, where `wanted` is `auto` too."""
-    if wanted != "auto":
-        return "bfloat16" if wanted == "bfloat16" else "float32"
-    if device == "cuda":
-        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
-    # without these instructions each product is made of several, and takes longer than one of float32
-    is_native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return "bfloat16" if is_native else "float32"
+    """Return what matrices are multiplied in, where `wanted` is `auto` too; before anything is computed."""
+    if wanted == "float32":
+        return "float32"
+    is_faster = torch.cuda.is_bf16_supported() if device == "cuda" else gain_of_bfloat16() > 1
+    return "bfloat16" if is_faster or wanted == "bfloat16" else "float32"
 
 
 def load(folder: Path) -> tuple[Any, Any]:

@@ -75,6 +75,11 @@ class Engine:
         several = found if isinstance(found, list) else [found]
         return frozenset(token for token in (*several, self.tokenizer.eos_token_id) if token is not None)
 
+    def check_name(self, name: str) -> None:
+        """Raise DataError where `name` is not the one under which clients know the model."""
+        if name != self.name:
+            raise DataError(f"base model {name!r} is not served here; {self.name!r} is")
+
     # runs
 
     def create(self, run_id: str, shape: LoraShape) -> Run:

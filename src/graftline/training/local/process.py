@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -32,7 +33,7 @@ _PROGRAM = (
 _OF_OTHERS = ("TINKER_API_KEY", "TINKER_BASE_URL")
 """Of the environment: a key of the service is nothing that a server of ours should get, and it makes its own."""
 _LOG_BYTES = 2000
-_ENDS_WITHIN_S = 15.0
+_ENDS_WITHIN_S, _DIES_WITHIN_S = 15.0, 1.0
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def local_backend(
         environment: Of the server; that of this process if it is None.
 
     Raises:
-        TrainingError: it does not start; the message ends with what it said last.
+        TrainingError: it does not start, or has ended when its user fails; the message ends with what it said last.
     """
     given = {
         "model": model,
@@ -92,16 +93,21 @@ def local_backend(
             url = _url(process, log, starts_within_s)
             try:
                 yield url, SecretStr((store / "api_key").read_text("utf-8").strip())
-            finally:
-                # who used it has only seen that nothing answers
-                if (status := process.poll()) is not None:
-                    logger.warning("the backend of this machine ended by itself with status %s: %s", status, _last(log))
+            except TrainingError as error:
+                # who used it has only seen that nothing answers, and may have seen it before the last thread was gone
+                if how := _end_of(process, _DIES_WITHIN_S):
+                    raise TrainingError(f"the backend of this machine {how}: {_last(log)}") from error
+                raise
+            else:
+                # who used it may have taken that for an answer that is missing
+                if how := _end_of(process):
+                    logger.warning("the backend of this machine %s: %s", how, _last(log))
         finally:
             _end(process)
 
 
 def _allocator() -> dict[str, str]:
-    """Return what has the server use tcmalloc where this machine has it: a fifth of the time of a step, and of the memory.
+    """Return what has the server use tcmalloc where this machine has it: a step takes a tenth less, and less memory.
 
     glibc's looks longer and longer for pieces as large as tensors are. What the environment preloads itself stays.
     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
@@ -136,6 +142,15 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.kill()
         process.wait()
     process.stdout.close()
+
+
+def _end_of(process: "subprocess.Popen[bytes]", within_s: float = 0.0) -> str:
+    """Return how a process ended; empty where it goes on."""
+    try:
+        status = process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        return ""
+    return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended by itself with status {status}"
 
 
 def _last(log: IO[bytes]) -> str:

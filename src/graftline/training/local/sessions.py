@@ -55,3 +55,17 @@ class Sessions(dict[str, Session]):
         for id, session in [*self.items()]:
             if session.beat < limit and not session.is_finished:
                 yield id
+
+
+class Samplers(dict[str, Sampler]):
+    """The samplers of a server by id."""
+
+    def known(self, id: str) -> Sampler:
+        """Return a sampler.
+
+        Raises:
+            NotFound: there is none.
+        """
+        if id not in self:
+            raise NotFound(f"there is no sampler {id!r}: the server was started after it; make a new SamplingClient")
+        return self[id]

@@ -1,0 +1,75 @@
+"""Whether this machine multiplies bfloat16 faster than float32, tried in a process of its own.
+
+What the processor says of itself is not enough: some have the instructions and take longer with them, and some virtual
+machines name AMX but end a program that uses it. Where that is so, oneDNN is told to do without:
+https://uxlfoundation.github.io/oneDNN/dev_guide_cpu_dispatcher_control.html.
+"""
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from functools import cache
+
+import torch
+
+logger = logging.getLogger(__name__)
+
+_LARGEST = "ONEDNN_MAX_CPU_ISA"
+_WITHOUT_AMX = "AVX512_CORE_FP16"
+_WITHIN_S = 120.0
+_ROWS, _INSIDE, _COLUMNS = 1024, 576, 1536
+_ROUNDS, _PRODUCTS = 5, 4
+
+
+@cache
+def gain_of_bfloat16() -> float:
+    """Return how many times as fast as float32 it is; 0 where this machine cannot.
+
+    Called before anything is computed: oneDNN looks once at what it may use.
+    """
+    if not (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()):
+        # without these instructions each product is made of several
+        return 0.0
+    if gain := _tried({}):
+        return gain
+    if _LARGEST not in os.environ and (gain := _tried({_LARGEST: _WITHOUT_AMX})):
+        logger.warning("this machine names AMX, but does not run it; matrices are multiplied without")
+        os.environ[_LARGEST] = _WITHOUT_AMX
+        return gain
+    return 0.0
+
+
+def _tried(changed: dict[str, str]) -> float:
+    command = [sys.executable, "-m", "graftline.training.local.bfloat16"]
+    try:
+        tried = subprocess.run(
+            command, env={**os.environ, **changed}, capture_output=True, timeout=_WITHIN_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return 0.0
+    return float(tried.stdout) if tried.returncode == 0 else 0.0
+
+
+def _measured() -> float:
+    """Return the time of products as training has them, in float32 relative to bfloat16."""
+    rows, weight = torch.ones(_ROWS, _INSIDE), torch.ones(_COLUMNS, _INSIDE)
+    rows_of_half, weight_of_half = rows.bfloat16(), weight.bfloat16()
+    # taking turns, so that both have the same machine; the first round starts threads
+    whole, half = list[float](), list[float]()
+    for _ in range(1 + _ROUNDS):
+        whole.append(_seconds(rows, weight))
+        half.append(_seconds(rows_of_half, weight_of_half))
+    return min(whole[1:]) / min(half[1:])
+
+
+def _seconds(rows: torch.Tensor, weight: torch.Tensor) -> float:
+    began = time.perf_counter()
+    for _ in range(_PRODUCTS):
+        torch.nn.functional.linear(rows, weight)
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    print(_measured())

@@ -1,0 +1,229 @@
+"""Training: runs, their passes and steps, and the checkpoints that are written of them."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from graftline.errors import DataError
+from graftline.training.local import wire
+from graftline.training.local.answers import LONG_POLL_S, body_of, detail, json_of, submitted
+from graftline.training.local.calls import Answer, Calls
+from graftline.training.local.checkpoints import Checkpoint, CheckpointStore
+from graftline.training.local.engine import Engine
+from graftline.training.local.exports import encrypt, recipients_of
+from graftline.training.local.listing import Handler
+from graftline.training.local.lora import LoraShape
+from graftline.training.local.sessions import Sampler, Samplers, Session, Sessions
+
+
+class TrainingCalls:
+    """Answers what is asked of training runs."""
+
+    def __init__(
+        self, engine: Engine, store: CheckpointStore, calls: Calls, sessions: Sessions, samplers: Samplers
+    ) -> None:
+        self._engine, self._store, self._calls = engine, store, calls
+        self._sessions, self._samplers = sessions, samplers
+
+    def handlers(self) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of what is answered to who has the key."""
+        return [
+            ("POST", "create_model", self._create_model),
+            ("POST", "load_weights", self._load_weights),
+            ("POST", "get_info", self._get_info),
+            ("POST", "forward_backward", self._forward_backward),
+            ("POST", "optim_step", self._optim_step),
+            ("POST", "save_weights", self._save_weights),
+            ("POST", "save_weights_for_sampler", self._save_for_sampler),
+            ("POST", "save_weights_external", self._save_external),
+            ("POST", "copy_weights", self._copy_weights),
+        ]
+
+    async def _create_model(self, request: Request) -> Response:
+        body = await json_of(request)
+        self._engine.check_name(body["base_model"])
+        _check_optimizer(body.get("optimizer_config"))
+        given = {key: value for key, value in (body.get("lora_config") or {}).items() if value is not None}
+        shape = LoraShape(**given)
+        session, run_id = self._new_run(body)
+
+        def create() -> Answer:
+            self._engine.create(run_id, shape)
+            self._note(run_id, shape, body.get("user_metadata"))
+            session.runs.append(run_id)
+            return {"type": "create_model", "model_id": run_id}
+
+        return submitted(self._calls.submit(f"{run_id}/create", create), run_id)
+
+    async def _load_weights(self, request: Request) -> Response:
+        body = await json_of(request)
+        checkpoint = self._store.existing(self._store.parse(body["path"]))
+        with_optimizer = bool(body["optimizer"])
+        if body.get("base_model"):
+            self._engine.check_name(body["base_model"])
+        _check_optimizer(body.get("optimizer_config"))
+        session = None
+        if body.get("model_id") is None:
+            session, run_id = self._new_run(body)
+        else:
+            run_id = body["model_id"]
+
+        def load() -> Answer:
+            run = self._engine.load(run_id, self._store.files(checkpoint), with_optimizer)
+            if session is not None:
+                self._note(run_id, run.shape, {**(body.get("user_metadata") or {}), "loaded_from": checkpoint.uri})
+                session.runs.append(run_id)
+            return {"type": "load_weights", "path": checkpoint.uri, "model_id": run_id}
+
+        if session is None:
+            return self._numbered(run_id, body["seq_id"], load)
+        return submitted(self._calls.submit(f"{run_id}/load", load), run_id)
+
+    async def _get_info(self, request: Request) -> Response:
+        run_id = (await json_of(request))["model_id"]
+        known = self._store.run(run_id)
+        return JSONResponse(
+            {
+                "type": "get_info",
+                "model_id": run_id,
+                "model_data": {
+                    "arch": self._engine.architecture,
+                    "model_name": self._engine.name,
+                    # this machine's: client and server share it
+                    "tokenizer_id": str(self._engine.folder),
+                },
+                "is_lora": True,
+                "lora_rank": known["lora_rank"],
+                "model_name": self._engine.name,
+            }
+        )
+
+    async def _forward_backward(self, request: Request) -> Response:
+        body = wire.unpacked(await body_of(request), request.headers.get("content-encoding", ""))
+        asked = wire.read_forward_backward(body)
+
+        def run() -> Answer:
+            found = self._engine.forward_backward(
+                asked.run_id, asked.examples, asked.loss, asked.options, asked.is_training
+            )
+            return wire.forward_backward_answer(*found)
+
+        return self._numbered(asked.run_id, asked.number, run)
+
+    async def _optim_step(self, request: Request) -> Response:
+        body = await json_of(request)
+        if "adam_params" not in body:
+            raise DataError("the local backend has the optimizer of AdamParams only")
+
+        def step() -> Answer:
+            metrics = self._engine.optim_step(body["model_id"], **body["adam_params"])
+            self._store.note_run(body["model_id"])
+            return {"metrics": metrics}
+
+        return self._numbered(body["model_id"], body["seq_id"], step)
+
+    def _numbered(self, run_id: str, number: int, do: Callable[[], Answer]) -> Response:
+        # or it would wait for ever for those before it
+        self._sessions.going(run_id.partition(":")[0])
+        return submitted(self._calls.submit(f"{run_id}/{number}", do, run_id, number), run_id)
+
+    def _new_run(self, body: Mapping[str, Any]) -> tuple[Session, str]:
+        return self._sessions.going(body["session_id"]), f"{body['session_id']}:train:{body['model_seq_id']}"
+
+    def _note(self, run_id: str, shape: LoraShape, user_metadata: Any) -> None:
+        self._store.note_run(
+            run_id,
+            base_model=self._engine.name,
+            model_owner="local",
+            is_lora=True,
+            lora_rank=shape.rank,
+            user_metadata=user_metadata,
+        )
+
+    async def _save_weights(self, request: Request) -> Response:
+        body = await json_of(request)
+        checkpoint = self._wanted(body, "weights")
+
+        def save() -> Answer:
+            self._save(body, checkpoint, with_optimizer=True)
+            return {"type": "save_weights", "path": checkpoint.uri}
+
+        return self._numbered(body["model_id"], body["seq_id"], save)
+
+    async def _save_for_sampler(self, request: Request) -> Response:
+        body = await json_of(request)
+        checkpoint = self._wanted(body, "sampler_weights")
+        sampler = f"{body['model_id'].partition(':')[0]}:sample:{body.get('sampling_session_seq_id')}"
+
+        def save() -> Answer:
+            self._save(body, checkpoint, with_optimizer=False)
+            if body.get("path"):
+                return {"type": "save_weights_for_sampler", "path": checkpoint.uri}
+            self._samplers[sampler] = Sampler(checkpoint, is_of_session=True)
+            session = self._sessions.get(sampler.partition(":")[0])
+            if session is not None:
+                session.samplers.append(sampler)
+            return {"type": "save_weights_for_sampler", "sampling_session_id": sampler}
+
+        return self._numbered(body["model_id"], body["seq_id"], save)
+
+    async def _save_external(self, request: Request) -> Response:
+        body = await json_of(request)
+        checkpoint = self._wanted(body, "external_weights")
+        recipients = recipients_of(body.get("age_encryption_recipients") or [])
+
+        def save() -> Answer:
+            self._save(body, checkpoint, with_optimizer=False, recipients=recipients)
+            return {"type": "save_weights_external", "path": checkpoint.uri}
+
+        return self._numbered(body["model_id"], body["seq_id"], save)
+
+    async def _copy_weights(self, request: Request) -> Response:
+        body = await json_of(request)
+        source = self._store.existing(self._store.parse(body["source_path"]))
+        key = request.headers.get("x-idempotency-key") or uuid.uuid4().hex
+        session, run_id = self._new_run(body) if body.get("session_id") else (None, f"copy-{key}")
+        target = self._store.at(run_id, source.kind, source.name)
+
+        def copy() -> Answer:
+            facts = self._store.run(source.run_id)
+            kept = {key: facts.get(key) for key in ("base_model", "model_owner", "is_lora", "lora_rank")}
+            self._store.note_run(run_id, **kept, user_metadata={"copied_from": source.uri})
+            self._store.copy(source, target, body.get("ttl_seconds"))
+            if session is not None:
+                session.runs.append(run_id)
+            return {"tinker_path": target.uri}
+
+        call = self._calls.submit(f"{run_id}/copy", copy)
+        # the SDK wants the path itself, and asks again with the same key
+        if not await self._calls.wait(call, LONG_POLL_S):
+            return detail("the engine is busy, so nothing is copied yet; ask again", 503)
+        if isinstance(call.answer, dict) and "error" in call.answer:
+            raise DataError(str(call.answer["error"]))
+        return JSONResponse(call.answer)
+
+    def _wanted(self, body: Mapping[str, Any], kind: str) -> Checkpoint:
+        return self._store.at(body["model_id"], kind, body.get("path") or f"unnamed-{uuid.uuid4().hex[:16]}")
+
+    def _save(
+        self, body: Mapping[str, Any], checkpoint: Checkpoint, with_optimizer: bool, recipients: Sequence[Any] = ()
+    ) -> None:
+        def make(folder: Path) -> None:
+            self._engine.save(body["model_id"], folder, with_optimizer)
+            if recipients:
+                encrypt(folder, recipients)
+
+        self._store.write(
+            checkpoint, make, body.get("ttl_seconds"), body.get("user_metadata"), bool(body.get("overwrite"))
+        )
+        self._store.note_run(body["model_id"])
+
+
+def _check_optimizer(config: Mapping[str, Any] | None) -> None:
+    kind = (config or {}).get("type", "adamw")
+    if kind not in ("adam", "adamw"):
+        raise DataError(f"optimizer {kind!r} is not offered by the local backend; adamw is")
