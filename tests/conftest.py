@@ -1,6 +1,7 @@
 """What every test shares: no network but loopback, and a small checkout to run stages in."""
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -50,6 +51,17 @@ def _loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
         connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture(autouse=True)
+def _logs_of_a_new_process() -> None:
+    # libraries and commands that an earlier test ran in this process may have silenced what this one listens to
+    logging.disable(logging.NOTSET)
+    logging.getLogger().setLevel(logging.WARNING)
+    for name, logger in [*logging.root.manager.loggerDict.items()]:
+        if isinstance(logger, logging.Logger) and name.partition(".")[0] == "graftline":
+            logger.setLevel(logging.NOTSET)
+            logger.disabled, logger.propagate = False, True
 
 
 @pytest.fixture

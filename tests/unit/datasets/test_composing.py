@@ -10,7 +10,9 @@ from graftline.datasets.edit import Edit
 from graftline.datasets.syntax import is_clean
 from graftline.datasets.synthetic.composed import compose
 from graftline.datasets.synthetic.fillings import filling
-from graftline.datasets.synthetic.words import Words
+from graftline.datasets.synthetic.holes import Shape, shape_of
+from graftline.datasets.synthetic.rewritings import rewrites_of
+from graftline.datasets.synthetic.words import Words, read_tree
 from graftline.rules.canonical import canonical
 from graftline.sandbox.memory import MemorySandbox
 from graftline.tasks.task import sound_tasks
@@ -22,6 +24,7 @@ TEXTS: dict[Language, str] = {
     "javascript": "const first = load(1, name);\nif (first === last) { store.send(first); }\nvalues[0] = first || last;\n",
     "java": "int first = load(1, name);\nif (first == last) { store.send(first); }\nvalue = first + other.size();\n",
 }
+NESTED = "if len(items) == 0:\n    first = table[key] if key in table else 0\n"
 
 
 def edit(language: Language) -> Edit:
@@ -58,6 +61,42 @@ def test_composed_edits_are_of_many_kinds_and_keep_what_is_known_of_their_text()
     assert {(one.licence, one.group, one.dataset) for one in found} == {("MIT", "own", "synthetic_rules")}
     assert len({one.id for one in found}) == len(found)
     assert all(one.gold_action is not None and canonical(one.gold_action) == one.gold_action for one in found)
+
+
+def shapes(kind: str) -> set[str]:
+    """Return the patterns of the first node of a kind in the Python text, of many draws."""
+    tree = read_tree(edit("python").model_copy(update={"pre": NESTED}), "python")
+    assert tree is not None
+    node = next(node for node in tree.root.walk() if node.kind == kind)
+    drawn = (shape_of(tree, node, random.Random(seed)) for seed in range(300))
+    return {shape.pattern for shape in drawn if shape is not None}
+
+
+def test_what_is_inside_an_operand_is_free_where_the_operand_stays() -> None:
+    assert {"len($A) == 0", "len($A) == $B", "$A == 0", "$A == $B"} <= shapes("comparison_operator")
+
+
+def test_what_stands_twice_is_one_metavariable() -> None:
+    found = shapes("conditional_expression")
+    assert "$A[$B] if $B in $A else 0" in found
+    assert not {pattern for pattern in found if pattern.startswith("$A[$B] if $C in")}
+
+
+def test_arguments_go_one_at_a_time_with_what_is_in_their_brackets() -> None:
+    shape, words = Shape("run($A, [1, 2], debug=True)", ("$A",)), Words(["call"], ["name"], ["7"], ["argument"])
+    found = {
+        text
+        for seed in range(20)
+        for kind, text in rewrites_of(shape, "call", "python", words, random.Random(seed))
+        if kind == "drop_argument"
+    }
+    assert found == {"run([1, 2], debug=True)", "run($A, debug=True)", "run($A, [1, 2])"}
+
+
+def test_what_is_made_becomes_what_a_method_of_its_class_returns() -> None:
+    shape, words = Shape("new Pair($$$A)", ("$$$A",)), Words(["of"], ["name"], ["7"], ["argument"])
+    rewrites = [*rewrites_of(shape, "new_expression", "javascript", words, random.Random(0))]
+    assert ("factory", "Pair.of($$$A)") in rewrites
 
 
 def test_texts_that_do_not_parse_are_left_out() -> None:

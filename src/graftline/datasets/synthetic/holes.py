@@ -1,7 +1,8 @@
 """Patterns of nodes of real code: which parts of a node stay as they are, and which become metavariables.
 
 Callees, names of methods and keywords stay; arguments, operands and the objects that methods are asked of become free, most
-of them: the same node gives other patterns with other draws.
+of them, or what is inside them does: the same node gives other patterns with other draws. What stands there twice is the same
+metavariable.
 """
 
 import random
@@ -18,13 +19,20 @@ STATEMENTS = frozenset({
 })  # fmt: skip
 ARGUMENTS = frozenset({"argument_list", "arguments"})
 READS = frozenset({"attribute", "member_expression", "field_access"})
+_COMPOUND = CALLS | READS | {
+    "subscript", "subscript_expression", "array_access", "comparison_operator", "boolean_operator", "binary_operator",
+    "not_operator", "binary_expression", "unary_expression", "parenthesized_expression",
+}  # fmt: skip
+_CONSTANTS = frozenset(
+    {"integer", "number", "decimal_integer_literal", "none", "null", "null_literal", "true", "false"}
+)
 _ASSIGNMENTS = frozenset({"variable_declarator", "assignment", "assignment_expression"})
 _NEVER_FREE = frozenset({
     "type_identifier", "comment", "line_comment", "block_comment", "operator", "property_identifier", "modifiers",
     "block", "statement_block",
 })  # fmt: skip
 _FREE, _OFTEN, _SELDOM = 0.85, 0.5, 0.35
-"""How probable it is that an operand, an object, and a whole list of arguments become free."""
+"""How probable it is that an operand, an object or a constant, and a whole list of arguments become free."""
 _MOST = 4
 NAMES = "ABCD"
 
@@ -56,12 +64,15 @@ def shape_of(tree: Tree, node: Node, rng: random.Random) -> Shape | None:
         return None
     if holes and (holes[0].start, holes[0].end) == (node.start, node.end):
         return None
-    parts, free, place = [], [], node.start
-    for hole, name in zip(holes, NAMES, strict=False):
-        free.append(("$$$" if hole.is_list else "$") + name)
-        parts += [tree.text[place : hole.start], free[-1]]
+    parts, free, place = list[str](), dict[tuple[str, bool], str](), node.start
+    for hole in holes:
+        name = ("$$$" if hole.is_list else "$") + NAMES[len(free)]
+        parts += [
+            tree.text[place : hole.start],
+            free.setdefault((tree.text[hole.start : hole.end], hole.is_list), name),
+        ]
         place = hole.end
-    return Shape("".join([*parts, tree.text[place : node.end]]), tuple(free))
+    return Shape("".join([*parts, tree.text[place : node.end]]), tuple(free.values()))
 
 
 def _holes(node: Node, rng: random.Random) -> Iterator[_Hole]:
@@ -95,7 +106,9 @@ def _arguments(arguments: Node, rng: random.Random) -> Iterator[_Hole]:
 
 
 def _drawn(node: Node, chance: float, rng: random.Random) -> Iterator[_Hole]:
-    if rng.random() < chance:
+    if chance and node.kind in _COMPOUND and rng.random() < _SELDOM:
+        yield from _holes(node, rng)
+    elif rng.random() < (min(chance, _OFTEN) if node.kind in _CONSTANTS else chance):
         yield _Hole(node.start, node.end, is_list=False)
 
 

@@ -16,6 +16,8 @@ _KEYWORDS = frozenset({
 })  # fmt: skip
 _LEADING = re.compile(r"(return|raise|throw|await)\s+(.*)", re.DOTALL)
 _COMPARED = re.compile(r"(\$[A-D])\s(\S+|is not|not in)\s(\$[A-D])")
+_CALLED = re.compile(r"([^()]*)\((.*)\)", re.DOTALL)
+_MADE = re.compile(r"new\s+([\w.]+)(\(.*\))", re.DOTALL)
 _DECLARING = ("const", "let", "var")
 _PYTHON_OPERATORS = (
     "+", "-", "*", "%", "==", "!=", "is", "is not", "in", "not in", "and", "or", "<", ">", "<=", ">=",
@@ -31,6 +33,7 @@ def rewrites_of(shape: Shape, kind: str, language: Language, words: Words, rng: 
     """Yield rewrites of the pattern of `shape`, which is that of a node of `kind`; not all of them are code."""
     yield from _renamed(shape, words, language, rng)
     yield from _with_more_arguments(shape, words, language, rng)
+    yield from _with_fewer_arguments(shape, rng)
     if kind in STATEMENTS:
         yield from _of_statement(shape, kind, language, words, rng)
         return
@@ -67,6 +70,13 @@ def _with_more_arguments(shape: Shape, words: Words, language: Language, rng: ra
         yield "add_first", f"{core[: opening + 1]}{added}, {core[opening + 1 :]}{end}"
 
 
+def _with_fewer_arguments(shape: Shape, rng: random.Random) -> Iterator[Rewrite]:
+    core, end = _core(shape.pattern)
+    if (found := _CALLED.fullmatch(core)) and (arguments := _split(found[2])):
+        del arguments[rng.randrange(len(arguments))]
+        yield "drop_argument", f"{found[1]}({', '.join(arguments)}){end}"
+
+
 def _of_statement(shape: Shape, kind: str, language: Language, words: Words, rng: random.Random) -> Iterator[Rewrite]:
     pattern, (core, end), new = shape.pattern, _core(shape.pattern), rng.choice(words.called)
     is_python, name = language == "python", rng.choice(words.names)
@@ -94,6 +104,8 @@ def _around(shape: Shape, language: Language, words: Words, rng: random.Random) 
     core, new = shape.pattern, rng.choice(words.called)
     yield "wrap", f"{new}({core})"
     yield "ask", f"{core}.{new}()"
+    if found := _MADE.fullmatch(core):
+        yield "factory", f"{found[1]}.{new}{found[2]}"
     if language != "java":
         yield "await", f"await {core}"
         yield "read", f"{core}.{rng.choice(words.names)}"
@@ -143,6 +155,18 @@ def _of_operands(shape: Shape, language: Language, rng: random.Random) -> Iterat
 def _core(pattern: str) -> tuple[str, str]:
     """Return a pattern without its semicolon, and the semicolon, if it has one."""
     return (pattern[:-1], ";") if pattern.endswith(";") else (pattern, "")
+
+
+def _split(arguments: str) -> list[str]:
+    """Return the arguments of a call; commas in brackets part none, and texts that hold some give what is no code."""
+    found, depth = [""], 0
+    for sign in arguments:
+        depth += (sign in "([{") - (sign in ")]}")
+        if sign == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += sign
+    return [one.strip() for one in found if one.strip()]
 
 
 def _operators(language: Language) -> Sequence[str]:
