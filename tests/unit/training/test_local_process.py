@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ctypes.util import find_library
 from pathlib import Path
 
@@ -35,7 +35,11 @@ with local_backend(root, root / "store", "model", root / "model"):
 
 def backends(process: psutil.Process, root: Path) -> list[psutil.Process]:
     """Return the children of a process that are, or are to be, backends in a folder (other tests' have their own)."""
-    return [child for child in process.children() if {"tinker", str(root / "store")} <= set(child.cmdline())]
+    found = []
+    for child in process.children():
+        with suppress(psutil.NoSuchProcess):  # it ended in the meantime
+            found += [child] if {"tinker", str(root / "store")} <= set(child.cmdline()) else []
+    return found
 
 
 def is_past_its_start(process: psutil.Process) -> bool:
@@ -87,7 +91,8 @@ def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 
 @contextmanager
 def suspended(root: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process]]:
-    """Yield a process that has started a backend, and the backend, before it finds that there is no model."""
+    """Yield a process that has started a backend, and the backend, before it finds that its model is an empty folder."""
+    (root / "model").mkdir()
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(root)], env={**os.environ, **variables})
     child = None
     try:
