@@ -92,15 +92,3 @@ def comes(claim: Callable[[], bool], within_s: float = 30.0) -> bool:
     while not (holds := claim()) and time.monotonic() < deadline:
         time.sleep(0.02)
     return holds
-
-
-def running(processes: list[psutil.Process]) -> list[list[str]]:
-    """Return the command lines of those that still run; one that has ended may wait long for whoever adopted it."""
-    found = []
-    for process in processes:
-        try:
-            if process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.cmdline())
-        except psutil.NoSuchProcess:
-            continue
-    return found

@@ -18,6 +18,7 @@ import pytest
 from graftline.errors import SandboxError
 from graftline.sandbox import Case, CaseLimits, Verdict
 from graftline.sandbox.served import ServedJail
+from tests.processes import running
 
 LIMITS = CaseLimits(cpu_s=5, wall_s=60, memory_mb=256, disk_mb=8, output_kb=64, processes=16, files=100)
 SUPERVISOR = """
@@ -82,18 +83,6 @@ def has_process(mark: str) -> bool:
     """Whether a process with this word on its command line runs, the supervisor itself left out."""
     found = psutil.process_iter(["cmdline"])
     return any((line := process.info["cmdline"] or [])[-1:] == [mark] and "sleep" in line[2] for process in found)
-
-
-def running(processes: list[psutil.Process]) -> list[list[str]]:
-    """Return the command lines of those that still run; one that has ended may wait long for whoever adopted it."""
-    found = []
-    for process in processes:
-        try:
-            if process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.cmdline())
-        except psutil.NoSuchProcess:
-            continue
-    return found
 
 
 def groups_of(maker: int | str) -> list[Path]:

@@ -24,7 +24,8 @@ from graftline.models.stored import model_file
 from graftline.paths import Paths
 from graftline.secrets import EnvironmentSecrets, Secrets
 from tests.conftest import CHECKOUT
-from tests.kept_fleet import comes, free_port, running
+from tests.kept_fleet import comes, free_port
+from tests.processes import running
 
 KEY = "key-of-the-test"
 SECRETS = Secrets([EnvironmentSecrets({"TESTED_KEY": KEY})])

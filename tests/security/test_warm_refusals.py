@@ -11,6 +11,7 @@ import pytest
 
 from graftline.sandbox.limits import Limits
 from graftline.sandbox.warm import WarmSandbox
+from tests.processes import children_with
 
 PROGRAM = """
 import array, ctypes, json, mmap, os, signal, socket, sys, threading
@@ -118,8 +119,7 @@ def test_under_root_actions_run_as_another_user() -> None:
     before = {child.pid for child in psutil.Process().children()}
     with closing(WarmSandbox(LIMITS)) as sandbox:
         assert "own_user" in sandbox.isolation.features
-        children = [child for child in psutil.Process().children() if child.pid not in before]
-        [worker] = [child for child in children if "warm_worker" in " ".join(child.cmdline())]
+        [worker] = [child for child in children_with("warm_worker") if child.pid not in before]
         assert {*worker.uids(), *worker.gids()} == {60_001}
 
 

@@ -20,7 +20,8 @@ from graftline.actors.keeper_state import KeeperState, read_state, started_at, s
 from graftline.errors import ActorError, ConfigError, RecordError
 from graftline.record import write_atomically
 from tests import vllm_stand_in
-from tests.kept_fleet import NAME, KeptFleet, comes, free_port, running
+from tests.kept_fleet import NAME, KeptFleet, comes, free_port
+from tests.processes import running
 
 
 @pytest.fixture

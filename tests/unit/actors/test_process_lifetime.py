@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kept_fleet import KEY, KeptFleet, comes, running
+from tests.kept_fleet import KEY, KeptFleet, comes
+from tests.processes import running
 
 
 @pytest.fixture

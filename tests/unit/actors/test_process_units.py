@@ -17,7 +17,8 @@ from graftline.actors.keeper import answer
 from graftline.actors.units import units, write_units
 from graftline.errors import ConfigError
 from tests import vllm_stand_in
-from tests.kept_fleet import comes, free_port, running
+from tests.kept_fleet import comes, free_port
+from tests.processes import running
 
 AWKWARD = "a \"b\" \\ $HOME %h 'c'"
 FLEET = Fleet(

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from graftline.datasets.catalogue import Cleaning
@@ -15,6 +14,7 @@ from graftline.datasets.normalize import UNIT_BYTES
 from graftline.datasets.sources.base import RawRow
 from graftline.errors import BoundaryError, DataError
 from graftline.record import Contents, Request, build, load_record
+from tests.processes import children_with
 from tests.unit.datasets.fixtures import dataset
 from tests.unit.datasets.shards import change, written
 
@@ -99,9 +99,8 @@ def dying() -> Iterator[dict[str, Any] | bytes]:
     """Yield rows, and end the workers when they have some."""
     for number, row in enumerate(rows()):
         if number == 150:
-            for child in psutil.Process().children():
-                if "spawn_main" in " ".join(child.cmdline()):
-                    child.kill()
+            for child in children_with("spawn_main"):
+                child.kill()
         yield row
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from graftline.errors import BoundaryError
 from graftline.workers import WorkerDied, Workers, default_workers
+from tests.processes import children_with
 
 # what a worker does has to be importable in a new process
 SQUARE_ROOT = partial(partial, math.sqrt)
@@ -27,8 +28,7 @@ SLEEP = partial(partial, time.sleep)
 
 
 def running() -> list[psutil.Process]:
-    found = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
-    return [child for child in found if "spawn_main" in " ".join(child.cmdline())]
+    return children_with("spawn_main")
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])

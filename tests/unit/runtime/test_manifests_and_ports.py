@@ -32,6 +32,7 @@ from graftline.teachers.induction import InductionTeacher
 from graftline.teachers.memory import MemoryTeacher
 from graftline.teachers.settings import InductionTeacherConfig, MemoryTeacherConfig
 from graftline.training.open import LocalBackendConfig, MemoryTrainingConfig, TinkerServiceConfig
+from tests.processes import command_line
 
 EMBEDDED = Manifest(
     dataset_hub=HomesHubConfig(),
@@ -51,10 +52,8 @@ def children() -> list[int]:
 
 def is_ours(child: psutil.Process) -> bool:
     """Return whether a process runs; one that ends while it is looked at does not."""
-    try:
-        return child.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(child.cmdline())
-    except psutil.NoSuchProcess:
-        return False
+    line = command_line(child)
+    return bool(line) and "resource_tracker" not in line
 
 
 @pytest.mark.parametrize(

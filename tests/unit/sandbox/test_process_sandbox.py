@@ -15,6 +15,7 @@ from graftline.errors import SandboxError
 from graftline.sandbox.base import Match, Verdict
 from graftline.sandbox.limits import Limits
 from graftline.sandbox.process import ProcessSandbox
+from tests.processes import children_with
 
 RENAME = PatternAction(pattern="f($A)", rewrite="g($A)")
 
@@ -128,7 +129,7 @@ def test_a_jail_whose_folder_is_gone_says_nothing_about_the_action(process: Proc
 
 def test_a_child_that_somebody_kills_says_nothing_about_the_action(process: ProcessSandbox) -> None:
     process.apply_many("f(1)\n", "python", [RENAME])
-    [spawner] = [child for child in psutil.Process().children() if "confined.spawner" in " ".join(child.cmdline())]
+    [spawner] = children_with("confined.spawner")
     slow = RuleAction(rule={"kind": "call", "has": chain(3)}, fix="x")
     finished = threading.Event()
 
@@ -149,5 +150,5 @@ def test_a_child_that_somebody_kills_says_nothing_about_the_action(process: Proc
 
 
 def folder_of(process: ProcessSandbox) -> Path:
-    [spawner] = [child for child in psutil.Process().children() if "confined.spawner" in " ".join(child.cmdline())]
+    [spawner] = children_with("confined.spawner")
     return Path(spawner.cwd())

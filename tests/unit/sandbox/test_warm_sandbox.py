@@ -17,6 +17,7 @@ from graftline.errors import SandboxError
 from graftline.sandbox.base import Request, Verdict
 from graftline.sandbox.limits import Limits
 from graftline.sandbox.warm import WarmSandbox
+from tests.processes import children_with
 
 RENAME = PatternAction(pattern="f($A)", rewrite="g($A)")
 # a pattern as deep as the text overflows the matcher's stack
@@ -37,7 +38,7 @@ def workers() -> list[psutil.Process]:
 
 
 def all_workers() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "warm_worker" in " ".join(child.cmdline())]
+    return children_with("warm_worker")
 
 
 OF_OTHERS: list[psutil.Process] = []

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from ctypes.util import find_library
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from graftline.errors import ConfigError, TrainingError
 from graftline.secrets import EnvironmentSecrets, Secrets
 from graftline.training.local.process import local_backend
 from graftline.training.open import TinkerServiceConfig, open_training_client
+from tests.processes import children_with, command_line
 from tests.unit.training.conftest import EXTRA
 
 PARENT = """
@@ -35,11 +36,7 @@ with local_backend(root, root / "store", "model", root / "model"):
 
 def backends(process: psutil.Process, root: Path) -> list[psutil.Process]:
     """Return the children of a process that are, or are to be, backends in a folder (other tests' have their own)."""
-    found = []
-    for child in process.children():
-        with suppress(psutil.NoSuchProcess):  # it ended in the meantime
-            found += [child] if {"tinker", str(root / "store")} <= set(child.cmdline()) else []
-    return found
+    return [child for child in children_with(str(root / "store"), process) if " tinker " in command_line(child)]
 
 
 def is_past_its_start(process: psutil.Process) -> bool:

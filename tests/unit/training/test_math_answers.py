@@ -14,6 +14,7 @@ import pytest
 
 from graftline.errors import ConfigError
 from graftline.math_answers import MAX_CHARACTERS, MathVerifier, Verdict
+from tests.processes import children_with
 
 pytest.importorskip("math_verify", reason="pip install 'graftline[training]'")
 
@@ -53,8 +54,7 @@ def verifier() -> Iterator[MathVerifier]:
 
 def workers() -> set[int]:
     # not the resource tracker of multiprocessing, which stays until the program ends
-    children = psutil.Process().children()
-    return {child.pid for child in children if "multiprocessing.spawn" in "".join(child.cmdline())}
+    return {child.pid for child in children_with("multiprocessing.spawn")}
 
 
 def wait_until_gone(pid: int) -> None:

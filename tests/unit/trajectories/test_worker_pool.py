@@ -20,6 +20,7 @@ from graftline.teachers.settings import InductionTeacherConfig
 from graftline.trajectories.collect import Collecting, attempt
 from graftline.trajectories.journal import JOURNAL_NAME, collect_many
 from graftline.trajectories.workers import worker_attempts
+from tests.processes import children_with
 
 TEACHER = InductionTeacherConfig()
 
@@ -40,8 +41,7 @@ def test_one_worker_and_two_make_what_none_makes_in_the_order_of_the_tasks(tasks
 
 
 def workers() -> list[psutil.Process]:
-    running = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
-    return [child for child in running if "spawn_main" in " ".join(child.cmdline())]
+    return children_with("spawn_main")
 
 
 def test_a_worker_that_dies_stops_the_run_and_what_was_made_is_kept(tasks: list[Task], tmp_path: Path) -> None:

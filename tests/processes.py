@@ -1,0 +1,21 @@
+"""Processes by their command lines; one may end while it is looked at, and stay for a while after it has ended."""
+
+import psutil
+
+
+def command_line(process: psutil.Process) -> str:
+    """Return the command line of a process; empty where it has ended, whether or not its parent has noticed."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def children_with(word: str, process: psutil.Process | None = None) -> list[psutil.Process]:
+    """Return the children of a process, of this one if it is None, that run and have `word` in their command lines."""
+    return [child for child in (process or psutil.Process()).children() if word in command_line(child)]
+
+
+def running(processes: list[psutil.Process]) -> list[str]:
+    """Return the command lines of those that have not ended."""
+    return [line for process in processes if (line := command_line(process))]
