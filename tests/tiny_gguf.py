@@ -11,6 +11,8 @@ import torch
 from gguf import MODEL_ARCH_NAMES, GGUFWriter, TokenType, get_tensor_name_map
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
+from graftline.training.local.engine import Engine
+from graftline.training.local.lora import LoraShape
 from tests.unit.training.tiny_model import VOCABULARY, make_tiny_model
 
 ARCHITECTURES = {"llama": (LlamaConfig, LlamaForCausalLM), "qwen2": (Qwen2Config, Qwen2ForCausalLM)}
@@ -113,3 +115,15 @@ def _add_tokenizer(writer: GGUFWriter, folder: Path) -> None:
     writer.add_pad_token_id(ids["<|endoftext|>"])
     writer.add_add_bos_token(False)
     writer.add_chat_template((folder / "chat_template.jinja").read_text("utf-8"))
+
+
+def random_adapter(engine: Engine, folder: Path, seed: int, size: float, shape: LoraShape) -> Path:
+    """Write an adapter that changes every layer visibly."""
+    run = engine.create(f"run-{seed}", shape)
+    chance = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in run.parameters:
+            parameter.copy_(torch.randn(parameter.shape, generator=chance) * size)
+    folder.mkdir()
+    engine.save(f"run-{seed}", folder, with_optimizer=False)
+    return folder

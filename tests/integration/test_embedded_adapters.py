@@ -24,7 +24,6 @@ from tests.unit.training.conftest import EXTRA
 pytest.importorskip("peft", reason=EXTRA)
 pytest.importorskip("xllamacpp", reason="pip install xllamacpp")
 
-import torch
 
 from graftline.actors.base import ChatRequest, Message
 from graftline.actors.fleet import Actor, Fleet
@@ -40,7 +39,7 @@ from graftline.training.local.lora import LoraShape
 from graftline.training.local.sampling import Sampling, sample
 from tests.conftest import CHECKOUT
 from tests.kept_fleet import free_port
-from tests.tiny_gguf import make_model, write_gguf
+from tests.tiny_gguf import make_model, random_adapter, write_gguf
 
 NEAR = 0.03
 """By how much logprobs may differ: the server keeps keys and values in 16 bits."""
@@ -82,18 +81,6 @@ class Side:
             connection.close()
         (first,) = answer["completion_probabilities"]
         return {one["id"]: one["logprob"] for one in first["top_logprobs"]}
-
-
-def random_adapter(engine: Engine, folder: Path, seed: int, size: float, shape: LoraShape) -> Path:
-    """Write an adapter that changes every layer visibly."""
-    run = engine.create(f"run-{seed}", shape)
-    chance = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in run.parameters:
-            parameter.copy_(torch.randn(parameter.shape, generator=chance) * size)
-    folder.mkdir()
-    engine.save(f"run-{seed}", folder, with_optimizer=False)
-    return folder
 
 
 def started(root: Path, weights: Path, folders: Sequence[Path], slots: int = 2) -> Fleet:

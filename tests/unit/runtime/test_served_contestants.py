@@ -18,11 +18,14 @@ from graftline.actors.keeper_state import read_state, state_path
 from graftline.actors.status import fleet_status
 from graftline.paths import Paths
 from graftline.runtime.contestants import Entrants
-from graftline.runtime.contests import contest
+from graftline.runtime.contests import contest, read_attempts
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
+from graftline.training.local.base_model import EngineSettings
+from graftline.training.local.engine import Engine
+from graftline.training.local.lora import LoraShape
 from tests.kept_fleet import free_port
-from tests.tiny_gguf import make_model, write_gguf
+from tests.tiny_gguf import make_model, random_adapter, write_gguf
 from tests.unit.runtime.test_contests import root, write
 
 __all__ = ["root"]
@@ -34,16 +37,19 @@ SERVED = {"model": {"kind": "actors", "fleet": "tiny", "prompt": "brief", "max_t
 def fleet_root(root: Path, tmp_path: Path) -> Path:
     """A root with a fleet `tiny` of one server, and two evaluations of its model."""
     write_gguf(make_model(tmp_path / "model", "llama"), "llama", root / "data" / "tiny.gguf")
-    path = root / "configs" / "vllm_actors.yaml"
-    said: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
     actor = {"name": "tiny", "url": f"http://127.0.0.1:{free_port()}", "slots": 2, "threads": 1}
-    said["fleets"]["tiny"] = {
-        "engine": "embedded", "model": "data/tiny.gguf", "context_tokens": 512, "actors": [actor]
-    }  # fmt: skip
-    path.write_text(yaml.safe_dump(said), "utf-8")
+    configure(root, engine="embedded", model="data/tiny.gguf", context_tokens=512, actors=[actor])
     for name in ("first", "second"):
         write(root, SERVED, name=name)
     return root
+
+
+def configure(root: Path, **said: Any) -> None:
+    """Say so of the fleet `tiny`."""
+    path = root / "configs" / "vllm_actors.yaml"
+    known: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+    known["fleets"].setdefault("tiny", {}).update(said)
+    path.write_text(yaml.safe_dump(known), "utf-8")
 
 
 def opened(root: Path, stack: ExitStack) -> Lineage:
@@ -73,6 +79,26 @@ def test_evaluations_that_share_it_ask_one_server_which_stops_after_the_last(fle
     assert server(paths) is None
     for built in (first, second):
         assert (built.record.counts["rows"], built.record.counts["infra"]) == (4, 0)
+
+
+def test_servers_start_anew_for_an_adapter_that_they_do_not_have(fleet_root: Path, tmp_path: Path) -> None:
+    paths = Paths(fleet_root)
+    engine = Engine(tmp_path / "model", "tiny", EngineSettings(threads=1))
+    random_adapter(engine, fleet_root / "data" / "style", 1, 0.12, LoraShape(rank=4, seed=0))
+    write(fleet_root, {"model": {**SERVED["model"], "adapter": "style"}}, name="second")
+    with ExitStack() as stack:
+        lineage = opened(fleet_root, stack)
+        entrants = Entrants(lineage, stack.enter_context(ExitStack()))
+        bare = contest(lineage, "first", entrants)
+        before = server(paths)
+        configure(fleet_root, adapters=["data/style"])
+
+        adapted = contest(lineage, "second", entrants)
+
+        assert server(paths) not in (None, before)
+    assert server(paths) is None
+    said = [[one.text for one in read_attempts(built.folder)] for built in (bare, adapted)]
+    assert (len(said[1]), said[0] != said[1], adapted.record.counts["infra"]) == (4, True, 0)
 
 
 def test_an_evaluation_on_its_own_leaves_no_server(fleet_root: Path) -> None:
