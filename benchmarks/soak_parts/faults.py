@@ -32,7 +32,9 @@ _QUICK = (
     "kill box",
     "kill keeper",
 )
-_LONGEST_JUMP_S, _SHORTEST_JUMP_S = 3 * 3600, 120
+_FORTH_S, _BACK_S = (120, 3 * 3600), (1, 300)
+"""How far the clock jumps. Dagster's sensors stand still for as long as it goes back: for hours there would be nothing to
+disturb."""
 _MISSED = "there was none"
 
 
@@ -216,8 +218,7 @@ class Faults:
         if self._clock.why_not:
             self.skipped["clock"] = self._clock.why_not
             return self._clock.why_not
-        forth = self._chance.randrange(_SHORTEST_JUMP_S, _LONGEST_JUMP_S)
-        back = self._chance.randrange(_SHORTEST_JUMP_S, _LONGEST_JUMP_S)
+        forth, back = self._chance.randrange(*_FORTH_S), self._chance.randrange(*_BACK_S)
         before = self._clock.offset_s
         self._clock.set(before + forth)
         self._is_over.wait(lasts_s)
