@@ -5,13 +5,15 @@ them here is reported as theirs. Not here: what is done (`graftline.runtime.clos
 https://docs.dagster.io/guides/build/assets/metadata-and-tags
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
 
 from assets.described import described
+from assets.harbor import metadata_of_evaluation
 from assets.outcome import materialized, metadata_of
+from assets.training import metadata_of_adapter, metadata_of_rows
 from graftline.paths import Paths
 from graftline.record import Built
 from graftline.runtime.closed_loop import REPORT, closed_loop, closed_loop_file
@@ -20,6 +22,12 @@ from graftline.runtime.settings import stage_code
 
 GROUP = "closed_loop"
 NAME = "closed_loop_results"
+_OF_STAGES: Mapping[str, Callable[[Built], Mapping[str, Any]]] = {
+    "sft_dataset": metadata_of_rows,
+    "trained_adapter": metadata_of_adapter,
+    "evaluation": metadata_of_evaluation,
+}
+"""What is shown of what is made on the way, as where it is made on its own."""
 
 
 def closed_loop_assets(paths: Paths) -> list[dg.AssetsDefinition]:
@@ -43,7 +51,8 @@ def closed_loop_assets(paths: Paths) -> list[dg.AssetsDefinition]:
     )
     def made(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
         def reported(stage: str, partition: str, built: Built) -> None:
-            context.log_event(dg.AssetMaterialization(stage, metadata=dict(metadata_of(built)), partition=partition))
+            metadata = dict(_OF_STAGES[stage](built))
+            context.log_event(dg.AssetMaterialization(stage, metadata=metadata, partition=partition))
 
         return materialized(context, lineage, lambda: closed_loop(lineage, reported), _shown)
 

@@ -56,7 +56,7 @@ def harbor_assets(
         if contests:
             above = ("splits", "tasks", *(["trained_adapter"] if recipes else []))
             deps += [dg.AssetDep(name, partition_mapping=everything) for name in above]
-        made.append(_asset(evaluation, EVALUATIONS, [*evaluated, *contests], deps, _metadata_of_evaluation))
+        made.append(_asset(evaluation, EVALUATIONS, [*evaluated, *contests], deps, metadata_of_evaluation))
     return made
 
 
@@ -113,7 +113,7 @@ def _metadata_of_instances(built: Built) -> Mapping[str, Any]:
     }
 
 
-def _metadata_of_evaluation(built: Built) -> Mapping[str, Any]:
+def metadata_of_evaluation(built: Built) -> Mapping[str, Any]:
     """Return what there is to know of an evaluation; figures that nobody knows are left out, for they are not 0."""
     if ATTEMPTS in built.record.files:
         return metadata_of_contest(built)

@@ -38,9 +38,9 @@ def training_assets(recipes: Sequence[str]) -> list[dg.AssetsDefinition]:
     everything = dg.AllPartitionMapping()
     deps = [dg.AssetDep(name, partition_mapping=everything) for name in ("splits", "tasks", "teacher_trajectories")]
     return [
-        _asset(sft_dataset, recipes, deps, {"jsonl"}, _metadata_of_dataset, "sandbox"),
+        _asset(sft_dataset, recipes, deps, {"jsonl"}, metadata_of_rows, "sandbox"),
         _asset(
-            trained_adapter, recipes, [dg.AssetDep(sft_dataset.__name__)], {"pytorch"}, _metadata_of_adapter, "trainer"
+            trained_adapter, recipes, [dg.AssetDep(sft_dataset.__name__)], {"pytorch"}, metadata_of_adapter, "trainer"
         ),
     ]
 
@@ -73,7 +73,7 @@ def _asset(
     return asset
 
 
-def _metadata_of_dataset(built: Built) -> Mapping[str, Any]:
+def metadata_of_rows(built: Built) -> Mapping[str, Any]:
     """Return what there is to know of training data: its rows by licence, and the fields of a row."""
     counts = built.record.counts
     licences = [
@@ -91,7 +91,7 @@ def _metadata_of_dataset(built: Built) -> Mapping[str, Any]:
     }
 
 
-def _metadata_of_adapter(built: Built) -> Mapping[str, Any]:
+def metadata_of_adapter(built: Built) -> Mapping[str, Any]:
     """Return what there is to know of an adapter: its loss as a plot, what it solves as a table, its card."""
     steps = read_steps(built.folder / STEPS)
     losses = {
