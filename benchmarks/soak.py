@@ -11,7 +11,7 @@ Then the faults end, what was accepted gets the time to end, and everything that
 * `attempts`: every job has its attempt or is still in the queue, and each attempt has the reward that its actions are
   worth when they are applied again, undisturbed;
 * `versions`: one run was requested for each version of the dataset, and the artefacts are byte for byte those of an
-  undisturbed run over the newest version; `graftline check` finds nothing;
+  undisturbed run over the newest version, with its attempts in shards of their own; `graftline check` finds nothing;
 * no process is left behind, none waited long as a zombie, and memory, descriptors and disk stay below the bounds.
 
 Whatever of this does not hold is listed under `wrong`, and the exit status is 1. The report goes to `reports/soak/`. There is
@@ -286,7 +286,10 @@ class Soak:
         wrong = [f"{role} did not end when it was asked to" for role in stubborn]
         wrong += [f"was left behind: {line}" for line in left]
         if self._sampler.longest_zombie_s > MOST_ZOMBIE_S:
-            wrong.append(f"a process had ended for {self._sampler.longest_zombie_s:.0f} s, and its parent did not ask")
+            wrong.append(
+                f"a process had ended for {self._sampler.longest_zombie_s:.0f} s, and its parent did not ask:"
+                f" {self._sampler.longest_zombie_of}"
+            )
         if self._disk.used_bytes > MOST_DISK_MB * _MB:
             wrong.append(f"the disk holds {self._disk.used_bytes // _MB} MB")
         if not self._sizes.is_judged:

@@ -62,8 +62,8 @@ class Sampler:
         self.samples: list[Sample] = []
         self.disk: list[tuple[float, int]] = []
         self._dead: dict[int, float] = {}  # since when
-        self.longest_zombie_s = 0.0
-        """How long at most a process had ended, and its parent did not ask how."""
+        self.longest_zombie_s, self.longest_zombie_of = 0.0, ""
+        """How long at most a process had ended, and its parent did not ask how; and who that was."""
 
     def start(self) -> None:
         """Begin."""
@@ -89,7 +89,8 @@ class Sampler:
         self._dead = {pid: self._dead.get(pid, now) for pid in dead}
         for pid, parent in dead.items():
             if parent != os.getpid():
-                self.longest_zombie_s = max(self.longest_zombie_s, now - self._dead[pid])
+                if now - self._dead[pid] > self.longest_zombie_s:
+                    self.longest_zombie_s, self.longest_zombie_of = now - self._dead[pid], _line(parent)
             elif now - self._dead[pid] > _ADOPTED_S:
                 # its parent was killed, and this process is the init of the soak; whom this one started is waited for at once
                 with suppress(ChildProcessError):
@@ -176,6 +177,13 @@ def left_behind(within_s: float, but: Collection[int] = ()) -> list[str]:
 def table(grown: Mapping[str, Growth]) -> list[dict[str, Any]]:
     """Return rows to be shown."""
     return [{"process": role, **vars(one)} for role, one in sorted(grown.items())]
+
+
+def _line(pid: int) -> str:
+    try:
+        return " ".join(psutil.Process(pid).cmdline())[:200]
+    except psutil.NoSuchProcess:
+        return "one that is gone"
 
 
 def _is_zombie(process: psutil.Process) -> bool:

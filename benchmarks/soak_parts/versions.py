@@ -1,17 +1,21 @@
 """Versions of a dataset that are published, the runs that Dagster's sensor requests for them, and what is stored in the end.
 
 The next version comes when the run of the one before was requested and has ended: what was never looked at need not be
-asked for. What is stored in the end has to be, byte for byte, what an undisturbed run makes of the newest version.
+asked for. What is stored in the end has to be, byte for byte, what an undisturbed run makes of the newest version; attempts
+lie in other shards, for each version adds its own.
 """
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
 import time
+from collections import Counter
 from contextlib import ExitStack
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from benchmarks.soak_parts.programs import BIN
@@ -24,7 +28,9 @@ _FIRST_ROWS, _ROWS_MORE = 6, 2
 _TAG = f"graftline/revision.{DATASET}"
 _TAG_CHARACTERS = 16
 _ENDED = ("SUCCESS", "FAILURE", "CANCELED")
-_COMPARED = ("raw", "division", "processed", "tasks", "trajectories/raw", "trajectories/parquet")
+_COMPARED = ("raw", "division", "processed", "tasks", "trajectories/parquet")
+_ATTEMPTS = "trajectories/raw"
+_PARQUET_RECORD = re.compile(r"trajectories/parquet/.*/_meta\.json")
 _SHOWN = 3
 
 
@@ -63,7 +69,7 @@ class Versions:
     def publish(self) -> None:
         """Publish the next version, which has some rows more."""
         count = _FIRST_ROWS + _ROWS_MORE * len(self.published)
-        content = "".join(json.dumps(_row(number)) + "\n" for number in range(count)).encode()
+        content = "".join(json.dumps(row(number)) + "\n" for number in range(count)).encode()
         self.published.append(self._hub.put(REPOSITORY, {"rows.jsonl": content}))
 
     def state_of(self, revision: str) -> str:
@@ -134,18 +140,45 @@ def _differences(site: Site) -> list[str]:
     done = subprocess.run(command, env={**environment, "GRAFTLINE_ROOT": str(root)}, capture_output=True, text=True)
     if done.returncode:
         return [f"the undisturbed run fails: {done.stderr[-300:]}"]
-    disturbed, undisturbed = (_compared(contents(one / "data")) for one in (site.root, root))
-    different = sorted(name for name in disturbed.keys() | undisturbed.keys()
-                       if disturbed.get(name) != undisturbed.get(name))  # fmt: skip
-    if not undisturbed:
+    return differences(site.root / "data", root / "data")
+
+
+def differences(disturbed: Path, undisturbed: Path) -> list[str]:
+    """Return what is stored in a folder of data and is not what one undisturbed run over the newest version stores."""
+    found, expected = _compared(disturbed), _compared(undisturbed)
+    if not expected:
         return ["the undisturbed run made nothing"]
+    different = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
     more = f" and {len(different) - _SHOWN} more" if len(different) > _SHOWN else ""
-    return [f"not as an undisturbed run makes it: {', '.join(different[:_SHOWN])}{more}"] if different else []
+    faults = [f"not as an undisturbed run makes it: {', '.join(different[:_SHOWN])}{more}"] if different else []
+    return faults + _wrong_attempts(disturbed, undisturbed)
 
 
-def _compared(found: dict[str, str]) -> dict[str, str]:
-    # of records, what they say of the machine and of the way there is not compared
-    return {name: digest for name, digest in found.items() if name.startswith(_COMPARED) and "/." not in name}
+def _compared(data: Path) -> dict[str, str]:
+    """Return the digests of what is compared; the record of trajectories names the shards of attempts, which differ."""
+    found = contents(data)
+    return {
+        name: digest
+        for name, digest in found.items()
+        if name.startswith(_COMPARED) and "/." not in name and not _PARQUET_RECORD.fullmatch(name)
+    }
+
+
+def _wrong_attempts(disturbed: Path, undisturbed: Path) -> list[str]:
+    """Compare attempts, to which every version adds a shard of its own: none is lost, and none stands there twice."""
+    faults = []
+    for folder in sorted(path for path in (undisturbed / _ATTEMPTS).glob("*/*/*") if path.is_dir()):
+        name = folder.relative_to(undisturbed).as_posix()
+        stored, expected = (Counter(_lines(one)) for one in (disturbed / name, folder))
+        if lost := expected - stored:
+            faults.append(f"{name}: {lost.total()} of {expected.total()} attempts are lost")
+        if twice := stored - Counter({*stored}):
+            faults.append(f"{name}: {twice.total()} attempts stand there twice")
+    return faults
+
+
+def _lines(folder: Path) -> list[bytes]:
+    return [line for shard in sorted(folder.glob("shard-*.jsonl")) for line in shard.read_bytes().splitlines()]
 
 
 def _audited(site: Site) -> list[str]:
@@ -160,7 +193,7 @@ def _audited(site: Site) -> list[str]:
     return [f"graftline check: {fault}" for fault in faults]
 
 
-def _row(number: int) -> dict[str, Any]:
+def row(number: int) -> dict[str, Any]:
     """Return a row that the induction teacher solves."""
     name = f"package{number}"
     return {

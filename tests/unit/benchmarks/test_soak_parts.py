@@ -6,11 +6,13 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks.soak_parts import attempts, faults, samples
+from benchmarks.soak_parts import attempts, faults, samples, versions
 from benchmarks.soak_parts.disk import Disk
 from benchmarks.soak_parts.wall_clock import WallClock
 from graftline.sandbox.memory import MemorySandbox
@@ -18,6 +20,9 @@ from graftline.teachers.memory import MemoryTeacher
 from graftline.trajectories.collect import Collecting, attempt
 from graftline.trajectories.reward import Reward
 from tests.harbor_lineage import task
+from tests.unit.runtime.conftest import reconfigure, run
+
+__all__ = ["reconfigure", "run"]
 
 CLOCKS = """
 import json, time
@@ -40,6 +45,38 @@ def test_a_short_plan_has_what_a_soak_has_to_have() -> None:
     kinds = [one.kind for one in faults.quick_plan(40, 9)]
     assert len([kind for kind in kinds if kind.startswith("kill ")]) >= 3
     assert {"redis", "postgresql", "disk", "clock"} <= set(kinds)
+
+
+@pytest.fixture
+def versions_of(new_checkout: Any, run: Callable[..., Any], reconfigure: Callable[..., Any], tmp_path: Path) -> Any:
+    """Make everything of so many rows, of one version after the other, and return the data."""
+
+    def versions_of(name: str, *counts: int) -> Path:
+        small = new_checkout(tmp_path / name)
+        reconfigure(small.root, "datasets.yaml", {"languages": ["python"], "synthesis.per_partition": 0})
+        for count in counts:
+            small.write([versions.row(number) for number in range(count)])
+            run(small.root)
+        return Path(small.root / "data")
+
+    return versions_of
+
+
+def test_what_several_versions_come_to_is_what_the_last_one_comes_to_and_a_lost_attempt_is_seen(
+    versions_of: Callable[..., Path],
+) -> None:
+    several, last = versions_of("several", 6, 8, 12), versions_of("last", 12)
+    assert versions.differences(several, last) == []
+    shards = sorted((several / "trajectories" / "raw").glob("python/*/*/shard-*.jsonl"))
+    assert len(shards) > 3
+    filled = next(shard for shard in shards if shard.stat().st_size)
+    lines = filled.read_bytes().splitlines(keepends=True)
+    filled.write_bytes(b"".join([lines[0], lines[0], *lines[2:]]))
+    twice, lost = f"{filled.parent.relative_to(several)}: 1 attempts stand there twice", len(lines) > 1
+    found = versions.differences(several, last)
+    assert (twice in found, any("attempts are lost" in one for one in found)) == (True, lost)
+    (several / "division" / "_meta.json").unlink()
+    assert "not as an undisturbed run makes it: division/_meta.json" in versions.differences(several, last)
 
 
 def test_growth_goes_across_no_restart() -> None:
