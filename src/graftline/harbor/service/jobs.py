@@ -91,10 +91,10 @@ def rollout_rows(
 
 def stop(connection: Connection, job_id: str, status: JobStatus, error: str | None) -> None:
     """End a job before its rollouts have: what waits is cancelled, what runs is ended."""
-    open_job = update(jobs).where(jobs.c.id == job_id, jobs.c.status.in_(OPEN))
-    connection.execute(open_job.values(status=status, error=error, finished_at=time.time()))
     reason = error if error is not None else "its job was cancelled"
     rollout_queue.cancel(connection, rollouts.c.job_id == job_id, reason)
+    open_job = update(jobs).where(jobs.c.id == job_id, jobs.c.status.in_(OPEN))
+    connection.execute(open_job.values(status=status, error=error, finished_at=time.time()))
 
 
 def end_if_done(connection: Connection, job_id: str) -> bool:

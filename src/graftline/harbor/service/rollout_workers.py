@@ -63,16 +63,17 @@ class RolloutWorker:
         is_again = execution.failure_cause in TRIED_AGAIN and number < self._settings.attempts and not is_cancelled()
         with self._database.writing() as connection:
             rollout_queue.end_attempt(connection, rollout.id, number, execution)
-            if rollout.job_id is not None:
-                job_rollouts.spend(connection, rollout.job_id, execution)
+            # the row of the rollout before that of its job, as everywhere: who holds one and wants the other waits for nobody
             if is_again:
                 not_before = 0.0 if is_stopping() else time.time() + self._pause_s(number)
-                return not rollout_queue.put_back(connection, rollout.id, self._owner, not_before)
-            values = _ended(rollout, execution, lock)
-            is_settled = rollout_queue.settle(connection, rollout.id, self._owner, values)
+                is_over = not rollout_queue.put_back(connection, rollout.id, self._owner, not_before)
+            else:
+                is_over = rollout_queue.settle(connection, rollout.id, self._owner, _ended(rollout, execution, lock))
             if rollout.job_id is not None:
-                jobs.end_if_done(connection, rollout.job_id)
-        return is_settled
+                job_rollouts.spend(connection, rollout.job_id, execution)
+                if not is_again:
+                    jobs.end_if_done(connection, rollout.job_id)
+        return is_over
 
     def _executed(
         self, rollout: Row[Any], number: int, is_cancelled: Callable[[], bool]
