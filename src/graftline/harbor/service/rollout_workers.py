@@ -63,7 +63,7 @@ class RolloutWorker:
         is_again = execution.failure_cause in TRIED_AGAIN and number < self._settings.attempts and not is_cancelled()
         with self._database.writing() as connection:
             rollout_queue.end_attempt(connection, rollout.id, number, execution)
-            # the row of the rollout before that of its job, as everywhere: who holds one and wants the other waits for nobody
+            # the row of a rollout before that of its job, as where both are taken elsewhere: else PostgreSQL finds deadlocks
             if is_again:
                 not_before = 0.0 if is_stopping() else time.time() + self._pause_s(number)
                 is_over = not rollout_queue.put_back(connection, rollout.id, self._owner, not_before)

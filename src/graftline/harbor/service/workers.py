@@ -119,7 +119,9 @@ class Workers:
                 connection, self.owner, settings.lease_s, self._executor.name, most, settings.rollouts_of_one,
                 settings.longest_backoff_s,
             )  # fmt: skip
-            for job_id, reason in claimed.used_up.items():
+        for job_id, reason in claimed.used_up.items():
+            # apart, for the claim holds jobs, and to stop one takes its rollouts first; the next claim finds what is left
+            with self._database.writing() as connection:
                 error = f"its budget is used up: {reason}"
                 stored_jobs.stop(connection, job_id, JobStatus.COMPLETED_WITH_ERRORS, error)
         return claimed.rollouts
@@ -153,7 +155,9 @@ class Workers:
         with self._database.writing() as connection:
             rollout_queue.renew(connection, self.owner, self._settings.lease_s)
             self._cancelled |= rollout_queue.cancelled_of(connection, self.owner)
-            for job_id in stored_jobs.open_ids(connection):  # whose last rollouts ended without a worker
+            open_ids = stored_jobs.open_ids(connection)
+        for job_id in open_ids:  # whose last rollouts ended without a worker
+            with self._database.writing() as connection:
                 stored_jobs.end_if_done(connection, job_id)
         self._take_back()
 
