@@ -85,7 +85,7 @@ def _thoughts(lineage: Lineage, tasks: Sequence[Task]) -> dict[str, str]:
     asked = [Asked(task.before, task.language, (task.gold_action,)) for task in tasks if task.gold_action is not None]
     found = lineage.ports.sandbox.apply_each(asked)
     return {
-        task.id: thought(task.before, result.matches[0])
+        task.id: thought(task.before, result.matches)
         for task, [result] in zip(tasks, found, strict=True)
         if result.matches
     }

@@ -36,6 +36,8 @@ DRAWN = 3
 """Times as many synthetic edits are made as are wanted: those of templates that fit everywhere are left out again."""
 _LONGEST_SIDE, _HEAD, _TAIL = 100, 60, 30
 """Characters of a place in a thought; of a longer one its beginning and its end."""
+_THOUGHT_OF = 2
+"""Places that a thought tells of."""
 _TEMPLATES = frozenset(name for family in FAMILIES for name in (family.id, family.inverse) if name)
 
 
@@ -150,9 +152,13 @@ def rows_of_tasks(
     return (_OF_TASKS[recipe](task, prompt, (thoughts or {}).get(task.id, "")) for task in tasks)
 
 
-def thought(before: str, match: Match) -> str:
-    """Return what is said before an action: what becomes of the first place that it changes, on one line."""
-    return f"{_on_a_line(before[match.start : match.end])} => {_on_a_line(match.replacement)}"
+def thought(before: str, matches: Sequence[Match]) -> str:
+    """Return what is said before an action: what becomes of the first place that it changes, and of one that differs.
+
+    What both have is what the pattern holds, and where they differ are its metavariables.
+    """
+    places = (f"{_on_a_line(before[one.start : one.end])} => {_on_a_line(one.replacement)}" for one in matches)
+    return " ; ".join([*dict.fromkeys(places)][:_THOUGHT_OF])
 
 
 def check_fits(recipe: str, source: Source) -> None:

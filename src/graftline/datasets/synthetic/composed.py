@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from graftline.actions.action import PatternAction
 from graftline.actions.astgrep import Language, Node, Tree
 from graftline.datasets.edit import Edit
-from graftline.datasets.synthetic.fillings import filling
+from graftline.datasets.synthetic.fillings import filling, metavariables
 from graftline.datasets.synthetic.holes import ARGUMENTS, STATEMENTS, shape_of
 from graftline.datasets.synthetic.rewritings import rewrites_of
 from graftline.datasets.synthetic.trial import Trial, outcomes
@@ -35,6 +35,14 @@ _LEAST, _LONGEST = 5, 90
 _MOST_PLACES = 4
 _PER_TEXT, _TRIES, _ROUNDS = 2, 6, 12
 _BATCH = 512
+_SITES = (1, 2, 2, 2, 2, 3)
+_IN_PLACE = 0.5
+"""How probable it is that the text that a pattern was found in becomes an edit too."""
+_UNDONE = frozenset({
+    "add_argument", "add_first", "ask", "binary", "conditional", "guard", "method", "subscript", "test", "wrap",
+})  # fmt: skip
+"""Kinds of rewrites that are also undone: what they make is a pattern that such code has, and has little of."""
+_UNDO = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +102,26 @@ def _of_text(edit: Edit, tree: Tree, words: Words, rng: random.Random) -> Iterat
         if not kinds:
             continue
         kind = rng.choice(sorted(kinds))
-        action = canonical(PatternAction(pattern=shape.pattern, rewrite=rng.choice(kinds[kind])))
-        assert isinstance(action, PatternAction)  # it was one
-        yield _Drawn(edit, tree.text, f"composed_{kind}", action)
-        sites = rng.choice((0, 1, 2, 2, 2, 3))
-        short = filling(action.pattern, node.kind in STATEMENTS, tree.language, sites, words, rng) if sites else None
-        if short:
+        rewrite = rng.choice(kinds[kind])
+        is_undone = kind in _UNDONE and metavariables(rewrite) == metavariables(shape.pattern) and rng.random() < _UNDO
+        if is_undone:
+            action, kind = _action(rewrite, shape.pattern), f"undo_{kind}"
+        else:
+            action = _action(shape.pattern, rewrite)
+        if not is_undone and rng.random() < _IN_PLACE:
+            yield _Drawn(edit, tree.text, f"composed_{kind}", action)
+        sites = rng.choice(_SITES)
+        if short := filling(action.pattern, node.kind in STATEMENTS, tree.language, sites, words, rng):
             yield _Drawn(edit, short, f"composed_{kind}", action)
         found += 1
         if found == _PER_TEXT:
             return
+
+
+def _action(pattern: str, rewrite: str) -> PatternAction:
+    action = canonical(PatternAction(pattern=pattern, rewrite=rewrite))
+    assert isinstance(action, PatternAction)  # it was one
+    return action
 
 
 def _will_do(tree: Tree, node: Node) -> bool:

@@ -26,24 +26,43 @@ _PLACES: Mapping[Language, Sequence[str]] = {
     ),
 }  # fmt: skip
 """Where an expression stands: `{e}`, beside names and callees of other code."""
+_BESIDE: Mapping[Language, Sequence[str]] = {
+    "python": (" or ", " and ", ", "),
+    "javascript": (" || ", " && ", ", "),
+    "typescript": (" || ", " && ", ", "),
+    "tsx": (" || ", " && ", ", "),
+    "java": (" || ", " && "),
+}
+"""What stands between two places on a line."""
+_ON_ONE_LINE = 0.2
 
 
 def filling(
     pattern: str, is_statement: bool, language: Language, sites: int, words: Words, rng: random.Random
 ) -> str | None:
     """Return a text of so many `sites` of `pattern`, each filled otherwise; None where nothing in it is free."""
-    free = list(dict.fromkeys(_FREE.findall(pattern)))
+    free = sorted(metavariables(pattern))
     if not free:
         return None
     place = "{e}" if is_statement or _STATEMENT.match(pattern) else rng.choice(_PLACES[language])
-    lines = []
-    for _ in range(sites):
-        values = {name: _value(name, words, rng) for name in free}
-        text = _FREE.sub(lambda found, values=values: values[found[0]], pattern)  # type: ignore[misc]
+    filled, lines = [_filled(pattern, free, words, rng) for _ in range(sites)], []
+    if place != "{e}" and sites > 1 and rng.random() < _ON_ONE_LINE:
+        filled = [rng.choice(_BESIDE[language]).join(filled)]
+    for text in filled:
         slots = {"{e}": text, "{x}": rng.choice(words.names), "{y}": rng.choice(words.names)}
         slots["{f}"] = rng.choice(words.called)
         lines.append(re.sub(r"\{[exyf]\}", lambda found, slots=slots: slots[found[0]], place))  # type: ignore[misc]
     return "\n".join(lines) + "\n"
+
+
+def metavariables(pattern: str) -> frozenset[str]:
+    """Return the metavariables of a pattern or a rewrite, each with its signs."""
+    return frozenset(_FREE.findall(pattern))
+
+
+def _filled(pattern: str, free: Sequence[str], words: Words, rng: random.Random) -> str:
+    values = {name: _value(name, words, rng) for name in free}
+    return _FREE.sub(lambda found: values[found[0]], pattern)
 
 
 def _value(name: str, words: Words, rng: random.Random) -> str:

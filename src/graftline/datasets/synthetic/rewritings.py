@@ -33,7 +33,7 @@ def rewrites_of(shape: Shape, kind: str, language: Language, words: Words, rng: 
     """Yield rewrites of the pattern of `shape`, which is that of a node of `kind`; not all of them are code."""
     yield from _renamed(shape, words, language, rng)
     yield from _with_more_arguments(shape, words, language, rng)
-    yield from _with_fewer_arguments(shape, rng)
+    yield from _with_other_arguments(shape, rng)
     if kind in STATEMENTS:
         yield from _of_statement(shape, kind, language, words, rng)
         return
@@ -70,11 +70,16 @@ def _with_more_arguments(shape: Shape, words: Words, language: Language, rng: ra
         yield "add_first", f"{core[: opening + 1]}{added}, {core[opening + 1 :]}{end}"
 
 
-def _with_fewer_arguments(shape: Shape, rng: random.Random) -> Iterator[Rewrite]:
+def _with_other_arguments(shape: Shape, rng: random.Random) -> Iterator[Rewrite]:
     core, end = _core(shape.pattern)
-    if (found := _CALLED.fullmatch(core)) and (arguments := _split(found[2])):
-        del arguments[rng.randrange(len(arguments))]
-        yield "drop_argument", f"{found[1]}({', '.join(arguments)}){end}"
+    if not (found := _CALLED.fullmatch(core)) or not (arguments := _split(found[2])):
+        return
+    dropped = rng.randrange(len(arguments))
+    yield "drop_argument", f"{found[1]}({', '.join(arguments[:dropped] + arguments[dropped + 1 :])}){end}"
+    if len(arguments) > 1:
+        one, other = rng.sample(range(len(arguments)), 2)
+        arguments[one], arguments[other] = arguments[other], arguments[one]
+        yield "swap_arguments", f"{found[1]}({', '.join(arguments)}){end}"
 
 
 def _of_statement(shape: Shape, kind: str, language: Language, words: Words, rng: random.Random) -> Iterator[Rewrite]:
