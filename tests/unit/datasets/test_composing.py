@@ -5,11 +5,12 @@ from collections import Counter
 
 import pytest
 
+from graftline.actions.action import PatternAction
 from graftline.actions.astgrep import Language
 from graftline.datasets.edit import Edit
 from graftline.datasets.syntax import is_clean
 from graftline.datasets.synthetic.composed import compose
-from graftline.datasets.synthetic.fillings import filling
+from graftline.datasets.synthetic.fillings import filling, metavariables
 from graftline.datasets.synthetic.holes import Shape, shape_of
 from graftline.datasets.synthetic.rewritings import rewrites_of
 from graftline.datasets.synthetic.words import Words, read_tree
@@ -93,6 +94,20 @@ def test_arguments_go_one_at_a_time_with_what_is_in_their_brackets() -> None:
     assert found == {"run([1, 2], debug=True)", "run($A, debug=True)", "run($A, [1, 2])"}
 
 
+def test_two_arguments_change_places() -> None:
+    shape, words = Shape("copy($A, $B)", ("$A", "$B")), Words(["call"], ["name"], ["7"], ["argument"])
+    rewrites = [*rewrites_of(shape, "call", "python", words, random.Random(0))]
+    assert [text for kind, text in rewrites if kind == "swap_arguments"] == ["copy($B, $A)"]
+
+
+def test_some_rewrites_are_undone_and_their_patterns_hold_all_that_is_free() -> None:
+    found = [one for one in composed("python", 200) if any("undo_" in tag for tag in one.tags)]
+    assert found
+    for one in found:
+        assert isinstance(one.gold_action, PatternAction)
+        assert metavariables(one.gold_action.pattern) == metavariables(one.gold_action.rewrite)
+
+
 def test_what_is_made_becomes_what_a_method_of_its_class_returns() -> None:
     shape, words = Shape("new Pair($$$A)", ("$$$A",)), Words(["of"], ["name"], ["7"], ["argument"])
     rewrites = [*rewrites_of(shape, "new_expression", "javascript", words, random.Random(0))]
@@ -111,3 +126,10 @@ def test_a_filling_has_as_many_places_as_are_asked_for_and_is_filled_from_other_
     assert found.count("load(") == 3
     assert "$" not in found
     assert filling("load()", False, "python", 3, words, random.Random(1)) is None
+
+
+def test_two_places_stand_on_one_line_or_on_lines_of_their_own() -> None:
+    words = Words(["call"], ["name"], ["7"], ["argument"])
+    found = [filling("len($A) == 0", False, "python", 2, words, random.Random(seed)) or "" for seed in range(60)]
+    assert all(text.count("== 0") == 2 for text in found)
+    assert {" or " in text for text in found} == {True, False}

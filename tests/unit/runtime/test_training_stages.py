@@ -283,7 +283,7 @@ def test_a_mixture_is_made_of_the_rows_of_its_parts(
     assert (kinds.count("synthetic"), kinds.count("composed")) == (synthetic, 6)
     assert 0 < len(kinds) - synthetic - 6 <= 5
     assert built.record.counts["tasks"] == len(rows(adapted, "mixed", "tasks"))
-    # asked by the change, answered by what becomes of the first place, and the action
+    # asked by the change, answered by what becomes of a place or two, and the action
     asked, answered = train[-1]["messages"]
     assert asked["content"].startswith("python\n")
     thought, _, action = answered["content"].partition("\n")

@@ -1,8 +1,9 @@
 """Composed edits: rewrites put together at random of real code, beside those of the template families.
 
 Families are what people do; composed edits are what a change can look like at all, so that a model which learns from
-examples learns to tell what stays from what changes, and not a list of families. Half of them stand in the text that they
-were found in, half in short texts of several places. Their actions are known, and were tried in the sandbox.
+examples learns to tell what stays from what changes, and not a list of families. Some are rewrites undone, whose patterns are
+what rewrites make. One in three stands in the text that it was found in, the others in short texts, most of them of several
+places, where what is free can be seen. Their actions are known, and were tried in the sandbox.
 """
 
 import random
