@@ -37,6 +37,8 @@ FILES = sorted(path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*
 MODELS: dict[str, type[BaseModel]] = {
     "datasets.yaml": Catalogue,
     "closed_loop.yaml": ClosedLoopFile,
+    "evaluations/closed_loop_larger.yaml": ContestFile,
+    "evaluations/closed_loop_larger_real_edits.yaml": ContestFile,
     "evaluations/closed_loop_learning_curve.yaml": ContestFile,
     "evaluations/closed_loop_real_edits.yaml": ContestFile,
     "evaluations/closed_loop_trained_families.yaml": ContestFile,
@@ -52,6 +54,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "recipes/closed_loop.yaml": SlBasicConfig,
     "recipes/closed_loop_1000.yaml": SlBasicConfig,
     "recipes/closed_loop_3000.yaml": SlBasicConfig,
+    "recipes/closed_loop_larger.yaml": SlBasicConfig,
     "recipes/closed_loop_reinforced.yaml": RlGrpoConfig,
     "recipes/distill.yaml": DistillConfig,
     "recipes/dpo.yaml": DpoConfig,
