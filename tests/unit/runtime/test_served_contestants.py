@@ -1,5 +1,6 @@
 """Contestants that are asked at servers of this machine: who starts them, and when they stop."""
 
+import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from graftline.training.local.lora import LoraShape
 from tests.kept_fleet import free_port
 from tests.tiny_gguf import make_model, random_adapter, write_gguf
 from tests.unit.runtime.test_contests import root, write
+from tests.unit.training.tiny_model import make_tiny_model
 
 __all__ = ["root"]
 
@@ -99,6 +101,23 @@ def test_servers_start_anew_for_an_adapter_that_they_do_not_have(fleet_root: Pat
     assert server(paths) is None
     said = [[one.text for one in read_attempts(built.folder)] for built in (bare, adapted)]
     assert (len(said[1]), said[0] != said[1], adapted.record.counts["infra"]) == (4, True, 0)
+
+
+def test_models_of_this_machine_are_asked_one_after_the_other(root: Path) -> None:
+    make_tiny_model(root / "model")
+    recipe = {"recipe": "sl_basic", "renderer": "qwen3_instruct", "answer_tokens": 4, "data": {"kind": "synthetic"}}
+    (root / "configs" / "recipes").mkdir(exist_ok=True)
+    for name in ("one", "two"):
+        (root / "configs" / "recipes" / f"{name}.yaml").write_text(json.dumps({**recipe, "model": name}), "utf-8")
+    bare = {"kind": "trained", "is_bare": True}
+    # a backend that another one of the same checkpoints runs beside does not start
+    write(root, {"first": {**bare, "recipe": "one"}, "second": {**bare, "recipe": "two"}})
+    chosen = {"training_client": {"kind": "local", "folder": "model", "threads": 1}}
+    with open_lineage(Paths(root), load_manifest(Paths(root), "test", chosen), "a-run") as lineage:
+        built = contest(lineage, "mine")
+
+    assert (built.record.counts["rows"], built.record.counts["infra"]) == (8, 0)
+    assert {one.contestant for one in read_attempts(built.folder)} == {"first", "second"}
 
 
 def test_an_evaluation_on_its_own_leaves_no_server(fleet_root: Path) -> None:
