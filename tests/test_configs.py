@@ -37,8 +37,10 @@ FILES = sorted(path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*
 MODELS: dict[str, type[BaseModel]] = {
     "datasets.yaml": Catalogue,
     "closed_loop.yaml": ClosedLoopFile,
-    "evaluations/closed_loop_larger.yaml": ContestFile,
     "evaluations/closed_loop_larger_real_edits.yaml": ContestFile,
+    "evaluations/closed_loop_larger_trained_families.yaml": ContestFile,
+    "evaluations/closed_loop_larger_twenty_tasks.yaml": ContestFile,
+    "evaluations/closed_loop_larger_unseen_families.yaml": ContestFile,
     "evaluations/closed_loop_learning_curve.yaml": ContestFile,
     "evaluations/closed_loop_real_edits.yaml": ContestFile,
     "evaluations/closed_loop_trained_families.yaml": ContestFile,

@@ -18,6 +18,8 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 FOLDER = "harbor/service"
 """Below `data/`: the files of a service of this machine."""
+STATUS = click.Choice(["pending", "building", "ready", "failed"])
+"""Of deployments and of instances."""
 MOST_SEEDS = 100_000
 _LAST_SEED = 2**31 - 1
 _SEEDS = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")

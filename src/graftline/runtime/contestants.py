@@ -45,8 +45,9 @@ class Entrants:
 
     def __init__(self, lineage: Lineage, stack: ExitStack) -> None:
         self._lineage, self._paths, self._stack = lineage, lineage.paths, stack
-        self._services: dict[tuple[str, float], tuple[TrainingService, ExitStack]] = {}
-        """Of training, by model and deadline, with what closes them."""
+        self._services: dict[tuple[str, float], TrainingService] = {}
+        """Of training, by model and deadline."""
+        self._of_services = stack.enter_context(ExitStack())
         self._fleets: dict[str, tuple[tuple[str, ...], ExitStack]] = {}
         """Those that were started, with their adapters, and what stops them."""
 
@@ -196,20 +197,14 @@ class Entrants:
         if key not in self._services:
             port, paths = self._port, self._paths
             if port.kind == "local":
-                self._close_services()
+                self._of_services.close()
+                self._services.clear()
                 if not port.folder and _served(port, config) in load_models(paths).models:
                     fetch_model(_served(port, config), paths, os.environ)
-            running = self._stack.enter_context(ExitStack())
-            opened = open_training_client(
-                port, paths.root, self._lineage.ports.secrets, config.model, config.deadline_s
-            )
-            self._services[key] = running.enter_context(opened), running
-        return self._services[key][0]
-
-    def _close_services(self) -> None:
-        for _, running in self._services.values():
-            running.close()
-        self._services.clear()
+            secrets = self._lineage.ports.secrets
+            opened = open_training_client(port, paths.root, secrets, config.model, config.deadline_s)
+            self._services[key] = self._of_services.enter_context(opened)
+        return self._services[key]
 
     def _asking(
         self, entry: ActorsEntry | TrainedEntry, attempts: int, name: str, answer_tokens: int | None

@@ -10,7 +10,7 @@ from graftline.cli import main
 from graftline.datasets_cli import COMMANDS as OF_DATASETS
 from graftline.eval_cli import COMMANDS as OF_EVAL
 from graftline.harbor_cli import COMMANDS as OF_HARBOR
-from graftline.harbor_cli import instances
+from graftline.harbor_instances_cli import instances
 from graftline.models_cli import COMMANDS as OF_MODELS
 from graftline.prompts_cli import COMMANDS as OF_PROMPTS
 from graftline.recipes_cli import COMMANDS as OF_RECIPES
