@@ -42,7 +42,8 @@ def test_an_error_reaches_the_thread_that_asked(server: ProtocolServer) -> None:
 
 def test_closing_ends_the_waiting_of_every_thread_and_the_work_of_the_server(server: ProtocolServer) -> None:
     server.become(latency_s=30)
-    model = BlockingChatModel(pool(server, slots=4))
+    asked = pool(server, slots=4)
+    model = BlockingChatModel(asked)
 
     def ask() -> str:
         with pytest.raises(ActorError) as caught:
@@ -50,10 +51,12 @@ def test_closing_ends_the_waiting_of_every_thread_and_the_work_of_the_server(ser
         return str(caught.value)
 
     with ThreadPoolExecutor(6) as threads:
-        asked = [threads.submit(ask) for _ in range(6)]
+        answers = [threads.submit(ask) for _ in range(6)]
         waiting_for(server, 4)
+        while asked.stats().waiting < 2:
+            time.sleep(0.01)
         model.close()
-        said = [one.result() for one in asked]
+        said = [one.result() for one in answers]
     assert said == ["model: was closed before there was an answer"] * 6
     while server.seen().aborted < 4:
         time.sleep(0.01)

@@ -21,6 +21,7 @@ from graftline.harbor.in_box.scoring import Score, hidden_modules, number_of_tes
 from graftline.harbor.service.refusal import Refused
 from graftline.harbor.task_format.staging import StagedTasks
 from graftline.harbor.task_format.task_folder import read_task
+from tests.processes import wait_until_ended
 from tests.unit.harbor.tiny_crate import BROKEN, GOLD, HALF, LACKING, STUB, TESTS, write, write_card, write_crate
 
 needs_cargo = pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo: https://rustup.rs")
@@ -283,10 +284,7 @@ def test_a_command_does_not_outlive_its_time(tmp_path: Path) -> None:
     script = "sleep 60 & echo $! > pid; echo said; wait"
     ended = run_command(["sh", "-c", script], tmp_path, os.environ, 0.2)
     assert (ended.status, ended.output) == (None, "said\n")
-    pid = int((tmp_path / "pid").read_text())
-    state = Path(f"/proc/{pid}/stat")
-    # it is gone, or a zombie that nobody has waited for
-    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    wait_until_ended(int((tmp_path / "pid").read_text()))
 
 
 def test_nothing_that_left_its_group_runs_on(tmp_path: Path) -> None:

@@ -9,12 +9,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from graftline.errors import ConfigError
 from graftline.math_answers import MAX_CHARACTERS, MathVerifier, Verdict
-from tests.processes import children_with
+from tests.processes import children_with, wait_until_ended
 
 pytest.importorskip("math_verify", reason="pip install 'graftline[training]'")
 
@@ -55,13 +54,6 @@ def verifier() -> Iterator[MathVerifier]:
 def workers() -> set[int]:
     # not the resource tracker of multiprocessing, which stays until the program ends
     return {child.pid for child in children_with("multiprocessing.spawn")}
-
-
-def wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + 5
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline, f"{pid} is still there"
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +171,7 @@ def test_a_worker_that_died_is_replaced_and_outlives_the_thread_that_asked(verif
     verifier.verify_answer("1", "1")
     [old] = workers()
     os.kill(old, signal.SIGKILL)
-    wait_until_gone(old)
+    wait_until_ended(old)
     verdicts: list[Verdict] = []
     thread = threading.Thread(target=lambda: verdicts.append(verifier.verify_answer("1/2", "0.5")))
     thread.start()
@@ -222,7 +214,7 @@ def test_the_functions_share_a_verifier_until_the_program_ends(tmp_path: Path) -
     done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, check=True)
     begun, in_fork, in_program, worker = done.stdout.splitlines()
     assert (begun, in_fork, in_program, done.stderr) == ("begun", "unparsed_reference", "True False True", "")
-    wait_until_gone(int(worker))
+    wait_until_ended(int(worker))
 
 
 def test_a_busy_worker_dies_with_its_parent(tmp_path: Path) -> None:
@@ -231,4 +223,4 @@ def test_a_busy_worker_dies_with_its_parent(tmp_path: Path) -> None:
         worker = int(parent.stdout.readline())
         time.sleep(0.3)  # until it is at work, where it reads nothing from its parent
         parent.kill()
-    wait_until_gone(worker)
+    wait_until_ended(worker)
