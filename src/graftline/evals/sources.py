@@ -14,8 +14,7 @@ from graftline.config import Config
 from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic import synthesize
-from graftline.datasets.synthetic.families import FAMILIES
-from graftline.datasets.synthetic.families import HELD_OUT as HELD_OUT_FAMILIES
+from graftline.datasets.synthetic.held_out import OF_FAMILY, is_held_out
 from graftline.datasets.synthetic.pieces import in_pieces
 from graftline.errors import DataError
 from graftline.evals.cases import Case, case_of
@@ -31,8 +30,6 @@ from graftline.trajectories.shards import read_shards, sealed_shards
 
 Attempted = Callable[[Language, Split], Iterable[Path]]
 """Tells the folders of attempts at the tasks of a split, one per teacher."""
-
-_OF_FAMILY = {name: family.id for family in FAMILIES for name in (family.id, family.inverse) if name}
 
 
 class SplitSource(Config):
@@ -71,12 +68,12 @@ class FamiliesSource(Config):
     @property
     def chosen(self) -> tuple[str, ...]:
         """The templates that tasks are made of."""
-        of_kind = (name for name in _OF_FAMILY if self.of == "all" or is_held_out(name) == (self.of == "held_out"))
+        of_kind = (name for name in OF_FAMILY if self.of == "all" or is_held_out(name) == (self.of == "held_out"))
         return tuple(name for name in of_kind if not self.templates or name in self.templates)
 
     @model_validator(mode="after")
     def _knows_its_templates(self) -> Self:
-        if unknown := sorted({*self.templates} - {*_OF_FAMILY}):
+        if unknown := sorted({*self.templates} - {*OF_FAMILY}):
             raise ValueError(f"templates: {unknown[0]!r} is unknown; docs/synthetic.md lists them")
         if other := sorted({*self.templates} - {*self.chosen}):
             raise ValueError(f"templates: {other[0]!r} is not {self.of}; leave it out, or ask for `of: all`")
@@ -133,11 +130,6 @@ def cases_of(
     return found
 
 
-def is_held_out(template: str) -> bool:
-    """Return whether nothing is trained on the family that a template, or its way back, is of."""
-    return _OF_FAMILY.get(template, template) in HELD_OUT_FAMILIES
-
-
 def stored_in(source: TaskSource, paths: Paths, attempted: Attempted) -> dict[str, Path]:
     """Return the artefacts that the tasks of a source are of, by stage and partition; none of a file of pairs."""
     match source:
@@ -176,7 +168,7 @@ def _of_split(source: SplitSource, paths: Paths, attempted: Attempted) -> list[C
 
 def _solved_in_one_step(folders: Iterable[Path]) -> set[str]:
     shards = [shard for folder in folders for shard in sealed_shards(folder)]
-    return {one.task_id for one in read_shards(shards) if one.is_verified and len(one.path) == 1}
+    return {one.task_id for one in read_shards(shards) if one.is_solved_in_one_step}
 
 
 def _of_families(
@@ -184,11 +176,11 @@ def _of_families(
 ) -> list[Case]:
     share = -(-source.most * DRAWN // len(source.languages))
     made: list[Edit] = []
-    read: list[Edit] = []
+    read: dict[Language, list[Edit]] = {}
     for language in source.languages:
         edits = list(read_lines(paths.partition("processed", language, source.split) / "edits.jsonl", Edit))
         pieces = in_pieces(edits, language, source.most_characters)
-        read += pieces
+        read[language] = pieces
         of_language = synthesize(
             pieces, language, share, source.seed, sandbox, source.split, source.per_snippet, source.chosen
         )

@@ -4,9 +4,10 @@ An action that repeats its example solves the task and nothing else; this tells 
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from graftline.actions.action import PatternAction
+from graftline.actions.astgrep import Language
 from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic.fillings import filling
 from graftline.datasets.synthetic.trial import Trial, outcomes
@@ -18,8 +19,8 @@ from graftline.sandbox.base import Sandbox
 _SITES = 2
 
 
-def with_unseen(cases: Sequence[Case], edits: Sequence[Edit], sandbox: Sandbox) -> list[Case]:
-    """Return `cases`, those of one pattern with code in which it matches, put together of words of `edits`.
+def with_unseen(cases: Sequence[Case], edits: Mapping[Language, Sequence[Edit]], sandbox: Sandbox) -> list[Case]:
+    """Return `cases`, those of one pattern with code in which it matches, put together of words of `edits` in its language.
 
     Cases for which no such code can be made stay as they are.
 
@@ -28,7 +29,7 @@ def with_unseen(cases: Sequence[Case], edits: Sequence[Edit], sandbox: Sandbox) 
     """
     found = {case.id: case for case in cases}
     for language in dict.fromkeys(case.task.language for case in cases):
-        trees = (tree for edit in edits if (tree := read_tree(edit, language)) is not None)
+        trees = (tree for edit in edits[language] if (tree := read_tree(edit, language)) is not None)
         words, asked = words_in(trees), list[tuple[Case, Trial]]()
         for case in cases:
             action = case.task.gold_action

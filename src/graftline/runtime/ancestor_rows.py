@@ -23,7 +23,6 @@ from graftline.datasets.edit import Drop, Edit
 from graftline.datasets.ingest import parsed
 from graftline.datasets.sources import source_of
 from graftline.datasets.sources.base import RawRow, Source
-from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT
 from graftline.errors import DataError, RecordError
 from graftline.parquet import ParquetFault, parquet_rows
 from graftline.paths import Paths
@@ -35,7 +34,6 @@ from graftline.trajectories.step import Trajectory
 
 _SYNTHETIC = re.compile(r"(?P<template>\w+) on (?P<edit>\S+), ")
 _PIECE = re.compile(r"/\d+$")
-_HELD_OUT = frozenset(name for family in FAMILIES if family.id in HELD_OUT for name in (family.id, family.inverse))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +112,6 @@ def standing(rows: Iterable[TrainingRow]) -> Standing:
             found.reward_sum += row.reward
             found.rewarded += 1
     return found
-
-
-def is_held_out(template: str) -> bool:
-    """Return whether a template is one that no row of train may be an instance of."""
-    return template in _HELD_OUT
 
 
 def training_rows(paths: Paths, of: Ancestry) -> list[TrainingRow]:

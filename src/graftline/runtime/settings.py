@@ -94,12 +94,7 @@ _CODE: Mapping[str, tuple[str, ...]] = {
     "tasks": ("graftline.tasks.task", *_SANDBOX, *_FILES),
     "teacher_trajectories": ("graftline.trajectories.collect", "graftline.teachers.open", *_SANDBOX, *_FILES),
     "trajectories": ("graftline.trajectories.export", *_FILES),
-    "sft_dataset": (
-        "graftline.training.sets",
-        "graftline.datasets.synthetic.pieces",
-        "graftline.datasets.synthetic",
-        *_SANDBOX,
-    ),
+    "sft_dataset": ("graftline.training.rows", *_SANDBOX),
     "trained_adapter": ("graftline.training.train", "graftline.training.solving", "graftline.training.card", *_SANDBOX),
     # pages can be written again without asking anybody
     "contest": (

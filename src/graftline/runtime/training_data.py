@@ -5,23 +5,26 @@ A recipe takes part when its file in `configs/recipes/` has `data`.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from graftline.actions.astgrep import Language
 from graftline.datasets.division import Split
+from graftline.datasets.edit import Edit
 from graftline.errors import ConfigError, DataError
+from graftline.jsonl import read_lines
 from graftline.paths import Paths
 from graftline.record import Built, Contents, Record, Request
 from graftline.runtime.attempt_settings import rewriter
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
 from graftline.runtime.stages import identities
-from graftline.runtime.training_rows import training_rows
 from graftline.tasks.task import Task
 from graftline.teachers.prompt import Prompt, load_prompt
 from graftline.training.recipes.open import configured, load_recipe
+from graftline.training.rows import Material, rows_of
 from graftline.training.sets import (
     HELD_OUT,
     TASKS,
@@ -34,6 +37,9 @@ from graftline.training.sets import (
 )
 from graftline.training.settings import TinkerTrainingConfig
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT
+from graftline.trajectories.current import current_attempts
+from graftline.trajectories.shards import read_shards, sealed_shards
+from graftline.trajectories.step import Trajectory
 
 _TRAIN_SPLIT: Split = "train"
 _LOOK_SPLIT: Split = "dev"
@@ -68,10 +74,11 @@ def sft_dataset(lineage: Lineage, name: str) -> Built:
         train: list[Row] = []
         held_out: list[Row] = []
         tasks: list[Task] = []
+        to_train, to_look, to_solve = (_material(lineage, split) for split in (_TRAIN_SPLIT, _LOOK_SPLIT, _SOLVE_SPLIT))
         for part in parts_of(source):
-            train += training_rows(lineage, config.recipe, part, prompt, _TRAIN_SPLIT, part.examples)[0]
-            held_out += training_rows(lineage, config.recipe, part, prompt, _LOOK_SPLIT, part.held_out)[0]
-            tasks += training_rows(lineage, config.recipe, part, prompt, _SOLVE_SPLIT, part.held_out)[1]
+            train += rows_of(to_train, config.recipe, part, prompt, part.examples)[0]
+            held_out += rows_of(to_look, config.recipe, part, prompt, part.held_out)[0]
+            tasks += rows_of(to_solve, config.recipe, part, prompt, part.held_out)[1]
         if not train:
             raise DataError(f"recipe {name!r}: nothing fits what `data` asks for, so there is nothing to train on")
         write_rows(folder / TRAIN, train)
@@ -105,6 +112,20 @@ def source_of(lineage: Lineage, config: TinkerTrainingConfig, name: str) -> tupl
             f"recipe {name!r}: data.languages: {unknown[0]!r} has no splits; configs/datasets.yaml has {', '.join(languages)}"
         )
     return source, load_prompt(paths.configs, source.prompt)
+
+
+def _material(lineage: Lineage, split: Split) -> Material:
+    """Return what is stored of a split; of attempts, those that are of the settings of now."""
+
+    def edits(language: Language) -> list[Edit]:
+        return list(read_lines(lineage.paths.partition("processed", language, split) / "edits.jsonl", Edit))
+
+    def attempts(language: Language) -> tuple[dict[str, Task], Sequence[Trajectory]]:
+        tasks = list(read_lines(lineage.paths.partition("tasks", language, split) / "tasks.jsonl", Task))
+        shards = [shard for folder in lineage.attempted(language, split) for shard in sealed_shards(folder)]
+        return {task.id: task for task in tasks}, current_attempts(read_shards(shards), tasks).attempts
+
+    return Material(split, edits, attempts, lineage.ports.sandbox, lineage.counted)
 
 
 def _inputs(lineage: Lineage, source: Source) -> dict[str, Record]:

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from graftline.actions.action import ACTION
 from graftline.actions.astgrep import Language
 from graftline.config import Config
-from graftline.datasets.synthetic.families import FAMILIES
+from graftline.datasets.synthetic.held_out import OF_FAMILY
 from graftline.errors import ConfigError
 from graftline.rules.canonical import canonical
 from graftline.sandbox.base import Match
@@ -38,7 +38,6 @@ _LONGEST_SIDE, _HEAD, _TAIL = 100, 60, 30
 """Characters of a place in a thought; of a longer one its beginning and its end."""
 _THOUGHT_OF = 2
 """Places that a thought tells of."""
-_TEMPLATES = frozenset(name for family in FAMILIES for name in (family.id, family.inverse) if name)
 
 
 class _Source(Config):
@@ -64,7 +63,7 @@ class SyntheticSource(_Source):
 
     @model_validator(mode="after")
     def _knows_its_templates(self) -> Self:
-        if unknown := sorted({*self.templates} - _TEMPLATES):
+        if unknown := sorted({*self.templates} - {*OF_FAMILY}):
             raise ValueError(f"templates: {unknown[0]!r} is unknown; docs/synthetic.md lists them")
         return self
 
@@ -80,11 +79,11 @@ class TrajectorySource(_Source):
 
 
 class ComposedSource(_Source):
-    """Composed edits on pieces of the splits (`datasets.synthetic.composed`): every kind of change, and no family."""
+    """Composed edits on pieces of the splits (`datasets.synthetic.composed`): every kind of change."""
 
     kind: Literal["composed"] = "composed"
-    most_characters: int = Field(default=120, ge=40)
-    """Of a piece."""
+    most_characters: int = Field(default=140, ge=40)
+    """Of a piece, and of a text before."""
     seed: int = 0
 
 
@@ -142,14 +141,13 @@ def rows_of_trajectories(
     yield from (tasks[id].model_dump(mode="json") for id in ids if id in tasks)
 
 
-def rows_of_tasks(
-    recipe: str, tasks: Iterable[Task], prompt: Prompt, thoughts: Mapping[str, str] | None = None
-) -> Iterator[Row]:
+def rows_of_tasks(recipe: str, tasks: Sequence[Task], prompt: Prompt, thoughts: Sequence[str] = ()) -> Iterator[Row]:
     """Yield what a recipe that fits (`check_fits`) trains on, of tasks whose one right action is known.
 
-    `thoughts` are what is to be said before it, by task, for a prompt that asks for that.
+    `thoughts` are what is to be said before it, one for each task, for a prompt that asks for that.
     """
-    return (_OF_TASKS[recipe](task, prompt, (thoughts or {}).get(task.id, "")) for task in tasks)
+    said = thoughts or [""] * len(tasks)
+    return (_OF_TASKS[recipe](task, prompt, think) for task, think in zip(tasks, said, strict=True))
 
 
 def thought(before: str, matches: Sequence[Match]) -> str:

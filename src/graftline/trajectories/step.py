@@ -152,6 +152,11 @@ class Trajectory(_Stored):
         return tuple(step for step in self.steps if step.is_kept) if self.is_verified else self.steps
 
     @property
+    def is_solved_in_one_step(self) -> bool:
+        """Whether one action made the wanted text: what one answer can say."""
+        return self.is_verified and len(self.path) == 1
+
+    @property
     def format_ok(self) -> bool:
         """Whether every answer of the path could be read."""
         return all(step.format_ok for step in self.path)

@@ -10,7 +10,11 @@ from graftline.actions.astgrep import Language
 from graftline.datasets.edit import Edit
 from graftline.datasets.syntax import is_clean
 from graftline.datasets.synthetic.composed import compose
+from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT
+from graftline.datasets.synthetic.family import filled_action
 from graftline.datasets.synthetic.fillings import filling, metavariables
+from graftline.datasets.synthetic.frames import Frame, frames_in
+from graftline.datasets.synthetic.held_out import has_held_out_form
 from graftline.datasets.synthetic.holes import Shape, shape_of
 from graftline.datasets.synthetic.rewritings import rewrites_of
 from graftline.datasets.synthetic.words import Words, read_tree
@@ -36,7 +40,7 @@ def edit(language: Language) -> Edit:
 
 
 def composed(language: Language, count: int = 40, seed: int = 0) -> list[Edit]:
-    return list(compose([edit(language)], language, count, seed, MemorySandbox()))
+    return list(compose([edit(language)], language, count, seed, MemorySandbox(), 170))
 
 
 @pytest.mark.parametrize("language", TEXTS)
@@ -116,7 +120,7 @@ def test_what_is_made_becomes_what_a_method_of_its_class_returns() -> None:
 
 def test_texts_that_do_not_parse_are_left_out() -> None:
     broken = edit("python").model_copy(update={"pre": "first = (\n"})
-    assert not list(compose([broken], "python", 5, 0, MemorySandbox()))
+    assert not list(compose([broken], "python", 5, 0, MemorySandbox(), 170))
 
 
 def test_a_filling_has_as_many_places_as_are_asked_for_and_is_filled_from_other_code() -> None:
@@ -128,8 +132,84 @@ def test_a_filling_has_as_many_places_as_are_asked_for_and_is_filled_from_other_
     assert filling("load()", False, "python", 3, words, random.Random(1)) is None
 
 
-def test_two_places_stand_on_one_line_or_on_lines_of_their_own() -> None:
-    words = Words(["call"], ["name"], ["7"], ["argument"])
+def test_two_places_stand_in_one_statement_or_in_statements_of_their_own() -> None:
+    words = Words(["call"], ["name"], ["7"], ["argument"], [Frame("done = ", ""), Frame("keep(", ", 1)")])
     found = [filling("len($A) == 0", False, "python", 2, words, random.Random(seed)) or "" for seed in range(60)]
     assert all(text.count("== 0") == 2 for text in found)
-    assert {" or " in text for text in found} == {True, False}
+    assert {len(text.splitlines()) for text in found} == {1, 2}
+    assert {(text.count("done = "), text.count("keep(")) for text in found} >= {(2, 0), (0, 2), (1, 1)}
+
+
+def test_short_statements_that_say_where_they_end_stand_on_one_line_at_times() -> None:
+    words = Words(["call"], ["name"], ["7"], ["argument"], [Frame("keep(", ");")])
+    found = [filling("$A.size() == 0", False, "java", 2, words, random.Random(seed)) or "" for seed in range(60)]
+    assert {text.count("\n") for text in found if text.count("keep(") == 2} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "found"),
+    [
+        (
+            "python",
+            "def total(items):\n    if items:\n        self.sum = add(items[0], key=1)\n    return items\n",
+            {"self.sum = {e}", "self.sum = add({e}, key=1)", "return {e}", "if items:\n    self.sum = {e}"}
+            | {"if {e}:\n    self.sum = add(items[0], key=1)", "if items:\n    self.sum = add({e}, key=1)"},
+        ),
+        (
+            "javascript",
+            "if (first) { keep(a, b); }\nconst x = make();\nreturn last;\n",
+            {"if ({e}) { keep(a, b); }", "keep({e}, b);", "keep(a, {e});", "{e};", "const x = {e};", "return {e};"}
+            | {"if (first) { {e}; }", "if (first) { keep({e}, b); }", "if (first) { keep(a, {e}); }"},
+        ),
+        ("java", "int size = list.size();\nreturn map.get(key);\n", {"int size = {e};", "return {e};", "return map.get({e});"}),
+    ],
+)  # fmt: skip
+def test_a_frame_is_a_short_statement_of_the_code_without_an_expression(
+    language: Language, text: str, found: set[str]
+) -> None:
+    tree = read_tree(edit(language).model_copy(update={"pre": text}), language)
+    assert tree is not None
+    assert {frame.around("{e}") for frame in frames_in(tree)} == found
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_no_composed_edit_has_the_form_of_a_family_that_is_held_out(language: Language) -> None:
+    found = [one.gold_action for one in composed(language, 300)]
+    assert found
+    assert not [action for action in found if action is not None and has_held_out_form(action, language)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "rewrite", "language", "is_held_out"),
+    [
+        ("log.warn($$$A)", "log.warning($$$A)", "python", True),
+        ("log.warn($A, $B)", "log.warning($A, $B)", "python", True),
+        ("log.warn()", "log.warning()", "python", True),
+        ("log.warn($A, $B)", "log.warning($B, $A)", "python", False),
+        ("log.warn($$$A)", "logger.warning($$$A)", "python", False),
+        ("$A.load($B)", "$A.read($B)", "java", True),
+        ("$A.load($B)", "await $A.load($B)", "javascript", True),
+        ("await $A.load($B)", "$A.load($B)", "javascript", True),
+        ("load($B)", "await load($B)", "javascript", False),
+        ("let $A = $B;", "var $A = $B;", "javascript", True),
+        ("let $A = $B;", "const $A = $B;", "javascript", False),
+        ("$A + $B", "$A - $B", "python", True),
+        ("len($A) == 0", "not $A", "python", True),
+        ("len($A) == 0", "not $A", "javascript", False),  # which does not have it
+        ("$A.put($B, $C)", "$A.put($B, { when: $C })", "javascript", True),
+    ],
+)
+def test_an_action_has_a_held_out_form_where_only_names_differ(
+    pattern: str, rewrite: str, language: Language, is_held_out: bool
+) -> None:
+    assert has_held_out_form(PatternAction(pattern=pattern, rewrite=rewrite), language) == is_held_out
+
+
+def test_every_pattern_of_a_held_out_family_has_a_held_out_form() -> None:
+    slots = {"name": "first", "new": "second", "owner": "third", "key": "fourth", "other": "fifth", "value": "sixth"}
+    for family in FAMILIES:
+        for form in family.forms:
+            for action in (filled_action(one, slots) for one in (*form.there, *form.back)):
+                is_whole = len(form.there) == 1
+                if is_whole and isinstance(action, PatternAction) and family.id in HELD_OUT:
+                    assert has_held_out_form(action, form.languages[0]), action

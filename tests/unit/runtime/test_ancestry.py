@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from graftline.datasets.synthetic.held_out import is_held_out
 from graftline.errors import ConfigError
 from graftline.paths import Paths
 from graftline.record import RECORD_NAME, load_record
 from graftline.runtime.ancestor_drawing import dot, mermaid
-from graftline.runtime.ancestor_rows import is_held_out, standing, training_rows, with_sources
+from graftline.runtime.ancestor_rows import standing, training_rows, with_sources
 from graftline.runtime.ancestry import Ancestry, State, ancestry
 from graftline.runtime.audit import audit
 from graftline.runtime.export_record import export_record, record_path

@@ -3,7 +3,8 @@
 Families are what people do; composed edits are what a change can look like at all, so that a model which learns from
 examples learns to tell what stays from what changes, and not a list of families. Some are rewrites undone, whose patterns are
 what rewrites make. One in three stands in the text that it was found in, the others in short texts, most of them of several
-places, where what is free can be seen. Their actions are known, and were tried in the sandbox.
+places, where what is free can be seen. Their actions are known, and were tried in the sandbox; none has the form of a family that is
+held out.
 """
 
 import random
@@ -16,6 +17,7 @@ from graftline.actions.action import PatternAction
 from graftline.actions.astgrep import Language, Node, Tree
 from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic.fillings import filling, metavariables
+from graftline.datasets.synthetic.held_out import has_held_out_form
 from graftline.datasets.synthetic.holes import ARGUMENTS, STATEMENTS, shape_of
 from graftline.datasets.synthetic.rewritings import rewrites_of
 from graftline.datasets.synthetic.trial import Trial, outcomes
@@ -36,6 +38,8 @@ _LEAST, _LONGEST = 5, 90
 _MOST_PLACES = 4
 _PER_TEXT, _TRIES, _ROUNDS = 2, 6, 12
 _BATCH = 512
+_LEAST_READ, _READ_FOR_EACH = 200, 4
+"""Texts that are read at least, and for each edit that is wanted."""
 _SITES = (1, 2, 2, 2, 2, 3)
 _IN_PLACE = 0.5
 """How probable it is that the text that a pattern was found in becomes an edit too."""
@@ -55,9 +59,9 @@ class _Drawn:
 
 
 def compose(
-    edits: Sequence[Edit], language: Language, count: int, seed: int, sandbox: Sandbox, most_characters: int = 170
+    edits: Sequence[Edit], language: Language, count: int, seed: int, sandbox: Sandbox, most_characters: int
 ) -> Iterator[Edit]:
-    """Yield at most `count` composed edits in `language` on the texts before of `edits`, none longer than said.
+    """Yield at most `count` composed edits in `language` on the texts before of `edits`; none of theirs is longer than said.
 
     The same arguments give the same edits. An edit keeps group, commit and licence of its text.
 
@@ -65,24 +69,29 @@ def compose(
         SandboxError: the sandbox failed.
     """
     rng = random.Random(digest(["composed", seed, language, [edit.id for edit in edits]]))
-    trees = [(edit, tree) for edit in edits if (tree := read_tree(edit, language)) is not None]
+    read = rng.sample(edits, min(len(edits), max(_LEAST_READ, _READ_FOR_EACH * count)))
+    trees = [(edit, tree) for edit in read if (tree := read_tree(edit, language)) is not None]
     words, made = words_in(tree for _, tree in trees), set[str]()
     for _ in range(_ROUNDS):
-        drawn = [one for edit, tree in trees for one in _of_text(edit, tree, words, rng)]
+        drawn = [
+            one
+            for edit, tree in trees
+            for one in _of_text(edit, tree, words, rng)
+            if len(one.text) <= most_characters and not has_held_out_form(one.action, language)
+        ]
         rng.shuffle(drawn)
         for start in range(0, len(drawn), _BATCH):
             batch = drawn[start : start + _BATCH]
             found = outcomes([Trial(one.text, (one.action,)) for one in batch], language, sandbox)
             for one, outcome in zip(batch, found, strict=True):
-                if outcome is None or len(outcome.matches) > _MOST_PLACES or len(one.text) > most_characters:
-                    continue
-                edit = _edit(one, outcome.post, language, seed)
-                if edit.id in made:
-                    continue
                 if len(made) == count:
                     return
-                made.add(edit.id)
-                yield edit
+                if outcome is None or len(outcome.matches) > _MOST_PLACES:
+                    continue
+                edit = _edit(one, outcome.post, language, seed)
+                if edit.id not in made:
+                    made.add(edit.id)
+                    yield edit
 
 
 def _of_text(edit: Edit, tree: Tree, words: Words, rng: random.Random) -> Iterator[_Drawn]:

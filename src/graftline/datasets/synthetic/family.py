@@ -30,7 +30,7 @@ TYPESCRIPT: tuple[Language, ...] = ("typescript", "tsx")
 JAVA: tuple[Language, ...] = ("java",)
 ALL: tuple[Language, ...] = (*PYTHON, *JAVASCRIPT, *JAVA)
 
-_SLOT = re.compile(r"\{(name|new|owner|key|other|value)\}")
+SLOT = re.compile(r"\{(name|new|owner|key|other|value)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def rule(fix: str | dict[str, Any], transform: dict[str, Any] | None = None, **p
 
 def filled(text: str, slots: Mapping[str, str]) -> str:
     """Return `text` with its slots filled."""
-    return _SLOT.sub(lambda found: slots[found[1]], text)
+    return SLOT.sub(lambda found: slots[found[1]], text)
 
 
 def filled_action(action: Action, slots: Mapping[str, str]) -> Action:

@@ -1,4 +1,4 @@
-"""Short texts in which a pattern matches: its metavariables filled from other code, in statements of its language.
+"""Short texts in which a pattern matches: its metavariables filled from other code, in statements of other code.
 
 They show several places that differ, as people show an example, and hold an action to code that it was not made from.
 """
@@ -8,24 +8,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 from graftline.actions.astgrep import Language
+from graftline.datasets.synthetic.frames import BARE, Frame
 from graftline.datasets.synthetic.words import Words
 
 _FREE = re.compile(r"\$\$\$[A-Z]+|\$[A-Z]+")
 _STATEMENT = re.compile(r"(?:return|raise|throw|assert|const|let|var|if|final|with)\b|.*;$", re.DOTALL)
-_SCRIPT = (
-    "{e};", "const {x} = {e};", "{f}({e});", "if ({e}) { {f}() }", "var {x} = {e}", "return {e};", "{e}",
-)  # fmt: skip
-_PLACES: Mapping[Language, Sequence[str]] = {
-    "python": ("{e}", "{x} = {e}", "{f}({e})", "if {e}:\n    {f}()", "{x} = {f}({e}, {y})", "return {e}"),
-    "javascript": _SCRIPT,
-    "typescript": _SCRIPT,
-    "tsx": _SCRIPT,
-    "java": (
-        "{f}({e});", "int {x} = {e};", "if ({e}) { {f}(); }", "class A { void f() { {f}({e}); } }", "return {e};",
-        "class A { boolean f() { return {e}; } }",
-    ),
-}  # fmt: skip
-"""Where an expression stands: `{e}`, beside names and callees of other code."""
 _BESIDE: Mapping[Language, Sequence[str]] = {
     "python": (" or ", " and ", ", "),
     "javascript": (" || ", " && ", ", "),
@@ -33,8 +20,8 @@ _BESIDE: Mapping[Language, Sequence[str]] = {
     "tsx": (" || ", " && ", ", "),
     "java": (" || ", " && "),
 }
-"""What stands between two places on a line."""
-_ON_ONE_LINE = 0.2
+"""What stands between two places in a statement."""
+_ON_ONE_LINE, _IN_LIKE_STATEMENTS = 0.2, 0.5
 
 
 def filling(
@@ -44,20 +31,32 @@ def filling(
     free = sorted(metavariables(pattern))
     if not free:
         return None
-    place = "{e}" if is_statement or _STATEMENT.match(pattern) else rng.choice(_PLACES[language])
-    filled, lines = [_filled(pattern, free, words, rng) for _ in range(sites)], []
-    if place != "{e}" and sites > 1 and rng.random() < _ON_ONE_LINE:
-        filled = [rng.choice(_BESIDE[language]).join(filled)]
-    for text in filled:
-        slots = {"{e}": text, "{x}": rng.choice(words.names), "{y}": rng.choice(words.names)}
-        slots["{f}"] = rng.choice(words.called)
-        lines.append(re.sub(r"\{[exyf]\}", lambda found, slots=slots: slots[found[0]], place))  # type: ignore[misc]
-    return "\n".join(lines) + "\n"
+    filled = [_filled(pattern, free, words, rng) for _ in range(sites)]
+    if is_statement or _STATEMENT.match(pattern) or not words.frames:
+        frames = [BARE] * sites
+    elif sites > 1 and rng.random() < _ON_ONE_LINE:
+        filled, frames = [rng.choice(_BESIDE[language]).join(filled)], [rng.choice(words.frames)]
+    else:
+        frames = _frames(words.frames, sites, rng)
+    statements = [frame.around(text) for frame, text in zip(frames, filled, strict=True)]
+    return _between(statements, rng).join(statements) + "\n"
 
 
 def metavariables(pattern: str) -> frozenset[str]:
     """Return the metavariables of a pattern or a rewrite, each with its signs."""
     return frozenset(_FREE.findall(pattern))
+
+
+def _frames(known: Sequence[Frame], sites: int, rng: random.Random) -> list[Frame]:
+    if rng.random() < _IN_LIKE_STATEMENTS:
+        return [rng.choice(known)] * sites
+    return [rng.choice(known) for _ in range(sites)]
+
+
+def _between(statements: Sequence[str], rng: random.Random) -> str:
+    """Return what parts statements: some of those that say themselves where they end stand on one line."""
+    are_short = all(one.endswith((";", "}")) and "\n" not in one for one in statements)
+    return " " if are_short and rng.random() < _ON_ONE_LINE else "\n"
 
 
 def _filled(pattern: str, free: Sequence[str], words: Words, rng: random.Random) -> str:

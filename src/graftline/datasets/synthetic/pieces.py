@@ -9,7 +9,7 @@ from graftline.datasets.syntax import is_clean
 from graftline.errors import DataError
 
 _LEAST_CHARACTERS = 24
-_STATEMENTS = frozenset({"module", "program", "block", "statement_block", "class_body", "constructor_body"})
+STATEMENTS = frozenset({"module", "program", "block", "statement_block", "class_body", "constructor_body"})
 """Nodes whose children are statements, in the grammars of all languages."""
 
 
@@ -36,7 +36,7 @@ def in_pieces(edits: Sequence[Edit], language: Language, most_characters: int) -
 
 def _pieces(tree: Tree, node: Node, most: int) -> Iterator[tuple[int, str]]:
     """Yield the pieces below `node`, each with where it starts."""
-    if node.kind not in _STATEMENTS:
+    if node.kind not in STATEMENTS:
         for child in node.children:
             yield from _pieces(tree, child, most)
         return

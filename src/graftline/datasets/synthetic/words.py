@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from graftline.actions.astgrep import Language, Tree, parse
 from graftline.datasets.edit import Edit
+from graftline.datasets.synthetic.frames import Frame, frames_in
 from graftline.datasets.synthetic.holes import ARGUMENTS, CALLS, READS
 from graftline.errors import DataError
 
@@ -23,6 +24,8 @@ class Words:
     names: Sequence[str]
     numbers: Sequence[str]
     arguments: Sequence[str]
+    frames: Sequence[Frame] = ()
+    """Statements in which an expression can stand, as often as the code has them."""
 
 
 def read_tree(edit: Edit, language: Language) -> Tree | None:
@@ -37,7 +40,9 @@ def read_tree(edit: Edit, language: Language) -> Tree | None:
 def words_in(trees: Iterable[Tree]) -> Words:
     """Return the words of some code."""
     called, names, numbers, arguments = {"apply"}, {"item"}, {"1"}, {"value"}
+    frames: list[Frame] = []
     for tree in trees:
+        frames += frames_in(tree)
         for node in tree.root.walk():
             text, parent = tree.of(node), node.parent.kind if node.parent else ""
             if node.kind in ("identifier", "property_identifier") and len(text) <= 18:
@@ -46,4 +51,4 @@ def words_in(trees: Iterable[Tree]) -> Words:
                 numbers.add(text)
             if node.is_named and parent in ARGUMENTS and node.kind not in _NOT_ARGUMENTS and len(text) <= 22:
                 arguments.update({text} if "\n" not in text else ())
-    return Words(sorted(called), sorted(names), sorted(numbers), sorted(arguments))
+    return Words(sorted(called), sorted(names), sorted(numbers), sorted(arguments), frames)
