@@ -2,7 +2,8 @@
 
 Four short measurements, in processor seconds, which a busy machine hardly changes, and in bytes on disk:
 
-* `edits`: raw rows in the shape of CommitPackFT to splits, at two sizes, for memory that grows and memory that does not;
+* `edits`: rows in the shape of AgentPack, read and cut down to what can be used, to splits; at two sizes, for memory that grows
+  and memory that does not;
 * `attempts`: tasks to attempts of the induction teacher, and these to Parquet, on a part of the shipped sample;
 * `rollouts`: the deployment `refactoring` evaluated through the service, a jail for each rollout;
 * `database`: instances and rollouts in PostgreSQL, or in SQLite where there is no server.
@@ -20,7 +21,7 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ from benchmarks.commands import watched
 from benchmarks.dataset_stages import prepare, processor_s
 from benchmarks.lineage import CHECKOUT, prepared
 from benchmarks.machine import machine
-from benchmarks.synthetic_rows import write_rows
+from benchmarks.synthetic_rows import write_agent_rows
 from graftline.datasets.division import SPLITS
 from graftline.harbor.service.database import Database
 from graftline.paths import Paths
@@ -50,8 +51,11 @@ from graftline.tokens import count_tokens
 from tests.harbor_parts import deployed, service, until
 from tests.postgres_server import new_database, postgres_server
 
-CORES = (2, 16, 64)
+CORES = (2, 8)
+"""More processes than 8 are started by no stage on its own (`graftline.workers`)."""
 ROWS, ATTEMPTS, INSTANCES = 1_300_000, 100_000, 10_000
+FETCHED_GB = 62.9
+"""Of AgentPack's 19 files, compressed: far longer patches than those of the rows here, which are read and left out."""
 ACTORS = 3
 MARK = "<!-- measured -->"
 _PROMPT = "large"
@@ -71,19 +75,22 @@ class Sizes:
     rollouts: int
 
 
-FULL = Sizes(10_000, 100, 5_000, 500)
+FULL = Sizes(60_000, 100, 5_000, 500)
 QUICK = Sizes(300, 9, 100, 10)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print one line of JSON, or the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="little of everything: shows that it runs, not how fast")
     parser.add_argument("--table", action="store_true", help="prints the table of docs/sizing.md instead")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="writes the table between the marks of this page")
     parser.add_argument(
         "--tokens-per-s", type=float, default=1000.0, help="that one actor writes, all requests together"
     )
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
+    if asked.into:
+        between(asked.into)  # before anything is measured
     figures = measure(QUICK if asked.quick else FULL)
     if asked.into:
         put(written(figures, asked.tokens_per_s, machine()), asked.into)
@@ -105,24 +112,26 @@ def measure(sizes: Sizes) -> dict[str, Any]:
 
 
 def edits(sizes: Sizes, folder: Path) -> dict[str, float]:
-    """Measure raw rows in place to splits."""
+    """Measure rows at their home to splits."""
     seen = []
     for rows in (sizes.rows, 2 * sizes.rows):
         root = folder / f"root-{rows}"
-        raw = root / "home" / "data" / "python"
-        raw.mkdir(parents=True)
-        write_rows(raw / "rows.jsonl", rows)
-        prepare(root, {"made_up": "home"})
-        fetch = [sys.executable, "-m", "benchmarks.dataset_stages", str(root)]
-        watched([*fetch, "--only", "raw"])
-        told, peak_mb = watched(fetch)
-        kept = {name: size_of(root / "data" / name) / rows for name in ("raw", "division", "processed")}
-        seen.append((rows, told["processor_seconds"] / rows, peak_mb, sum(kept.values())))
-    (fewer, _, small_mb, _), (more, cpu_s, large_mb, kept_bytes) = seen
+        fetched_bytes = write_agent_rows(root / "home" / "train" / "rows.jsonl.gz", rows)
+        prepare(root, {"made_up": "home"}, reader="agentpack", keep="wanted")
+        stages = [sys.executable, "-m", "benchmarks.dataset_stages", str(root)]
+        raw, raw_mb = watched([*stages, "--only", "raw"])
+        told, peak_mb = watched(stages)
+        kept_bytes = sum(size_of(root / "data" / name) for name in ("raw", "division", "processed"))
+        used = told["processor_seconds_of_stages"]
+        seen.append((rows, max(raw_mb, peak_mb)))
+    (fewer, small_mb), (more, large_mb) = seen
     grows_mb = max(0.0, (large_mb - small_mb) / (more - fewer))
     return {
-        "cpu_ms_per_row": round(1000 * cpu_s, 3),
-        "bytes_per_row": round(kept_bytes),
+        "read_s_per_gb": round(1e9 * raw["processor_seconds"] / fetched_bytes, 1),
+        "cpu_ms_per_row": round(1000 * told["processor_seconds"] / more, 3),
+        "alone_ms_per_row": round(1000 * (used["division"] + used["splits"]) / more, 3),
+        "bytes_per_row": round(kept_bytes / more),
+        "edits_per_row": round(told["counts"]["splits"]["rows"] / more, 3),
         "memory_mb": round(max(small_mb - grows_mb * fewer, 0.0)),
         "memory_mb_per_million_rows": round(1e6 * grows_mb),
         "measured": more,
@@ -245,7 +254,8 @@ def written(figures: Mapping[str, Any], tokens_per_s: float, of: Mapping[str, An
     """Return the tables of the page."""
     found, tried, ran, base = (figures[name] for name in ("edits", "attempts", "rollouts", "database"))
     model = figures["language_model"]
-    rows_h = ROWS * found["cpu_ms_per_row"] / 3.6e6
+    read_h = FETCHED_GB * found["read_s_per_gb"] / 3600
+    rows_h, alone_h = (read_h + ROWS * found[f"{name}_ms_per_row"] / 3.6e6 for name in ("cpu", "alone"))
     attempts_h = ATTEMPTS * tried["cpu_s_per_attempt"] / 3600
     rollouts_h = INSTANCES * ran["cpu_s_per_rollout"] / 3600
     memory_gb = (found["memory_mb"] + found["memory_mb_per_million_rows"] * ROWS / 1e6) / 1000
@@ -257,10 +267,13 @@ def written(figures: Mapping[str, Any], tokens_per_s: float, of: Mapping[str, An
         "",
         "| rate | measured |",
         "|---|---|",
-        f"| raw row to splits | {found['cpu_ms_per_row']:.1f} ms of one core, {found['bytes_per_row'] / 1000:.1f} kB kept |",
+        f"| GB of compressed rows, read | {found['read_s_per_gb']:.0f} s of one core |",
+        f"| row of AgentPack, from there to splits | {found['cpu_ms_per_row']:.2f} ms of one core,"
+        f" {found['alone_ms_per_row']:.2f} of them in one process; {found['bytes_per_row'] / 1000:.2f} kB kept,"
+        f" {found['edits_per_row']:.2f} edits |",
         f"| memory of that | {found['memory_mb']:,} MB, and {found['memory_mb_per_million_rows']:,} MB per million rows |",
-        f"| attempt of `induction` | {tried['cpu_s_per_attempt']:.2f} s of one core,"
-        f" {tried['bytes_per_attempt'] / 1000:.1f} kB kept, {tried['steps_per_attempt']:.1f} steps |",
+        f"| attempt of `induction` | {tried['cpu_s_per_attempt']:.3f} s of one core,"
+        f" {tried['bytes_per_attempt'] / 1000:.1f} kB kept, {tried['steps_per_attempt']:.2f} steps |",
         f"| rollout in a jail | {ran['cpu_s_per_rollout']:.2f} s of one core |",
         f"| instance, rollout in {base['kind']} | {base['bytes_per_instance'] / 1000:.1f} kB,"
         f" {base['bytes_per_rollout'] / 1000:.1f} kB |",
@@ -269,7 +282,12 @@ def written(figures: Mapping[str, Any], tokens_per_s: float, of: Mapping[str, An
         "",
         f"| what | core hours | {' | '.join(f'on {cores} cores' for cores in CORES)} | kept |",
         f"|---|---|{'---|' * len(CORES)}---|",
-        row_of(f"{ROWS / 1e6:.1f} million raw rows", rows_h, ROWS * found["bytes_per_row"]),
+        row_of(
+            f"{ROWS / 1e6:.1f} million rows of AgentPack, {FETCHED_GB:.0f} GB",
+            rows_h,
+            ROWS * found["bytes_per_row"],
+            alone_h,
+        ),
         row_of(f"{ATTEMPTS:,} attempts of `induction`", attempts_h, ATTEMPTS * tried["bytes_per_attempt"]),
         row_of(
             f"{INSTANCES:,} instances, a rollout each",
@@ -287,15 +305,21 @@ def written(figures: Mapping[str, Any], tokens_per_s: float, of: Mapping[str, An
 
 def put(tables: str, page: Path) -> None:
     """Replace what stands between the marks of `page` by `tables`."""
-    before, mark, rest = page.read_text("utf-8").partition(MARK)
-    if not mark or MARK not in rest:
-        raise SystemExit(f"{page}: has no two lines {MARK!r} with the tables between them")
-    write_atomically(page, f"{before}{MARK}\n{tables}{MARK}{rest.partition(MARK)[2]}")
+    before, after = between(page)
+    write_atomically(page, f"{before}{MARK}\n{tables}{MARK}{after}")
 
 
-def row_of(name: str, core_hours: float, kept_bytes: float) -> str:
-    """Return one row of the table."""
-    hours = " | ".join(lasting(core_hours / cores) for cores in CORES)
+def between(page: Path) -> tuple[str, str]:
+    """Return what stands before and after the marks of `page`."""
+    parts = page.read_text("utf-8").split(MARK) if page.is_file() else []
+    if len(parts) != 3:
+        raise SystemExit(f"{page}: is no page with two lines {MARK!r} and the tables between them")
+    return parts[0], parts[2]
+
+
+def row_of(name: str, core_hours: float, kept_bytes: float, alone_hours: float = 0.0) -> str:
+    """Return one row of the table; of the hours, so many are those of one core alone."""
+    hours = " | ".join(lasting(alone_hours + (core_hours - alone_hours) / cores) for cores in CORES)
     return f"| {name} | {core_hours:,.1f} | {hours} | {kept_bytes / 1e9:,.1f} GB |"
 
 

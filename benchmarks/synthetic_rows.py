@@ -1,4 +1,4 @@
-"""Rows in the shape of CommitPackFT's Python, made up: ten text columns, 2.3 kB, edits of programs that parse.
+"""Rows in the shape of CommitPackFT's Python, made up: ten text columns, 2.3 kB, edits of programs that parse. And of AgentPack's.
 
 A program is put together of statements whose names are drawn anew for every row, so that unrelated rows are not near
 one another. Row `n` is the same in every run and whatever rows are made beside it. Of a hundred rows, about
@@ -7,11 +7,16 @@ one another. Row `n` is the same in every run and whatever rows are made beside 
 * 8 are new files, 8 under a licence that is not allowed, 1 changes blanks only, 1 is no Python, 1 has CRLF.
 
 The shares of rows that fall out are less than in the real dataset, so that more is left to do per row.
+
+Rows of AgentPack are the same edits as patches: as 900 commits of coding agents have it (of 33 repositories under permissive
+licences, same columns and selection), 19 % are of one file, the others of four on average, and a description has 1 kB.
 """
 
+import difflib
+import gzip
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -79,6 +84,38 @@ def lines(rows: int, first: int = 0) -> Iterator[bytes]:
     for number in range(first, first + rows):
         text = json.dumps(row(number), separators=(",", ":"))
         yield text.replace("/", "\\/").encode() + b"\n"
+
+
+def write_agent_rows(path: Path, rows: int) -> int:
+    """Write so many rows in the shape of AgentPack to `path`, gzipped, and return its size in bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wb", compresslevel=6) as stream:
+        for number in range(rows):
+            stream.write(json.dumps(agent_row(number), separators=(",", ":")).encode() + b"\n")
+    return path.stat().st_size
+
+
+def agent_row(number: int) -> dict[str, Any]:
+    """Return row `number` in the shape of AgentPack: a commit, as a patch."""
+    draw = random.Random(2 << 32 | number)
+    files = 1 if draw.random() < 0.19 else 2 + int(draw.random() * 5)
+    edits = [row(number), *(_original(number + 1 + extra) for extra in range(files - 1))]
+    said = " ".join(_message(draw)[0] for _ in range(16))
+    return {
+        "event_id": f"{number}",
+        "agent": _pick(draw, ("claude", "codex", "cursor")),
+        "repo": edits[0]["repos"].partition(",")[0],
+        "sha": edits[0]["commit"],
+        "description": f"{edits[0]['message']}\n{said}",
+        "patch": "".join(_patch(edit) for edit in edits),
+    }
+
+
+def _patch(edit: Mapping[str, Any]) -> str:
+    pre, post = (edit[name].splitlines(keepends=True) for name in ("old_contents", "new_contents"))
+    path = edit["new_file"]
+    old = f"a/{path}" if pre else "/dev/null"
+    return f"diff --git a/{path} b/{path}\n{''.join(difflib.unified_diff(pre, post, old, f'b/{path}'))}"
 
 
 def write_rows(path: Path, rows: int, first: int = 0) -> int:
