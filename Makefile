@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PEERS := .venv-peers
 MANIFEST := assets/reports/target/manifest.json
+REPORTS = $(wildcard reports/*/*.md reports/*/*/*.md)
 
 export DAGSTER_HOME := $(CURDIR)/.dagster
 export DAGSTER_DISABLE_TELEMETRY := 1
@@ -39,11 +40,13 @@ closed-loop: data ## Train a small model and judge it beside one eleven times it
 	@cat data/closed_loop/report.md
 
 ui: install ## Open the Dagster UI on http://127.0.0.1:3000
-	$(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p 3000
+	@# with an arena of malloc for each thread, the daemon grows for ten minutes before its memory is level
+	MALLOC_ARENA_MAX=2 $(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p 3000
 
-screens: install ## Take pictures of every page of the UI and of the reports into reports/screens
+screens: install ## Take pictures of every page of the UI and of the reports into reports/screens, after a run
+	@test -n "$(REPORTS)" || { echo "there is nothing to take pictures of yet: run make run first"; exit 1; }
 	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null || apt-get install --yes --no-install-recommends chromium
-	$(BIN)/python -m orchestration.screens reports/screens $(patsubst %,--report %,$(wildcard reports/*/*.md))
+	$(BIN)/python -m orchestration.screens reports/screens $(patsubst %,--report %,$(REPORTS))
 
 test: install ## Run every test that needs nothing but the checkout, a small language model among them
 	@# without it the tests of a real model are left out, and say so

@@ -8,8 +8,8 @@ them, Redis and PostgreSQL that go away and come back, a full disk, a clock that
 Then the faults end, what was accepted gets the time to end, and everything that is stored is looked at:
 
 * `rollouts`: every one that was accepted has ended, has one reward at most, and the right one, which was worked out before;
-* `attempts`: every job has its attempt or is still in the queue, and each attempt has the reward that its actions are
-  worth when they are applied again, undisturbed;
+* `attempts`: every job has its attempt, which has the reward that its actions are worth when they are applied again,
+  undisturbed;
 * `versions`: one run was requested for each version of the dataset, and the artefacts are byte for byte those of an
   undisturbed run over the newest version, with its attempts in shards of their own; `graftline check` finds nothing;
 * no process is left behind, none waited long as a zombie, and memory, descriptors and disk stay below the bounds.
@@ -48,6 +48,7 @@ from benchmarks.soak_parts.samples import Growth, Sampler, adopt_orphans, growth
 from benchmarks.soak_parts.site import CHECKOUT, FLEET, MODEL, Site
 from benchmarks.soak_parts.wall_clock import WallClock
 from graftline.errors import ModelError
+from graftline.jobs.base import Depth
 from graftline.models.stored import model_file
 from graftline.paths import Paths
 from tests.hub_server import HubServer
@@ -169,14 +170,39 @@ class Soak:
         asked = attempts.Attempts(self._site, self._stack)
         self._wait_until_up()
         self._told("everything is up")
-        deployment = rollouts.upload(self._site)
-        load = rollouts.Rollouts(self._site, deployment, self._sizes.seed)
+        load = rollouts.Rollouts(self._site, rollouts.upload(self._site), self._sizes.seed)
         faults = Faults(
             self._sizes.planned, self._supervisor, self._redis, self._postgres, self._disk, self._clock,
             self._sizes.seed, self._told,
         )  # fmt: skip
         self._stack.callback(faults.stop)
         began = time.monotonic()
+        self._disturb(began, load, asked, faults)
+        depth, is_newest = self._drain(load, asked)
+        self._sampler.stop()
+        stubborn = self._end_programs()
+        left = left_behind(_ENDS_WITHIN_S, self._servers())
+        self._told("everything has ended; looking at what is stored")
+        grown = growth(self._sampler.samples, self._sizes.warm_up_s)
+        parts = {
+            "rollouts": rollouts.judged(load, self._database, expected),
+            "attempts": attempts.judged(asked, depth),
+            "versions": versions.judged(self._versions, self._site, is_newest),
+        }
+        wrong = [fault for _, faults_of_part in parts.values() for fault in faults_of_part]
+        wrong += self._wrong_with_processes(grown, stubborn, left)
+        wrong += [f"the faults ended early: {faults.broken}"] if faults.broken else []
+        figures = self._figures(wrong, {name: told for name, (told, _) in parts.items()}, faults, grown)
+        moments = {"rollouts": [one.at for one in load.answers.values()]}
+        page = report.write(
+            report_folder, figures, wrong, faults.inflicted, self._supervisor.ended, self._sampler.samples,
+            self._sampler.disk, grown, moments, began,
+        )  # fmt: skip
+        self._told(f"{page}: {len(wrong)} things are wrong" if wrong else f"{page}: nothing is wrong")
+        return figures
+
+    def _disturb(self, began: float, load: rollouts.Rollouts, asked: attempts.Attempts, faults: Faults) -> None:
+        """Put everything under load, inflict the faults, and end both."""
         for part in (self._sampler, load, asked, self._versions, faults):
             part.start()
         self._watch(began, load, asked, faults)
@@ -184,6 +210,9 @@ class Soak:
         self._told("no more faults; what was accepted may end")
         for part in (load, asked, self._versions):
             part.halt()
+
+    def _drain(self, load: rollouts.Rollouts, asked: attempts.Attempts) -> tuple[Depth, bool]:
+        """Let end what was accepted; return what the queue holds then, and whether the newest version was made."""
         deadline = time.monotonic() + self._sizes.drains_within_s
         load.stop(deadline - time.monotonic())
         self._told("rollouts have ended")
@@ -191,28 +220,21 @@ class Soak:
         self._told("attempts have ended")
         is_newest = self._versions.stop(max(5.0, deadline - time.monotonic()))
         self._told("the newest version was made" if is_newest else "the newest version was not made")
-        self._sampler.stop()
-        stubborn = self._end_programs()
-        left = left_behind(_ENDS_WITHIN_S, self._servers())
-        self._told("everything has ended; looking at what is stored")
-        made, wrong_made = attempts.judged(asked, depth)
-        done, wrong_done = rollouts.judged(load, deployment, self._database, expected)
-        brought, wrong_brought = versions.judged(self._versions, self._site, is_newest)
-        grown = growth(self._sampler.samples, self._sizes.warm_up_s)
-        wrong = [*wrong_done, *wrong_made, *wrong_brought, *self._wrong_with_processes(grown, stubborn, left)]
-        wrong += [f"the faults ended early: {faults.broken}"] if faults.broken else []
-        figures = {
+        return depth, is_newest
+
+    def _figures(
+        self, wrong: list[str], parts: Mapping[str, Any], faults: Faults, grown: Mapping[str, Growth]
+    ) -> dict[str, Any]:
+        alone = Counter(one.role for one in self._supervisor.ended if not one.was_killed)
+        return {
             "minutes": round(self._sizes.seconds / 60, 1),
             "seed": self._sizes.seed,
             "wrong": wrong,
             "faults": dict(Counter(one.kind for one in faults.inflicted)),
+            "missed": dict(faults.missed),
             "skipped": faults.skipped,
-            "rollouts": done,
-            "attempts": made,
-            "versions": brought,
-            "programs_that_ended_by_themselves": dict(
-                Counter(one.role for one in self._supervisor.ended if not one.was_killed)
-            ),
+            **parts,
+            "programs_that_ended_by_themselves": dict(alone),
             "memory_mb_per_h": {role: one.memory_mb_per_h for role, one in grown.items()},
             "descriptors_per_h": {role: one.descriptors_per_h for role, one in grown.items()},
             "is_growth_judged": self._sizes.is_judged,
@@ -221,13 +243,6 @@ class Soak:
             "disk_mb": self._disk.used_bytes // _MB,
             "longest_zombie_s": round(self._sampler.longest_zombie_s, 1),
         }
-        moments = {"rollouts": [one.at for one in load.answers.values()]}
-        page = report.write(
-            report_folder, figures, wrong, faults.inflicted, self._supervisor.ended, self._sampler.samples,
-            self._sampler.disk, grown, moments, began,
-        )  # fmt: skip
-        self._told(f"{page}: {len(wrong)} things are wrong" if wrong else f"{page}: nothing is wrong")
-        return figures
 
     def _wait_until_up(self) -> None:
         deadline = time.monotonic() + _STARTS_WITHIN_S

@@ -8,7 +8,7 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import ExitStack
 from typing import Any
 
@@ -124,10 +124,7 @@ def judged(load: Attempts, depth: Depth) -> tuple[dict[str, Any], list[str]]:
     stored, dead = load.stored(), load.dead()
     times = Counter(one.key for one in stored)
     latest = {one.key: one for one in stored}
-    missing = load.accepted.keys() - latest.keys() - dead.keys()
-    faults = []
-    if len(missing) > depth.waiting + depth.in_flight:
-        faults.append(f"{len(missing)} jobs have no attempt, and the queue holds {depth.waiting + depth.in_flight}")
+    faults = lost(load.accepted.keys(), latest.keys() | dead.keys(), depth)
     faults += [f"job {key}: is a dead letter: {reason[:_SAID]}" for key, reason in dead.items()]
     # one may have been put when the answer of the queue was lost at the very end
     strangers = latest.keys() - load.accepted.keys()
@@ -146,6 +143,13 @@ def judged(load: Attempts, depth: Depth) -> tuple[dict[str, Any], list[str]]:
         "calls_without_queue": load.unreachable,
     }
     return figures, faults
+
+
+def lost(accepted: Set[str], ended: Set[str], depth: Depth) -> list[str]:
+    """Return what is wrong with jobs of which nothing came; the queue does not say which ones it still holds."""
+    missing = accepted - ended
+    left = depth.waiting + depth.in_flight
+    return [f"{len(missing)} jobs have no attempt, and the queue holds {left}"] if missing else []
 
 
 def faults_of(stored: Trajectory, known: Task, collecting: Collecting) -> list[str]:

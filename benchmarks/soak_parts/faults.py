@@ -5,6 +5,7 @@ import random
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -35,7 +36,6 @@ _QUICK = (
 _FORTH_S, _BACK_S = (120, 3 * 3600), (1, 300)
 """How far the clock jumps. Dagster's sensors stand still for as long as it goes back: for hours there would be nothing to
 disturb."""
-_MISSED = "there was none"
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,16 @@ class Inflicted:
     detail: str
     seconds: float
     """How long it took, with what it took to have a server back."""
+
+
+@dataclass(frozen=True)
+class Missed:
+    """One that was planned, and did not happen."""
+
+    why: str
+
+
+_NONE_THERE = Missed("there was none")
 
 
 def quick_plan(seconds: float, seed: int) -> list[Planned]:
@@ -106,6 +116,8 @@ class Faults:
         self._chance, self._is_over = random.Random(seed + 1), threading.Event()
         self._thread = threading.Thread(target=self._run, name="faults", daemon=True)
         self.inflicted: list[Inflicted] = []
+        self.missed: Counter[str] = Counter()
+        """How often there was nothing to do it to, by kind."""
         self.skipped: dict[str, str] = {}
         """Why kinds of faults cannot be had here."""
         self.broken = ""
@@ -117,7 +129,7 @@ class Faults:
 
     @property
     def is_over(self) -> bool:
-        """Whether the whole plan was inflicted."""
+        """Whether the whole plan was gone through."""
         return not self._thread.is_alive()
 
     def stop(self) -> None:
@@ -145,30 +157,34 @@ class Faults:
         what, _, whom = one.kind.partition(" ")
         match what:
             case "kill":
-                detail = self._kill(whom)
+                done = self._kill(whom)
             case "redis":
-                detail = self._redis(one.lasts_s)
+                done = self._redis(one.lasts_s)
             case "postgresql":
-                detail = self._postgres(one.lasts_s)
+                done = self._postgres(one.lasts_s)
             case "disk":
-                detail = self._fill(one.lasts_s)
+                done = self._fill(one.lasts_s)
             case _:
-                detail = self._jump(one.lasts_s)
-        self.inflicted.append(Inflicted(at, one.kind, detail, round(time.monotonic() - at, 2)))
-        self._told(f"fault {len(self.inflicted)}: {one.kind}: {detail}")
+                done = self._jump(one.lasts_s)
+        if isinstance(done, Missed):
+            self.missed[one.kind] += 1
+            self._told(f"no fault: {one.kind}: {done.why}")
+            return
+        self.inflicted.append(Inflicted(at, one.kind, done, round(time.monotonic() - at, 2)))
+        self._told(f"fault {len(self.inflicted)}: {one.kind}: {done}")
 
-    def _kill(self, whom: str) -> str:
+    def _kill(self, whom: str) -> str | Missed:
         if whom in ("service", "daemon"):
             pid = self._supervisor.program(whom).kill()
-            return f"process {pid}" if pid else _MISSED
+            return f"process {pid}" if pid else _NONE_THERE
         if whom == "worker":
             workers = [one for one in self._supervisor.programs if one.role.startswith("worker")]
             one = self._chance.choice(workers)
             pid = one.kill()
-            return f"{one.role}, process {pid}" if pid else _MISSED
+            return f"{one.role}, process {pid}" if pid else _NONE_THERE
         found = self._pids_of(whom)
         if not found:
-            return _MISSED
+            return _NONE_THERE
         pid = self._chance.choice(found)
         os.kill(pid, signal.SIGKILL)
         return f"process {pid}"
@@ -203,10 +219,10 @@ class Faults:
         self.postgres.start()
         return f"shut down at once, away for {lasts_s:.1f} s"
 
-    def _fill(self, lasts_s: float) -> str:
+    def _fill(self, lasts_s: float) -> str | Missed:
         if self._disk.why_not:
             self.skipped["disk"] = self._disk.why_not
-            return self._disk.why_not
+            return Missed(self._disk.why_not)
         self._disk.fill()
         try:
             self._is_over.wait(lasts_s)
@@ -214,10 +230,10 @@ class Faults:
             self._disk.clear()
         return f"for {lasts_s:.1f} s"
 
-    def _jump(self, lasts_s: float) -> str:
+    def _jump(self, lasts_s: float) -> str | Missed:
         if self._clock.why_not:
             self.skipped["clock"] = self._clock.why_not
-            return self._clock.why_not
+            return Missed(self._clock.why_not)
         forth, back = self._chance.randrange(*_FORTH_S), self._chance.randrange(*_BACK_S)
         before = self._clock.offset_s
         self._clock.set(before + forth)

@@ -46,7 +46,8 @@ def write(
     ]
     lines = [
         "# Soak",
-        f"{figures['minutes']} minutes, seed {figures['seed']}, {len(inflicted)} faults.",
+        f"{figures['minutes']} minutes, seed {figures['seed']}, {len(inflicted)} faults, and {sum(figures['missed'].values())}"
+        " that were planned and did not happen.",
         "Nothing was wrong." if not wrong else f"**{len(wrong)} things are not as they have to be:**",
         "\n".join(f"* {one}" for one in wrong),
         *(f"## {name.capitalize()}\n\n{_facts(figures[name])}" for name in ("rollouts", "attempts", "versions")),

@@ -71,10 +71,13 @@ def upload(site: Site) -> str:
 
 
 class Rollouts:
-    """Threads that ask for rollouts until they are told to stop; what was asked for is still waited for."""
+    """Threads that ask for rollouts until they are told to stop; what was asked for is still waited for.
+
+    Once `stop` returns nothing here changes any more, though a thread may still wait for an answer.
+    """
 
     def __init__(self, site: Site, deployment: str, seed: int, threads: int = 2) -> None:
-        self._site, self._deployment = site, deployment
+        self._site, self.deployment = site, deployment
         self._chance, self._numbers, self._guard = random.Random(seed), itertools.count(), threading.Lock()
         self._is_over, self._is_given_up = threading.Event(), threading.Event()
         self.answers: dict[str, Answer] = {}
@@ -100,22 +103,39 @@ class Rollouts:
         deadline = time.monotonic() + within_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        self._is_given_up.set()
+        with self._guard:
+            self._is_given_up.set()
 
     def _run(self) -> None:
         with httpx.Client(base_url=self._site.harbor_url, headers={"X-API-Key": KEY}, timeout=_ANSWER_S) as client:
-            while not self._is_over.is_set():
-                key, seed, teacher = self._next()
+            while (following := self._next()) is not None:
+                key, seed, teacher = following
                 reward = self._answer(client, key, seed, teacher)
-                if reward is None:
-                    continue
-                with self._guard:
-                    known = self.answers.setdefault(key, Answer(seed, teacher, reward[0], time.monotonic()))
-                if known.reward != reward[0]:
-                    self.changed.append(key)
+                if reward is not None:
+                    self.note(key, Answer(seed, teacher, reward[0], time.monotonic()))
 
-    def _next(self) -> tuple[str, int, str]:
+    def note(self, key: str, answer: Answer) -> None:
+        """Keep the first answer to a key, and whether this one is another; nothing once `stop` has returned."""
         with self._guard:
+            if self._is_given_up.is_set():
+                return
+            if self.answers.setdefault(key, answer).reward != answer.reward:
+                self.changed.append(key)
+
+    def _note_refusal(self, status: int | None) -> None:
+        """Count an answer that is no reward; None where nobody answered."""
+        with self._guard:
+            if self._is_given_up.is_set():
+                return
+            if status is None:
+                self.repeated += 1
+            else:
+                self.refusals[status] += 1
+
+    def _next(self) -> tuple[str, int, str] | None:
+        with self._guard:
+            if self._is_over.is_set():
+                return None
             if self.answers and self._chance.random() < _ASKED_AGAIN:
                 key = self._chance.choice([*self.answers])
                 return key, *self.asked[key]
@@ -125,29 +145,27 @@ class Rollouts:
 
     def _answer(self, client: httpx.Client, key: str, seed: int, teacher: str) -> tuple[float | None] | None:
         """Return the reward of a rollout; None where nobody answered before it was given up."""
-        at = f"/api/harbor/deployments/{self._deployment}/rollout"
+        at = f"/api/harbor/deployments/{self.deployment}/rollout"
         while not self._is_given_up.is_set():
             try:
                 answer = client.post(at, json=_request(key, seed, teacher), headers={"Idempotency-Key": key})
             except httpx.TransportError:
-                self.repeated += 1
+                self._note_refusal(None)
             else:
                 if answer.status_code == httpx.codes.OK:
                     return (answer.json()["reward_info"]["outcome_reward"],)
-                self.refusals[answer.status_code] += 1
+                self._note_refusal(answer.status_code)
             self._is_given_up.wait(_PAUSE_S)
         return None
 
 
-def judged(
-    load: Rollouts, deployment: str, url: str, expected: dict[tuple[int, str], float | None]
-) -> tuple[dict[str, Any], list[str]]:
+def judged(load: Rollouts, url: str, expected: dict[tuple[int, str], float | None]) -> tuple[dict[str, Any], list[str]]:
     """Return figures of the rollouts, and everything about them that is not as it has to be."""
     with Database(url) as database, database.reading() as connection:
         rows = {row.key: row for row in connection.execute(select(rollouts)).all()}
         count = connection.execute(select(func.count()).select_from(rollouts)).scalar_one()
         made = connection.execute(select(attempts)).all()
-        known = connection.execute(select(instances.c.seed).where(instances.c.deployment_id == deployment)).all()
+        known = connection.execute(select(instances.c.seed).where(instances.c.deployment_id == load.deployment)).all()
     rewarded = Counter(one.rollout_id for one in made if one.reward is not None)
     faults = [f"rollout {key}: was accepted and is gone" for key in load.answers if key not in rows]
     faults += [f"rollout {key}: was asked for and never answered" for key in load.asked if key not in load.answers]

@@ -80,6 +80,7 @@ class Site:
             "GRAFTLINE_MODELS": os.environ.get("GRAFTLINE_MODELS", str(CHECKOUT / "data" / "models")),
             "DAGSTER_HOME": str(self.dagster_home),
             "DAGSTER_DISABLE_TELEMETRY": "1",
+            "MALLOC_ARENA_MAX": "2",  # as in the image, and for `make ui`
             "PYTHONWARNINGS": "ignore",
         }
 

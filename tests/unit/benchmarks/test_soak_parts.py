@@ -6,15 +6,18 @@ import random
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.soak_parts import attempts, faults, samples, versions
+from benchmarks.soak_parts import attempts, faults, programs, rollouts, samples, versions
 from benchmarks.soak_parts.disk import Disk
+from benchmarks.soak_parts.site import Site
 from benchmarks.soak_parts.wall_clock import WallClock
+from graftline.jobs.base import Depth
 from graftline.sandbox.memory import MemorySandbox
 from graftline.teachers.memory import MemoryTeacher
 from graftline.trajectories.collect import Collecting, attempt
@@ -45,6 +48,61 @@ def test_a_short_plan_has_what_a_soak_has_to_have() -> None:
     kinds = [one.kind for one in faults.quick_plan(40, 9)]
     assert len([kind for kind in kinds if kind.startswith("kill ")]) >= 3
     assert {"redis", "postgresql", "disk", "clock"} <= set(kinds)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path, tmp_path, WallClock(tmp_path))
+
+
+def test_a_fault_that_did_not_happen_is_missed_and_not_inflicted(site: Site, tmp_path: Path) -> None:
+    disk, clock = Disk(tmp_path / "disk", 1 << 20), WallClock(tmp_path)
+    disk.why_not, clock.why_not = "no disk", "no clock"
+    planned = [faults.Planned(0.0, kind, 0.0) for kind in ("kill service", "kill box", "disk", "clock", "redis")]
+    supervisor = programs.Supervisor(site, [programs.Program("service", [], site)], str)
+
+    class Server:
+        def kill(self) -> None: ...
+        def start(self) -> None: ...
+
+    told: list[str] = []
+    server: Any = Server()
+    inflicting = faults.Faults(planned, supervisor, server, server, disk, clock, 1, told.append)
+    inflicting.start()
+    while not inflicting.is_over:
+        time.sleep(0.01)
+    inflicting.stop()
+    assert ([one.kind for one in inflicting.inflicted], inflicting.broken) == (["redis"], "")
+    assert inflicting.missed == {"kill service": 1, "kill box": 1, "disk": 1, "clock": 1}
+    assert inflicting.skipped == {"disk": "no disk", "clock": "no clock"}
+    assert told == [
+        "no fault: kill service: there was none",
+        "no fault: kill box: there was none",
+        "no fault: disk: no disk",
+        "no fault: clock: no clock",
+        "fault 1: redis: away for 0.0 s",
+    ]
+
+
+def test_a_lost_job_does_not_hide_behind_one_that_is_still_queued() -> None:
+    still_queued = Depth(waiting=2, in_flight=0, done=1, dead=0)
+    assert attempts.lost({"a": 1, "b": 2}.keys(), {"a"}, still_queued) == [
+        "1 jobs have no attempt, and the queue holds 2"
+    ]
+    assert attempts.lost({"a": 1, "b": 2}.keys(), {"a", "b"}, still_queued) == []
+
+
+def test_what_is_answered_after_the_end_changes_nothing(site: Site) -> None:
+    load = rollouts.Rollouts(site, "deployment", 1)
+    load.note("a", rollouts.Answer(1, "nop", 0.0, 1.0))
+    load.note("a", rollouts.Answer(1, "nop", 0.5, 2.0))
+    load.halt()
+    load.start()
+    load.stop(5.0)
+    load.note("b", rollouts.Answer(2, "nop", 0.0, 3.0))
+    load.note("a", rollouts.Answer(1, "nop", 0.25, 4.0))
+    assert load.answers == {"a": rollouts.Answer(1, "nop", 0.0, 1.0)}
+    assert (load.changed, load.asked) == (["a"], {})
 
 
 @pytest.fixture
