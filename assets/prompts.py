@@ -15,10 +15,10 @@ import dagster as dg
 from assets.described import described
 from assets.outcome import materialized_each, metadata_of
 from assets.reports.plots import curves, embedded
+from graftline.building import Built
 from graftline.markdown import table
 from graftline.optimization.comparison import mean
 from graftline.optimization.outcome import Outcome
-from graftline.record import Built
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.optimized_prompts import BEST, PAGE, front_rows, optimized_prompt, read_outcome
 from graftline.runtime.settings import stage_code
@@ -59,9 +59,11 @@ def _metadata(built: Built) -> Mapping[str, Any]:
     """Return what there is to know of a prompt: the front as a table, the prompt itself, its score against rollouts."""
     outcome = read_outcome(built.folder)
     found = outcome.gain
-    known = {"score": outcome.best_score, "gain": None if found is None else found[0]}
+    known: dict[str, Any] = {"score": outcome.best_score, "gain": None if found is None else found[0]}
     if found is not None and found[1] is not None:
         known |= {"gain_low": found[1][0], "gain_high": found[1][1]}
+    if outcome.not_judged:
+        known["not_judged"] = outcome.not_judged
     return {
         **metadata_of(built),
         "front": dg.MetadataValue.md(table(front_rows(outcome)[:_MOST_ROWS])),
@@ -70,6 +72,7 @@ def _metadata(built: Built) -> Mapping[str, Any]:
         "report": dg.MetadataValue.path(str(built.folder / PAGE)),
         "proposer": outcome.proposer,
         "ended_by": outcome.ending,
+        "judged_on": outcome.summary()["judged_on"],
         "rollouts": outcome.rollouts,
         "prompt_name": f"optimized/{built.record.name}",
         **{name: value for name, value in known.items() if value is not None},

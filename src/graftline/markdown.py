@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_MARKUP = str.maketrans({character: f"&#{ord(character)};" for character in "&<>`*[]"})
+
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
     """Return `rows` as a table; `columns` chooses and orders, else the first row does. Numbers stand right."""
@@ -18,6 +20,15 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = Non
     return "\n".join(lines) + "\n"
 
 
+def plain_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """As `table`, of texts of others: what would be markup in a cell or a title is shown, and does nothing."""
+    return table([{_plain(name): _plain(value) for name, value in row.items()} for row in rows])
+
+
+def _plain(value: Any) -> Any:
+    return value.translate(_MARKUP) if isinstance(value, str) else value
+
+
 def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
@@ -26,4 +37,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return "-"
     text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+    line = text.replace("\r\n", " ").replace("\n", " ").replace("\t", " ")
+    # what moves the cursor of a terminal, ends a row, or has it read in another order
+    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
+    return shown.replace("\\", "\\\\").replace("|", "\\|")

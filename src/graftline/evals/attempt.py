@@ -52,8 +52,3 @@ class Attempt(BaseModel):
     def is_exact(self) -> bool:
         """Whether it is the wanted one in bytes."""
         return self.level is Level.EXACT
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """What tells the attempt from all others of an evaluation."""
-        return self.contestant, self.task_id, self.attempt

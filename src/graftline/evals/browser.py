@@ -24,10 +24,10 @@ _OUTCOMES = ("solved", "over-applied", "not solved", "not readable", "nothing kn
 
 def browser_page(name: str, cases: Sequence[Case], attempts: Sequence[Attempt]) -> str:
     """Return the page; `cases` are those of the attempts."""
-    script, style = _source("browser.js"), _source("browser.css")
+    script, style, by_id = _source("browser.js"), _source("browser.css"), _by_id(cases)
     shown = {
         "tasks": {case.id: _task(case) for case in cases},
-        "attempts": [_attempt(attempt, by_id[attempt.task_id]) for by_id in [_by_id(cases)] for attempt in attempts],
+        "attempts": [_attempt(attempt, by_id[attempt.task_id]) for attempt in attempts],
         "outcomes": list(_OUTCOMES),
     }
     title = html.escape(f"Evaluation {name}")

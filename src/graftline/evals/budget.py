@@ -1,7 +1,8 @@
 """What the seeds of an evaluation that is run from here may use: reserved before each, settled after it.
 
 How much a rollout will use is taken to be the most that one used yet, so the first one runs alone. A rollout that does not
-say what it used ends it all: what is not known cannot be kept within bounds.
+say what it used ends it all: what is not known cannot be kept within bounds. One that a machine lost may be charged as much as
+the dearest instead.
 """
 
 import asyncio
@@ -18,6 +19,8 @@ class Spending:
         self._usd = self._most_usd = 0.0
         self._tokens = self._most_tokens = 0
         self._refusal = ""
+        self._has_told = False
+        """Whether one has said what it used."""
         self._changed = asyncio.Condition()
 
     async def reserve(self) -> str:
@@ -32,10 +35,14 @@ class Spending:
                 self._at_work += 1
             return self._refusal
 
-    async def settle(self, usd: float | None, tokens: int | None) -> None:
-        """Say what one used."""
+    async def settle(self, usd: float | None, tokens: int | None, is_lost: bool = False) -> None:
+        """Say what one used; of one that is lost, what is not known is taken to be the most that one used yet."""
         async with self._changed:
             self._at_work -= 1
+            self._has_told |= not is_lost
+            if is_lost:
+                usd = self._most_usd if usd is None else usd
+                tokens = self._most_tokens if tokens is None else tokens
             self._usd += usd or 0.0
             self._most_usd = max(self._most_usd, usd or 0.0)
             self._tokens += tokens or 0
@@ -50,7 +57,7 @@ class Spending:
 
     def _is_over(self) -> bool:
         """Return whether another one might use too much, while others are at work."""
-        is_first = self._began == self._at_work and (self._budget.max_usd or self._budget.max_tokens) is not None
+        is_first = not self._has_told and (self._budget.max_usd or self._budget.max_tokens) is not None
         return is_first or bool(self._why_over())
 
     def _why_over(self) -> str:

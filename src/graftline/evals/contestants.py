@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ from graftline.actors.blocking import BlockingChatModel
 from graftline.errors import BoundaryError, DataError
 from graftline.evals.cases import Case, Question
 from graftline.evals.replies import Cost, Failed, NotAsked, Replies, Reply, Said, Tried
-from graftline.hashing import sha256_text
+from graftline.hashing import digest, sha256_text
 from graftline.sandbox.base import Sandbox
 from graftline.teachers.base import Teacher
 from graftline.teachers.openai import chat_request
@@ -43,6 +43,10 @@ class Contestant(Protocol):
     @property
     def draws(self) -> bool:
         """Whether a further attempt at a task may come out otherwise; one that does not draw is asked once."""
+
+    @property
+    def digest(self) -> str:
+        """Tells it from all others that may answer otherwise; empty where it cannot say."""
 
     def replies(self, questions: Sequence[Question]) -> Replies:
         """Yield one reply for each of `questions`, in any order.
@@ -102,6 +106,11 @@ class ChatContestant:
     def draws(self) -> bool:
         return self._sampling.draws
 
+    @property
+    def digest(self) -> str:
+        said = [self._prompt.digest(), asdict(self._sampling), self._room, self._adapter]
+        return digest(["chat", self._model.name, *said])
+
     def replies(self, questions: Sequence[Question]) -> Replies:
         left = iter(questions)
         threads = ThreadPoolExecutor(self._at_once, thread_name_prefix="question")
@@ -150,6 +159,7 @@ class SampledContestant:
         sampling: How it answers.
         context_tokens: What the model takes in, question and answer; None where only the service knows.
         at_once: Questions on their way at a time; a service works on those for the same model together.
+        model: What `sampler` is, in a word of the caller's, where a journal is kept.
     """
 
     def __init__(
@@ -161,14 +171,20 @@ class SampledContestant:
         sampling: Sampling,
         context_tokens: int | None = None,
         at_once: int = 64,
+        model: str = "",
     ) -> None:
         self._service, self._sampler, self._questions = service, sampler, questions
         self._prompt, self._sampling, self._context_tokens = prompt, sampling, context_tokens
-        self._at_once = at_once
+        self._at_once, self._model = at_once, model
 
     @property
     def draws(self) -> bool:
         return self._sampling.draws
+
+    @property
+    def digest(self) -> str:
+        said = [self._prompt.digest(), asdict(self._sampling), self._context_tokens]
+        return digest(["sampled", self._model, *said]) if self._model else ""
 
     def replies(self, questions: Sequence[Question]) -> Replies:
         waiting: deque[_Asked] = deque()
@@ -194,10 +210,11 @@ class SampledContestant:
             return [Failed(one, str(error)) for one in asked]
         if self._context_tokens is not None and len(tokens) + sampling.max_tokens > self._context_tokens:
             return [NotAsked(one, TOO_LONG) for one in asked]
-        drawing = Drawing(sampling.max_tokens, sampling.temperature, len(asked))
-        began = time.monotonic()
+        # of some that are asked for again, those before them are drawn as well: each comes out as if all were asked for
+        drawing = Drawing(sampling.max_tokens, sampling.temperature, max(one.attempt for one in asked))
+        first, began = replace(asked[0], attempt=1), time.monotonic()
         try:
-            [future] = self._questions.ask(self._sampler, [tokens], drawing, [sampling.seed_of(asked[0])])
+            [future] = self._questions.ask(self._sampler, [tokens], drawing, [sampling.seed_of(first)])
         except (BoundaryError, DataError) as error:
             return [Failed(one, str(error)) for one in asked]
         return _Asked(asked, future, len(tokens), began)
@@ -210,9 +227,12 @@ class SampledContestant:
             yield from (Failed(one, str(error)) for one in asked.questions)
             return
         latency_s = round(time.monotonic() - asked.began, 4)
-        for number, (one, answer) in enumerate(zip(asked.questions, drawn, strict=True)):
-            # the question is paid for once
-            tokens = len(answer.tokens) + (asked.tokens if number == 0 else 0)
+        wanted = {one.attempt for one in asked.questions}
+        # the question is paid for once, and so is what is drawn besides
+        once = asked.tokens + sum(len(one.tokens) for number, one in enumerate(drawn, 1) if number not in wanted)
+        for number, one in enumerate(asked.questions):
+            answer = drawn[one.attempt - 1]
+            tokens = len(answer.tokens) + (once if number == 0 else 0)
             yield Said(one, answer.text, self._prompt.settings.answer, Cost(tokens, None, latency_s))
 
 
@@ -238,6 +258,10 @@ class TeacherContestant:
     def __init__(self, teacher: Teacher, sandbox: Sandbox, most_steps: int = 1) -> None:
         self._teacher, self._sandbox = teacher, sandbox
         self._collecting = Collecting(max_steps=most_steps)
+
+    @property
+    def digest(self) -> str:
+        return digest(["teacher", self._teacher.name, self._collecting.max_steps])
 
     def replies(self, questions: Sequence[Question]) -> Replies:
         for asked in questions:

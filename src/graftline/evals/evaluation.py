@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import TypeVar
 
 from graftline.errors import BoundaryError
 from graftline.evals.attempt import Attempt
@@ -23,6 +24,7 @@ from graftline.paths import file_name
 logger = logging.getLogger(__name__)
 
 Advance = Callable[[int, int], None]
+_T = TypeVar("_T", int, float)
 
 _LOOKS = 2
 _PATIENCE = 16
@@ -49,7 +51,7 @@ def evaluate(
 
     Raises:
         BoundaryError: a contestant does not answer at all, or grading fails as a whole.
-        ValueError: two cases are of the same task.
+        ValueError: two cases are of the same task; or there are journals, and a contestant that has no digest.
     """
     return [
         attempt
@@ -78,7 +80,8 @@ def attempts_of(
         grading: See there.
         attempts: See there.
         journals: See there.
-        made_by: Tells how the contestant is set: what a journal holds of another one does not count.
+        made_by: Tells how the contestant is set: what a journal holds of another one does not count. Its own `digest`
+            where it is empty.
         known: Attempts that were made before, and are not made again where they count.
         advance: See `evaluate`.
     """
@@ -91,13 +94,14 @@ def attempts_of(
     with ExitStack() as stack:
         journal = None
         if journals is not None:
-            told_by = digest([made_by, name, digest_of(cases)])
+            told_by = digest([made_by or _told_by(name, contestant), name, digest_of(cases)])
             journal = stack.enter_context(Journal(journals / f".{file_name(name)}.journal.jsonl", told_by))
         before = [*known, *(journal.known if journal else ())]
         found = {(one.task_id, one.attempt): one for one in before if one.contestant == name and not one.is_infra}
         for _ in range(_LOOKS):
             left = [one for one in questions if _says_nothing(found.get((one.case.id, one.attempt)))]
-            for attempt in _made(name, contestant, left, grading, is_answered=_is_any_known(found)):
+            for made in _made(name, contestant, left, grading, is_answered=_is_any_known(found)):
+                attempt = _with_earlier(made, found.get((made.task_id, made.attempt)))
                 found[attempt.task_id, attempt.attempt] = attempt
                 if journal:
                     journal.add(attempt)
@@ -123,6 +127,33 @@ def _made(
             if len(silent) >= _PATIENCE and not is_answered:
                 raise _silent(name, silent)
             yield attempt
+
+
+def _told_by(name: str, contestant: Contestant) -> str:
+    if not contestant.digest:
+        raise ValueError(
+            f"contestant {name!r}: does not say which model it asks, so that a journal cannot tell its answers from those of"
+            " another; name the model"
+        )
+    return contestant.digest
+
+
+def _with_earlier(attempt: Attempt, earlier: Attempt | None) -> Attempt:
+    """Return an attempt that was made once more with what the earlier try used, as far as that is known."""
+    if earlier is None:
+        return attempt
+    usd = _together(attempt.cost_usd, earlier.cost_usd, attempt.is_infra)
+    tokens = _together(attempt.tokens, earlier.tokens, attempt.is_infra)
+    return attempt.model_copy(update={"cost_usd": usd, "tokens": tokens})
+
+
+def _together(now: _T | None, before: _T | None, is_infra: bool) -> _T | None:
+    if before is None:
+        return now
+    if now is None:
+        # of an answer that does not say what it used, the sum is not known; where there is none, nothing was added
+        return before if is_infra else None
+    return now + before
 
 
 def _says_nothing(attempt: Attempt | None) -> bool:

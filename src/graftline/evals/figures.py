@@ -7,9 +7,9 @@ in none of the shares. Intervals are those of `harbor.coverage`: a bootstrap ove
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import takewhile
 from typing import Any, Literal, TypeVar, get_args
 
@@ -17,6 +17,8 @@ from graftline.evals.attempt import Attempt
 from graftline.harbor.coverage import interval_of
 
 ALL = "all"
+LEAST_TASKS = 5
+"""Of fewer, a bootstrap resamples too little to say who is better."""
 
 Measure = Literal["verified", "exact", "over_application", "right_on_unseen", "reward"]
 """What attempts are compared by; of over-application less is better."""
@@ -58,8 +60,7 @@ class Figures:
 
     def as_dict(self) -> dict[str, Any]:
         """Return them as JSON has them."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {**values, "pass_at": {str(k): value for k, value in self.pass_at.items()}, "causes": dict(self.causes)}
+        return {**asdict(self), "pass_at": {str(k): value for k, value in self.pass_at.items()}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Comparison:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return asdict(self)
 
 
 def pass_at_k(n: int, right: int, k: int) -> float:
@@ -152,11 +153,12 @@ def _figures(name: str, of: str, attempts: Sequence[Attempt], ks: Sequence[int])
         over_application=_share(one.over_application for one in counting),
         right_on_unseen=_share(one.right_on_unseen for one in counting),
         reward=_mean([one.reward for one in counting if one.reward is not None]),
-        cost_usd=_total([one.cost_usd for one in counting]),
-        tokens=_total([one.tokens for one in counting]),
+        # an answer is paid for, whether it could be graded or not
+        cost_usd=_total([one.cost_usd for one in attempts if not one.is_infra or one.cost_usd is not None]),
+        tokens=_total([one.tokens for one in attempts if not one.is_infra or one.tokens is not None]),
         latency_median_s=_quantile(latencies, _MIDDLE),
         latency_p95_s=_quantile(latencies, _TAIL),
-        causes=dict(sorted(_counts(one.cause for one in counting).items())),
+        causes=dict(sorted(Counter(one.cause for one in counting).items())),
     )
 
 
@@ -193,13 +195,6 @@ def _grouped(attempts: Iterable[Attempt], group: Callable[[Attempt], str]) -> di
 
 def _contestant(attempt: Attempt) -> str:
     return attempt.contestant
-
-
-def _counts(values: Iterable[str]) -> dict[str, int]:
-    found: dict[str, int] = defaultdict(int)
-    for value in values:
-        found[value] += 1
-    return found
 
 
 def _mean(values: Sequence[float]) -> float | None:

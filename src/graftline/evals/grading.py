@@ -29,6 +29,7 @@ from graftline.workers import WorkerDied, Workers
 Grading = Callable[[str, Iterable[Reply]], Iterator[Attempt]]
 """Of replies of the contestant of that name, in their order."""
 
+_TRIES = 2
 _REMEMBERED = 4096
 """Answers whose worth is kept, at most: those of one contestant come task by task."""
 
@@ -38,33 +39,45 @@ class Grader:
 
     def __init__(self, sandbox: Sandbox, weights: RewardWeights | None = None) -> None:
         self._sandbox, self._weights = sandbox, weights or RewardWeights()
-        self._known: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self._known: dict[tuple[str, str, str, str], dict[str, Any]] = {}
 
     def __call__(self, contestant: str, replies: Iterable[Reply]) -> Iterator[Attempt]:
         return (self.attempt(contestant, reply) for reply in replies)
 
     def attempt(self, contestant: str, reply: Reply) -> Attempt:
-        """Return what became of a reply; a sandbox that fails is a machine that failed."""
+        """Return what became of a reply.
+
+        A sandbox that fails is a machine that failed: an answer is paid for, and is graded once more before another is asked
+        for.
+        """
+        cause = ""
+        for _ in range(_TRIES):
+            try:
+                return self._graded_reply(contestant, reply)
+            except SandboxError as error:
+                cause = str(error)
+        cost = Cost() if isinstance(reply, Failed) else reply.cost
+        return _attempt(contestant, reply.question, cost, reward=None, cause=cause, is_infra=True)
+
+    def _graded_reply(self, contestant: str, reply: Reply) -> Attempt:
         asked = reply.question
-        try:
-            match reply:
-                case Failed(error=error):
-                    return _attempt(contestant, asked, Cost(), reward=None, cause=error, is_infra=True)
-                case NotAsked(cause=cause, cost=cost):
-                    unseen = {} if asked.case.unseen is None else {"right_on_unseen": False}
-                    return _attempt(contestant, asked, cost, reward=0.0, cause=cause, **unseen)
-                case Said(text=text, cost=cost):
-                    # half a surrogate pair can be said, and not be stored
-                    stored = text.encode("utf-8", "replace").decode()
-                    return _attempt(contestant, asked, cost, text=stored, **self._worth(reply))
-                case Tried(cost=cost):
-                    return _attempt(contestant, asked, cost, **self._of_trajectory(reply))
-        except SandboxError as error:
-            return _attempt(contestant, asked, Cost(), reward=None, cause=str(error), is_infra=True)
+        match reply:
+            case Failed(error=error):
+                return _attempt(contestant, asked, Cost(), reward=None, cause=error, is_infra=True)
+            case NotAsked(cause=cause, cost=cost):
+                unseen = {} if asked.case.unseen is None else {"right_on_unseen": False}
+                return _attempt(contestant, asked, cost, reward=0.0, cause=cause, **unseen)
+            case Said(text=text, cost=cost):
+                # half a surrogate pair can be said, and not be stored
+                stored = text.encode("utf-8", "replace").decode()
+                return _attempt(contestant, asked, cost, text=stored, **self._worth(reply))
+            case Tried(cost=cost):
+                return _attempt(contestant, asked, cost, **self._of_trajectory(reply))
 
     def _worth(self, said: Said) -> dict[str, Any]:
         case = said.question.case
-        key = case.task.digest, said.text, said.answer_format.model_dump_json()
+        unseen = "" if case.unseen is None else case.unseen.model_dump_json()
+        key = case.task.digest, unseen, said.text, said.answer_format.model_dump_json()
         if key not in self._known:
             found = self._graded(said)
             if found["reward"] is None:

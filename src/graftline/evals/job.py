@@ -82,12 +82,13 @@ class EvalJob:
                     bars.advance(result.num_completed, result.num_total)
                 if result.is_terminal:
                     break
-                if deadline is not None and time.monotonic() + interval_s > deadline:
+                if deadline is not None and time.monotonic() >= deadline:
                     raise HarborTimeoutError(
                         f"evaluation {job_id!r}: {result.num_completed} of {result.num_total} seeds have ended after "
                         f"{timeout_s:g} s; poll again, it goes on"
                     )
-                await asyncio.sleep(interval_s)
+                left_s = interval_s if deadline is None else max(0.0, deadline - time.monotonic())
+                await asyncio.sleep(min(interval_s, left_s))
                 interval_s = min(interval_s * _GROWTH, max(interval_s, _LONGEST_POLL_S))
             if bars:
                 bars.finish(f"{result.status}, {result.n_valid} of {result.num_total} seeds count")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from graftline.evals.cases import Question
 from graftline.evals.replies import Cost, Failed, Replies, Said
+from graftline.hashing import digest
 from graftline.teachers.answer_schema import AnswerFormat
 
 
@@ -20,6 +21,11 @@ class MemoryContestant:
     @property
     def draws(self) -> bool:
         return self._draws
+
+    @property
+    def digest(self) -> str:
+        """The same for all of them: what a function says cannot be told beforehand."""
+        return digest(["memory", self._format.model_dump(mode="json")])
 
     def replies(self, questions: Sequence[Question]) -> Replies:
         for asked in questions:

@@ -1,11 +1,12 @@
 """The page of an evaluation as Markdown: figures of the contestants, who is better, and where attempts end."""
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from graftline.evals.attempt import Attempt
-from graftline.evals.figures import MEASURES, Comparison, Figures, compared, figures, figures_by
-from graftline.markdown import table
+from graftline.evals.figures import LEAST_TASKS, MEASURES, Comparison, Figures, compared, figures, figures_by
+from graftline.markdown import plain_table
 
 _MOST_GROUPS = 60
 _MOST_COMPARED = 8
@@ -40,21 +41,23 @@ def contest_page(
 
 def overview(found: Sequence[Figures]) -> str:
     """Return one row for each contestant."""
-    return table([_row(one) for one in found])
+    return plain_table([_row(one) for one in found])
 
 
 def by_group(found: Sequence[Figures]) -> str:
     """Return one row for each contestant in each group, those of most groups first."""
     rows = [{"of": one.of, **_short(one)} for one in found]
-    more = f"\n*and {len(rows) - _MOST_GROUPS} more rows*\n" if len(rows) > _MOST_GROUPS else ""
-    return table(rows[:_MOST_GROUPS]) + more
+    more = f"\n*and {len(rows) - _MOST_GROUPS} more rows, which summary.json has*\n" if len(rows) > _MOST_GROUPS else ""
+    return plain_table(rows[:_MOST_GROUPS]) + more
 
 
 def comparisons(attempts: Sequence[Attempt]) -> str:
     """Return the difference of any two contestants, by the tasks of which both have attempts that count."""
-    names = list(dict.fromkeys(attempt.contestant for attempt in attempts))[:_MOST_COMPARED]
-    pairs = [(first, second) for place, second in enumerate(names) for first in names[place + 1 :]]
-    return table([comparison_row(compared(attempts, first, second)) for first, second in pairs])
+    everybody = list(dict.fromkeys(attempt.contestant for attempt in attempts))
+    names, left = everybody[:_MOST_COMPARED], everybody[_MOST_COMPARED:]
+    pairs = [(first, second) for second, first in combinations(names, 2)]
+    more = f"\n*summary.json compares {', '.join(left)} as well*\n" if left else ""
+    return plain_table([comparison_row(compared(attempts, first, second)) for first, second in pairs]) + more
 
 
 def comparison(attempts: Sequence[Attempt], first: str, second: str) -> list[Comparison]:
@@ -85,9 +88,11 @@ def comparison_row(found: Comparison) -> dict[str, Any]:
 
 
 def verdict(found: Comparison) -> str:
-    """Return what a comparison says in a word; of over-application less is better."""
+    """Return what a comparison says in a word; of over-application less is better, and of few tasks nothing is said."""
     if found.interval is None:
         return "not known"
+    if found.tasks < LEAST_TASKS:
+        return "too few tasks"
     low, high = found.interval
     if found.measure == "over_application":
         low, high = -high, -low
@@ -97,7 +102,10 @@ def verdict(found: Comparison) -> str:
 def causes(found: Sequence[Figures]) -> str:
     """Return how many attempts of each contestant ended by what."""
     names = sorted({cause for one in found for cause in one.causes})
-    return table([{"cause": name, **{one.contestant: one.causes.get(name, 0) for one in found}} for name in names])
+    # no contestant of a file is called by two words
+    return plain_table(
+        [{"ended by": name, **{one.contestant: one.causes.get(name, 0) for one in found}} for name in names]
+    )
 
 
 def number(value: float | None) -> str:

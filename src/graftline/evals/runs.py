@@ -28,6 +28,8 @@ from graftline.harbor.task_app_client import TaskAppClient
 logger = logging.getLogger(__name__)
 
 JOBS = "/api/eval/jobs"
+_ENDS_WITHIN_S = 20.0
+"""So long one that was cancelled is waited for."""
 
 
 class Run(Protocol):
@@ -128,6 +130,7 @@ class LocalRun:
         if self._background is not None and not self._background.is_done:
             self._is_cancelled = True
             self._background.cancel()
+            await asyncio.to_thread(self._background.wait, _ENDS_WITHIN_S)
         return await self.look()
 
     def _status(self, ended: list[SeedResult], background: Background[None]) -> tuple[EvalStatus, str | None]:

@@ -1,7 +1,8 @@
 """Which of several prompts is better, where not every one of them has a reward on every seed.
 
 A seed without a reward says nothing: prompts are compared on the seeds that both have one on, and a mean over other seeds than
-those of the prompt beside it is never looked at.
+those of the prompt beside it is never looked at. A prompt that is known on fewer than half of the seeds of another one is not
+called better than it: few seeds are easily lucky.
 """
 
 import math
@@ -24,9 +25,9 @@ def differences(scores: Scores, other: Scores) -> list[float]:
 
 
 def is_better(scores: Scores, other: Scores) -> bool:
-    """Return whether the mean on the seeds of both is above that of `other`; not where they have none in common."""
+    """Return whether the mean on the seeds of both is above that of `other`; not where those are few of the seeds of it."""
     found = differences(scores, other)
-    return bool(found) and math.fsum(found) > 0
+    return bool(found) and 2 * len(found) >= len(other) and math.fsum(found) > 0
 
 
 def best_of(scores: Sequence[Scores]) -> int:

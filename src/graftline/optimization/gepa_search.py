@@ -187,7 +187,8 @@ class _Selector:
         best = best_by_seed(
             [one if number in kept else {} for number, one in enumerate(scores)], self._archive.pareto_eps
         )
-        means = [mean(one) or 0.0 for one in scores]
+        # one that nothing is known of stands below all others, and not at 0
+        means = [-math.inf if (found := mean(one)) is None else found for one in scores]
         return int(select_program_candidate_from_pareto_front(best, means, self._source))
 
 

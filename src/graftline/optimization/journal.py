@@ -4,13 +4,15 @@ An optimisation that is begun again with its journal asks the same questions in 
 stands where it was, nothing is paid twice, and no state of the random choices has to be kept.
 """
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
-from graftline.errors import RecordError
+from graftline.errors import ConfigError, RecordError
 
 
 class Journal(Protocol):
@@ -41,18 +43,36 @@ class MemoryJournal:
 
 
 class FileJournal:
-    """A file of JSON lines, one writer at a time; a last line that was cut off by a kill is dropped."""
+    """A file of JSON lines, one writer at a time; a last line that a kill or a full disk cut off is dropped."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._cut()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other optimisations away from the file.
+
+        Raises:
+            ConfigError: one goes on there.
+        """
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigError(
+                    f"{self.path}: another job goes on with this optimisation; wait for its end, or take another folder"
+                ) from None
+            yield
+        finally:
+            os.close(descriptor)
 
     def lines(self) -> list[dict[str, Any]]:
         if not self.path.exists():
             return []
-        found = []
-        for number, line in enumerate(self.path.read_bytes().splitlines(), 1):
+        content, found = self.path.read_bytes(), []
+        for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), 1):
             try:
                 read = json.loads(line)
             except ValueError:
@@ -63,16 +83,17 @@ class FileJournal:
         return found
 
     def append(self, line: Mapping[str, Any]) -> None:
-        with self.path.open("ab") as stream:
+        with self.path.open("a+b") as stream:
+            end = stream.seek(0, os.SEEK_END)
+            if end and not _ends_a_line(stream, end):
+                stream.seek(0)
+                # in this mode it is written at the end, wherever that is then
+                stream.truncate(stream.read().rfind(b"\n") + 1)
             stream.write(json.dumps(line, sort_keys=True).encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())
 
-    def _cut(self) -> None:
-        if not self.path.exists():
-            return
-        content = self.path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            with self.path.open("r+b") as stream:
-                stream.truncate(whole)
+
+def _ends_a_line(stream: BinaryIO, end: int) -> bool:
+    stream.seek(end - 1)
+    return stream.read(1) == b"\n"

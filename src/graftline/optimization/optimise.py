@@ -1,16 +1,18 @@
 """One prompt optimisation, from its configuration to its outcome: begun, gone on with, ended early; in the caller's thread.
 
 Seeds are in three parts that share none: on some of the train seeds changes are found, on the others (the front) all prompts are
-compared, and on the validation seeds the best of them are judged, with the first prompt, when the search is over. What is
-journalled is not paid again, so that the same call goes on after whatever broke it off.
+compared and the best one is chosen, and on the validation seeds it is judged, with the first prompt, when the search is over.
+With a test pool that judges, and the validation seeds choose among the best. Seeds that choose never judge: the best of several
+is too good on those. What is journalled is not paid again, so that the same call goes on after whatever broke it off.
 """
 
 import logging
 import random
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from graftline.errors import ConfigError, HarborError
 from graftline.harbor.task_app_client import TaskAppClient
@@ -27,8 +29,21 @@ from graftline.optimization.settings import GepaTable, PromptLearningConfig
 logger = logging.getLogger(__name__)
 
 _MOST_FRONT = 64
-_JUDGED = 3
+_CHOSEN_AMONG = 3
+"""Prompts that validation seeds choose among, where others judge."""
 _TRIED_FIRST = 3
+_Rewards = dict[int, dict[int, float]]
+"""By prompt, then by seed."""
+
+
+@dataclass(slots=True)
+class _Judgement:
+    """Which prompt is the best one, and what is known of it on seeds that are kept to judge."""
+
+    best: int = 0
+    chosen_on: Literal["front", "validation"] = "front"
+    validation: _Rewards = field(default_factory=dict)
+    test: _Rewards = field(default_factory=dict)
 
 
 def optimise(
@@ -58,23 +73,27 @@ def optimise(
     began, stop = time.monotonic(), stop or threading.Event()
     shape = PromptShape.of(config.initial_prompt, config.gepa.token)
     front, feedback = parts_of(config.gepa)
-    validation = config.gepa.evaluation.validation_seeds
-    reserve = len(validation) * (1 + (config.gepa.evaluation.validation_top_k or _JUDGED))
+    validation, test = config.gepa.evaluation.validation_seeds, config.gepa.evaluation.test_pool or []
+    reserve = len(validation) * (1 + _most_validated(config.gepa)) + 2 * len(test)
     _check_budget(config, len(front), len(feedback), reserve)
     load()
     _check_same(journal, config, task_app.url, run_id)
     rollouts = Rollouts(task_app, config, journal, run_id, stop, lambda: _progress(rollouts, tell))
     try:
-        tell("running", {"front": front, "feedback": feedback, "validation": validation, "proposer": proposer.name})
-        found, ending = Search(), ""
-        judged: Mapping[int, dict[int, float]] = {}
+        parts = {"front": front, "feedback": feedback, "validation": validation, "test": test}
+        tell("running", {**parts, "proposer": proposer.name})
+        found, ending, judged = Search(), "", _Judgement()
         try:
             _fly(rollouts, proposer, shape, feedback, config.seeds)
             found = search(shape, rollouts, proposer, journal, config.gepa, front, feedback, reserve, stop, tell)
-            if not found.error:
-                judged = _judged(found, rollouts, config, validation)
+            if not found.error and found.ending != "cancelled":
+                _judge(judged, found, rollouts, config.gepa)
         except StoppedError:
             found.ending = "cancelled"
+        except HarborError as error:
+            if not found.found:
+                raise
+            found.ending, found.error = "failed", str(error)
         except BudgetSpentError as spent:
             if not found.found:
                 raise ConfigError(f"prompt_learning.gepa: {spent}; give it more") from None
@@ -150,28 +169,46 @@ def _fly(
     )
 
 
-def _judged(
-    found: Search, rollouts: Rollouts, config: PromptLearningConfig, validation: Sequence[int]
-) -> Mapping[int, dict[int, float]]:
-    """Return the rewards on the validation seeds of the first prompt, and of those that are to be judged."""
-    if not validation or not found.found:
-        return {}
-    top = [number for number in ranked([one.scores for one in found.found]) if number]
-    numbers = [0, *top[: config.gepa.evaluation.validation_top_k or _JUDGED]]
+def _most_validated(gepa: GepaTable) -> int:
+    """Return how many prompts the validation seeds are asked about, beside the first one."""
+    return gepa.evaluation.validation_top_k or (_CHOSEN_AMONG if gepa.evaluation.test_pool else 1)
+
+
+def _judge(judged: _Judgement, found: Search, rollouts: Rollouts, gepa: GepaTable) -> None:
+    """Note the best prompt, and what it and the first one come to on seeds that had no part in the choice.
+
+    What is known when something ends it early stays noted.
+    """
+    scores = [one.scores for one in found.found]
+    if not scores:
+        return
+    judged.best = best_of(scores)
+    evaluation = gepa.evaluation
+    if evaluation.validation_seeds:
+        numbers = [*dict.fromkeys((0, judged.best, *ranked(scores)))][: 1 + _most_validated(gepa)]
+        judged.validation = _rewards(numbers, found, rollouts, evaluation.validation_seeds)
+        if evaluation.test_pool and any(judged.validation.values()):
+            judged.best = numbers[best_of([judged.validation[number] for number in numbers])]
+            judged.chosen_on = "validation"
+    if evaluation.test_pool:
+        judged.test = _rewards([*dict.fromkeys((0, judged.best))], found, rollouts, evaluation.test_pool)
+
+
+def _rewards(numbers: Sequence[int], found: Search, rollouts: Rollouts, seeds: Sequence[int]) -> _Rewards:
     texts = {number: found.found[number].texts for number in numbers}
-    known = rollouts.ended([(text, seed) for text in texts.values() for seed in validation])
-    judged: dict[int, dict[int, float]] = {}
+    known = rollouts.ended([(text, seed) for text in texts.values() for seed in seeds])
+    rewards: _Rewards = {}
     for number, text in texts.items():
-        rewards = {seed: known.get((digest_of(text), seed)) for seed in validation}
-        judged[number] = {
-            seed: one.reward for seed, one in rewards.items() if one is not None and one.reward is not None
+        ended = {seed: known.get((digest_of(text), seed)) for seed in seeds}
+        rewards[number] = {
+            seed: one.reward for seed, one in ended.items() if one is not None and one.reward is not None
         }
-    return judged
+    return rewards
 
 
 def _outcome(
     found: Search,
-    judged: Mapping[int, dict[int, float]],
+    judged: _Judgement,
     rollouts: Rollouts,
     proposer: Proposer,
     gepa: GepaTable,
@@ -186,24 +223,22 @@ def _outcome(
             changed=one.changed,
             how=one.how,
             scores=one.scores,
-            validation=judged.get(number, {}),
+            validation=judged.validation.get(number, {}),
+            test=judged.test.get(number, {}),
             asked=one.asked,
         )
         for number, one in enumerate(found.found)
     ]
-    best = 0
-    if judged:
-        numbers = list(judged)
-        best = numbers[best_of([judged[number] for number in numbers])]
-    elif prompts:
-        best = best_of([one.scores for one in prompts])
+    # it may have ended before anything was noted
+    best = judged.best if judged.chosen_on == "validation" or not prompts else best_of([one.scores for one in prompts])
     by_seed = best_by_seed([one.scores for one in prompts], gepa.archive.pareto_eps)
-    return Outcome(
+    outcome = Outcome(
         proposer=proposer.name,
         ending=ending or found.ending,
         error=found.error,
         is_cancelled=found.ending == "cancelled",
         best=best,
+        chosen_on=judged.chosen_on,
         prompts=prompts,
         best_by_seed={seed: sorted(numbers) for seed, numbers in by_seed.items()},
         proposals=dict(found.counts),
@@ -211,6 +246,10 @@ def _outcome(
         usd=rollouts.usd,
         tokens=rollouts.tokens,
     )
+    if outcome.is_held_out or not (gepa.evaluation.validation_seeds or gepa.evaluation.test_pool):
+        return outcome
+    why = outcome.error or (outcome.ending if ending or outcome.is_cancelled else "no rollout there has a reward")
+    return outcome.model_copy(update={"not_judged": why})
 
 
 def _progress(rollouts: Rollouts, tell: Tell) -> None:
@@ -225,4 +264,10 @@ def check(config: PromptLearningConfig) -> dict[str, Any]:
     """
     PromptShape.of(config.initial_prompt, config.gepa.token)
     front, feedback = parts_of(config.gepa)
-    return {"front": front, "feedback": feedback, "validation": config.gepa.evaluation.validation_seeds}
+    evaluation = config.gepa.evaluation
+    return {
+        "front": front,
+        "feedback": feedback,
+        "validation": evaluation.validation_seeds,
+        "test": evaluation.test_pool or [],
+    }

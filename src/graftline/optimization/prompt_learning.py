@@ -143,12 +143,13 @@ class PromptLearningJob:
                     bars.advance(found.num_completed, found.num_total)
                 if found.status.is_terminal:
                     break
-                if deadline is not None and time.monotonic() + interval_s > deadline:
+                if deadline is not None and time.monotonic() >= deadline:
                     raise HarborTimeoutError(
                         f"prompt optimisation {run.job_id!r}: is {found.status!s} still after {timeout_s:g} s; poll"
                         " again, it goes on"
                     )
-                await asyncio.sleep(interval_s)
+                left_s = interval_s if deadline is None else max(0.0, deadline - time.monotonic())
+                await asyncio.sleep(min(interval_s, left_s))
                 interval_s = min(interval_s * _GROWTH, max(interval_s, _LONGEST_POLL_S))
             if bars:
                 bars.finish(str(found.status))
@@ -174,7 +175,7 @@ class PromptLearningJob:
         return await self._begun().resume()
 
     def cancel(self) -> PromptLearningResult:
-        """End the job; what was found stays."""
+        """End the job; what was found stays. It is running still where who proposes takes long to answer."""
         return running.run(self.cancel_async())
 
     async def cancel_async(self) -> PromptLearningResult:

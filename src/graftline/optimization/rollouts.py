@@ -93,6 +93,8 @@ class Rollouts:
         self._left_out: dict[str, list[set[Pair]]] = {}
         """By batch, for each time that it was asked."""
         self._lost_in_a_row = 0
+        self._first_tries = 0
+        """Of the batch, those that are still to come."""
         self._texts: dict[int, Mapping[str, Any]] = {}
         self.asked = 0
         """Rollouts so far, each try for itself."""
@@ -144,8 +146,8 @@ class Rollouts:
             made = propose()
         finally:
             # of one that failed nobody knows what it used; it is the model's failure, and no reason to end
-            usd, tokens = (made.usd, made.tokens) if made is not None else (0.0, 0)
-            self._runner.run(self._settle(usd, tokens))
+            usd, tokens = (made.usd, made.tokens) if made is not None else (None, None)
+            self._runner.run(self._settle(usd, tokens, is_lost=made is None))
         return made
 
     @property
@@ -160,7 +162,7 @@ class Rollouts:
             raise BudgetSpentError(
                 f"rollout.budget of {self.budget}: {self.asked} were run, the next step takes {len(fresh)}{kept}"
             )
-        found = self._runner.run(self._all(fresh)) if fresh else {}
+        found = self._runner.run(self._all(fresh, reserve)) if fresh else {}
         lost = {pair for pair, rollout in found.items() if rollout.reward is None}
         self._see_to_losses(found, lost)
         self._journal.append({"kind": "batch", "key": key, "left_out": sorted([*pair] for pair in lost)})
@@ -194,23 +196,25 @@ class Rollouts:
                 case _:
                     continue
             await self._spending.reserve()
-            await self._settle(line["usd"], line["tokens"])
+            is_lost = line["kind"] == "rollout" and line["reward"] is None
+            await self._settle(line["usd"], line["tokens"], is_lost)
 
-    async def _settle(self, usd: float | None, tokens: int | None) -> None:
+    async def _settle(self, usd: float | None, tokens: int | None, is_lost: bool) -> None:
         self.usd, self.tokens = self.usd + (usd or 0.0), self.tokens + (tokens or 0)
-        await self._spending.settle(usd, tokens)
+        await self._spending.settle(usd, tokens, is_lost)
 
     async def _prepare(self, seeds: Sequence[int]) -> None:
         await self._task_app.health()
         infos = await self._task_app.task_info(seeds)
         self._texts = {seed: info.model_dump(mode="json") for seed, info in zip(seeds, infos, strict=True)}
 
-    async def _all(self, fresh: Mapping[Pair, Candidate]) -> dict[Pair, EndedRollout]:
+    async def _all(self, fresh: Mapping[Pair, Candidate], reserve: int) -> dict[Pair, EndedRollout]:
         places = asyncio.Semaphore(self._config.gepa.rollout.max_concurrent)
+        self._first_tries = len(fresh)
 
         async def one(pair: Pair, candidate: Candidate) -> EndedRollout | str:
             async with places:
-                return await self._one(pair, candidate)
+                return await self._one(pair, candidate, reserve)
 
         tasks = [asyncio.ensure_future(one(pair, candidate)) for pair, candidate in fresh.items()]
         everything, watcher = asyncio.gather(*tasks), asyncio.ensure_future(self._watch())
@@ -235,31 +239,38 @@ class Rollouts:
         while not self._stop.is_set():
             await asyncio.sleep(_LOOKS_EVERY_S)
 
-    async def _one(self, pair: Pair, candidate: Candidate) -> EndedRollout | str:
+    async def _one(self, pair: Pair, candidate: Candidate, reserve: int) -> EndedRollout | str:
         """Run one until it says something, or has failed as often as may be; return why it may not begin, where it may not."""
         candidate_digest, seed = pair
         attempts = self._config.gepa.rollout.attempts
         for attempt in range(1, attempts + 1):
             if refusal := await self._spending.reserve():
                 return refusal
+            if attempt == 1:
+                self._first_tries -= 1
+            elif self.left is not None and self.left <= reserve + self._first_tries:
+                # what is kept for others is not for another try
+                await self._spending.settle(0.0, 0, is_lost=True)
+                break
             self.asked += 1
             number = self._tries[pair] = self._tries.get(pair, 0) + 1
             usd: float | None = None
             tokens: int | None = None
+            ended: EndedRollout | None = None
             try:
                 response = await self._response(candidate_digest, seed, number, candidate)
                 usd, tokens = used(response)
+                ended = self._ended(seed, response)
             finally:
-                await self._settle(usd, tokens)
-            ended = self._ended(seed, response)
+                # what a machine failed does not say what it used, and is no reason to end
+                await self._settle(usd, tokens, is_lost=ended is None or ended.reward is None)
             self._note(candidate_digest, number, ended, usd, tokens)
             if ended.reward is not None or ended.cause not in _TRIED_AGAIN or attempt == attempts:
                 break
             logger.info("seed %d: %s (%s); it is tried again", seed, ended.cause, ended.error)
             pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 4 ** (attempt - 1))
             await asyncio.sleep(pause_s * (0.5 + random.random()))
-            if self.left == 0:
-                break
+        assert ended is not None  # the first try has begun
         self._on_ended()
         return ended
 
@@ -314,23 +325,15 @@ class Rollouts:
 
 
 def policy_of(config: PromptLearningConfig) -> dict[str, Any]:
-    """Return `policy.config` of a rollout, but for the prompt: what the table `policy` names, and its `config` as it is.
+    """Return `policy.config` of a rollout, but for the prompt: what the table `policy` sets, and its `config` as it is.
 
-    The names of the founding API (`max_completion_tokens`, `inference_url`) are sent where their table does not say
-    `config`, which is in the names of the task app.
+    The table has the names that files have (`max_completion_tokens`, `inference_url`), `config` those of the task app.
     """
     policy = config.policy
-    if policy.config:
-        return dict(policy.config)
-    named = policy.model_dump(
-        mode="json",
-        include={"provider", "model", "inference_url", "temperature", "max_completion_tokens"},
-        exclude_none=True,
-        exclude_defaults=True,
-    )
-    if policy.context_override:
-        named["context_override"] = dict(policy.context_override)
-    return named
+    sent = {"provider", "model", "inference_url", "temperature", "max_completion_tokens", "context_override"}
+    # what is set to its default is set all the same
+    named = policy.model_dump(mode="json", include=sent, exclude_none=True, exclude_unset=True)
+    return {**named, **policy.config}
 
 
 def used(response: RolloutResponse) -> tuple[float | None, int | None]:

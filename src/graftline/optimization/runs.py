@@ -31,6 +31,8 @@ EVENTS = "prompt_learning."
 LAST = frozenset({f"{EVENTS}succeeded", f"{EVENTS}failed", f"{EVENTS}cancelled"})
 JOURNAL = "journal.jsonl"
 _LOOKS_EVERY_S = 0.1
+_ENDS_WITHIN_S = 20.0
+"""So long a cancelled one is waited for: who proposes may think for minutes, and cannot be interrupted."""
 
 
 class PromptLearningStatus(StrEnum):
@@ -64,6 +66,7 @@ class PromptLearningResult:
     best_prompt: Any = None
     """Text by part."""
     error: str | None = None
+    """Why it failed; of one that succeeded, why its best prompt was not judged on seeds that had no part in the choice."""
     num_completed: int = 0
     """Rollouts so far."""
     num_total: int = 0
@@ -102,7 +105,7 @@ class Run(Protocol):
         """Go on with one that failed or was cancelled; what is paid is not paid again."""
 
     async def cancel(self) -> PromptLearningResult:
-        """End it; what was found stays."""
+        """End it, as soon as who is asked for a change answers; what was found stays."""
 
     async def outcome(self) -> Outcome:
         """Return all prompts that were found, once it has ended."""
@@ -226,7 +229,7 @@ class LocalRun:
     async def cancel(self) -> PromptLearningResult:
         self._stop.set()
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.to_thread(self._thread.join, _ENDS_WITHIN_S)
         return await self.look()
 
     async def outcome(self) -> Outcome:
@@ -260,6 +263,7 @@ class LocalRun:
         try:
             secrets = open_secrets(os.environ, root)
             with (
+                journal.held() if isinstance(journal, FileJournal) else nullcontext(),
                 open_proposer(self._config.gepa, secrets, self._proposer_model, self._allow_http) as proposer,
                 stopped_by(self._folder, self._stop) if self._folder is not None else nullcontext(),
             ):
@@ -298,9 +302,17 @@ class LocalRun:
         found = self._outcome
         fields = result_fields(found) if found is not None else {}
         done, total = self._progress
+        said = self._error or (remark_of(found) if found is not None else "")
         return PromptLearningResult(
-            self.job_id, status, error=self._error or None, num_completed=done, num_total=total, **fields
+            self.job_id, status, error=said or None, num_completed=done, num_total=total, **fields
         )
+
+
+def remark_of(outcome: Outcome) -> str:
+    """Return what has to be said of an outcome that is one; empty where there is nothing."""
+    if not outcome.not_judged or outcome.error or outcome.is_cancelled:
+        return ""
+    return f"the best prompt was not judged on seeds that had no part in its choice: {outcome.not_judged}"
 
 
 def result_fields(outcome: Outcome) -> dict[str, Any]:

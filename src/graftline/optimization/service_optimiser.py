@@ -12,7 +12,7 @@ from graftline.harbor.task_app_client import TaskAppClient
 from graftline.optimization.journal import Journal
 from graftline.optimization.open_proposer import open_proposer
 from graftline.optimization.optimise import check, optimise
-from graftline.optimization.runs import result_fields
+from graftline.optimization.runs import remark_of, result_fields
 from graftline.optimization.settings import PromptLearningConfig
 from graftline.secrets import Secrets
 
@@ -65,4 +65,4 @@ class ServiceOptimiser:
         with open_proposer(read.gepa, self._secrets, self._model) as proposer:
             outcome = optimise(read, task_app, proposer, journal, job_id, stop, tell)
         fields = {**result_fields(outcome), "outcome": outcome.model_dump(mode="json")}
-        return Optimised(fields, outcome.error)
+        return Optimised(fields, outcome.error, remark_of(outcome))

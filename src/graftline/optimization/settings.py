@@ -1,7 +1,7 @@
 """What a prompt optimisation is asked for: the table `[prompt_learning]` of a TOML file.
 
-Keys that are not known are refused, with the one that was meant; the founding API kept them, and their typing errors with
-them. Its flat names of the table `gepa` are read as those of its parts.
+Keys that are not known are refused, with the one that was meant, for a typing error would otherwise be kept without a
+word. Flat names of the table `gepa` are read as those of its parts.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from graftline.errors import ConfigError
-from graftline.harbor.contract import MAX_TIMEOUT_S, Seed
+from graftline.harbor.contract import MAX_SEED, MAX_TIMEOUT_S, Seed
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.optimization.toml_files import meant, read_toml, why
 
@@ -31,6 +31,8 @@ def _spread(value: Any) -> Any:
         raise ValueError("a range of seeds has whole numbers as start, end and step")
     if "end" not in bounds or bounds["step"] < 1:
         raise ValueError("a range of seeds has an end, and a step of 1 or more")
+    if not all(0 <= bound <= MAX_SEED + 1 for bound in bounds.values()):
+        raise ValueError(f"a range of seeds has its start, end and step from 0 to {MAX_SEED + 1}")
     seeds = range(bounds["start"], bounds["end"], bounds["step"])
     if len(seeds) > _MOST_SEEDS:
         raise ValueError(f"a range of {len(seeds)} seeds; at most {_MOST_SEEDS} are read")
@@ -70,7 +72,7 @@ class InitialPrompt(Part):
 
 
 class PolicyTable(Part):
-    """The model that acts."""
+    """The model that acts: what is set here is sent with every rollout, and so is `config`, in the task app's own names."""
 
     provider: str | None = None
     model: str | None = None
@@ -82,14 +84,33 @@ class PolicyTable(Part):
     config: dict[str, Any] = {}
     context_override: dict[str, Any] = {}
 
+    @model_validator(mode="after")
+    def _says_each_once(self) -> Self:
+        if both := sorted(key for key in self.model_fields_set & set(self.config) if key != "config"):
+            raise ValueError(f"{both[0]} is config.{both[0]} as well; name it once")
+        return self
+
 
 class VerifierTable(BaseModel):
-    """What judges beside the task app; its weights have names of their own."""
+    """What judges beside the task app, which nothing does here: one that is asked for is refused. Its weights are read."""
 
     model_config = ConfigDict(extra="allow", strict=True, use_attribute_docstrings=True)
 
     enabled: bool = False
     reward_source: Literal["task_app", "verifier", "fused"] = "task_app"
+
+    @model_validator(mode="after")
+    def _is_off(self) -> Self:
+        known = [*VerifierTable.model_fields, "weight_…"]
+        for key in self.model_extra or {}:
+            if not key.startswith("weight"):
+                raise ValueError(f"unknown key {key!r}{meant(key, known)}; known here: {', '.join(known)}")
+        if self.enabled or self.reward_source != "task_app":
+            raise ValueError(
+                "asks for a verifier, and none is carried out: rewards are those of the task app; set enabled = false and"
+                " reward_source = 'task_app', or leave the table out"
+            )
+        return self
 
 
 class HarborTable(Part):
@@ -120,8 +141,10 @@ class EvaluationTable(Part):
     val_seeds: Seeds = []
     """Another name of `validation_seeds`."""
     test_pool: Seeds | None = None
+    """Seeds that judge the result alone: with them, the validation seeds choose it."""
     validation_pool: str | Seeds | None = None
     validation_top_k: int | None = Field(default=None, ge=1)
+    """Prompts that the validation seeds are asked about, beside the first one."""
 
     @model_validator(mode="after")
     def _keeps_them_apart(self) -> Self:
@@ -130,11 +153,15 @@ class EvaluationTable(Part):
                 raise ValueError(f"names both {name} and {other}, which are the same")
         self.train_seeds, self.seeds = _each_once(self.train_seeds or self.seeds), []
         self.validation_seeds, self.val_seeds = _each_once(self.validation_seeds or self.val_seeds), []
-        if both := sorted(set(self.train_seeds) & set(self.validation_seeds)):
-            shown = ", ".join(map(str, both[:5]))
-            raise ValueError(
-                f"validation_seeds hold {len(both)} of the train_seeds ({shown}); a prompt is judged on others"
-            )
+        _each_once(self.test_pool or [])
+        for name, other in (
+            ("validation_seeds", "train_seeds"),
+            ("test_pool", "train_seeds"),
+            ("test_pool", "validation_seeds"),
+        ):
+            if both := sorted(set(getattr(self, name) or ()) & set(getattr(self, other))):
+                shown = ", ".join(map(str, both[:5]))
+                raise ValueError(f"{name} hold {len(both)} of the {other} ({shown}); a prompt is judged on others")
         return self
 
 
@@ -204,7 +231,7 @@ class GepaTable(Part):
     rng_seed: int | None = None
     proposer_type: Literal["dspy", "gepa", "offline"] = "dspy"
     """`gepa`: a language model reads what failed, and writes another prompt. `offline`: what failed most often is put into
-    words, and what was right is shown, without a model. `dspy`, the founding name: as `gepa` where a model is there."""
+    words, and what was right is shown, without a model. `dspy`: as `gepa` where there is one, else `offline`."""
     proposer: ProposerTable | None = None
     """The model, for whoever has none of its own."""
     proposer_effort: Literal["LOW_CONTEXT", "LOW", "MEDIUM", "HIGH"] = "LOW"
@@ -282,14 +309,16 @@ class PromptLearningConfig(Part):
 
     def body(self, task_app_url: str) -> dict[str, Any]:
         """Return the table as a service is sent it."""
-        found = self.model_dump(mode="json", exclude_none=True, exclude={"task_app_url"})
-        return {**found, "task_app_url": task_app_url}
+        found = self.model_dump(mode="json", exclude_none=True, exclude={"task_app_url", "policy"})
+        # what is not set there is the task app's to decide, at the service as well
+        policy = self.policy.model_dump(mode="json", exclude_none=True, exclude_unset=True)
+        return {**found, "policy": policy, "task_app_url": task_app_url}
 
     @property
     def seeds(self) -> Sequence[int]:
         """All seeds that rollouts are asked for."""
         evaluation = self.gepa.evaluation
-        return [*evaluation.train_seeds, *evaluation.validation_seeds]
+        return [*evaluation.train_seeds, *evaluation.validation_seeds, *(evaluation.test_pool or ())]
 
     @classmethod
     def _of(cls, tree: Mapping[str, Any], source: str) -> Self:
@@ -340,7 +369,7 @@ _PARTS = {
     "enforce_pattern_token_limit": "token.enforce_pattern_limit",
     "max_spend_usd": "token.max_spend_usd",
 }
-"""Flat names of the founding API, and where they belong."""
+"""Flat names that a file may have, and where they belong."""
 
 
 def _with_parts(table: Mapping[str, Any], source: str) -> dict[str, Any]:

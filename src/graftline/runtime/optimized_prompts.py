@@ -5,6 +5,7 @@ prompt like those of `configs/teacher_prompts.yaml`, called `optimized/<name>`. 
 with what it has paid for.
 """
 
+import re
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 
 from graftline.actors.fleet import load_fleet
 from graftline.actors.open import ActorsConfig
+from graftline.building import Built, Contents, Request
 from graftline.clock import Clock, utc_now
 from graftline.config import load_yaml, to_yaml
 from graftline.errors import HarborError
@@ -26,7 +28,7 @@ from graftline.optimization.outcome import Outcome
 from graftline.optimization.stop_file import ask_to_stop, stopped_by
 from graftline.paths import Paths
 from graftline.progress import Progress
-from graftline.record import Built, Contents, Record, Request, verified
+from graftline.record import Record, verified
 from graftline.runtime.attempt_settings import rewriter
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
@@ -100,7 +102,10 @@ def front_rows(outcome: Outcome) -> list[dict[str, Any]]:
                 "best": "yes" if one.number == outcome.best else "",
             }
         )
-    return sorted(rows, key=lambda row: (row["best"] != "yes", -(row["score"] or 0.0), row["prompt"]))
+    # what is not known is no 0: it stands below all that is
+    return sorted(
+        rows, key=lambda row: (row["best"] != "yes", row["score"] is None, -(row["score"] or 0), row["prompt"])
+    )
 
 
 def page(name: str, outcome: Outcome) -> str:
@@ -110,7 +115,15 @@ def page(name: str, outcome: Outcome) -> str:
     if found is not None:
         change, interval, seeds = found
         within = f" (95 %: {interval[0]:+.4f} to {interval[1]:+.4f})" if interval is not None else ""
-        lines += [f"Against the prompt it was begun with: {change:+.4f}{within}, on {seeds} tasks of both.", ""]
+        where = (
+            "which had no part in the choice" if outcome.is_held_out else "chosen on these, so expect less of others"
+        )
+        lines += [
+            f"Against the prompt it was begun with: {change:+.4f}{within}, on {seeds} tasks of both, {where}.",
+            "",
+        ]
+    if outcome.not_judged:
+        lines += [f"It was not judged on the tasks that are kept for that: {outcome.not_judged}.", ""]
     lines += [table(front_rows(outcome)[:_MOST_ROWS]), "Proposals: "]
     lines[-1] += ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.proposals.items())) + "."
     if best is not None:
@@ -204,7 +217,8 @@ def _context_tokens(lineage: Lineage) -> int:
 def _texts(texts: Mapping[str, str]) -> list[str]:
     lines = []
     for part, text in texts.items():
-        fence = "```" if "```" not in text else "~~~~"
+        # longer than any in the prompt, none of which may end the block
+        fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
         lines += [f"## {part}", "", f"{fence}text", text.rstrip("\n"), fence, ""]
     return lines
 

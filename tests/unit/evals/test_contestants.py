@@ -107,6 +107,30 @@ def test_a_model_of_the_training_service_answers_all_attempts_at_a_task_together
     assert tokens[0] > 8 >= tokens[1] > 0
 
 
+def test_what_is_asked_again_comes_out_as_if_all_was_asked_for(prompt: Prompt) -> None:
+    with MemoryTrainingService(0) as service:
+        sampler = service.sampling_client(base_model="smollm2-135m")
+        rendered = Questions("qwen3_instruct", service.tokenizer)
+        asked = SampledContestant(service, sampler, rendered, prompt, Sampling(0.8, 8), model="smollm2-135m")
+        whole = [*asked.replies(questions(3))]
+        some = [one for one in questions(3) if one.attempt > 1]
+        again = [*asked.replies(some)]
+
+    texts = {(one.question.case.id, one.question.attempt): one.text for one in whole if isinstance(one, Said)}
+    assert [one.text for one in again if isinstance(one, Said)] == [texts[one.case.id, one.attempt] for one in some]
+
+
+def test_contestants_that_may_answer_otherwise_have_other_digests(prompt: Prompt) -> None:
+    with BlockingChatModel(MemoryChatModel(right)) as model:
+        found = [
+            ChatContestant(model, prompt, sampling, 4096, adapter).digest
+            for sampling, adapter in ((Sampling(), ""), (Sampling(), "a"), (Sampling(seed=2), ""))
+        ]
+        assert ChatContestant(model, prompt, Sampling(), 4096, at_once=2).digest == found[0]
+
+    assert len({*found}) == 3
+
+
 def test_a_greedy_model_does_not_draw(prompt: Prompt) -> None:
     with BlockingChatModel(MemoryChatModel(right)) as blocking:
         assert not ChatContestant(blocking, prompt, Sampling(0.0), 4096).draws

@@ -137,6 +137,16 @@ def test_a_job_that_is_not_done_in_time_is_an_error_and_no_partial_result(
     assert isinstance(caught.value, HarborTimeoutError)
 
 
+def test_as_long_as_was_said_is_waited(server: HarborServer, ref: HarborDeploymentRef) -> None:
+    server.job_fields = {"summary": SUMMARY}
+    server.looks = 1
+    job = job_at(ref)
+    job.submit()
+
+    # the second look is due after five seconds, and there is one when the time is over
+    assert job.poll_until_complete(timeout_s=0.2, interval_s=5.0).status.is_terminal
+
+
 def test_a_job_can_be_cancelled_and_looked_at(server: HarborServer, ref: HarborDeploymentRef) -> None:
     server.looks = 1000
     job = job_at(ref)
@@ -307,7 +317,7 @@ def test_an_evaluation_that_is_run_from_here_can_be_cancelled() -> None:
     job = local_job(rollout, concurrency=1)
     job.submit()
     began.wait(20)
-    job.cancel()
+    assert job.cancel().status is EvalStatus.CANCELLED
 
     found = job.poll_until_complete(interval_s=0.01)
     goes_on.set()

@@ -6,16 +6,20 @@ import subprocess
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from graftline.errors import BoundaryError, RecordError
+from graftline.errors import BoundaryError, RecordError, SandboxError
 from graftline.evals.cases import Question
 from graftline.evals.evaluation import attempts_of, evaluate
+from graftline.evals.figures import figures
 from graftline.evals.grading import Grader
 from graftline.evals.memory import MemoryContestant
+from graftline.evals.replies import Cost, Replies, Said
 from graftline.sandbox.memory import MemorySandbox
 from tests.contests import FORMAT, RIGHT, UNREADABLE, case
 from tests.training_root import CHECKOUT
@@ -108,6 +112,48 @@ def test_a_journal_of_other_tasks_or_another_contestant_is_begun_anew(grader: Gr
     attempts_of("m", other_settings, CASES, grader, journals=tmp_path, made_by="b")
 
     assert (len(other_tasks.asked), len(other_settings.asked)) == (3, 3)
+
+
+def test_a_journal_of_another_model_is_begun_anew_whoever_keeps_it(grader: Grader, tmp_path: Path) -> None:
+    class Named(MemoryContestant):
+        digest = "another model"
+
+    evaluate(CASES, {"m": contestant(always(RIGHT))}, grader, journals=tmp_path)
+    other, nameless = Named(always(UNREADABLE), FORMAT), Named(always(RIGHT), FORMAT)
+    found = evaluate(CASES, {"m": other}, grader, journals=tmp_path)
+    Named.digest = ""
+
+    assert (len(other.asked), [one.is_verified for one in found]) == (3, [False] * 3)
+    with pytest.raises(ValueError, match="contestant 'm': does not say which model it asks"):
+        evaluate(CASES, {"m": nameless}, grader, journals=tmp_path)
+
+
+def test_what_every_try_used_is_counted(grader: Grader) -> None:
+    class Paid(MemoryContestant):
+        def replies(self, questions: Sequence[Question]) -> Replies:
+            for one in super().replies(questions):
+                yield replace(one, cost=Cost(10, 0.5, 1.0)) if isinstance(one, Said) else one
+
+    # how often the sandbox still fails at the text of a task
+    broken = {CASES[0].task.before: 2, CASES[1].task.before: 4}
+
+    class Breaking(MemorySandbox):
+        def apply_many(self, text: str, *given: Any) -> Any:
+            if broken.get(text, 0):
+                broken[text] -= 1
+                raise SandboxError("the jail is broken")
+            return super().apply_many(text, *given)
+
+    found = attempts_of("m", Paid(always(RIGHT), FORMAT), CASES, Grader(Breaking()))
+    [shown] = figures(found)
+
+    # the first task could be graded when it had been asked again, the second never, and the third at once
+    assert [(one.is_infra, one.cost_usd, one.tokens) for one in found] == [
+        (False, 1.0, 20),
+        (True, 1.0, 20),
+        (False, 0.5, 10),
+    ]
+    assert (shown.n, shown.n_infra, shown.cost_usd, shown.tokens) == (2, 1, 2.5, 50)
 
 
 def test_a_line_that_a_kill_left_half_written_is_made_again(grader: Grader, tmp_path: Path) -> None:

@@ -90,12 +90,20 @@ class BrokenSandbox(MemorySandbox):
 
 
 def test_nothing_is_known_where_the_sandbox_failed_and_it_is_not_remembered() -> None:
-    grader = Grader(BrokenSandbox(1))
+    grader = Grader(BrokenSandbox(2))
 
     first, second = grader.attempt("m", said(RIGHT)), grader.attempt("m", said(RIGHT))
 
     assert (first.reward, first.is_infra, first.cause) == (None, True, "the jail is broken")
+    # it is paid for all the same
+    assert (first.tokens, first.cost_usd, first.latency_s) == (7, 0.25, 1.5)
     assert (second.reward, second.is_infra) == (1.0, False)
+
+
+def test_an_answer_is_graded_once_more_before_another_is_asked_for() -> None:
+    found = Grader(BrokenSandbox(1)).attempt("m", said(RIGHT))
+
+    assert (found.reward, found.is_infra, found.cost_usd) == (1.0, False, 0.25)
 
 
 def test_the_same_answer_to_the_same_task_is_graded_once() -> None:
@@ -106,6 +114,12 @@ def test_the_same_answer_to_the_same_task_is_graded_once() -> None:
 
     assert grader.attempt("n", said(RIGHT)) == first.model_copy(update={"contestant": "n"})
     assert sandbox.left == used
+
+
+def test_the_same_answer_is_graded_again_where_other_code_is_not_shown() -> None:
+    grader = Grader(MemorySandbox())
+
+    assert [grader.attempt("m", said(RIGHT, has_unseen=has)).right_on_unseen for has in (False, True)] == [None, True]
 
 
 def test_an_attempt_of_a_teacher_counts_with_all_its_steps() -> None:

@@ -47,6 +47,14 @@ def test_a_missing_reward_is_no_zero() -> None:
     assert (mean({}), is_better({}, parent), is_better(parent, {})) == (None, False, False)
 
 
+def test_a_prompt_that_is_known_on_few_seeds_is_not_called_better() -> None:
+    known, lucky = {seed: 0.9 for seed in range(20)}, {0: 1.0}
+    assert not is_better(lucky, known)
+    assert (best_of([known, lucky]), ranked([lucky, known])) == (0, [0, 1])
+    half = {seed: 1.0 for seed in range(10)}
+    assert (is_better(half, known), best_of([known, half])) == (True, 1)
+
+
 def test_the_first_of_equal_prompts_stays_the_best() -> None:
     assert best_of([{1: 0.5}, {1: 0.5}, {1: 0.6}, {2: 1.0}]) == 2
     assert best_of([{}, {1: 0.0}]) == 1

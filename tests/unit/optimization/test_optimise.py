@@ -1,6 +1,8 @@
 """Optimisations from their configuration to their outcome: what is asked, what is paid, what is left out."""
 
+import asyncio
 import itertools
+import random
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -10,7 +12,10 @@ from typing import Any
 import pytest
 
 from graftline.errors import ActorError, ConfigError, HarborError
+from graftline.evals.budget import Spending
+from graftline.evals.settings import EvalBudget
 from graftline.harbor.contract import RolloutRequest, RolloutResponse
+from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.service.refusal import Refused
 from graftline.harbor.task_app_client import create_task_app_client
 from graftline.optimization.journal import FileJournal, MemoryJournal
@@ -19,9 +24,15 @@ from graftline.optimization.optimise import optimise
 from graftline.optimization.outcome import Outcome
 from graftline.optimization.proposals import Proposal, Wish
 from graftline.optimization.settings import PromptLearningConfig
-from tests.optimised_app import FIRST, PaidApp, helped, wanted
+from tests.optimised_app import FIRST, PaidApp, helped, tasks, wanted
 
 QUICK = {"rollout": {"attempts": 1}}
+
+
+@pytest.fixture
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try again at once."""
+    monkeypatch.setattr("graftline.optimization.rollouts._FIRST_PAUSE_S", 0.0)
 
 
 def run(
@@ -164,9 +175,114 @@ def test_tokens_and_money_are_bounded_and_what_is_not_known_ends_it(
     assert outcome.usd <= token.get("max_spend_usd", outcome.usd) + 1e-9
 
 
+@pytest.mark.usefixtures("without_pauses")
+@pytest.mark.parametrize("token", [{"max_spend_usd": 5.0}, {"max_spend_tokens": 50_000}])
+def test_a_lost_rollout_that_does_not_say_what_it_used_is_tried_again_within_a_budget_of_money(
+    token: dict[str, Any],
+) -> None:
+    journal, turns = MemoryJournal(), itertools.count()
+
+    def judge(prompt: str, seed: int) -> float | None:
+        # every fourth fails
+        return None if next(turns) % 4 == 3 else helped(prompt, seed)
+
+    app = PaidApp(judge)
+
+    def rollout(request: RolloutRequest) -> RolloutResponse:
+        answer = app.rollout(request)
+        return answer if answer.reward_valid else answer.model_copy(update={"metadata": {}})
+
+    client = create_task_app_client(LocalAPIConfig(app_id="paid", rollout=rollout, provide_task_instances=tasks))
+    config = wanted({"token": token})
+    outcome = optimise(config, client, OfflineProposer(), journal, "run")
+
+    assert (outcome.error, "did not say" in outcome.ending, outcome.best > 0) == ("", False, True)
+    assert any(line["kind"] == "rollout" and line["usd"] is None for line in journal.lines())
+    # what is read again is charged in the same way
+    assert optimise(config, client, OfflineProposer(), journal, "run") == outcome
+
+
+def test_what_was_lost_is_charged_as_the_dearest_so_far() -> None:
+    async def spent() -> list[str]:
+        spending = Spending(EvalBudget(max_usd=1.0))
+        said = []
+        for usd, is_lost in ((None, True), (0.4, False), (None, True), (None, True)):
+            said.append(await spending.reserve())
+            if not said[-1]:
+                await spending.settle(usd, None, is_lost)
+        return said
+
+    # 0.0 while nobody has told, 0.4, 0.4 for the lost one, and no 0.4 is left
+    assert asyncio.run(spent()) == ["", "", "", "budget: max_usd of 1 is used up"]
+
+
+@pytest.mark.usefixtures("without_pauses")
+def test_another_try_does_not_eat_what_is_kept_for_the_validation() -> None:
+    # four of the train seeds never work, and would be tried twenty times each
+    app = PaidApp(lambda prompt, seed: None if seed % 4 == 1 and seed < 20 else helped(prompt, seed))
+    limits = {"budget": 34, "attempts": 20}
+    outcome = run(app, wanted({"rollout": limits, "population": {"num_generations": 1}}))
+
+    assert len(app.asked) <= 34
+    assert (outcome.not_judged, len(outcome.prompts[0].validation)) == ("", 6)
+
+
+def lucky(prompt: str, seed: int) -> float:
+    """Reward every prompt by chance, the same on average."""
+    return random.Random(f"{prompt}{seed}").random()
+
+
+def test_the_gain_is_of_seeds_that_had_no_part_in_the_choice() -> None:
+    gains = []
+    for number in range(12):
+        texts = [f"Way {number}-{way}." for way in range(12)]
+        outcome = run(PaidApp(lucky), wanted({"rng_seed": number}), proposer=Proposing(*texts))
+        assert (outcome.chosen_on, outcome.is_held_out) == ("front", True)
+        judged = [one.number for one in outcome.prompts if one.validation]
+        # no other is judged, of which the luckiest could be told
+        assert (len(judged) <= 2, {0, outcome.best} <= {*judged}) == (True, True)
+        assert outcome.gain is not None
+        gains.append(outcome.gain[0])
+
+    # a difference of means of six uniform rewards has a deviation of 0.17, and a mean of twelve of them 0.05
+    assert abs(sum(gains) / len(gains)) < 0.1
+
+
+def test_without_other_seeds_it_says_that_it_was_chosen_on_these() -> None:
+    outcome = run(PaidApp(), wanted({"evaluation": {"validation_seeds": []}}))
+
+    assert (outcome.is_held_out, outcome.not_judged) == (False, "")
+    assert outcome.summary()["judged_on"] == "chosen on these seeds"
+
+
+def test_with_a_test_pool_validation_seeds_choose_and_the_pool_judges() -> None:
+    pool = {"evaluation": {"test_pool": {"start": 30, "end": 34}}}
+    outcome = run(PaidApp(), wanted(pool))
+
+    best = outcome.best_prompt
+    assert best is not None
+    assert (outcome.chosen_on, outcome.is_held_out, set(best.test)) == ("validation", True, {30, 31, 32, 33})
+    assert {one.number for one in outcome.prompts if one.test} == {0, outcome.best}
+    assert len([one for one in outcome.prompts if one.validation]) > 2
+    assert outcome.gain is not None
+    assert outcome.gain[2] == 4
+
+
+def test_where_all_of_the_validation_fails_what_was_found_is_kept_and_judged_later() -> None:
+    journal, app = MemoryJournal(), PaidApp(lambda prompt, seed: None if seed >= 20 else helped(prompt, seed))
+    broken = run(app, wanted(QUICK), journal)
+
+    assert broken.best > 0
+    assert "nothing could be told of any of 12 rollouts" in broken.error
+    assert broken.not_judged == broken.error
+    app.judge = helped
+    again = run(app, wanted(QUICK), journal)
+    assert (again.error, again.is_held_out, again.best) == ("", True, broken.best)
+
+
 def test_a_budget_that_is_not_enough_is_told_before_anything_is_asked() -> None:
     app = PaidApp()
-    with pytest.raises(ConfigError, match="is 20, and one change takes 42: 10 for the first prompt, 2 x 4"):
+    with pytest.raises(ConfigError, match="is 20, and one change takes 30: 10 for the first prompt, 2 x 4"):
         run(app, wanted({"rollout": {"budget": 20}}))
     assert app.asked == []
 

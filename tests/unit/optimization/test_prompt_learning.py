@@ -18,6 +18,7 @@ from graftline.harbor.localapi.served import serve_task_app
 from graftline.harbor.server_events import ServerEvent
 from graftline.optimization.journal import FileJournal
 from graftline.optimization.prompt_learning import PromptLearningJob, PromptLearningStatus
+from graftline.optimization.rollouts import policy_of
 from graftline.optimization.settings import PromptLearningConfig
 from tests.harbor_server import Fault, HarborServer
 from tests.optimised_app import PaidApp, wanted
@@ -55,8 +56,8 @@ config = { effort = "low" }
 context_override = { "AGENTS.md" = "text" }
 
 [prompt_learning.verifier]
-enabled = true
-reward_source = "fused"
+enabled = false
+reward_source = "task_app"
 weight_env = 0.5
 
 [prompt_learning.gepa]
@@ -140,12 +141,28 @@ def test_every_key_of_a_file_is_read(tmp_path: Path) -> None:
     config = read(tmp_path, WHOLE)
 
     assert config.gepa.evaluation.train_seeds == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
-    assert config.seeds == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 1, 3, 5]
+    assert config.seeds == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 1, 3, 5, 100]
     assert (config.gepa.archive.pareto_set_size, config.policy.temperature) == (9, 0.0)
     assert (config.initial_prompt is not None, config.verifier.model_extra) == (True, {"weight_env": 0.5})
     assert config == PromptLearningConfig.from_path(tmp_path / "gepa.toml")
     sent = config.body("https://example.org/app")
     assert PromptLearningConfig.from_mapping(sent).body("https://example.org/app") == sent
+    assert policy_of(config) == {
+        "provider": "openai",
+        "model": "m",
+        "inference_url": "https://example.org",
+        "temperature": 0.0,
+        "max_completion_tokens": 512,
+        "context_override": {"AGENTS.md": "text"},
+        "effort": "low",
+    }
+
+
+def test_what_is_not_set_of_a_policy_is_the_task_apps_to_decide() -> None:
+    config = PromptLearningConfig.from_mapping({"policy": {"model": "m"}})
+
+    assert policy_of(config) == {"model": "m"}
+    assert policy_of(PromptLearningConfig.from_mapping(config.body(""))) == {"model": "m"}
 
 
 def test_flat_names_are_those_of_the_parts(tmp_path: Path) -> None:
@@ -206,6 +223,27 @@ max_spend_usd = 3
             "[prompt_learning.gepa.evaluation]\nseeds = { end = 1000000000 }",
             "prompt_learning.gepa.evaluation.seeds: a range of 1000000000 seeds; at most 100000 are read",
         ),
+        (
+            f"[prompt_learning.gepa.evaluation]\nseeds = {{ end = {10**30} }}",
+            "prompt_learning.gepa.evaluation.seeds: a range of seeds has its start, end and step from 0 to 2147483648",
+        ),
+        (
+            "[prompt_learning.gepa.evaluation]\nseeds = [0, 1]\ntest_pool = [1]",
+            "prompt_learning.gepa.evaluation: test_pool hold 1 of the train_seeds (1); a prompt is judged on others",
+        ),
+        (
+            "[prompt_learning.policy]\nmodel = 'm'\nconfig = { model = 'n' }",
+            "prompt_learning.policy: model is config.model as well; name it once",
+        ),
+        (
+            "[prompt_learning.verifier]\nenabledd = true",
+            "prompt_learning.verifier: unknown key 'enabledd'; did you mean 'enabled'?; known here: enabled, reward_source,"
+            " weight_…",
+        ),
+        (
+            "[prompt_learning.verifier]\nreward_source = 'verifier'",
+            "prompt_learning.verifier: asks for a verifier, and none is carried out: rewards are those of the task app;",
+        ),
         ("[prompt_learning]\nalgorithm = 'mipro'", "prompt_learning.algorithm: input should be 'gepa'"),
         (
             "[prompt_learning.gepa.rollout]\nbudget = '1'",
@@ -243,7 +281,7 @@ def behind(server: HarborServer) -> LocalAPIConfig:
     return LocalAPIConfig(app_id="tests", execution_backend="harbor", harbor=ref)
 
 
-def test_a_job_on_a_deployment_is_submitted_as_the_founding_script_does(server: HarborServer) -> None:
+def test_a_job_on_a_deployment_is_submitted_as_the_shipped_script_does(server: HarborServer) -> None:
     config = small(task_app_url="http://127.0.0.1:1")
     config.task_app_url = None
     config.task_app_config = behind(server)
@@ -329,12 +367,21 @@ def test_a_task_app_of_this_process_is_asked_without_a_service_and_tells_what_ha
 
 
 def test_one_that_is_run_from_here_is_cancelled_and_resumed_by_another_job(tmp_path: Path) -> None:
-    config, paid, waits = wanted(), PaidApp(), threading.Event()
+    config, paid, waits, may_go = wanted(), PaidApp(), threading.Event(), threading.Event()
+
+    def asked(number: int) -> None:
+        # from here on they are kept, so that it does not end before it is cancelled
+        if number >= 20:
+            waits.set()
+            assert may_go.wait(30)
+
     config.task_app_config = paid.config
-    paid.on_asked = lambda number: waits.set() if number == 20 else None
+    paid.on_asked = asked
     job = PromptLearningJob(config, folder=tmp_path)
     job_id = job.submit()
     assert waits.wait(30)
+    # to cancel is to wait for those that are under way
+    threading.Timer(1.0, may_go.set).start()
     cancelled = job.cancel()
     assert cancelled.status is PromptLearningStatus.CANCELLED
     journal = FileJournal(tmp_path / "journal.jsonl")
@@ -348,6 +395,47 @@ def test_one_that_is_run_from_here_is_cancelled_and_resumed_by_another_job(tmp_p
     lines = [(line["candidate"], line["seed"]) for line in journal.lines() if line["kind"] == "rollout"]
     assert len(set(lines)) == len(lines)
     assert kept < set(lines)
+
+
+def test_another_job_in_the_same_folder_is_refused_while_the_first_goes_on(tmp_path: Path) -> None:
+    config, paid, waits, may_go = wanted(), PaidApp(), threading.Event(), threading.Event()
+    config.task_app_config = paid.config
+    paid.on_asked = lambda number: (waits.set(), may_go.wait(30))[0]
+    first, second = PromptLearningJob(config, folder=tmp_path), PromptLearningJob(config, folder=tmp_path)
+    first.submit()
+    assert waits.wait(30)
+    second.submit()
+    refused = second.poll_until_complete(interval_s=0.05)
+    may_go.set()
+
+    assert refused.failed
+    assert "another job goes on with this optimisation" in str(refused.error)
+    assert first.poll_until_complete(interval_s=0.05).succeeded
+
+
+def test_one_that_ended_before_it_was_judged_says_so() -> None:
+    config, paid = wanted({"token": {"max_spend_usd": 0.05}}), PaidApp()
+    config.task_app_config = paid.config
+    job = PromptLearningJob(config)
+    job.submit()
+    found = job.poll_until_complete(interval_s=0.05)
+
+    assert found.succeeded
+    assert found.error == (
+        "the best prompt was not judged on seeds that had no part in its choice: budget: max_usd of 0.05 is used up"
+    )
+
+
+def test_as_long_as_was_said_is_waited(server: HarborServer) -> None:
+    server.job_fields = {"status": "succeeded", "best_score": 0.75}
+    config = small()
+    config.task_app_config = behind(server)
+    job = PromptLearningJob(config)
+    job.submit()
+    server.looks = 1
+
+    # the second look is due after five seconds, and there is one when the time is over
+    assert job.poll_until_complete(timeout_s=0.2, interval_s=5.0).succeeded
 
 
 def test_a_seed_that_the_task_app_does_not_know_is_told_before_a_job_is_sent(server: HarborServer) -> None:

@@ -1,0 +1,97 @@
+"""Which tasks an evaluation is of: what fits a source, in which order, and what a source may not ask for."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from graftline.datasets.synthetic.held_out import is_held_out
+from graftline.errors import DataError
+from graftline.evals.sources import PairsSource, SplitSource, TaskSource, cases_of, stored_in
+from graftline.jsonl import write_lines
+from graftline.paths import Paths
+from graftline.sandbox.memory import MemorySandbox
+from graftline.tasks.task import Task
+from tests.contests import case
+
+SOURCE: TypeAdapter[Any] = TypeAdapter(TaskSource)
+
+
+def task(number: int, **more: Any) -> Task:
+    return case(number).task.model_copy(update={"dataset": f"d{number % 2}", **more})
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    paths = Paths(tmp_path)
+    synthetic = [task(number, tags=("synthetic", "template:swap")) for number in range(40, 44)]
+    real = [task(number) for number in range(12)]
+    folder = paths.partition("tasks", "python", "test")
+    folder.mkdir(parents=True)
+    write_lines(folder / "tasks.jsonl", [*real, *synthetic, task(50, before="x = old(1)\n" * 20)])
+    return paths
+
+
+def ids(paths: Paths, source: TaskSource) -> list[str]:
+    return [one.id for one in cases_of(source, paths, lambda language, split: (), MemorySandbox)]
+
+
+def test_of_a_split_classes_take_turns_and_it_is_the_same_every_time(paths: Paths) -> None:
+    source = SplitSource(most=6)
+    found = cases_of(source, paths, lambda language, split: (), MemorySandbox)
+
+    assert Counter(one.edit_class for one in found) == {"d0": 2, "d1": 2, "swap": 2}
+    assert [one.id for one in found] == ids(paths, source) == ids(paths, SplitSource(most=7))[:6]
+    # not in the order of the file
+    assert [one.id for one in found] != sorted(one.id for one in found)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [({}, 17), ({"of": "synthetic"}, 4), ({"of": "real"}, 13), ({"of": "real", "most_characters": 60}, 12)],
+)
+def test_what_does_not_fit_is_left_out(paths: Paths, wanted: dict[str, Any], count: int) -> None:
+    assert len(ids(paths, SplitSource(**wanted))) == count
+
+
+def test_where_nothing_fits_it_is_an_error(paths: Paths) -> None:
+    # no attempt is stored, so that none is known to be solved by one action
+    with pytest.raises(DataError, match="tasks: nothing fits"):
+        ids(paths, SplitSource(in_one_step=True))
+
+
+def test_artefacts_that_tasks_are_of_are_named(paths: Paths) -> None:
+    folder = paths.attempts("python", "test", "induction")
+    source = SplitSource(in_one_step=True)
+
+    assert stored_in(source, paths, lambda language, split: [folder]) == {
+        "tasks.python.test": paths.partition("tasks", "python", "test"),
+        "teacher_trajectories.python.test.induction": folder,
+    }
+    assert stored_in(PairsSource(path="pairs.jsonl"), paths, lambda language, split: [folder]) == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"kind": "families", "templates": ("nothing",)}, "templates: 'nothing' is unknown"),
+        ({"kind": "families", "split": "train"}, "split: held-out families have no instances in train"),
+        ({"kind": "pairs", "path": "../x"}, "must stay inside"),
+        ({"kind": "split", "most_characters": 3}, "most_characters"),
+    ],
+)
+def test_a_source_that_cannot_be_meant_is_refused(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        SOURCE.validate_python(asked)
+
+
+def test_held_out_templates_and_trained_ones_share_none() -> None:
+    held_out = SOURCE.validate_python({"kind": "families"}).chosen
+    trained = SOURCE.validate_python({"kind": "families", "of": "trained"}).chosen
+
+    assert held_out
+    assert not {*held_out} & {*trained}
+    assert all(map(is_held_out, held_out))
+    assert {*held_out, *trained} == {*SOURCE.validate_python({"kind": "families", "of": "all"}).chosen}
