@@ -21,6 +21,7 @@ from assets.reports.pages import report_assets
 from assets.stages import STAGE_CHECKS, stage_assets
 from assets.training import training_assets
 from graftline.paths import find_root
+from graftline.runtime.contest_names import contest_names
 from graftline.runtime.deployments import deployment_names
 from graftline.runtime.evaluations import evaluated_names, evaluation_names
 from graftline.runtime.manifests import load_manifest
@@ -60,8 +61,8 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
     recipes = lineage_recipes(lineage.paths)
     training = training_job(recipes)
     deployments, evaluated = deployment_names(lineage.paths), evaluated_names(lineage.paths)
-    contests = evaluation_names(lineage.paths)[len(evaluated) :]
-    harbor = harbor_jobs(deployments, [*evaluated, *contests])
+    contests = contest_names(lineage.paths)
+    harbor = harbor_jobs(deployments, evaluation_names(lineage.paths))
     prompts = prompt_names(lineage.paths)
     closed_loop = closed_loop_assets(lineage.paths)
     return dg.Definitions(

@@ -1,8 +1,8 @@
 """The jobs. `lineage` brings everything up to trajectories and reports up to date, `training` the adapters of recipes,
 `harbor` the deployments of `configs/harbor` and their instances, `evaluations` what those are worth, `prompts` the prompts of
-`configs/prompts`.
+`configs/prompts`, `closed_loop` all from splits to adapters that are judged.
 
-They are five, for a run is over partitions of one kind. https://docs.dagster.io/guides/build/jobs
+They are six, for a run is over partitions of one kind. https://docs.dagster.io/guides/build/jobs
 """
 
 from collections.abc import Sequence

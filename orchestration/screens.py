@@ -8,6 +8,7 @@ Chromium; the driver is playwright's, the extra `ui`.
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -37,6 +38,26 @@ _QUERY = (
     "{ assetNodes { assetKey { path } groupName } workspaceOrError { ... on Workspace { locationEntries { name } } } }"
 )
 _COLOURS = 128
+_SIDES = ("Width", "Height")
+_MOST_WIDTH, _MOST_HEIGHT = 2400, 16_000
+"""Of the picture of a report, in pixels: a browser draws no more at once."""
+_MARGIN = 48
+_STYLE = """
+body { margin: 2.5rem 3rem; font: 16px/1.55 system-ui, sans-serif; color: #1f2328 }
+body > :not(table) { max-width: 62rem }
+h1, h2, h3 { line-height: 1.25; margin: 1.8em 0 .6em }
+h1 { margin-top: 0; padding-bottom: .3em; border-bottom: 1px solid #d0d7de }
+table { border-collapse: collapse; margin: 1em 0; font-size: 14px; font-variant-numeric: tabular-nums }
+td, th { padding: .3em .65em; border: 1px solid #d0d7de; text-align: left }
+td { overflow-wrap: break-word; max-width: 34rem }
+th { background: #f6f8fa; vertical-align: bottom }
+tr:nth-child(even) td { background: #fafbfc }
+img { max-width: 62rem; height: auto }
+code, pre { font: 13px/1.45 ui-monospace, monospace; background: #f6f8fa; border-radius: 4px }
+code { padding: .1em .3em }
+pre { padding: .8em 1em; white-space: pre-wrap; overflow-wrap: anywhere }
+pre code { padding: 0 }
+"""
 
 
 @dataclass(frozen=True)
@@ -49,6 +70,8 @@ class Page:
     key: str = ""
     """Pressed once it shows the text."""
     size: tuple[int, int] = (1800, 1000)
+    is_whole: bool = False
+    """Whether the picture has all of it, however long it is."""
 
 
 @contextmanager
@@ -132,9 +155,14 @@ def take(url: str, shown: Sequence[Page], reports: Sequence[Path], into: Path, c
         faults = [fault for page in shown for fault in _shoot(browser, f"{url}{page.path}", page, into)]
         for report in reports:
             with _as_html(report) as address:
-                faults += _shoot(browser, address, Page(report.stem, "", "", size=(1500, 1600)), into)
+                faults += _shoot(browser, address, report_page(report), into)
         browser.close()
     return faults
+
+
+def report_page(report: Path) -> Page:
+    """Return how a report is shown: whole, under a name that has its folder, for many are called the same."""
+    return Page(f"report-{report.resolve().parent.name}-{report.stem}", "", "", size=(1090, 1400), is_whole=True)
 
 
 def _shoot(browser: "Browser", address: str, page: Page, into: Path) -> list[str]:
@@ -157,11 +185,24 @@ def _shoot(browser: "Browser", address: str, page: Page, into: Path) -> list[str
         if page.key:
             tab.keyboard.press(page.key)
             _settle(tab, in_flight)
+        if page.is_whole:
+            faults += _lacking(tab)
+            width, height = (int(tab.evaluate(f"document.documentElement.scroll{side}")) for side in _SIDES)
+            # a table may be wider than the text is
+            width = width + _MARGIN if width > page.size[0] else width
+            tab.set_viewport_size({"width": min(width, _MOST_WIDTH), "height": min(height, _MOST_HEIGHT)})
         _write(tab.screenshot(), into / f"{page.name}.png")
     except Error as error:
         faults.append(str(error).partition("\n")[0])
     tab.close()
     return [f"{page.name}: {fault}" for fault in dict.fromkeys(faults)]
+
+
+def _lacking(tab: "Tab") -> list[str]:
+    """Return what a report does not show that it should: anything at all, and each of its plots."""
+    empty = [] if tab.inner_text("body").strip() else ["shows nothing"]
+    missing: list[str] = tab.evaluate("[...document.images].filter(one => !one.naturalWidth).map(one => one.src)")
+    return [*empty, *(f"shows no picture {source.rpartition('/')[2]}" for source in missing)]
 
 
 def _settle(tab: "Tab", in_flight: set[object]) -> None:
@@ -189,12 +230,11 @@ def _as_html(report: Path) -> Iterator[str]:
     from markdown_it import MarkdownIt
 
     body = MarkdownIt().enable("table").render(report.read_text("utf-8"))
-    style = (
-        "body{font:15px sans-serif;margin:2em} td,th{padding:.2em .8em;border-bottom:1px solid #ccc;text-align:left}"
-    )
+    # names of columns may be broken between their words, or a table is wider than the page
+    body = re.sub(r"<th.*?</th>", lambda head: head[0].replace("_", "_<wbr>"), body)
     with tempfile.NamedTemporaryFile("w", suffix=".html", encoding="utf-8") as page:
         page.write(
-            f'<meta charset="utf-8"><base href="{report.resolve().parent.as_uri()}/"><style>{style}</style>{body}'
+            f'<meta charset="utf-8"><base href="{report.resolve().parent.as_uri()}/"><style>{_STYLE}</style>{body}'
         )
         page.flush()
         yield Path(page.name).as_uri()

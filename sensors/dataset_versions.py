@@ -11,9 +11,11 @@ from collections.abc import Iterable
 
 import dagster as dg
 
+from assets.closed_loop import GROUP as CLOSED_LOOP
 from assets.harbor import EVALUATIONS
 from assets.harbor import GROUP as HARBOR
 from assets.partitions import whole_range
+from assets.prompts import GROUP as PROMPTS
 from assets.training import GROUP as TRAINING
 from graftline.clock import Clock, utc_now
 from graftline.datasets.catalogue import Catalogue
@@ -97,7 +99,7 @@ def range_tags(catalogue: Catalogue) -> dict[str, str]:
 def _depending(repository: dg.RepositoryDefinition, names: Iterable[str]) -> set[dg.AssetKey]:
     """Return the raw assets of the datasets called `names`, and all of the lineage that depends on them."""
     keys = [raw_key(name) for name in names]
-    # adapters and evaluations have partitions of other kinds, and cost what nobody asked for
-    apart = dg.AssetSelection.groups(TRAINING, HARBOR, EVALUATIONS)
+    # adapters, evaluations and prompts have partitions of other kinds, and cost what nobody asked for
+    apart = dg.AssetSelection.groups(TRAINING, HARBOR, EVALUATIONS, PROMPTS, CLOSED_LOOP)
     selection = dg.AssetSelection.assets(*keys).downstream() - apart
     return set(selection.resolve(repository.asset_graph)) if keys else set()

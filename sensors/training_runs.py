@@ -14,14 +14,15 @@ from typing import Any, Literal
 import dagster as dg
 
 from assets.training import NAMES
-from graftline.errors import GraftlineError
+from graftline.errors import ConfigError, GraftlineError
 from graftline.paths import Paths
 from graftline.record import load_record
+from graftline.runtime.followed import resolved
 from graftline.runtime.manifests import load_manifest
 from graftline.runtime.trained_adapter import output_of
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import Runs, TrainingRun
-from graftline.training.train import run_id_of
+from graftline.training.train import MEMORY_OUTPUT, run_id_of
 from resources.lineage import LineageResource
 from sensors.cursor import read_object
 
@@ -83,7 +84,12 @@ def _look(lineage: LineageResource, recipe: str) -> _Seen | None:
     config = load_recipe(paths, recipe)
     if not (paths.root / config.dataset).is_file():
         return None
-    runs = Runs(paths.root / output_of(load_manifest(paths, lineage.manifest)))
+    output = output_of(load_manifest(paths, lineage.manifest))
+    runs = Runs(paths.root / output)
+    try:
+        config = resolved(config, paths, runs, has_checkpoints=output != MEMORY_OUTPUT)
+    except ConfigError:
+        return None  # what it goes on from is not there, so neither is a run of it
     run_id = run_id_of(config, paths.root)
     run = runs.find(run_id)
     if run is None:

@@ -13,9 +13,10 @@ from graftline.cli import json_option, manifest_options, overrides_of, paths_of,
 from graftline.errors import ConfigError
 
 if TYPE_CHECKING:
+    from graftline.building import Built
     from graftline.evals.attempt import Attempt
     from graftline.paths import Paths
-    from graftline.record import Built
+    from graftline.runtime.lineage import Lineage
 
 
 @click.command()
@@ -27,14 +28,11 @@ def run(root: Path | None, name: str, manifest: str, ports: tuple[str, ...], as_
     """Make the evaluation NAME, of configs/evaluations or of a deployment; what counts of it is not made again."""
     from graftline.progress import progress_bars
     from graftline.runtime.evaluations import evaluation, evaluation_names
-    from graftline.runtime.lineage import open_lineage
-    from graftline.runtime.manifests import load_manifest
 
     paths = paths_of(root)
     if name not in evaluation_names(paths):
         raise ConfigError(f"evaluation {name!r} is unknown; known: {', '.join(evaluation_names(paths)) or 'none'}")
-    opened = load_manifest(paths, manifest, overrides_of(ports))
-    with progress_bars() as bars, open_lineage(paths, opened, f"eval-{uuid.uuid4().hex[:8]}") as lineage:
+    with progress_bars() as bars, _opened(paths, manifest, ports) as lineage:
         lineage.advance = bars.advance
         bars.start("evaluation", name)
         built = evaluation(lineage, name)
@@ -79,22 +77,23 @@ def list_(root: Path | None, as_json: bool) -> None:
     type=click.Path(path_type=Path, file_okay=False),
     help="Write report.md and attempts.html into this folder instead of printing.",
 )
+@manifest_options
 @click.pass_obj
-def report(root: Path | None, name: str, output: Path | None) -> None:
+def report(root: Path | None, name: str, output: Path | None, manifest: str, ports: tuple[str, ...]) -> None:
     """Print the report of an evaluation of contestants, as Markdown."""
     from graftline.evals.browser import browser_page
     from graftline.evals.page import contest_page
+    from graftline.record import write_atomically
     from graftline.runtime.contests import BROWSER, REPORT, contest_file, read_cases
 
     paths = paths_of(root)
-    file, attempts = contest_file(paths, name), _attempts(paths, name)
+    file, (folder, attempts) = contest_file(paths, name), _stored(paths, name, manifest, ports)
     page = contest_page(name, file.description, attempts)
     if output is None:
         click.echo(page)
         return
-    output.mkdir(parents=True, exist_ok=True)
-    (output / REPORT).write_text(page, "utf-8")
-    (output / BROWSER).write_text(browser_page(name, read_cases(paths.contest(name)), attempts), "utf-8")
+    write_atomically(output / BROWSER, browser_page(name, read_cases(folder), attempts))
+    write_atomically(output / REPORT, page)
     click.echo(f"{output / REPORT}\n{output / BROWSER}")
 
 
@@ -102,13 +101,16 @@ def report(root: Path | None, name: str, output: Path | None) -> None:
 @click.argument("name")
 @click.argument("first", metavar="CONTESTANT")
 @click.argument("second", metavar="AGAINST")
+@manifest_options
 @json_option
 @click.pass_obj
-def compare(root: Path | None, name: str, first: str, second: str, as_json: bool) -> None:
+def compare(
+    root: Path | None, name: str, first: str, second: str, manifest: str, ports: tuple[str, ...], as_json: bool
+) -> None:
     """Show whether one contestant of an evaluation is better than another, with 95 % intervals."""
     from graftline.evals.page import comparison, comparison_row
 
-    attempts = _attempts(paths_of(root), name)
+    _, attempts = _stored(paths_of(root), name, manifest, ports)
     try:
         found = comparison(attempts, first, second)
     except ValueError as error:
@@ -123,15 +125,17 @@ def compare(root: Path | None, name: str, first: str, second: str, as_json: bool
 
 @click.command()
 @click.argument("adapter", metavar="RECIPE")
+@manifest_options
 @json_option
 @click.pass_obj
-def deploy(root: Path | None, adapter: str, as_json: bool) -> None:
+def deploy(root: Path | None, adapter: str, manifest: str, ports: tuple[str, ...], as_json: bool) -> None:
     """Record that the adapter of RECIPE is the deployed one, which candidates are compared with."""
     from graftline.runtime.deployed import deploy as record
 
-    found = record(paths_of(root), adapter)
+    with _opened(paths_of(root), manifest, ports) as lineage:
+        found = record(lineage, adapter)
     text = f"{found.adapter} is deployed, as it is now: {found.identity[:12]}"
-    click.echo(found.model_dump_json() if as_json else text)
+    click.echo(json.dumps(found.as_dict()) if as_json else text)
 
 
 def _print_built(paths: "Paths", built: "Built", as_json: bool) -> None:
@@ -144,21 +148,31 @@ def _print_built(paths: "Paths", built: "Built", as_json: bool) -> None:
     click.echo(f"{built.reason or 'unchanged'}; files are in {paths.relative(built.folder)}")
 
 
-def _attempts(paths: "Paths", name: str) -> "list[Attempt]":
-    """Raises ConfigError: it is no evaluation of contestants, or not made yet."""
-    from graftline.runtime.contests import contest_file, read_attempts
+def _stored(paths: "Paths", name: str, manifest: str, ports: tuple[str, ...]) -> "tuple[Path, list[Attempt]]":
+    """Return where an evaluation of contestants is, and its attempts.
+
+    Raises:
+        ConfigError: it is none, or not made yet.
+        RecordError: it was altered since it was made.
+    """
+    from graftline.runtime.contests import contest_file, read_attempts, stored_contest
 
     contest_file(paths, name)
-    with _made_first(name):
-        return read_attempts(paths.contest(name))
+    with _opened(paths, manifest, ports) as lineage:
+        stored = stored_contest(lineage, name)
+    if stored is None:
+        raise ConfigError(f"evaluation {name!r}: is not made yet; `graftline eval run {name}` makes it")
+    return stored[1], read_attempts(stored[1])
 
 
 @contextmanager
-def _made_first(name: str) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise ConfigError(f"evaluation {name!r}: is not made yet; `graftline eval run {name}` makes it") from None
+def _opened(paths: "Paths", manifest: str, ports: tuple[str, ...]) -> "Iterator[Lineage]":
+    from graftline.runtime.lineage import open_lineage
+    from graftline.runtime.manifests import load_manifest
+
+    opened = load_manifest(paths, manifest, overrides_of(ports))
+    with open_lineage(paths, opened, f"eval-{uuid.uuid4().hex[:8]}") as lineage:
+        yield lineage
 
 
 def _stored_counts(folder: Path) -> str:

@@ -94,7 +94,7 @@ class Paths:
     @property
     def deployed(self) -> Path:
         """The record of the adapter that is deployed."""
-        return self.adapters / "deployed.json"
+        return self.root / "models" / "deployed"
 
     def prompt(self, name: str) -> Path:
         """The prompt that a file of `configs/prompts` was made into."""

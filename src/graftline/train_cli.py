@@ -98,8 +98,11 @@ def run(
     as_json: bool,
 ) -> None:
     """Train by RECIPE, a file below configs/recipes/; what was interrupted goes on from its last checkpoint."""
+    from graftline.runtime.followed import resolved
+
     paths = paths_of(root)
-    _train(paths, _config(paths, recipe, changes), base_url, run_id, is_downloading, as_json)
+    config = resolved(_config(paths, recipe, changes), paths, runs_of(paths.root), has_checkpoints=True)
+    _train(paths, config, base_url, run_id, is_downloading, as_json)
 
 
 @click.command()
@@ -116,7 +119,8 @@ def resume(root: Path | None, run_id: str, base_url: str | None, is_downloading:
 
     paths = paths_of(root)
     known = runs_of(paths.root).get(run_id)
-    config = restored(known.config, f"run {run_id}")
+    # older records name what was followed beside the checkpoint that stands for it
+    config = restored({**known.config, "follows": ""}, f"run {run_id}")
     _train(paths, config, base_url or known.backend, run_id, is_downloading, as_json)
 
 

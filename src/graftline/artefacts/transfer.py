@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from graftline.building import put_in_place
 from graftline.errors import DataError, RecordError
 from graftline.hashing import sha256_file
-from graftline.record import Record, load_record, put_in_place
+from graftline.record import Record, load_record
 
 FILES_AT_ONCE = 4
 

@@ -11,7 +11,7 @@ from graftline.errors import ConfigError
 
 URL_VARIABLES = ("GRAFTLINE_HARBOR_URL", "SYNTH_BACKEND_URL")
 KEY_VARIABLES = ("GRAFTLINE_HARBOR_KEY", "SYNTH_API_KEY")
-"""In the order of their precedence; the second ones are those of the founding API."""
+"""In the order of their precedence; the second ones are those that other programs set."""
 
 
 def backend_url_of(given: str | None, environment: Mapping[str, str] | None = None) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
@@ -47,6 +47,10 @@ class Background(Generic[T]):
         except KeyboardInterrupt:
             self.cancel()
             raise
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until it has ended, however, for so long at most."""
+        wait([self._future], timeout_s)
 
     def cancel(self) -> None:
         """Ask it to end; of one that has, nothing changes."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graftline.building import Contents, Request, build
 from graftline.downloads.programs import run
 from graftline.downloads.retry import HomeBusyError
 from graftline.errors import ModelError
@@ -18,7 +19,6 @@ from graftline.hashing import code_version
 from graftline.models.catalogue import load_models
 from graftline.models.stored import CONVERTED_KIND, converted_folder, converted_path, model_file
 from graftline.paths import Paths
-from graftline.record import Contents, Request, build
 
 _SCRIPT = Path(__file__).with_name("gguf_to_safetensors.py")
 _NEEDED = {"accelerate": "1.15", "gguf": "0.19", "torch": "2.13", "transformers": "5.5"}

@@ -17,10 +17,10 @@ import numpy as np
 from gguf import MODEL_ARCH_NAMES, GGUFWriter, Keys, get_tensor_name_map
 from safetensors import SafetensorError, deserialize
 
+from graftline.building import Built, Contents, Request, build
 from graftline.errors import DataError, ModelError
 from graftline.hashing import code_version, sha256_file
 from graftline.models.gguf_header import read_header
-from graftline.record import Built, Contents, Request, build
 
 Pair = tuple[np.ndarray, np.ndarray]
 """The matrices A, (rank, columns), and B, (rows, rank), of one layer."""

@@ -12,13 +12,17 @@ from graftline.datasets.governance import load_governance
 from graftline.datasets.hub.local import local_hub
 from graftline.datasets.hub.mirror import is_mirrored
 from graftline.errors import GraftlineError, RecordError
+from graftline.evals.contest_file import load_contest
 from graftline.hashing import digest
 from graftline.models.catalogue import ModelCatalogue
 from graftline.paths import Paths
 from graftline.record import RECORD_NAME, load_record, verified
+from graftline.runtime.closed_loop_file import checked_closed_loop
+from graftline.runtime.contest_names import contest_names
 from graftline.runtime.deployments import deployment_file, deployment_names
 from graftline.runtime.export_record import export_fault, export_record, exported_files, is_exported
 from graftline.runtime.manifests import MANIFESTS, load_manifest
+from graftline.runtime.prompt_files import prompt_file, prompt_names
 from graftline.runtime.settings import load_settings
 from graftline.sandbox.runner import SandboxSettings
 from graftline.teachers.prompt import Prompts
@@ -64,6 +68,10 @@ def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> A
     ]
     checks += [partial(load_recipe, paths, name) for name in configured(paths)]
     checks += [partial(deployment_file, paths, name) for name in deployment_names(paths)]
+    checks += [partial(prompt_file, paths, name) for name in prompt_names(paths)]
+    checks += [partial(load_contest, paths.contests / f"{name}.yaml") for name in contest_names(paths)]
+    if (paths.configs / "closed_loop.yaml").exists():
+        checks.append(partial(checked_closed_loop, paths))
     checks.append(partial(_check_samples, paths))
     if not inputs_only:
         checks += [partial(_check_artefact, folder) for folder in _artefacts(paths)]

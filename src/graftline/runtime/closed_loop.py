@@ -10,13 +10,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
-from graftline.config import Config, load_yaml
+from graftline.building import Built, Contents, Request
 from graftline.evals.figures import Measure, compared
 from graftline.markdown import table
 from graftline.paths import Paths
-from graftline.record import Built, Contents, Record, Request
+from graftline.record import Record
+from graftline.runtime.closed_loop_file import ClosedLoopFile, checked_closed_loop
 from graftline.runtime.contests import read_attempts
 from graftline.runtime.evaluations import evaluation
 from graftline.runtime.lineage import Lineage
@@ -31,51 +30,26 @@ OnMade = Callable[[str, str, Built], None]
 _MEASURES: Mapping[Measure, str] = {"verified": "solved", "right_on_unseen": "right on unseen code"}
 
 
-class ClosedLoopFile(Config):
-    """The file."""
-
-    recipes: tuple[str, ...] = Field(min_length=1)
-    """Trained in this order."""
-    evaluations: dict[str, str] = Field(min_length=1)
-    """Of `configs/evaluations`, and what each is about."""
-    base: str
-    """The contestant that is the model without an adapter."""
-    candidate: str
-    """The one with it."""
-    reinforced: str
-    """The one after the round of reinforcement."""
-    rival: str
-    """The larger model."""
-
-
-def closed_loop_file(paths: Paths) -> ClosedLoopFile | None:
-    """Return the file of a root; None where there is none.
-
-    Raises:
-        ConfigError: it does not fit.
-    """
-    path = paths.configs / "closed_loop.yaml"
-    return load_yaml(path, ClosedLoopFile) if path.exists() else None
-
-
 def closed_loop(lineage: Lineage, on_made: OnMade = lambda stage, partition, built: None) -> Built:
     """Train the adapters of the closed loop, judge them beside a larger model, and say who is better, with intervals."""
     # loads what asks models, for whoever only wants to know the assets
     from graftline.runtime.contestants import Entrants
 
-    path = lineage.paths.configs / "closed_loop.yaml"
-    file = load_yaml(path, ClosedLoopFile)
+    file, contests = checked_closed_loop(lineage.paths)
     made: dict[str, Record] = {}
 
     def keep(stage: str, name: str, built: Built) -> None:
         made[f"{stage}.{name}"] = built.record
         on_made(stage, name, built)
 
-    for name in file.recipes:
-        keep("sft_dataset", name, sft_dataset(lineage, name))
-        keep("trained_adapter", name, trained_adapter(lineage, name))
     with ExitStack() as stack:
         entrants = Entrants(lineage, stack)
+        for entry in (entry for contest in contests.values() for entry in contest.contestants.values()):
+            # an unknown fleet, recipe or prompt is told now, and not after everything was trained
+            entrants.settings(entry)
+        for name in file.recipes:
+            keep("sft_dataset", name, sft_dataset(lineage, name))
+            keep("trained_adapter", name, trained_adapter(lineage, name))
         for name in file.evaluations:
             keep("evaluation", name, evaluation(lineage, name, entrants))
     request = Request(

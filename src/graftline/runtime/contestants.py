@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, assert_never
 
 from graftline.actors.blocking import BlockingChatModel
@@ -16,10 +17,9 @@ from graftline.actors.status import fleet_status
 from graftline.errors import ConfigError
 from graftline.evals.contest_file import ActorsEntry, Entry, TeacherEntry, TrainedEntry
 from graftline.evals.contestants import ChatContestant, Contestant, SampledContestant, Sampling, TeacherContestant
-from graftline.models.catalogue import load_models
-from graftline.models.fetch import fetch_model
-from graftline.paths import Paths
+from graftline.hashing import digest, sha256_file
 from graftline.runtime.lineage import Lineage
+from graftline.runtime.served_model import context_tokens, fetch_served, model_digest, served
 from graftline.runtime.trained_adapter import output_of
 from graftline.teachers.open import open_teacher
 from graftline.teachers.prompt import Prompt, load_prompt
@@ -50,6 +50,8 @@ class Entrants:
         self._of_services = stack.enter_context(ExitStack())
         self._fleets: dict[str, tuple[tuple[str, ...], ExitStack]] = {}
         """Those that were started, with their adapters, and what stops them."""
+        self._computed_with: dict[str, dict[str, str]] = {}
+        """Precision and device, by contestant."""
 
     def inputs(self, entries: Mapping[str, Entry]) -> dict[str, str]:
         """Return the identities of the adapters that are asked, by artefact."""
@@ -72,23 +74,31 @@ class Entrants:
                 return said
             case ActorsEntry():
                 fleet = load_fleet(self._paths.configs, entry.fleet)
-                served = fleet.model_dump(
+                by_fleet = fleet.model_dump(
                     mode="json", include={"engine", "model", "quantization", "context_tokens", "takes_seed"}
                 )
                 by = {"prompt_digest": self._prompt(entry.prompt or _OF_ACTORS).digest()}
-                return {**said, **by, "served": served, "model": _model_digest(fleet.model, self._paths)}
+                if own := _own_adapter(fleet, entry.adapter):
+                    by["adapter_digest"] = _folder_digest(self._paths.root / own)
+                return {**said, **by, "served": by_fleet, "model": model_digest(fleet.model, self._paths)}
             case TrainedEntry():
                 config, port = load_recipe(self._paths, entry.recipe), self._lineage.manifest.training_client
                 return {
                     **said,
                     "prompt_digest": self._prompt(_prompt_of(entry, config)).digest(),
-                    "model": _model_digest(_served(port, config), self._paths),
+                    "model": model_digest(served(port, config), self._paths),
                     "renderer": config.renderer,
                     "answer_tokens": config.answer_tokens,
                     "backend": port.kind,
                 }
             case _:
                 assert_never(entry)
+
+    def facts(self, entries: Mapping[str, Entry]) -> dict[str, str]:
+        """Return what the services tell that answered for contestants: `precision` and `device`, by contestant."""
+        return {
+            f"{name}.{what}": value for name in entries for what, value in self._computed_with.get(name, {}).items()
+        }
 
     @contextmanager
     def opened(self, name: str, entry: Entry, attempts: int) -> Iterator[Contestant]:
@@ -165,9 +175,10 @@ class Entrants:
         service = self._service(config)
         tokenizer = tokenizer_of(service, self._port, config, self._paths, os.environ)
         sampler = service.sampling_client(model_path=path) if path else service.sampling_client(base_model=config.model)
-        questions = Questions(config.renderer, tokenizer)
+        self._computed_with[name] = service.computed_with()
+        questions, context = Questions(config.renderer, tokenizer), context_tokens(service, config.model)
         return SampledContestant(
-            service, sampler, questions, prompt, sampling, at_once=entry.at_once or _SAMPLED_AT_ONCE
+            service, sampler, questions, prompt, sampling, context, at_once=entry.at_once or _SAMPLED_AT_ONCE
         )
 
     def _weights(self, name: str, entry: TrainedEntry) -> str:
@@ -199,8 +210,7 @@ class Entrants:
             if port.kind == "local":
                 self._of_services.close()
                 self._services.clear()
-                if not port.folder and _served(port, config) in load_models(paths).models:
-                    fetch_model(_served(port, config), paths, os.environ)
+            fetch_served(port, config, paths)
             secrets = self._lineage.ports.secrets
             opened = open_training_client(port, paths.root, secrets, config.model, config.deadline_s)
             self._services[key] = self._of_services.enter_context(opened)
@@ -223,8 +233,7 @@ class Entrants:
                 return "" if entry.is_bare or entry.run else recipe
             case ActorsEntry(adapter=adapter):
                 fleet = load_fleet(self._paths.configs, entry.fleet)
-                names = {folder.rstrip("/").rpartition("/")[2] for folder in fleet.adapters}
-                return "" if adapter in names else adapter
+                return "" if _own_adapter(fleet, adapter) else adapter
             case TeacherEntry():
                 return ""
             case _:
@@ -239,18 +248,19 @@ def _prompt_of(entry: TrainedEntry, config: TinkerTrainingConfig) -> str:
     return entry.prompt or (config.data.prompt if config.data else _OF_TRAINED)
 
 
+def _own_adapter(fleet: Fleet, adapter: str) -> str:
+    """Return the folder of an adapter that is the fleet's own; empty where it is none of those."""
+    return next((folder for folder in fleet.adapters if folder.rstrip("/").rpartition("/")[2] == adapter), "")
+
+
+def _folder_digest(folder: Path) -> str:
+    """Return what changes when the files of a folder do; empty where it is on the machine of the servers alone."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+    return digest({path.relative_to(folder).as_posix(): sha256_file(path) for path in files}) if files else ""
+
+
 def _is_here(name: str, fleet: Fleet) -> bool:
     try:
         return bool(local_actors(name, fleet))
     except ConfigError:
         return False
-
-
-def _served(port: TrainingClientConfig, config: TinkerTrainingConfig) -> str:
-    """Return what is asked, which a backend of this machine may say otherwise than the recipe."""
-    return (port.folder or port.model or config.model) if port.kind == "local" else config.model
-
-
-def _model_digest(model: str, paths: Paths) -> str:
-    known = load_models(paths).models
-    return known[model].sha256 if model in known else model

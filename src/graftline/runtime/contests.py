@@ -9,21 +9,24 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graftline.building import Built, Contents, Request
 from graftline.errors import ConfigError, RecordError
 from graftline.evals.attempt import Attempt
 from graftline.evals.browser import browser_page
 from graftline.evals.cases import Case
 from graftline.evals.contest_file import ContestFile, load_contest
-from graftline.evals.figures import compared, figures
+from graftline.evals.figures import compared, figures, figures_by
 from graftline.evals.page import contest_page
 from graftline.evals.sources import PairsSource, cases_of, stored_in
 from graftline.hashing import digest, sha256_file
 from graftline.jsonl import read_lines, write_lines
 from graftline.paths import Paths
-from graftline.record import Built, Contents, Record, Request, verified
+from graftline.record import Record, verified
 from graftline.runtime.attempt_settings import rewriter
 from graftline.runtime.contest_names import contest_names
 from graftline.runtime.lineage import Lineage
@@ -82,7 +85,8 @@ def contest(lineage: Lineage, name: str, shared: "Entrants | None" = None) -> Bu
         def make(partial: Path) -> Contents:
             cases = _cases(lineage, file)
             attempts = list(_attempts(lineage, file, entrants, cases, known, partial, contestants))
-            return written(partial, name, file, cases, attempts)
+            contents = written(partial, name, file, cases, attempts)
+            return replace(contents, facts=entrants.facts(file.contestants))
 
         return lineage.build(folder, request, make)
 
@@ -183,12 +187,13 @@ def _known(folder: Path, request: Request) -> tuple[list[Attempt], str]:
 
 
 def _summary(file: ContestFile, attempts: Sequence[Attempt]) -> dict[str, Any]:
-    names = [*file.contestants]
-    pairs = [(first, second) for place, second in enumerate(names) for first in names[place + 1 :]]
+    pairs = [(first, second) for second, first in combinations(file.contestants, 2)]
     return {
         "description": file.description,
         "attempts": file.attempts,
         "figures": [found.as_dict() for found in figures(attempts)],
+        "by_language": [found.as_dict() for found in figures_by(attempts, lambda one: one.language)],
+        "by_class": [found.as_dict() for found in figures_by(attempts, lambda one: one.edit_class)],
         "comparisons": [compared(attempts, first, second).as_dict() for first, second in pairs],
     }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from graftline.actions.astgrep import LANGUAGES, Language
+from graftline.building import Built, Contents, Request
 from graftline.datasets.catalogue import Dataset
 from graftline.datasets.decontaminate import Evaluations, evaluation_files, evaluations, texts_in
 from graftline.datasets.division import Split
@@ -22,7 +23,7 @@ from graftline.downloads.download import Fetched
 from graftline.errors import DataError, RecordError
 from graftline.hashing import digest, sha256_file
 from graftline.jsonl import read_lines, write_lines
-from graftline.record import Built, Contents, DatasetRecord, Record, Request
+from graftline.record import DatasetRecord, Record
 from graftline.runtime.settings import stage_code
 from graftline.runtime.stages import Stages, identities
 from graftline.tasks.open_task import OpenTask, open_task_of

@@ -1,51 +1,66 @@
-"""Which adapter is deployed: `models/adapters/deployed.json`, what a candidate has to be no worse than."""
+"""Which adapter is deployed, what a candidate has to be no worse than: an artefact, so that every worker knows of it.
 
-from typing import Literal
+It has no files; all there is to say stands in its record.
+"""
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from dataclasses import asdict, dataclass
 
-from graftline.clock import Clock, utc_now
+from graftline.building import Contents, Request
 from graftline.errors import RecordError
-from graftline.paths import Paths
-from graftline.record import verified, write_atomically
+from graftline.record import Record
+from graftline.runtime.lineage import Lineage
+
+KIND = "deployed"
+_CODE_VERSION = "1"
+_ADAPTER = "trained_adapter"
 
 
-class Deployed(BaseModel):
-    """The record."""
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """What the record says."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    schema_version: Literal[1] = 1
     adapter: str
     """The recipe it is of."""
     identity: str
     """Of its artefact: one that is trained anew is another adapter."""
+    run_id: str
+    """Of the run that it came of, whose weights are there still when it was trained anew."""
     deployed_at: str
 
+    def as_dict(self) -> dict[str, str]:
+        """Return it as JSON has it."""
+        return asdict(self)
 
-def deploy(paths: Paths, adapter: str, clock: Clock = utc_now) -> Deployed:
+
+def deploy(lineage: Lineage, adapter: str) -> Deployed:
     """Record that the adapter of a recipe is the one that is deployed, and return the record.
 
     Raises:
         RecordError: there is no such adapter, or it was altered.
     """
-    record = verified(paths.adapter(adapter), "trained_adapter")
-    found = Deployed(adapter=adapter, identity=record.identity, deployed_at=clock().isoformat())
-    paths.deployed.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(paths.deployed, found.model_dump_json(indent=2) + "\n")
-    return found
+    record = lineage.verified(lineage.paths.adapter(adapter), "trained_adapter")
+    config = {"adapter": adapter, "run_id": str(record.config.get("run_id", ""))}
+    request = Request(KIND, KIND, _CODE_VERSION, {_ADAPTER: record.identity}, config)
+    return _read(lineage.build(lineage.paths.deployed, request, lambda partial: Contents({})).record)
 
 
-def read_deployed(paths: Paths) -> Deployed | None:
-    """Return the record; None where nothing was deployed yet.
+def read_deployed(lineage: Lineage) -> Deployed | None:
+    """Return what is recorded; None where nothing was deployed yet.
 
     Raises:
         RecordError: it cannot be read.
+        BoundaryError: the store of artefacts failed.
     """
-    if not paths.deployed.exists():
+    folder = lineage.paths.deployed
+    lineage.bring(folder)
+    if not folder.exists():
         return None
     try:
-        return Deployed.model_validate_json(paths.deployed.read_bytes())
-    except ValidationError:
-        where = paths.relative(paths.deployed)
+        return _read(lineage.verified(folder, KIND))
+    except (RecordError, KeyError):
+        where = lineage.paths.relative(folder)
         raise RecordError(f"{where}: is no record of an adapter; write it again by `graftline eval deploy`") from None
+
+
+def _read(record: Record) -> Deployed:
+    return Deployed(record.config["adapter"], record.inputs[_ADAPTER], record.config["run_id"], record.written_at)

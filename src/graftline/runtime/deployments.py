@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from graftline.building import Built, Contents, Request
 from graftline.errors import ConfigError, RecordError
 from graftline.harbor.answers import Deployment, read
 from graftline.harbor.deployment_file import DeploymentFile, Refactoring, deployment_spec, load_deployment
 from graftline.harbor.deployment_ref import deployment_path
 from graftline.paths import Paths
-from graftline.record import Built, Contents, Record, Request
+from graftline.record import Record
 from graftline.runtime.harbor_port import place_of
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graftline.markdown import table
+from graftline.markdown import plain_table
 
 _MOST_SEEDS = 20
 
@@ -39,14 +39,14 @@ def figures(summary: Mapping[str, Any]) -> str:
         shown["doing nothing earns"] = number(summary["floor"])
         shown["the reference solution earns"] = number(summary["ceiling"])
         shown["mean between the two"] = number(summary["mean_normalised"])
-    return table([{"figure": figure, "value": value} for figure, value in shown.items()])
+    return plain_table([{"figure": figure, "value": value} for figure, value in shown.items()])
 
 
 def causes(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return why rollouts ended otherwise than they should, and how many of those have a reward that counts."""
     ended = Counter(map(_ending, rows))
     counting = Counter(_ending(row) for row in rows if row["reward_valid"])
-    return table(
+    return plain_table(
         [
             {"cause": cause, "ended as": status, "seeds": number, "with a reward that counts": counting[cause, status]}
             for (cause, status), number in sorted(ended.items())
@@ -58,7 +58,7 @@ def lowest(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the seeds to look at first: those without a reward that counts, then those with the least."""
     unknown = [row for row in rows if not row["reward_valid"]]
     known = sorted((row for row in rows if row["reward_valid"]), key=lambda row: (row["reward"], row["seed"]))
-    return table(
+    return plain_table(
         [
             {
                 "seed": row["seed"],

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graftline.building import Built, Contents, Request
 from graftline.errors import ConfigError, HarborError, RecordError
 from graftline.evals.results import EvalResult, EvalStatus, SeedResult, result_of_seeds
 from graftline.harbor.calibration import Calibration
 from graftline.harbor.deployment_file import DeploymentFile, EvaluationSettings, Refactoring
 from graftline.paths import Paths
-from graftline.record import Built, Contents, Record, Request, verified
+from graftline.record import Record, verified
 from graftline.runtime.contest_names import contest_names
 from graftline.runtime.deployments import (
     DEPLOYMENT,

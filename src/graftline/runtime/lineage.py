@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from graftline.actions.astgrep import Language
+from graftline.building import Built, Contents, Request
 from graftline.clock import Clock, utc_now
 from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
@@ -21,7 +22,7 @@ from graftline.hashing import digest
 from graftline.jsonl import read_lines, write_lines
 from graftline.parquet import write_parquet
 from graftline.paths import Paths
-from graftline.record import Built, Contents, Record, Request, verified
+from graftline.record import Record, verified
 from graftline.runtime.attempt_settings import attempt_settings, rewriter
 from graftline.runtime.dataset_stages import DatasetStages
 from graftline.runtime.manifests import Manifest, replaced

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from graftline.building import Built
 from graftline.clock import Clock, utc_now
 from graftline.paths import Paths
 from graftline.progress import Progress
-from graftline.record import Built
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
 from graftline.runtime.trained_adapter import trained_adapter

@@ -17,6 +17,7 @@ from typing import Any
 from graftline.datasets.store.base import DatasetStore
 from graftline.paths import Paths, find_root
 from graftline.runtime.experiment import ExperimentSpec, experiment, recipe_config
+from graftline.runtime.followed import resolved
 from graftline.runtime.manifests import DEFAULT_MANIFEST, Manifest
 from graftline.runtime.recipe_ports import RecipePorts, chosen, open_recipe_ports, wiring
 from graftline.training.adapter import download_adapter
@@ -73,7 +74,8 @@ class Runtime:
             is_stopped: Asked before every step whether to end, with a checkpoint.
 
         Raises:
-            ConfigError: there is no such recipe, manifest or port, or the values do not fit.
+            ConfigError: there is no such recipe, manifest or port, the values do not fit, or what the recipe follows is
+                not there.
             DataError: what is trained on is not there, or cannot be trained on.
             BoundaryError: what trains, or what answers are tried in, cannot be had or fails.
             Interrupted: `is_stopped` said so.
@@ -85,11 +87,13 @@ class Runtime:
         spec, described = experiment(values, output.as_posix()), wiring(wired, given)
         if dry_run:
             return RecipeRun(spec, described)
+        runs = Runs(paths.root / output)
+        values = resolved(values, paths, runs, has_checkpoints=output != MEMORY_OUTPUT)
         with open_recipe_ports(paths, wired, given) as opened, _root_of(paths, opened.dataset_store) as recipe_root:
             service = opened.training_client_for(values.model, values.deadline_s)
             result = train_on_tinker(
                 values,
-                output_dir=paths.root / output,
+                output_dir=runs.folder,
                 root=recipe_root,
                 tokenizer=tokenizer_of(service, opened.manifest.training_client, values, paths, os.environ),
                 service=service,
@@ -97,7 +101,7 @@ class Runtime:
                 on_step=on_step,
                 is_stopped=is_stopped,
             )
-            adapter = download_adapter(Runs(paths.root / output), result.run, service)
+            adapter = download_adapter(runs, result.run, service)
         return RecipeRun(spec, described, result, adapter)
 
     @staticmethod

@@ -15,13 +15,14 @@ from time import monotonic
 from typing import TypeVar
 
 from graftline.actions.astgrep import Language
+from graftline.building import Built, Contents, Request, build
 from graftline.clock import Clock, utc_now
 from graftline.datasets.catalogue import Catalogue, Dataset
 from graftline.datasets.division import SPLITS, Split
 from graftline.errors import BoundaryError, ConfigError, RecordError
 from graftline.hashing import digest
 from graftline.paths import Paths
-from graftline.record import Built, Contents, Record, Request, build, load_record, verified
+from graftline.record import Record, load_record, verified
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.ports import Ports
 from graftline.runtime.run_log import RunLog

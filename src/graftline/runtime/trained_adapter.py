@@ -13,14 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from graftline.errors import ConfigError, TrainingError
+from graftline.building import Built, Contents, Request
 from graftline.jsonl import read_lines
-from graftline.models.catalogue import load_models
-from graftline.models.fetch import fetch_model
-from graftline.paths import Paths
-from graftline.record import RECORD_NAME, Built, Contents, Record, Request
+from graftline.record import RECORD_NAME, Record
+from graftline.runtime.followed import resolved
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.manifests import Manifest
+from graftline.runtime.served_model import fetch_served, model_digest, served
 from graftline.runtime.settings import stage_code
 from graftline.runtime.stages import identities
 from graftline.runtime.training_data import source_of, write_rows
@@ -30,7 +29,7 @@ from graftline.training.adapter import check_adapter, download_adapter
 from graftline.training.card import CARD, card
 from graftline.training.datums import Tokenizer
 from graftline.training.grading import Graded
-from graftline.training.open import TrainingClientConfig, open_training_client
+from graftline.training.open import open_training_client
 from graftline.training.questions import Questions
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import Runs, StepMetrics, TrainingRun, read_steps
@@ -52,14 +51,15 @@ def trained_adapter(lineage: Lineage, name: str) -> Built:
     folder = lineage.paths.training_set(name)
     dataset = lineage.verified(folder, "sft_dataset")
     inputs = {"sft_dataset": dataset}
-    if config.follows:
-        before = lineage.verified(lineage.paths.adapter(config.follows), "trained_adapter")
-        inputs["trained_adapter"] = before
-        config = config.model_copy(update={"start_from": _weights_of(lineage, before)})
     port = lineage.manifest.training_client
+    if config.follows:
+        lineage.bring(before := lineage.paths.adapter(config.follows))
+        runs = Runs(lineage.paths.root / output_of(lineage.manifest))
+        config = resolved(config, lineage.paths, runs, has_checkpoints=port.kind != "memory")
+        inputs["trained_adapter"] = lineage.verified(before, "trained_adapter")
     settings = {
         "recipe": deciding(config),
-        "model": _model_digest(_served(port, config), lineage.paths),
+        "model": model_digest(served(port, config), lineage.paths),
         "backend": port.kind,
         "prompt": prompt.digest(),
         "run_id": run_id_of(config, lineage.paths.root),
@@ -78,27 +78,9 @@ def trained_adapter(lineage: Lineage, name: str) -> Built:
         (partial / EVALUATION).write_text(json.dumps(found, indent=2) + "\n", "utf-8")
         said = card(run, read_steps(partial / STEPS), _licences(dataset), page(found), source.prompt)
         (partial / CARD).write_text(said, "utf-8")
-        return Contents(_counts(run, found))
+        return Contents(_counts(run, found), facts=run.computed_with)
 
     return lineage.build(lineage.paths.adapter(name), request, make)
-
-
-def _weights_of(lineage: Lineage, adapter: Record) -> str:
-    """Return the checkpoint of the backend that an adapter of the lineage was made of.
-
-    Raises:
-        ConfigError: the service keeps none.
-        TrainingError: it is not known any more.
-    """
-    if lineage.manifest.training_client.kind == "memory":
-        raise ConfigError("follows: the training service `memory` forgets what it trained; use `local` or `tinker`")
-    run = Runs(lineage.paths.root / output_of(lineage.manifest)).find(str(adapter.config["run_id"]))
-    if run is None or not run.checkpoints:
-        raise TrainingError(
-            f"adapter {adapter.name!r}: the checkpoint it was made of is not known, so nothing can be trained on it;"
-            " materialize it again"
-        )
-    return run.checkpoints[-1].path
 
 
 def output_of(manifest: Manifest) -> Path:
@@ -113,8 +95,7 @@ def _opened(lineage: Lineage, config: TinkerTrainingConfig) -> Iterator[Training
     runs = Runs(paths.root / output_of(lineage.manifest))
     run_id = run_id_of(config, paths.root)
     _wait_for_others(lineage, runs, run_id)
-    if port.kind == "local" and not port.folder and _served(port, config) in load_models(paths).models:
-        fetch_model(_served(port, config), paths, os.environ)
+    fetch_served(port, config, paths)
     run = runs.find(run_id)
     if port.kind == "memory" and run is not None and run.is_over:
         runs.write(run.model_copy(update={"status": "interrupted", "sampler_path": "", "export_path": ""}))
@@ -198,13 +179,3 @@ def _counts(run: TrainingRun, found: Sequence[Mapping[str, Any]]) -> dict[str, i
 
 def _licences(dataset: Record) -> Mapping[str, int]:
     return {key.partition(".")[2]: count for key, count in dataset.counts.items() if key.startswith("licence.")}
-
-
-def _served(port: TrainingClientConfig, config: TinkerTrainingConfig) -> str:
-    """Return what is trained, which a backend of this machine may say otherwise than the recipe."""
-    return (port.folder or port.model or config.model) if port.kind == "local" else config.model
-
-
-def _model_digest(model: str, paths: Paths) -> str:
-    known = load_models(paths).models
-    return known[model].sha256 if model in known else model

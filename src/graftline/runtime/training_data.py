@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from graftline.actions.astgrep import Language
+from graftline.building import Built, Contents, Request
 from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
 from graftline.errors import ConfigError, DataError
 from graftline.jsonl import read_lines
 from graftline.paths import Paths
-from graftline.record import Built, Contents, Record, Request
+from graftline.record import Record
 from graftline.runtime.attempt_settings import rewriter
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code

@@ -1,1 +1,1 @@
-"""The import paths of the founding API; everything here is defined in `graftline.harbor`, `evals`, `optimization`."""
+"""The names under which other programs import environments; all are defined in `graftline.harbor`, `evals`, `optimization`."""

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from graftline.building import Contents, Request, build
 from graftline.clock import Clock, utc_now
 from graftline.downloads.download import Advance, Opened, Pins, download
 from graftline.downloads.retry import Patience
@@ -20,7 +21,6 @@ from graftline.downloads.web_file import WebFile
 from graftline.errors import ConfigError, DataError, DownloadError
 from graftline.hashing import code_version
 from graftline.paths import portable
-from graftline.record import Contents, Request, build
 from graftline.training.card import CARD, card
 from graftline.training.runs import Runs, TrainingRun
 from graftline.training.service import TrainingService

@@ -35,6 +35,7 @@ def card(
         {"": "base model", "is": run.config["model"]},
         {"": "recipe", "is": run.recipe},
         {"": "LoRA rank", "is": run.config["lora"]["rank"]},
+        *({"": name, "is": value} for name, value in run.computed_with.items()),
         {"": "optimizer steps", "is": run.next_step},
         {"": "examples", "is": run.examples},
         {"": "trained tokens", "is": run.trained_tokens},

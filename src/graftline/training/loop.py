@@ -79,6 +79,7 @@ class TrainingLoop:
                     training_run=str(self._trainer.model_id),
                     from_step=run.next_step,
                     started_at=self._clock().isoformat(),
+                    computed_with=self._service.computed_with(),
                 )
             )
             self._write()

@@ -38,7 +38,7 @@ class LocalBackendConfig(Config):
     threads: int = Field(default=0, ge=0, le=256)
     """Of torch; 0 for one per core."""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
-    """What matrices are multiplied in; `auto` is bfloat16 where this machine multiplies it faster."""
+    """What matrices are multiplied in; `auto` is bfloat16 where this machine multiplies it clearly faster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """What computes."""
     starts_within_s: float = Field(default=600.0, gt=0)

@@ -88,6 +88,7 @@ def _solved(material: Material, source: TrajectorySource, prompt: Prompt, most: 
             if not trajectory.is_solved_in_one_step or not fits_source(trajectory, source):
                 continue
             action = trajectory.path[0].model_output.action
+            assert action is not None  # it made the wanted text
             task = by_id[trajectory.task_id].model_copy(update={"gold_action": action, "gold_next": ()})
             if is_answerable(task, prompt) and not (material.split == "train" and has_held_out_form(action, language)):
                 tasks.append(task)

@@ -40,6 +40,8 @@ class Attempt(_Model):
     ended_at: str = ""
     ended_by: str = ""
     """What ended it: `done`, or why not."""
+    computed_with: dict[str, str] = Field(default_factory=dict)
+    """The `precision` and the `device`, as far as the backend tells them."""
 
 
 class CheckpointNote(_Model):
@@ -112,6 +114,13 @@ class TrainingRun(_Model):
     def is_over(self) -> bool:
         """Whether there is nothing left to train."""
         return self.status in ("done", "stopped_early")
+
+    @property
+    def computed_with(self) -> dict[str, str]:
+        """Precision and device of its attempts, several where they differ; nothing where no backend told."""
+        told = [one.computed_with for one in self.attempts]
+        names = dict.fromkeys(name for one in told for name in one)
+        return {name: ", ".join(dict.fromkeys(one[name] for one in told if name in one)) for name in names}
 
 
 class Runs:

@@ -159,5 +159,8 @@ class TrainingService(Protocol):
     def capabilities(self) -> "types.GetServerCapabilitiesResponse":
         """Return which models the service has."""
 
+    def computed_with(self) -> dict[str, str]:
+        """Return the `precision` and the `device` that the service computes with, as far as it tells them."""
+
     def close(self, ending: Ending = "success") -> None:
         """End what was begun with the service. A second call does nothing."""

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from graftline.errors import TrainingError
-from graftline.markdown import table
+from graftline.markdown import plain_table
 from graftline.sandbox.base import Sandbox
 from graftline.tasks.task import Task
 from graftline.teachers.prompt import Prompt
@@ -83,7 +83,7 @@ def overview(tasks: Sequence[Task], before: Sequence[Graded], after: Sequence[Gr
 
 def page(found: Sequence[Row]) -> str:
     """Return an overview as a table in Markdown."""
-    return table([*found])
+    return plain_table([*found])
 
 
 def check_known(graded_ones: Sequence[Graded], which: str) -> None:

@@ -6,6 +6,7 @@ refused for a while. Here one look at the service comes first, everything has a 
 seconds; the server on this machine is `training/local`, what is trained on is made in `datums.py`.
 """
 
+import json
 import logging
 import os
 import threading
@@ -46,6 +47,8 @@ logger = logging.getLogger(__name__)
 
 _TELEMETRY = "TINKER_TELEMETRY"
 _HEALTH = "/api/v1/healthz"
+_COMPUTED_WITH = ("precision", "device")
+_MOST_HEALTH_BYTES = 65_536
 _LOOK_S = 2.0
 _CLOSE_S = 10.0
 _PAGE = 100
@@ -279,6 +282,15 @@ class TinkerSDKClient:
         """Return which models the service has."""
         return self._asked("asking which models there are", lambda: self._rest().get_server_capabilities())
 
+    def computed_with(self) -> dict[str, str]:
+        """Return the precision and the device that the service says it computes with; a hosted one says neither."""
+        try:
+            said = json.loads(_in_thread(lambda: _content_of(self._base_url + _HEALTH)).result(_LOOK_S))
+        except (OSError, HTTPException, ValueError):
+            return {}
+        told = said if isinstance(said, dict) else {}
+        return {name: told[name] for name in _COMPUTED_WITH if isinstance(told.get(name), str)}
+
     def _asked(self, what: str, submit: "Callable[[], APIFuture[_T]]") -> _T:
         """Return what `submit` asks for; also where the SDK blocks before it hands out a future."""
         if self._key is None:
@@ -338,15 +350,24 @@ def _in_thread(do: Callable[[], _T]) -> "Future[_T]":
 
 
 def _status_of(url: str) -> int:
-    # proxies of services refuse the name that Python gives itself
-    request = Request(url, headers={"User-Agent": "graftline"})
     try:
-        with urlopen(request, timeout=_LOOK_S) as answer:
+        with urlopen(_request(url), timeout=_LOOK_S) as answer:
             status: int = answer.status
             return status
     except HTTPError as error:
         error.close()
         return error.code
+
+
+def _content_of(url: str) -> bytes:
+    with urlopen(_request(url), timeout=_LOOK_S) as answer:
+        content: bytes = answer.read(_MOST_HEALTH_BYTES)
+        return content
+
+
+def _request(url: str) -> Request:
+    # proxies of services refuse the name that Python gives itself
+    return Request(url, headers={"User-Agent": "graftline"})
 
 
 def _plain(user_metadata: Mapping[str, str] | None) -> dict[str, str] | None:

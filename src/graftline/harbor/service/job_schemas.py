@@ -24,7 +24,7 @@ class EvalJobCreate(Message):
     task_app_url: Text | None = Field(default=None, max_length=2048)
     """`…/api/harbor/deployments/<id>`; other task apps are evaluated by the SDK itself, without the service."""
     task_app_api_key: Text | None = Field(default=None, max_length=4096, repr=False)
-    """Not used and not kept: founding clients send it."""
+    """Not used and not kept: some clients send it."""
     deployment_id: Name | None = None
     app_id: Name | None = None
     env_name: Name | None = None

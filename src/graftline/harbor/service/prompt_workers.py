@@ -37,6 +37,8 @@ class Optimised:
     """`best_score`, `mean_reward`, `best_prompt`, and the `outcome` as a whole."""
     error: str = ""
     """What it could not go on with."""
+    remark: str = ""
+    """What has to be said of one that came to its end."""
 
 
 class DatabaseJournal:
@@ -160,7 +162,9 @@ class PromptWorkers:
             return
         status = JobStatus.FAILED if found.error else JobStatus.COMPLETED
         with database.writing() as connection:
-            is_told = prompt_queue.settle(connection, job.id, self.owner, status, found.error or None, found.result)
+            is_told = prompt_queue.settle(
+                connection, job.id, self.owner, status, found.error or found.remark or None, found.result
+            )
             if is_told:
                 told_as = {"status": status, "error": found.error or None}
                 kind = "failed" if found.error else "succeeded"

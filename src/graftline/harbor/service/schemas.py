@@ -109,7 +109,7 @@ class DeploymentCreate(Message):
     context_tar_base64: str = Field(min_length=1)
     """A tar.gz."""
     context_url: None = None
-    """The service fetches nothing: what the founding clients may send here is refused."""
+    """The service fetches nothing: what clients may send here is refused."""
     entrypoint: Text = Field(
         default="run_rollout --input /tmp/rollout.json --output /tmp/result.json", min_length=1, max_length=4096
     )

@@ -12,11 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from graftline.building import Built
 from graftline.clock import Clock, utc_now
 from graftline.errors import GraftlineError, RecordError
 from graftline.paths import Paths
 from graftline.progress import Progress
-from graftline.record import RECORD_NAME, Built, DatasetRecord, load_record
+from graftline.record import RECORD_NAME, DatasetRecord, load_record
 from graftline.runtime.dataset_stages import DatasetStages
 from graftline.runtime.dataset_views.counted_hub import CountedHub
 from graftline.runtime.dataset_views.names import datasets_named, partitions_named, sources_named

@@ -1,1 +1,1 @@
-"""Import paths of the founding API; the names of `graftline.harbor`."""
+"""The names of `graftline.harbor`, under which other programs import them."""

@@ -1,4 +1,4 @@
-"""An import path of the founding API."""
+"""Names under which other programs import this."""
 
 from graftline.harbor.build_spec import HarborBuildSpec
 from graftline.harbor.deployment_ref import HarborDeploymentRef

@@ -1,4 +1,4 @@
-"""An import path of the founding API."""
+"""Names under which other programs import this."""
 
 from graftline.harbor.execution import HarborExecutionBackend
 from graftline.harbor.provider import HarborInstanceProvider

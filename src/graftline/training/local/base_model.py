@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from graftline.config import Config
 from graftline.errors import ModelError
-from graftline.training.local.bfloat16 import gain_of_bfloat16
+from graftline.training.local.bfloat16 import is_worth_it
 
 
 class EngineSettings(Config):
@@ -21,7 +21,7 @@ class EngineSettings(Config):
     """Tokens that go through the model at once, with padding where there is any: what memory is needed for."""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """What matrices are multiplied in, and the weights that are not trained kept in; adapters, losses and the optimizer are
-    in float32 either way. `auto` is bfloat16 where the device multiplies it faster."""
+    in float32 either way. `auto` is bfloat16 where the device multiplies it clearly faster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     samplers: int = Field(default=8, ge=1, le=256)
     """Adapters to sample from that are kept in memory."""
@@ -42,7 +42,7 @@ def precision_of(wanted: str, device: str) -> Literal["float32", "bfloat16"]:
     """Return what matrices are multiplied in, where `wanted` is `auto` too; before anything is computed."""
     if wanted == "float32":
         return "float32"
-    is_faster = torch.cuda.is_bf16_supported() if device == "cuda" else gain_of_bfloat16() > 1
+    is_faster = torch.cuda.is_bf16_supported() if device == "cuda" else is_worth_it()
     return "bfloat16" if is_faster or wanted == "bfloat16" else "float32"
 
 

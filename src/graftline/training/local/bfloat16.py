@@ -21,6 +21,8 @@ _WITHOUT_AMX = "AVX512_CORE_FP16"
 _WITHIN_S = 120.0
 _ROWS, _INSIDE, _COLUMNS = 1024, 576, 1536
 _ROUNDS, _PRODUCTS = 5, 4
+_LEAST_GAIN = 1.1
+"""Below which it is noise of the clock: the same machine is not to decide otherwise the next time."""
 
 
 @cache
@@ -39,6 +41,11 @@ def gain_of_bfloat16() -> float:
         os.environ[_LARGEST] = _WITHOUT_AMX
         return gain
     return 0.0
+
+
+def is_worth_it() -> bool:
+    """Return whether bfloat16 is clearly faster here."""
+    return gain_of_bfloat16() >= _LEAST_GAIN
 
 
 def _tried(changed: dict[str, str]) -> float:

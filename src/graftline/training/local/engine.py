@@ -52,7 +52,8 @@ class Engine:
         self.settings, self.name, self.folder = settings or EngineSettings(), name, folder
         torch.set_num_threads(self.settings.threads or len(os.sched_getaffinity(0)))
         self.device = torch.device(device_of(self.settings.device))
-        is_half = precision_of(self.settings.precision, self.device.type) == "bfloat16"
+        self.precision = precision_of(self.settings.precision, self.device.type)
+        is_half = self.precision == "bfloat16"
         self.tokenizer, self.base = load(folder)
         self.base.requires_grad_(False).eval().to(self.device, torch.bfloat16 if is_half else torch.float32)
         self.passes = Passes(self.base, self.device, is_half, self.settings.micro_batch_tokens)

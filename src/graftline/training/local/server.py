@@ -108,7 +108,9 @@ class TinkerServer:
     # about the server
 
     async def _health(self, request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
+        # what `auto` came to here; the SDK reads no more of what a model can than it knows itself
+        computed_with = {"precision": self._engine.precision, "device": self._engine.device.type}
+        return JSONResponse({"status": "ok", **computed_with})
 
     async def _client_config(self, request: Request) -> Response:
         # asked for over a connection of its own, which the SDK forgets to close

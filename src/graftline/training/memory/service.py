@@ -170,6 +170,9 @@ class MemoryTrainingService:
         )
         return types.GetServerCapabilitiesResponse(supported_models=[table])
 
+    def computed_with(self) -> dict[str, str]:
+        return {}
+
     def _begun(
         self, shape: Shape, adapter: Adapter, optimizer: AdamW | None, metadata: Mapping[str, str] | None
     ) -> MemoryTrainer:

@@ -1,1 +1,1 @@
-"""Import paths of the founding API."""
+"""Names under which other programs import this."""

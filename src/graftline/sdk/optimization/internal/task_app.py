@@ -1,4 +1,4 @@
-"""An import path of the founding API."""
+"""Names under which other programs import this."""
 
 from graftline.harbor.task_app_client import create_task_app_client
 
