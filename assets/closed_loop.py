@@ -5,6 +5,7 @@ them here is reported as theirs. Not here: what is done (`graftline.runtime.clos
 https://docs.dagster.io/guides/build/assets/metadata-and-tags
 """
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,19 +13,23 @@ import dagster as dg
 
 from assets.described import described
 from assets.harbor import metadata_of_evaluation
-from assets.outcome import materialized, metadata_of
+from assets.outcome import materialized, metadata_of, version_of
+from assets.reports.plots import bars, embedded
 from assets.training import metadata_of_adapter, metadata_of_rows
+from graftline.building import Built
 from graftline.paths import Paths
-from graftline.record import Built
-from graftline.runtime.closed_loop import REPORT, closed_loop, closed_loop_file
+from graftline.runtime.closed_loop import REPORT, RESULTS, closed_loop
+from graftline.runtime.closed_loop_file import closed_loop_file
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
 
 GROUP = "closed_loop"
 NAME = "closed_loop_results"
-_OF_STAGES: Mapping[str, Callable[[Built], Mapping[str, Any]]] = {
-    "sft_dataset": metadata_of_rows,
-    "trained_adapter": metadata_of_adapter,
+_DATA_VERSION = "dagster/data_version"
+"""The tag by which an event says what Dagster takes from a result by itself."""
+_OF_STAGES: Mapping[str, Callable[[Paths, Built], Mapping[str, Any]]] = {
+    "sft_dataset": lambda paths, built: metadata_of_rows(built),
+    "trained_adapter": lambda paths, built: metadata_of_adapter(built),
     "evaluation": metadata_of_evaluation,
 }
 """What is shown of what is made on the way, as where it is made on its own."""
@@ -45,18 +50,34 @@ def closed_loop_assets(paths: Paths) -> list[dg.AssetsDefinition]:
         kinds={"pytorch", "markdown"},
         owners=["team:ml"],
         pool="trainer",
-        backfill_policy=dg.BackfillPolicy.single_run(),
         description=closed_loop.__doc__,
         metadata=described(closed_loop),
     )
     def made(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
         def reported(stage: str, partition: str, built: Built) -> None:
-            metadata = dict(_OF_STAGES[stage](built))
-            context.log_event(dg.AssetMaterialization(stage, metadata=metadata, partition=partition))
+            metadata = dict(_OF_STAGES[stage](lineage.paths, built))
+            tags = {_DATA_VERSION: version_of({partition: built}).value}
+            context.log_event(dg.AssetMaterialization(stage, metadata=metadata, partition=partition, tags=tags))
 
         return materialized(context, lineage, lambda: closed_loop(lineage, reported), _shown)
 
     return [made]
+
+
+def _solved(built: Built) -> list[dict[str, Any]]:
+    """Return the share of the tasks of every evaluation that each contestant solves, where it is known."""
+    lines = json.loads((built.folder / RESULTS).read_text("utf-8"))
+    shares = {
+        (line["about"], line[which]): line[f"of_{which}"]
+        for line in lines
+        if line["measure"] == "verified"
+        for which in ("first", "second")
+    }
+    return [
+        {"tasks": about, "contestant": name, "solved": share}
+        for (about, name), share in sorted(shares.items())
+        if share is not None
+    ]
 
 
 def _shown(built: Built) -> Mapping[str, Any]:
@@ -64,5 +85,6 @@ def _shown(built: Built) -> Mapping[str, Any]:
     return {
         **metadata_of(built),
         "results": dg.MetadataValue.md(report.read_text("utf-8")),
+        "plot": dg.MetadataValue.md(embedded("solved", bars(_solved(built), ["tasks", "contestant"], "solved"))),
         "report": dg.MetadataValue.path(str(report)),
     }

@@ -3,7 +3,6 @@
 Not here: the asset (`assets.harbor`), and what the stage does (`graftline.runtime.contests`).
 """
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,18 @@ import dagster as dg
 
 from assets.outcome import metadata_of
 from assets.reports.plots import bars, embedded
+from graftline.building import Built
 from graftline.evals.attempt import Attempt
 from graftline.evals.figures import Figures, figures, figures_by
 from graftline.evals.page import by_group, causes, comparisons, contest_page, overview
-from graftline.record import Built, write_atomically
+from graftline.paths import Paths
+from graftline.record import write_atomically
 from graftline.runtime.contests import BROWSER, REPORT, read_attempts, read_contest_summary
 
 _SHARE = "pass@1"
 
 
-def metadata_of_contest(built: Built) -> Mapping[str, Any]:
+def metadata_of_contest(paths: Paths, built: Built) -> Mapping[str, Any]:
     """Return what there is to know of an evaluation; figures that nobody knows are left out, for they are not 0."""
     attempts = read_attempts(built.folder)
     overall = figures(attempts)
@@ -32,7 +33,7 @@ def metadata_of_contest(built: Built) -> Mapping[str, Any]:
         if value is not None
     }
     plots = plots_of(attempts)
-    report = write_report(built, attempts, plots)
+    report = write_report(paths, built, attempts, plots)
     return {
         **metadata_of(built),
         "figures": dg.MetadataValue.md(overview(overall)),
@@ -41,35 +42,35 @@ def metadata_of_contest(built: Built) -> Mapping[str, Any]:
         "causes": dg.MetadataValue.md(causes(overall)),
         **{f"{kind}_plot": dg.MetadataValue.md(embedded(kind, image)) for kind, image in plots.items()},
         "report": dg.MetadataValue.path(str(report)),
-        "browser": dg.MetadataValue.url((built.folder / BROWSER).as_uri()),
+        "browser": dg.MetadataValue.path(str(report.with_name(BROWSER))),
         **known,
     }
 
 
 def plots_of(attempts: Sequence[Attempt]) -> dict[str, bytes]:
     """Return PNGs by what they show: pass@1 of all contestants, and by class of edit where there are several."""
-    plots = {"pass": bars(_shares(figures(attempts)), ["contestant"], _SHARE)}
+    plots = {"pass": bars(_shares(figures(attempts)), ["contestant"], _SHARE, "interval")}
     classes = figures_by(attempts, lambda one: one.edit_class)
     if len({one.of for one in classes}) > 1:
-        plots["classes"] = bars(_shares(classes), ["of", "contestant"], _SHARE)
+        plots["classes"] = bars(_shares(classes), ["of", "contestant"], _SHARE, "interval")
     return plots
 
 
-def write_report(built: Built, attempts: Sequence[Attempt], plots: Mapping[str, bytes]) -> Path:
+def write_report(paths: Paths, built: Built, attempts: Sequence[Attempt], plots: Mapping[str, bytes]) -> Path:
     """Write the page with its plots below `reports/evaluations`, where it is looked for, and return where it is."""
-    name, root = built.record.name, built.folder.parents[2]
-    folder = root / "reports" / "evaluations" / built.folder.name
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = paths.reports / "evaluations" / built.folder.name
+    description = str(read_contest_summary(built.folder)["description"])
+    page = contest_page(built.record.name, description, attempts, {kind: f"{kind}.png" for kind in plots})
     for kind, image in plots.items():
-        (folder / f"{kind}.png").write_bytes(image)
-    shutil.copyfile(built.folder / BROWSER, folder / BROWSER)
-    page = contest_page(
-        name, str(read_contest_summary(built.folder)["description"]), attempts, {kind: f"{kind}.png" for kind in plots}
-    )
+        write_atomically(folder / f"{kind}.png", image)
+    write_atomically(folder / BROWSER, (built.folder / BROWSER).read_bytes())
+    # what names the others comes last
     write_atomically(folder / REPORT, page)
     return folder / REPORT
 
 
 def _shares(found: Sequence[Figures]) -> list[dict[str, Any]]:
-    rows = [{"of": one.of, "contestant": one.contestant, _SHARE: one.pass_at[1]} for one in found]
+    rows = [
+        {"of": one.of, "contestant": one.contestant, _SHARE: one.pass_at[1], "interval": one.interval} for one in found
+    ]
     return [row for row in rows if row[_SHARE] is not None]

@@ -10,11 +10,11 @@ from typing import Any
 import dagster as dg
 
 from assets.described import columns_of, described, fields_of
+from assets.links import home_page, shown_at
 from assets.outcome import materialized, metadata_of
-from assets.reports.plots import embedded, shares
+from graftline.building import Built
 from graftline.datasets.catalogue import Catalogue, Dataset
 from graftline.datasets.tables import DIVISION, NORMALIZED
-from graftline.record import Built
 from graftline.runtime.checks import invalid_edits
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
@@ -37,6 +37,8 @@ def dataset_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
 
 
 def _raw(name: str, dataset: Dataset) -> dg.AssetsDefinition:
+    def shown(built: Built) -> Mapping[str, Any]:
+        return {**metadata_of(built), **_links(dataset)}
 
     @dg.asset(
         key=["raw", name],
@@ -47,7 +49,7 @@ def _raw(name: str, dataset: Dataset) -> dg.AssetsDefinition:
         tags={"licence": "per-row", "dataset": name},
         backfill_policy=dg.BackfillPolicy.single_run(),
         metadata={
-            "home": dataset.home or "unknown",
+            **_links(dataset),
             "version": dataset.version,
             "license": dataset.license,
             **described(Lineage.raw),
@@ -55,7 +57,7 @@ def _raw(name: str, dataset: Dataset) -> dg.AssetsDefinition:
         description=f"The untouched files of {name}, with source, version, licence and checksum.",
     )
     def raw(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
-        return materialized(context, lineage, lambda: lineage.raw(name))
+        return materialized(context, lineage, lambda: lineage.raw(name), shown)
 
     return raw
 
@@ -74,24 +76,16 @@ def _normalized(name: str, dataset: Dataset, deps: list[dg.AssetsDefinition]) ->
         description=f"The rows of {name} as edits and labels; those that are neither are counted, with file and line.",
     )
     def normalized(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
-        return materialized(context, lineage, lambda: lineage.normalized(name), _metadata_of_normalized)
+        return materialized(context, lineage, lambda: lineage.normalized(name))
 
     return normalized
 
 
-def _metadata_of_normalized(built: Built) -> Mapping[str, Any]:
-    """Return what there is to know of a normalised dataset, what became of its rows as a plot."""
-    counts = built.record.counts
-    found = {"edits": counts.get("rows", 0), "labels": counts.get("labels", 0)}
-    found |= {name.partition(".")[2]: number for name, number in counts.items() if name.startswith("dropped.")}
-    whole = sum(found.values())
-    rows = [{"became": name, "share": 100 * number / whole} for name, number in found.items() if number]
-    plot = (
-        {"plot": dg.MetadataValue.md(embedded("outcomes", shares(rows, "became", "share", "% of outcomes")))}
-        if rows
-        else {}
-    )
-    return {**metadata_of(built), **plot}
+def _links(dataset: Dataset) -> dict[str, Any]:
+    """Return where people read about a dataset, and accept its terms."""
+    home = dataset.home or "unknown"
+    terms = {"terms_page": shown_at(dataset.terms)} if dataset.terms else {}
+    return {"home": shown_at(home_page(home), home), **terms}
 
 
 def _over_all(

@@ -15,10 +15,13 @@ import dagster as dg
 
 from assets.contests import metadata_of_contest
 from assets.described import described
-from assets.outcome import materialized_each, metadata_of
+from assets.links import shown_at
+from assets.outcome import OverAll, materialized_each, metadata_of
+from assets.pictures import rows_by_partition
 from assets.reports.plots import bars, embedded
+from graftline.building import Built
 from graftline.markdown import table
-from graftline.record import Built
+from graftline.paths import Paths
 from graftline.runtime.contests import ATTEMPTS
 from graftline.runtime.deployments import BUILD, BUILD_LOG, SEEDS, TASKS, harbor_deployment, instance_batch, read_rows
 from graftline.runtime.evaluation_page import causes, figures
@@ -47,9 +50,15 @@ def harbor_assets(
     made = []
     if names:
         made += [
-            _asset(harbor_deployment, GROUP, names, [tasks], _metadata_of_deployment),
-            _asset(instance_batch, GROUP, names, [dg.AssetDep(harbor_deployment.__name__)], _metadata_of_instances),
-        ]
+            _asset(
+                harbor_deployment, GROUP, names, [tasks], lambda paths, built: _metadata_of_deployment(built),
+                rows_by_partition,
+            ),
+            _asset(
+                instance_batch, GROUP, names, [dg.AssetDep(harbor_deployment.__name__)],
+                lambda paths, built: _metadata_of_instances(built), rows_by_partition,
+            ),
+        ]  # fmt: skip
     if evaluated or contests:
         same = dg.StaticPartitionMapping({name: name for name in evaluated})
         deps = [dg.AssetDep(name, partition_mapping=same) for name in DEPLOYED if evaluated]
@@ -65,7 +74,8 @@ def _asset(
     group: str,
     names: Sequence[str],
     deps: Sequence[dg.AssetDep],
-    shown: Callable[[Built], Mapping[str, Any]],
+    shown: Callable[[Paths, Built], Mapping[str, Any]],
+    over_all: OverAll = lambda made: {},
 ) -> dg.AssetsDefinition:
     @dg.asset(
         name=make.__name__,
@@ -82,7 +92,7 @@ def _asset(
     )
     def asset(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
         makes = {name: partial(make, lineage, name) for name in context.partition_keys}
-        return materialized_each(context, lineage, makes, shown)
+        return materialized_each(context, lineage, makes, partial(shown, lineage.paths), over_all)
 
     return asset
 
@@ -93,7 +103,7 @@ def _metadata_of_deployment(built: Built) -> Mapping[str, Any]:
     log = (built.folder / BUILD_LOG).read_text("utf-8").rstrip()
     return {
         **metadata_of(built),
-        "service": place["service"],
+        "service": shown_at(place["service"]),
         "deployment": place["deployment"],
         "digest": built.record.config["digest"],
         "snapshot": place["snapshot_id"] or "none",
@@ -107,16 +117,16 @@ def _metadata_of_instances(built: Built) -> Mapping[str, Any]:
     seeds = read_rows(built.folder / SEEDS)
     return {
         **metadata_of(built),
-        "service": built.record.config["service"],
+        "service": shown_at(built.record.config["service"]),
         "deployment": built.record.config["deployment"],
         "seeds": dg.MetadataValue.md(table(seeds[:_MOST_ROWS], ["seed", "task_id"])),
     }
 
 
-def metadata_of_evaluation(built: Built) -> Mapping[str, Any]:
+def metadata_of_evaluation(paths: Paths, built: Built) -> Mapping[str, Any]:
     """Return what there is to know of an evaluation; figures that nobody knows are left out, for they are not 0."""
     if ATTEMPTS in built.record.files:
-        return metadata_of_contest(built)
+        return metadata_of_contest(paths, built)
     summary, rows = read_summary(built.folder), read_rows(built.folder / RESULTS)
     rewards = [row["reward"] for row in rows if row["reward_valid"]]
     low, high = summary["interval"] or (None, None)

@@ -1,5 +1,6 @@
-"""From a stored artefact to what Dagster shows of it: data version, counts, a table, links.
+"""From a stored artefact to what Dagster shows of it: data version, counts, tables, plots, links.
 
+Not here: which plots there are (`assets.pictures`), and where links lead (`assets.links`).
 https://docs.dagster.io/guides/build/assets/metadata-and-tags
 """
 
@@ -11,20 +12,22 @@ from typing import Any
 
 import dagster as dg
 
+from assets.links import licence_rows, with_licences
 from assets.partitions import keys_of
+from assets.pictures import left_out, outcomes, rows_by_partition
 from graftline.actions.astgrep import Language
+from graftline.building import Built
 from graftline.datasets.division import Split
 from graftline.errors import BoundaryError, GraftlineError
 from graftline.hashing import digest
 from graftline.markdown import table
-from graftline.record import RECORD_NAME, Built, DatasetRecord, NormalizedRecord, Record
+from graftline.record import RECORD_NAME, DatasetRecord, NormalizedRecord, Record
 from graftline.runtime.lineage import Lineage
 
 _LOG_EVERY_S = 5.0
-_LEFT_OUT = ("dropped", "not_kept", "unsound")
-"""Of names of counts: what stands before the reason."""
 _TOLD = ("rows", "examples", "steps")
 """Counts that the log of a run says."""
+_MOST_COLUMNS = 16
 
 
 OverAll = Callable[[Mapping[str, Built]], Mapping[str, Any]]
@@ -42,7 +45,7 @@ def materialized(
     with readable_failure():
         built = make()
     context.log.info(_sentence(built))
-    metadata = (shown or metadata_of)(built)
+    metadata = {**(shown or metadata_of)(built), **outcomes(built.record.counts)}
     return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(built.record.identity))
 
 
@@ -50,7 +53,7 @@ def materialized_partitions(
     context: dg.AssetExecutionContext,
     lineage: Lineage,
     make: Callable[[Language, Split], Built],
-    over_all: "OverAll" = lambda made: {},
+    over_all: OverAll = rows_by_partition,
 ) -> dg.MaterializeResult[Any]:
     """Make the artefact of every language and split of this run; the data version is that of all of them."""
     makes = {key: partial(make, language, split) for key, language, split in keys_of(context)}
@@ -62,7 +65,7 @@ def materialized_each(
     lineage: Lineage,
     makes: Mapping[str, Callable[[], Built]],
     shown: Callable[[Built], Mapping[str, Any]],
-    over_all: "OverAll" = lambda made: {},
+    over_all: OverAll = lambda made: {},
 ) -> dg.MaterializeResult[Any]:
     """Make an artefact for each partition key; `shown` returns what is to be known of one, `over_all` of all together.
 
@@ -82,14 +85,21 @@ def materialized_each(
     if unchanged := sum(not built.is_fresh for built in made.values()):
         # in one line, for each takes the log of a run as long as looking at an artefact does
         context.log.info(f"{unchanged} of {len(made)} partitions are unchanged")
-    identities = {key: built.record.identity for key, built in made.items()}
     rows = [{"partition": key, "state": _state(built), **built.record.counts} for key, built in made.items()]
     columns = list(dict.fromkeys(column for row in rows for column in row))
+    if len(columns) > _MOST_COLUMNS:
+        # what is counted by families, datasets or reasons stands in the table of each partition
+        columns = [column for column in columns if "." not in column]
     overview = table([{column: row.get(column) for column in columns} for row in rows])
     return dg.MaterializeResult(
         metadata={"partitions": dg.MetadataValue.md(overview), **over_all(made)},
-        data_version=dg.DataVersion(digest(identities)),
+        data_version=version_of(made),
     )
+
+
+def version_of(made: Mapping[str, Built]) -> dg.DataVersion:
+    """Return the data version of partitions that were made together, by their keys."""
+    return dg.DataVersion(digest({key: built.record.identity for key, built in made.items()}))
 
 
 @contextmanager
@@ -115,6 +125,8 @@ def metadata_of(built: Built) -> Mapping[str, Any]:
     files = [{"file": f"`{name}`", "bytes": found.size_bytes} for name, found in record.files.items()]
     inputs = [{"made from": name, "identity": f"`{identity[:12]}`"} for name, identity in record.inputs.items()]
     return {
+        # a count may be called what a table is called
+        **{name: number for name, number in counts.items() if name != "rows"},
         "dagster/row_count": counts.get("rows", 0),
         "dagster/uri": built.folder.as_uri(),
         "folder": dg.MetadataValue.path(str(built.folder)),
@@ -125,17 +137,14 @@ def metadata_of(built: Built) -> Mapping[str, Any]:
         "state": _state(built),
         **_by_reason(counts),
         **_on_terms(record),
-        **{name: number for name, number in counts.items() if name != "rows"},
     }
 
 
 def _by_reason(counts: Mapping[str, int]) -> dict[str, Any]:
     """Return a table of what was left out, where anything was."""
-    parts = [(name.partition("."), number) for name, number in counts.items()]
     lines = [
         {"left out": how.replace("_", " "), "reason": reason, "rows": number}
-        for (how, _, reason), number in parts
-        if how in _LEFT_OUT and number
+        for how, reason, number in left_out(counts)
     ]
     return {"left_out": dg.MetadataValue.md(table(lines))} if lines else {}
 
@@ -145,13 +154,12 @@ def _on_terms(record: Record) -> dict[str, Any]:
     if not isinstance(record, DatasetRecord):
         return {}
     facts = {
-        "source": record.source, "version": record.version, "licence": record.license,
-        "downloaded": f"{record.downloaded_at:%Y-%m-%d %H:%M} UTC", "sha256": f"`{record.sha256}`",
+        "source": record.source, "version": record.version, "licence": with_licences(record.license),
+        "downloaded": f"{record.downloaded_at:%Y-%m-%d %H:%M} UTC", "sha256": f"`{record.sha256[:16]}…`",
     }  # fmt: skip
     told = {"terms": dg.MetadataValue.md(table([{"": name, "is": value} for name, value in facts.items()]))}
     if isinstance(record, NormalizedRecord):
-        licences = [{"licence": name, "rows": number} for name, number in record.licences.items()]
-        told["licences"] = dg.MetadataValue.md(table(licences))
+        told["licences"] = dg.MetadataValue.md(table(licence_rows(record.licences)))
     return told
 
 

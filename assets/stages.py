@@ -12,15 +12,16 @@ import dagster as dg
 from pydantic import Field
 
 from assets.described import columns_of, described, fields_of
-from assets.outcome import materialized_partitions, readable_failure
+from assets.outcome import OverAll, materialized_partitions, readable_failure
 from assets.partitions import partitions_of
+from assets.pictures import rows_by_partition
 from assets.reports.plots import embedded, stacked
 from graftline.actions.astgrep import Language
+from graftline.building import Built
 from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
 from graftline.datasets.tables import EDITS
-from graftline.record import Built
 from graftline.runtime import checks
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
@@ -37,8 +38,11 @@ def stage_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
         _stage(catalogue, Lineage.synthetic_rules, [_snippets(catalogue)], "tasks", {"jsonl", "astgrep"}, "sandbox"),
         _stage(catalogue, Lineage.tasks, ["splits", "synthetic_rules"], "tasks", {"jsonl"}, "sandbox"),
         _teacher_trajectories(catalogue),
-        _stage(catalogue, Lineage.trajectories, ["tasks", "teacher_trajectories"], "trajectories", {"parquet"}),
-    ]
+        _stage(
+            catalogue, Lineage.trajectories, ["tasks", "teacher_trajectories"], "trajectories", {"parquet"},
+            over_all=_endings,
+        ),
+    ]  # fmt: skip
 
 
 def _snippets(catalogue: Catalogue) -> dg.AssetDep:
@@ -65,6 +69,7 @@ def _stage(
     group: str,
     kinds: set[str],
     pool: str | None = None,
+    over_all: OverAll = rows_by_partition,
 ) -> dg.AssetsDefinition:
     name = make.__name__
 
@@ -82,7 +87,7 @@ def _stage(
         description=make.__doc__,
     )
     def stage(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
-        return materialized_partitions(context, lineage, partial(make, lineage))
+        return materialized_partitions(context, lineage, partial(make, lineage), over_all)
 
     return stage
 

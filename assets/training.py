@@ -14,10 +14,13 @@ from typing import Any
 import dagster as dg
 
 from assets.described import described
-from assets.outcome import materialized_each, metadata_of
-from assets.reports.plots import curves, embedded
+from assets.links import licence_rows, model_page, shown_at
+from assets.outcome import OverAll, materialized_each, metadata_of
+from assets.reports.plots import curves, embedded, stacked
+from graftline.building import Built
 from graftline.markdown import table
-from graftline.record import Built
+from graftline.models.catalogue import load_models
+from graftline.paths import Paths
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
 from graftline.runtime.trained_adapter import EVALUATION, STEPS, trained_adapter
@@ -38,11 +41,12 @@ def training_assets(recipes: Sequence[str]) -> list[dg.AssetsDefinition]:
     everything = dg.AllPartitionMapping()
     deps = [dg.AssetDep(name, partition_mapping=everything) for name in ("splits", "tasks", "teacher_trajectories")]
     return [
-        _asset(sft_dataset, recipes, deps, {"jsonl"}, metadata_of_rows, "sandbox"),
+        _asset(sft_dataset, recipes, deps, {"jsonl"}, metadata_of_rows, "sandbox", _sizes),
         _asset(
-            trained_adapter, recipes, [dg.AssetDep(sft_dataset.__name__)], {"pytorch"}, metadata_of_adapter, "trainer"
+            trained_adapter, recipes, [dg.AssetDep(sft_dataset.__name__)], {"pytorch"}, metadata_of_adapter, "trainer",
+            _solved,
         ),
-    ]
+    ]  # fmt: skip
 
 
 def _asset(
@@ -52,6 +56,7 @@ def _asset(
     kinds: set[str],
     shown: Callable[[Built], Mapping[str, Any]],
     pool: str,
+    over_all: OverAll,
 ) -> dg.AssetsDefinition:
     @dg.asset(
         name=make.__name__,
@@ -68,7 +73,7 @@ def _asset(
     )
     def asset(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
         makes = {recipe: partial(make, lineage, recipe) for recipe in context.partition_keys}
-        return materialized_each(context, lineage, makes, shown)
+        return materialized_each(context, lineage, makes, shown, over_all)
 
     return asset
 
@@ -76,19 +81,45 @@ def _asset(
 def metadata_of_rows(built: Built) -> Mapping[str, Any]:
     """Return what there is to know of training data: its rows by licence, and the fields of a row."""
     counts = built.record.counts
-    licences = [
-        {"licence": name.partition(".")[2], "rows": number}
-        for name, number in counts.items()
-        if name.startswith("licence.")
-    ]
+    licences = {name.partition(".")[2]: rows for name, rows in counts.items() if name.startswith("licence.")}
     with (built.folder / TRAIN).open(encoding="utf-8") as stream:
         row = json.loads(stream.readline())
     fields = dg.TableSchema([dg.TableColumn(name, type(value).__name__) for name, value in row.items()])
     return {
         **metadata_of(built),
-        "licences": dg.MetadataValue.md(table(licences)),
+        "licences": dg.MetadataValue.md(table(licence_rows(licences))),
         "dagster/column_schema": fields,
     }
+
+
+def _sizes(made: Mapping[str, Built]) -> Mapping[str, Any]:
+    """Return how much each recipe trains on, looks at and solves, as a plot."""
+    parts = {"train": "rows", "held out": "held_out", "tasks": "tasks"}
+    rows = [
+        {"recipe": name, **{part: built.record.counts[count] for part, count in parts.items()}}
+        for name, built in made.items()
+    ]
+    return {"plot": dg.MetadataValue.md(embedded("sizes", stacked(rows, ["recipe"], [*parts], "rows and tasks")))}
+
+
+def _solved(made: Mapping[str, Built]) -> Mapping[str, Any]:
+    """Return the tasks that are solved without each adapter and with it, as a plot."""
+    rows = [
+        {"model": f"{name}, {when}", "solved": solved, "not solved": built.record.counts["tasks"] - solved}
+        for name, built in made.items()
+        for when in ("before", "after")
+        for solved in (built.record.counts[f"solved_{when}"],)
+    ]
+    return {
+        "plot": dg.MetadataValue.md(embedded("solved", stacked(rows, ["model"], ["solved", "not solved"], "tasks")))
+    }
+
+
+def _card_of(built: Built) -> dg.MetadataValue[str | None]:
+    """Return the card of the model that an adapter is for."""
+    name, models = built.record.config["recipe"]["model"], load_models(Paths(built.folder.parents[2])).models
+    card = models[name].card if name in models else name
+    return shown_at(model_page(card), card)
 
 
 def metadata_of_adapter(built: Built) -> Mapping[str, Any]:
@@ -112,6 +143,7 @@ def metadata_of_adapter(built: Built) -> Mapping[str, Any]:
         "loss_curve": dg.MetadataValue.md(embedded("loss", image)),
         "last_loss": steps[-1].loss,
         "run": built.record.config["run_id"],
+        "base_model": _card_of(built),
         "solved": dg.MetadataValue.md(table(solved)),
         "card": dg.MetadataValue.path(str(built.folder / CARD)),
         "came_from": f"graftline lineage {built.record.name}",
@@ -121,7 +153,7 @@ def metadata_of_adapter(built: Built) -> Mapping[str, Any]:
 
 
 if __name__ == "__main__":
-    from graftline.paths import Paths, find_root
+    from graftline.paths import find_root
 
     if found := recipes_of_run(Paths(find_root())):
         print(f"{found[0]}...{found[-1]}")

@@ -10,8 +10,9 @@ from assets.reports.funnel import steps
 from assets.reports.index_page import index_page
 from assets.reports.markdown import Rows
 from assets.reports.plots import funnel, histogram, shares
+from graftline.building import Contents
 from graftline.errors import ConfigError, RecordError
-from graftline.record import Contents, NormalizedRecord
+from graftline.record import NormalizedRecord
 from graftline.runtime.dataset_stages import raw_record
 from graftline.runtime.lineage import Lineage
 

@@ -16,11 +16,11 @@ from dagster_dbt import DagsterDbtTranslator, DagsterDbtTranslatorSettings, DbtP
 
 from assets.outcome import readable_failure
 from assets.reports.sources import Sources, open_sources
+from graftline.building import Built, Contents, Request
 from graftline.datasets.catalogue import Catalogue
 from graftline.errors import DataError
 from graftline.hashing import digest, sha256_file
 from graftline.markdown import table
-from graftline.record import Built, Contents, Request
 from graftline.runtime.lineage import Lineage
 from resources import warehouse as warehouse_module
 from resources.dbt import PROJECT, Dbt

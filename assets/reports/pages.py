@@ -16,8 +16,8 @@ from assets.reports.dataset_files import INDEX, write_datasets
 from assets.reports.markdown import Rows, without_pictures
 from assets.reports.plots import bars, embedded, grouped, stacked
 from assets.reports.teacher_page import teacher_page, time_rows
+from graftline.building import Contents, Request
 from graftline.hashing import code_version, digest
-from graftline.record import Contents, Request
 from graftline.rules.equality import Level
 from graftline.runtime.lineage import Lineage
 from graftline.trajectories.journal import times_folder

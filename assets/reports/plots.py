@@ -16,14 +16,22 @@ _MOST_BARS = 40
 _COLOURS = 32
 
 
-def bars(rows: Sequence[Mapping[str, Any]], labels: Sequence[str], value: str) -> bytes:
-    """Return a PNG with one bar per row, from 0 to 1."""
-    names = [_label(row, labels) for row in rows]
-    with _png(0.9 + 0.4 * len(rows)) as plot:
-        drawn = plot.axes.barh(names[::-1], [float(row[value] or 0.0) for row in rows][::-1], color=_MAIN)
-        plot.axes.bar_label(drawn, fmt="%.3f", padding=3)
+def bars(rows: Sequence[Mapping[str, Any]], labels: Sequence[str], value: str, interval: str = "") -> bytes:
+    """Return a PNG with one bar per row, from 0 to 1, and the interval of that name round its end where there is one."""
+    shown = rows[:_MOST_BARS]
+    with _png(0.9 + 0.4 * len(shown)) as plot:
+        places = range(len(shown), 0, -1)
+        lengths = [float(row[value] or 0.0) for row in shown]
+        plot.axes.barh(places, lengths, color=_MAIN)
+        bounds = [(row.get(interval) or (length, length)) for row, length in zip(shown, lengths, strict=True)]
+        plot.axes.hlines(places, [low for low, _ in bounds], [high for _, high in bounds], color=_LOSS, linewidth=2)
+        _name(plot, places, [_label(row, labels) for row in shown])
+        for place, length, (_, high) in zip(places, lengths, bounds, strict=True):
+            plot.axes.annotate(
+                f"{length:.3f}", (max(length, high), place), (3, 0), textcoords="offset points", va="center"
+            )
         plot.axes.set_xlim(0, 1.12)
-        plot.axes.set_xlabel(value)
+        plot.axes.set_xlabel(value if len(shown) == len(rows) else f"{value}; {len(shown)} of {len(rows)} rows")
     return plot.image
 
 
@@ -34,7 +42,7 @@ def funnel(steps: Rows) -> bytes:
     with _png(0.8 + 0.27 * len(shown)) as plot:
         places = range(len(shown), 0, -1)
         drawn = plot.axes.barh(places, [step["number"] for step in shown], color=colours)
-        plot.axes.set_yticks(list(places), [str(step["step"]) for step in shown], fontsize=8)
+        _name(plot, places, [str(step["step"]) for step in shown], fontsize=8)
         plot.axes.bar_label(drawn, [f"{step['number']:,}" for step in shown], padding=3, fontsize=8)
         plot.axes.margins(x=0.12)
         plot.axes.set_xlabel("rows and edits; what is lost in the second colour")
@@ -68,7 +76,7 @@ def shares(rows: Rows, name: str, value: str, unit: str = "% of kept edits") -> 
     with _png(0.8 + 0.3 * len(shown)) as plot:
         places = range(len(shown), 0, -1)
         drawn = plot.axes.barh(places, [row[value] for row in shown], color=_MAIN)
-        plot.axes.set_yticks(list(places), [str(row[name]) for row in shown], fontsize=8)
+        _name(plot, places, [str(row[name]) for row in shown], fontsize=8)
         plot.axes.bar_label(drawn, fmt="%.1f", padding=3, fontsize=8)
         plot.axes.set_xlim(0, 112)
         plot.axes.set_xlabel(unit)
@@ -87,7 +95,7 @@ def stacked(rows: Rows, labels: Sequence[str], values: Sequence[str], unit: str)
             lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
         if shown:
             plot.axes.bar_label(drawn, [f"{left:,.0f}" for left in lefts], padding=3, fontsize=8)
-        plot.axes.set_yticks(list(places), [_label(row, labels) for row in shown], fontsize=8)
+        _name(plot, places, [_label(row, labels) for row in shown], fontsize=8)
         plot.axes.margins(x=0.12)
         plot.axes.set_xlabel(unit)
         if len(values) > 1:
@@ -108,11 +116,8 @@ def grouped(rows: Rows, labels: Sequence[str], values: Sequence[str], unit: str)
             )
             plot.axes.bar_label(drawn, fmt="%.0f", padding=3, fontsize=8)
         middle = (len(values) - 1) * thickness / 2
-        plot.axes.set_yticks(
-            [len(shown) - row - middle for row in range(len(shown))],
-            [_label(row, labels) for row in shown],
-            fontsize=8,
-        )
+        middles = [len(shown) - row - middle for row in range(len(shown))]
+        _name(plot, middles, [_label(row, labels) for row in shown], fontsize=8)
         plot.axes.set_xscale("symlog", linthresh=1)
         plot.axes.margins(x=0.12)
         plot.axes.set_xlabel(unit)
@@ -138,6 +143,11 @@ def curves(lines: Mapping[str, Sequence[tuple[float, float]]], across: str, upwa
 def embedded(name: str, image: bytes) -> str:
     """Return a PNG as Markdown that needs no file."""
     return f"![{name}](data:image/png;base64,{base64.b64encode(image).decode()})"
+
+
+def _name(plot: "_Plot", places: Sequence[float], names: Sequence[str], **more: Any) -> None:
+    # a dollar in the name of somebody is no formula
+    plot.axes.set_yticks(list(places), list(names), parse_math=False, **more)
 
 
 def _label(row: Mapping[str, Any], labels: Sequence[str]) -> str:
