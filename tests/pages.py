@@ -1,7 +1,11 @@
-"""The pages of documentation as their tests read them: fences, sections, tables, and a root that examples run in."""
+"""The pages of documentation as their tests read them: fences, sections, tables, and a root that examples run in.
+
+What is typed at a shell in a fence is in `tests.page_commands`.
+"""
 
 import json
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,11 +38,15 @@ class Fence:
 
 
 def fences() -> Iterator[Fence]:
-    fence = re.compile(r"^```(\w+)\n((?:(?!```).*\n)*)```\n(?:\n```text\n((?:(?!```).*\n)*)```)?", re.M)
+    # of an item of a list a block is indented as its text is
+    body = r"((?:(?! *```).*\n)*)\1```"
+    fence = re.compile(rf"^( *)```(\w+)\n{body}\n(?:\n\1```text\n{body})?", re.M)
     for page, path in sorted(PAGES.items()):
         text = path.read_text("utf-8")
         for match in fence.finditer(text):
-            yield Fence(page, text.count("\n", 0, match.start()) + 1, match[1], match[2], match[3])
+            _, language, shown, output = match.groups()
+            line = text.count("\n", 0, match.start()) + 1
+            yield Fence(page, line, language, textwrap.dedent(shown), output and textwrap.dedent(output))
 
 
 def section(page: str, heading: str) -> str:

@@ -18,7 +18,7 @@ from graftline.datasets.governance import Governance
 from graftline.evals.contest_file import ContestFile
 from graftline.harbor.deployment_file import DeploymentFile
 from graftline.models.catalogue import ModelCatalogue
-from graftline.runtime.closed_loop import ClosedLoopFile
+from graftline.runtime.closed_loop_file import ClosedLoopFile
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.prompt_files import PromptFile
 from graftline.runtime.settings import TrajectorySettings

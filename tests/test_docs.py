@@ -10,12 +10,10 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import click
-import dagster as dg
 import pytest
 from click.testing import CliRunner
 from pydantic import BaseModel
@@ -28,18 +26,16 @@ from graftline.datasets.governance import Governance
 from graftline.evals.contest_file import ContestFile
 from graftline.harbor.deployment_file import DeploymentFile
 from graftline.hashing import sha256_file
+from graftline.hostile.suite import JAIL_CASES, SANDBOX_CASES
 from graftline.models.catalogue import ModelCatalogue
 from graftline.paths import Paths
 from graftline.record import NormalizedRecord, RawRecord, Record
 from graftline.rules.equality import Level
-from graftline.runtime import load_manifest, load_settings
-from graftline.runtime.deployments import deployment_names
-from graftline.runtime.evaluations import evaluated_names
+from graftline.runtime import load_manifest
 from graftline.runtime.exporting import FORMATS, stored_attempts
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.prompt_files import PromptFile
 from graftline.runtime.settings import TrajectorySettings
-from graftline.runtime.training_data import lineage_recipes
 from graftline.sandbox import CaseLimits, SandboxSettings, Verdict
 from graftline.sandbox.limits import LEVELS, Limits
 from graftline.sandbox.workspace_limits import WorkspaceLimits
@@ -136,51 +132,6 @@ def test_every_command_and_option_of_graftline_is_in_the_docs_and_no_other() -> 
     assert general == {*options(main), "-h", "--help"}
 
 
-def test_every_make_target_that_is_named_exists_and_every_target_is_documented() -> None:
-    targets = set(re.findall(r"^([a-z-]+):.*##", (CHECKOUT / "Makefile").read_text("utf-8"), re.M))
-    spans = [span for path in PAGES.values() for span in codes(path.read_text("utf-8"))] + LINES
-    calls = [re.fullmatch(r"(?:\w+=\S+ )*make ((?:\w+=\S+ )*)([a-z -]+?) *(?:#.*)?", span) for span in spans]
-    named = {target for call in calls if call for target in call[2].split()}
-    documented = {
-        codes(row[0])[0].removeprefix("make ") for row in table(section("docs/running.md", "## Make targets"))
-    }
-    assert named <= targets
-    assert documented == targets
-
-
-@pytest.mark.filterwarnings("ignore:Parameter `include_sources`")  # what the command of Dagster calls is in beta
-def test_every_dagster_command_that_is_shown_selects_assets_and_partitions_that_exist(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from assets.partitions import partitions_of, whole_range
-    from orchestration.build import build_definitions
-
-    monkeypatch.delenv("GRAFTLINE_ROOT", raising=False)
-    graph = build_definitions().resolve_asset_graph()
-    catalogue = load_settings(Paths(CHECKOUT)).catalogue
-    partitions = set(partitions_of(catalogue).get_partition_keys())
-    paths = Paths(CHECKOUT)
-    apart = {
-        "training": lineage_recipes(paths),
-        "harbor": deployment_names(paths),
-        "evaluations": evaluated_names(paths),
-    }
-    commands = [shlex.split(line) for line in LINES if "dagster asset materialize" in line]
-    assert len(commands) >= 5
-    for command in commands:
-        given = dict(pairwise(command))
-        assert given["-m"] == "orchestration.definitions"
-        chosen = [dg.AssetSelection.from_string(selection).resolve(graph) for selection in given["--select"].split(",")]
-        assert all(chosen), command
-        # a run is over partitions of one kind
-        groups = {graph.get(key).group_name for keys in chosen for key in keys}
-        assert len(groups) == 1 or not groups & apart.keys(), command
-        keys = [given.get("--partition", ""), *given.get("--partition-range", "").split("...")]
-        assert {*keys} - {""} <= set(apart.get(*groups, partitions) if len(groups) == 1 else partitions), command
-    printed = next(fence.output for fence in fences() if "-m assets.partitions" in fence.body and fence.output)
-    assert printed == "...".join(whole_range(catalogue)) + "\n"
-
-
 def test_every_relative_link_leads_to_a_file_and_a_heading_that_exist() -> None:
     def slugs(path: Path) -> set[str]:
         headings = re.findall(r"^#+ (.*)$", path.read_text("utf-8"), re.M)
@@ -235,6 +186,10 @@ def test_every_environment_variable_that_is_read_is_documented() -> None:
     ]
     name_of_one = re.compile(r'"((?:GRAFTLINE|VAULT)_[A-Z_]+|[A-Z_]+_(?:TOKEN|KEY))"')
     read = {name for path in sources for name in name_of_one.findall(path.read_text("utf-8"))}
+    # those that a manifest or an instance of Dagster names, and a program of another project reads
+    files = [*CHECKOUT.glob("configs/**/*.yaml"), *CHECKOUT.glob("*.yaml"), *(CHECKOUT / "deploy").rglob("*")]
+    texts = [path.read_text("utf-8") for path in files if path.is_file()]
+    read |= {name for text in texts for name in re.findall(r"\b(?:GRAFTLINE|DAGSTER)_[A-Z_]+", text)}
     assert {codes(row[0])[0] for row in table(section("docs/configuration.md", "## Environment"))} == read
 
 
@@ -368,6 +323,79 @@ def test_the_table_of_the_readme_is_part_of_the_one_of_the_command() -> None:
     full = section("docs/cli.md", "## `graftline summary`")
     shown = next(fence.body for fence in fences() if fence.page == "README.md" and fence.language == "text")
     assert [line for line in shown.splitlines() if line not in full] == []
+
+
+def test_the_table_of_duckdb_has_the_sums_of_the_summary() -> None:
+    summary = section("docs/cli.md", "## `graftline summary`")
+    rows = re.findall(r"^  (\w+)/(\w+) +\S+ +\S+ +\S+ +([1-9]\d*) +(\d+) ", summary, re.M)
+    [shown] = [fence.output for fence in fences() if "count(*) as tried" in fence.body]
+    printed = PAGES["docs/trajectories.md"].read_text("utf-8")
+    assert shown is None  # a table of the shipped sample, which nothing here makes
+    assert re.findall(r"^│ (\w+) +│ (\w+) +│ +(\d+) │ +(\d+) │$", printed, re.M) == rows
+
+
+def of_columns(text: str) -> list[list[str]]:
+    """Return the heads of the tables that a command prints."""
+    lines = text.splitlines()
+    return [re.split(r" {2,}", lines[at - 1].strip()) for at, line in enumerate(lines) if line.startswith(" ───")]
+
+
+def test_tables_of_commands_have_the_columns_that_are_shown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+    other, looked_at = {}, 0
+    for fence in fences():
+        if fence.language != "console" or not (shown := of_columns(fence.output or "")):
+            continue
+        typed = [
+            line.removeprefix("$ graftline ") for line in fence.body.splitlines() if line.startswith("$ graftline ")
+        ]
+        printed: list[list[str]] = []
+        for line in typed:
+            done = CliRunner().invoke(main, shlex.split(line), env={"GRAFTLINE_ROOT": str(root)})
+            printed += of_columns(done.output)
+        # some show a part of what is printed; no adapter was trained in this root
+        if missing := [head for head in shown if head not in printed and head[0] != "recipe"]:
+            other[f"{fence.page}:{fence.line}"] = missing
+        looked_at += 1
+    assert other == {}
+    assert looked_at >= 5
+
+
+def test_the_wiring_that_is_shown_is_that_of_the_manifest() -> None:
+    text = section("docs/cli.md", "## `graftline wiring`")
+    shown = re.findall(r"^  ([a-z_]+) +([a-z_]+)(?: |$)", text.partition("───\n")[2], re.M)
+    assert dict(shown) == {name: port.kind for name, port in load_manifest(Paths(CHECKOUT), "local")}
+    assert [name for name, _ in shown] == list(Manifest.model_fields)
+
+
+def test_the_readme_counts_the_hostile_suite() -> None:
+    [number] = re.findall(r"(\d+) hostile programs and actions", PAGES["README.md"].read_text("utf-8"))
+    assert int(number) == len(JAIL_CASES) + len(SANDBOX_CASES)
+
+
+def test_the_readme_says_what_the_results_say() -> None:
+    """Percentages are those of the table of results, of the trained adapter and the larger model."""
+    text = section("docs/results.md", "## A small model beside one eleven times its size")
+    head = [cell.strip() for cell in text[text.index("\n|") :].splitlines()[1].strip("|").split("|")]
+    rows = {row[0]: row for row in table(text)}
+    small = next(row for name, row in rows.items() if name.endswith(", adapter"))
+    larger = next(row for name, row in rows.items() if name.startswith("qwen2.5-coder-1.5b"))
+
+    def share(row: list[str], column: str) -> int:
+        at, tasks = next((n, int(re.findall(r"\d+", one)[0])) for n, one in enumerate(head) if one.startswith(column))
+        return round(100 * int(row[at]) / tasks)
+
+    both = {name: [share(small, name), share(larger, name)] for name in ("trained families", "unseen families")}
+    readme = PAGES["README.md"].read_text("utf-8")
+    found = table(section("README.md", "## Does it work?"))
+    assert [[int(cell.rstrip(" %")) for cell in row[1:]] for row in found[:2]] == list(both.values())
+    twenty = head.index("twenty tasks")
+    assert found[2][1:] == [f"{small[twenty]} of 20", f"{larger[twenty]} of 20"]
+    words = " ".join(readme.partition("## Why")[0].split())
+    said = [int(number) for number in re.findall(r"solves (\d+) %", words)]
+    assert said == both["unseen families"]
+    minutes = {*re.findall(r"in (\d+) minutes", words), *re.findall(r"takes (\d+) minutes", readme)}
+    assert minutes == set(re.findall(r"The run took (\d+) minutes", text))
 
 
 def test_the_notice_of_the_sample_counts_its_rows() -> None:

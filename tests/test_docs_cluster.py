@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from graftline.artefacts.open import BucketArtefactsConfig
@@ -97,8 +96,3 @@ def test_limits_of_pools_are_set_by_the_commands_of_the_page(tmp_path: Path) -> 
         assert done.returncode == 0, done.stderr
     assert "sandbox" in done.stdout
     assert "4" in done.stdout
-
-
-@pytest.mark.parametrize("line", [line for line in COMMANDS if "orchestration.definitions" in line])
-def test_what_is_materialised_is_what_make_materialises(line: str) -> None:
-    assert line in (CHECKOUT / "docs" / "running.md").read_text("utf-8")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from graftline.building import Contents, Request, build
 from graftline.cli import main
 from graftline.paths import Paths
-from graftline.record import Contents, Request, build
 from tests.pages import fences
 
 PAGE = "docs/evaluation.md"
@@ -45,5 +45,5 @@ def test_the_commands_of_the_page_succeed_one_after_the_other(root: Path, monkey
     assert "solved.one_action" in outputs["graftline eval run mine"]
     assert "4 of 4 attempts count" in outputs["graftline eval list"]
     assert "## Who is better" in outputs["graftline eval report mine"]
-    assert "no difference shown" in outputs["graftline eval compare mine several one_action"]
+    assert "too few tasks" in outputs["graftline eval compare mine several one_action"]
     assert (root / "mine-report" / "attempts.html").exists()

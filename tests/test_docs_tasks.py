@@ -1,4 +1,7 @@
-"""The pages by task, as people follow them: every block of a page, in its order, by a shell in a root of its own."""
+"""The pages by task, as people follow them: every block of a page, in its order, by a shell in a root of its own.
+
+Not here: the page on clusters, whose blocks need servers; it has tests of its own in `tests.test_docs_cluster`.
+"""
 
 import os
 import re
@@ -17,10 +20,11 @@ from graftline.runtime.run import run_all
 from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, pair_of, table
 from tests.recipes import SYNTHETIC, train_in_memory, write_recipe
 
-PAGES_BY_TASK = (
+EXECUTED = (
     "docs/first-run.md", "docs/provenance.md", "docs/operate.md", "docs/security.md", "docs/add-a-dataset.md",
     "docs/add-a-teacher.md", "docs/add-a-recipe.md",
 )  # fmt: skip
+PAGES_BY_TASK = (*EXECUTED, "docs/cluster.md")
 OF_A_CHECKOUT = ("docs/add-a-dataset.md", "docs/add-a-teacher.md", "docs/add-a-recipe.md")
 """Pages that change the code or the configuration as it is shipped."""
 
@@ -61,7 +65,7 @@ def environment(root: Path, is_checkout: bool) -> Mapping[str, str]:
     return {**found, "PYTHONPATH": str(root / "src")} if is_checkout else found
 
 
-@pytest.mark.parametrize("page", PAGES_BY_TASK)
+@pytest.mark.parametrize("page", EXECUTED)
 def test_every_block_of_a_page_by_task_does_what_it_says(
     page: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -71,6 +75,8 @@ def test_every_block_of_a_page_by_task_does_what_it_says(
         copied(root)
     else:
         shutil.copytree(request.getfixturevalue("made"), root)
+    # as `make` leaves it
+    (root / ".venv").symlink_to(Path(sys.executable).parents[1])
     found = blocks(page)
     assert found
     # each in the shell that the ones before it left: what is exported stays
@@ -99,14 +105,14 @@ def test_every_block_of_a_page_by_task_does_what_it_says(
 
 
 def test_every_block_of_a_page_by_task_is_one_that_is_executed() -> None:
-    # python: tests/test_docs.py; bash: the targets that it names are checked there; text: what is printed
+    # python: tests/test_docs.py; bash: its targets are looked at in tests/test_docs_commands.py; text: what is printed
     other = [
         f"{fence.page}:{fence.line}"
         for fence in fences()
-        if fence.page in PAGES_BY_TASK and fence.language not in ("sh", "python", "bash", "text")
+        if fence.page in EXECUTED and fence.language not in ("sh", "python", "bash", "text")
     ]
     assert other == []
-    bash = [fence.body for fence in fences() if fence.page in PAGES_BY_TASK and fence.language == "bash"]
+    bash = [fence.body for fence in fences() if fence.page in EXECUTED and fence.language == "bash"]
     assert [line for body in bash for line in body.splitlines() if not line.startswith("make ")] == []
 
 
