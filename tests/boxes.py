@@ -41,8 +41,8 @@ CONTEXT = packed_context({"run_rollout": DOES_WHAT_IS_SAID, "task/words.txt": "i
 VERIFIER_CONTEXT = packed_context({"verify.py": GRADES_WHAT_WAS_LEFT, "secret.txt": "only the verifier has it"})
 VERIFIER = VerifierSettings(entrypoint="python3 verify.py /logs/verifier", artifacts=("score.txt", "made"))
 LIMITS = HarborLimits(memory_mb=512, disk_mb=1024)
-SOON_OVER = HarborLimits.model_construct(timeout_s=0.4, cpu_cores=2, memory_mb=512, disk_mb=1024)
-"""Less than a deployment may ask for."""
+SOON_OVER = HarborLimits.model_construct(timeout_s=3, cpu_cores=2, memory_mb=512, disk_mb=1024)
+"""Less than a deployment may ask for; enough for an interpreter to start and to say something, on a busy machine too."""
 
 on_local = pytest.mark.skipif(not has_user_namespaces(), reason="this machine gives no user namespaces")
 has_cargo = shutil.which("cargo") is not None

@@ -18,7 +18,8 @@ WRAPPED = tuple(WRAPPERS)
 MODES: dict[str, Mode] = {"namespaces": "namespaces", "subprocess": "bare"}
 PROGRAMS: tuple[Program, ...] = ("python", "pytest", "calls", "ast-grep")
 LIMITS = CaseLimits(cpu_s=1, wall_s=15, memory_mb=256, disk_mb=8, output_kb=64, processes=16, files=100)
-SHORT = LIMITS.model_copy(update={"wall_s": 0.7})
+# long enough for what a case does before it sleeps, on a busy machine too
+SHORT = LIMITS.model_copy(update={"wall_s": 2.0})
 KEPT = 64 << 10
 
 # behind a wrapper a case costs the start of a server

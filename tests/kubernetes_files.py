@@ -26,15 +26,25 @@ def documents(path: Path) -> list[Object]:
     return [found for found in yaml.safe_load_all(path.read_text("utf-8")) if found is not None]
 
 
-def rendered(folder: Path = OVERLAY) -> list[Object]:
-    """Return the objects of a kustomization."""
+def rendered(folder: Path = OVERLAY, *components: Path) -> list[Object]:
+    """Return the objects of a kustomization, with `components` besides those that it names."""
     [told] = documents(folder / "kustomization.yaml")
+    objects = _with(told, folder, [])
+    for component in components:
+        objects = _with(documents(component / "kustomization.yaml")[0], component, objects)
+    return objects
+
+
+def _with(told: Object, folder: Path, objects: list[Object]) -> list[Object]:
+    """Return `objects` with what a kustomization adds; a component changes those that are there before it."""
     if unknown := told.keys() - _KNOWN:
         raise KeyError(f"{folder}: {sorted(unknown)}")
-    objects: list[Object] = []
-    for name in told.get("resources", []) + told.get("components", []):
+    for name in told.get("resources", []):
         path = (folder / name).resolve()
-        objects += rendered(path) if path.is_dir() else documents(path)
+        objects = [*objects, *(rendered(path) if path.is_dir() else documents(path))]
+    for name in told.get("components", []):
+        path = (folder / name).resolve()
+        objects = _with(documents(path / "kustomization.yaml")[0], path, objects)
     for image in told.get("images", []):
         _tag(objects, image["name"], image["newTag"])
     for replicas in told.get("replicas", []):

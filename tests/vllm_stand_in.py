@@ -91,8 +91,9 @@ def main() -> None:
     if settings.with_child:
         subprocess.Popen(["/bin/sh", "-c", "trap '' TERM; while :; do sleep 1; done"])
     Handler.answer_s, Handler.ready_at = settings.answer_s, time.monotonic() + settings.load_s
-    server = Server((settings.host, settings.port), Handler)
+    # before it listens, by which tests know that it does not end by a signal any more
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    server = Server((settings.host, settings.port), Handler)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}).start()
     while signal.sigwait({signal.SIGTERM}) and settings.ignores_sigterm:
         pass

@@ -14,7 +14,8 @@ from graftline.artefacts.open import (
     MemoryArtefactsConfig,
     open_artefacts,
 )
-from graftline.record import Built, Contents, Record, Request, build, verified
+from graftline.building import Built, Contents, Request, build
+from graftline.record import Record, verified
 from graftline.secrets import Secrets
 from tests.s3_server import S3Server
 

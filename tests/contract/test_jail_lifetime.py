@@ -112,7 +112,7 @@ def test_two_jails_at_the_same_time_do_not_see_each_other(
     other = open_another()
     thread = threading.Thread(target=lambda: ends.append(other.run(python(dedented(victim), mark))))
     thread.start()
-    assert is_soon(lambda: has_process(mark), within_s=10)
+    assert is_soon(lambda: has_process(mark), within_s=30)
     seen = jail.run(python(dedented(spy), mark)).stdout
     thread.join()
     # the command line of the spy itself names the mark nowhere: programs of ours are forks
@@ -161,7 +161,7 @@ def test_a_case_outlives_the_thread_that_started_the_jail(open_another: Callable
     text = "import subprocess, sys; print(subprocess.call([sys.executable, '-c', 'import time; time.sleep(1)', sys.argv[1]]))"
     user = threading.Thread(target=lambda: ends.append(jail.run(python(text, mark))))
     user.start()
-    assert is_soon(lambda: has_process(mark), within_s=10)
+    assert is_soon(lambda: has_process(mark), within_s=30)
     may_end.set()
     starter.join()
     user.join()
@@ -243,7 +243,7 @@ def test_a_server_that_is_killed_during_a_call_fails_that_call_only(
     assert jail.isolation
     caller = threading.Thread(target=call)
     caller.start()
-    assert is_soon(lambda: has_process(mark), within_s=10)
+    assert is_soon(lambda: has_process(mark), within_s=30)
     os.killpg(jail._server.pid, signal.SIGKILL)
     caller.join()
     assert [str(error).partition(" (")[0] for error in errors] == [f"{kind} jail: its server died"]

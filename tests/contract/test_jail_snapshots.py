@@ -235,7 +235,7 @@ def test_files_are_read_when_nothing_writes_to_them_any_more(boxes: ServedJail) 
                     os.replace("partial", "result")
             os._exit(0)
         os.wait()
-        time.sleep(0.05)
+        while open("result").read() == "0": time.sleep(0.01)
     """
     end = left(boxes, text, "work/result")
     number = end.files["work/result"].decode()
@@ -244,7 +244,7 @@ def test_files_are_read_when_nothing_writes_to_them_any_more(boxes: ServedJail) 
 
 @pytest.mark.parametrize("kind", ["namespaces"], indirect=True, scope="module")
 def test_files_come_back_after_the_time_is_up(open_boxes: Callable[..., ServedJail]) -> None:
-    with closing(open_boxes(limits=LIMITS.model_copy(update={"wall_s": 0.3}))) as jail:
+    with closing(open_boxes(limits=LIMITS.model_copy(update={"wall_s": 2.0}))) as jail:
         case = python("import time; open('kept', 'w').write('k'); time.sleep(60)")
         end = jail.run(replace(case, returned=Returned(("work/kept",))))
     assert (how(end), end.files) == ((Verdict.WALL_TIMEOUT, None, None), {"work/kept": b"k"})

@@ -341,3 +341,9 @@ def test_a_service_says_what_it_has(service: TrainingService) -> None:
     assert found.model_name in (MODEL, "memory")
     assert found.max_context_length > 1000
     assert service.base_url
+
+
+def test_a_backend_of_this_machine_says_what_it_computes_with(service: TrainingService) -> None:
+    told = service.computed_with()
+    assert told.keys() == (set() if service.base_url == "memory" else {"precision", "device"})
+    assert told.get("precision", "float32") == "float32"

@@ -159,7 +159,7 @@ def instance(cluster: Cluster) -> Iterator[dg.DagsterInstance]:
 def finished(cluster: Cluster, instance: dg.DagsterInstance) -> dg.DagsterRun:
     """A run over everything, a worker of which was killed in the middle of a step."""
     command = [PROGRAMS / "dagster", "asset", "materialize", "-m", "orchestration.definitions"]
-    select = "not (group:training or group:harbor or group:evaluations)"
+    select = "not (group:training or group:harbor or group:evaluations or group:prompts or group:closed_loop)"
     run = cluster.start(0, *command, "--select", select, "--partition-range", RANGE, log="run")
     deadline = time.monotonic() + PATIENCE_S
     worker = ""

@@ -23,7 +23,7 @@ from tests.hub_server import Fault, HubServer
 CONTENT = bytes(range(256)) * 2000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 HALF = len(CONTENT) // 2
-QUICK = Patience(connect_s=20.0, read_s=1.0, deadline_s=20.0, longest_pause_s=0.01)
+QUICK = Patience(connect_s=20.0, read_s=3.0, deadline_s=20.0, longest_pause_s=0.01)
 IMPATIENT = QUICK.model_copy(update={"deadline_s": 0.0})
 
 
@@ -118,7 +118,7 @@ def test_a_home_that_wants_to_be_left_alone_beyond_the_deadline_is_not_waited_fo
 def test_a_home_that_gives_next_to_nothing_is_given_up(server: HubServer, target: Path) -> None:
     server.faults["/plain/rows.jsonl"] = [Fault(drip_s=0.02)]
     slow = IMPATIENT.model_copy(update={"slow_s": 0.2})
-    with pytest.raises(HomeBusyError, match=r"gave \d+ bytes in 0 s; check the network"):
+    with pytest.raises(HomeBusyError, match=r"gave \d+ bytes in \d+ s; check the network"):
         fetch(server, target, slow)
 
 
@@ -222,7 +222,7 @@ def test_a_killed_fetch_goes_on_where_it_was_killed(server: HubServer, target: P
     wanted = dataset(server, **pins)
     child = subprocess.Popen([sys.executable, "-c", _CHILD, wanted.model_dump_json(), str(target)])
     partial = target.with_name(".rows.jsonl.partial")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (partial.exists() and partial.stat().st_size == HALF):
         assert child.poll() is None
         assert time.monotonic() < deadline

@@ -28,7 +28,7 @@ def asked(number):
         log.write(f"{app.ids[number - 1]}\\n")
         log.flush()
         os.fsync(log.fileno())
-    time.sleep(0.005)
+    time.sleep(0.05)
 
 app.on_asked = asked
 journal = FileJournal(folder / "journal.jsonl")

@@ -618,7 +618,8 @@ def test_who_has_another_key_is_told_nothing(server: StartedServer) -> None:
         tinker.ServiceClient(**stranger).create_lora_training_client(server.model)
     for path in ("training_runs", "no/such/thing", "sessions"):
         assert fetched(f"{server.url}/api/v1/{path}")[0] == 401
-    assert fetched(f"{server.url}/api/v1/healthz") == (200, b'{"status":"ok"}')
+    status, said = fetched(f"{server.url}/api/v1/healthz")
+    assert (status, json.loads(said).keys()) == (200, {"status", "precision", "device"})
 
 
 def sent(server: StartedServer, path: str, body: bytes | Mapping[str, Any], **headers: str) -> tuple[int, Any]:
@@ -1127,6 +1128,6 @@ def test_a_server_that_is_told_to_end_does_so_at_once_and_in_peace(
 
     assert code == 0
     # a poll would have lasted for 20 s
-    assert time.monotonic() - begin < 9
+    assert time.monotonic() - begin < 18
     assert waiting.result()[0] == 408
     assert "Traceback" not in server.log

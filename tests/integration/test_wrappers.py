@@ -22,7 +22,7 @@ from graftline.sandbox.visible import Visible, interpreter, visible
 from graftline.sandbox.wrappers import WRAPPERS, Wrapper
 
 NAMES = ("bubblewrap", "nsjail", "firejail")
-GONE_S = 10.0
+GONE_S = 30.0
 # starts a program that carries a mark, in a session of its own and with no parent, and waits until it is there
 SURVIVOR = """
 import os, sys, time

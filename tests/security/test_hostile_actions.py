@@ -23,7 +23,7 @@ from graftline.sandbox.warm import WarmSandbox
 from graftline.tasks.task import Task
 from graftline.teachers.memory import MemoryTeacher
 from graftline.trajectories.collect import Collecting, attempt
-from tests.processes import children_with
+from tests.processes import children_with, wait_until_ended
 
 RENAME = PatternAction(pattern="f($A)", rewrite="g($A)")
 NESTED_CALLS = "f(" * 250 + "1" + ")" * 250 + "\n"
@@ -235,7 +235,7 @@ def fresh(kind: str) -> Iterator[tuple[Sandbox, psutil.Process]]:
 def test_a_spawner_killed_between_calls_is_started_again(fresh: tuple[Sandbox, psutil.Process]) -> None:
     sandbox, spawner = fresh
     spawner.kill()
-    wait_for_the_end_of(spawner.pid)
+    wait_until_ended(spawner.pid)
     assert sandbox.apply_many("f(1)\n", "python", [RENAME])[0].after == "g(1)\n"
 
 
@@ -272,7 +272,7 @@ print(psutil.Process().children()[0].pid, flush=True)
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     argv = [sys.executable, "-c", program]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=environment)
-    wait_for_the_end_of(int(done.stdout))
+    wait_until_ended(int(done.stdout))
 
 
 def test_a_killed_parent_takes_a_working_child_and_the_folder_along(tmp_path: Path) -> None:
@@ -298,21 +298,8 @@ while True:
     parent.wait()
     parent.stdout.close()
     for process in (spawner, *children):
-        wait_for_the_end_of(process.pid)
+        wait_until_ended(process.pid)
     assert list(tmp_path.iterdir()) == []
-
-
-def wait_for_the_end_of(pid: int) -> None:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            # a process that nobody has asked for its end is still listed
-            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-                return
-        except psutil.NoSuchProcess:
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"process {pid} is still there")
 
 
 def test_an_inner_process_that_cannot_start_is_an_error(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,7 +344,7 @@ def test_an_attempt_on_a_machine_that_stays_broken_has_no_reward_at_all(
 ) -> None:
     sandbox, spawner = fresh
     spawner.kill()
-    wait_for_the_end_of(spawner.pid)
+    wait_until_ended(spawner.pid)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(SandboxError):
         attempt(TASK, MemoryTeacher(), sandbox, Collecting())

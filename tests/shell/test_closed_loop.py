@@ -6,7 +6,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from graftline.hashing import digest
 from graftline.paths import Paths
+from graftline.record import load_record
 from orchestration.build import build_definitions
 from tests.unit.runtime.conftest import _made, made, reconfigure, run
 from tests.unit.runtime.test_closed_loop import looped, tiny_model
@@ -36,8 +38,15 @@ def test_adapters_and_evaluations_are_shown_as_those_that_are_made_on_their_own(
         ("sft_dataset", "first"), ("trained_adapter", "first"), ("sft_dataset", "second"),
         ("trained_adapter", "second"), ("evaluation", "pairs"), ("closed_loop_results", None),
     }  # fmt: skip
+    versions = {
+        (one.asset_key.to_user_string(), one.partition): (one.tags or {}).get("dagster/data_version") for one in made
+    }
+    adapter = load_record(looped.adapter("first"))
+    assert versions["trained_adapter", "first"] == digest({"first": adapter.identity})
+    assert None not in versions.values()
     assert "MIT" in str(shown["sft_dataset", "first"]["licences"].value)
     assert str(shown["trained_adapter", "second"]["loss_curve"].value).startswith("![loss](data:image/png;base64,")
     assert "| rival | adapter |" in str(shown["evaluation", "pairs"]["comparisons"].value)
     assert Path(str(shown["evaluation", "pairs"]["report"].value)).exists()
     assert "# The closed loop" in str(shown["closed_loop_results", None]["results"].value)
+    assert str(shown["closed_loop_results", None]["plot"].value).startswith("![solved](data:image/png;base64,")

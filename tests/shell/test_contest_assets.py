@@ -7,6 +7,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets import contests
+from graftline.record import write_atomically
 from orchestration.build import build_definitions
 
 CHECK = "adapter_not_worse_than_deployed"
@@ -69,9 +71,27 @@ def test_an_evaluation_of_contestants_is_a_partition_that_shows_tables_plots_and
     assert report == root / "reports" / "evaluations" / "teachers" / "report.md"
     assert "](pass.png)" in report.read_text("utf-8")
     assert {path.name for path in report.parent.iterdir()} == {"report.md", "attempts.html", "pass.png", "classes.png"}
-    assert shown["browser"].startswith("file://")
+    # a browser opens no file from a page of a server
+    assert planned.metadata["browser"] == dg.MetadataValue.path(str(report.with_name("attempts.html")))
     [check] = result.get_asset_check_evaluations()
     assert (check.check_name, check.passed) == (CHECK, True)
+
+
+def test_the_pages_of_an_evaluation_are_written_whole_and_the_one_that_names_the_others_last(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(root, "induction", "gold")
+    written: list[str] = []
+
+    def noted(path: Path, content: str | bytes) -> None:
+        written.append(path.name)
+        write_atomically(path, content)
+
+    monkeypatch.setattr(contests, "write_atomically", noted)
+
+    assert run().success
+    assert written == ["pass.png", "classes.png", "attempts.html", "report.md"]
+    assert not [*(root / "reports" / "evaluations").rglob(".*")]
 
 
 def test_a_candidate_that_is_worse_fails_the_check(root: Path) -> None:

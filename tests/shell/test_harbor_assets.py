@@ -80,6 +80,7 @@ def test_a_deployment_is_built_and_evaluated_in_jails_of_this_machine(root: Path
     assert (deployment["service"].value, deployment["version"].value) == ("local", 1)
     assert deployment["tasks"].value == "| seed | task_id |\n|---:|---|\n| 0 | d:0 |\n| 1 | d:1 |\n"
     assert deployment["build_log"].value == "```text\nthe context was unpacked\n```"
+    assert str(deployment["plot"].value).startswith("![partitions](data:image/png;base64,")
     assert instances["deployment"].value == deployment["deployment"].value
     evaluated = run(instance, "evaluations", partition_key="tiny")
     assert (evaluated.success, checked(evaluated)) == (

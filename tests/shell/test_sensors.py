@@ -1,7 +1,9 @@
 """The sensor on dataset versions, over homes on a loopback server that change and fail."""
 
 import json
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from time import sleep
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from tests.hub_server import Fault, HubServer
 from tests.shell.watched_homes import FOLLOWED, LOOKS, PINNED, PLAIN, Homes, reason, run_key, selected, told
 
+CHECKOUT = Path(__file__).resolve().parents[2]
 DOWNSTREAM = {"division", "label_tasks", "splits", "tasks", "trajectories", "reports/datasets", "stg_edits"}
 
 
@@ -30,6 +33,16 @@ def test_homes_that_were_never_fetched_request_one_run_over_everything(homes: Ho
         "dagster/asset_partition_range_end": "python|test",
     }
     assert request.tags["graftline/revision.pinned"] == homes.first_pin[:16]
+
+
+def test_prompts_and_the_closed_loop_are_no_part_of_what_is_requested(homes: Homes) -> None:
+    shutil.copytree(CHECKOUT / "configs" / "prompts", homes.root / "configs" / "prompts")
+    shutil.copy(CHECKOUT / "configs" / "closed_loop.yaml", homes.root / "configs")
+    homes.configure()
+    [request] = homes.tick().run_requests or []
+    everything = {key.to_user_string() for key in homes.repository.asset_graph.executable_asset_keys}
+    requested = {key.to_user_string() for key in request.asset_selection or []}
+    assert everything - requested == {"optimized_prompt", "closed_loop_results"}
 
 
 def test_what_is_stored_already_requests_nothing(homes: Homes) -> None:

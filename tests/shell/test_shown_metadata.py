@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets.links import model_page, with_licences
 from assets.partitions import whole_range
 from assets.training import GROUP as TRAINING
 from graftline.paths import Paths
@@ -15,6 +16,16 @@ from orchestration.build import build_definitions
 from tests.recipes import train_in_memory, write_recipes
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
+
+PLOTTED = {
+    "normalized/release_pairs", "division", "splits", "synthetic_rules", "tasks", "teacher_trajectories", "trajectories",
+    "sft_dataset", "trained_adapter", "reports/datasets", "reports/teacher",
+}  # fmt: skip
+"""Assets whose numbers say more as a picture."""
+LINKED = {"raw/release_pairs", "normalized/release_pairs", "sft_dataset"}
+"""Assets that name what has a page of its own: homes, licences."""
+MOST_CHARACTERS = 40_000
+"""Of a picture of 30 kB, as text."""
 
 Shown = Mapping[str, Mapping[str, dg.MetadataValue[Any]]]
 OTHERS = {"harbor", "evaluations", "prompts", "closed_loop"}
@@ -101,6 +112,71 @@ def test_every_asset_shows_where_it_lies_how_much_there_is_and_a_table(
     assert lacking == []
 
 
+def test_plots_and_links_are_where_they_are_promised(shown: Shown) -> None:
+    def having(text: str) -> set[str]:
+        return {key for key, values in shown.items() if any(text in str(value.value) for value in values.values())}
+
+    assert having("](data:image/png;base64,") == PLOTTED
+    assert having("](https://") == LINKED
+
+
+def test_no_picture_is_large_and_no_link_is_one_that_a_browser_does_not_open(shown: Shown) -> None:
+    values = [value for metadata in shown.values() for value in metadata.values()]
+    pictures = [str(value.value) for value in values if "](data:image/" in str(value.value)]
+    assert max(map(len, pictures)) < MOST_CHARACTERS
+    assert [value for value in values if isinstance(value, dg.UrlMetadataValue) and "file:" in str(value.value)] == []
+
+
+def test_a_raw_dataset_leads_to_its_home_and_its_terms(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("release_pairs", "commitpackft", "agentpack", "smellycode")
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(checkout))
+    monkeypatch.setenv("GRAFTLINE_DATASETS", ",".join(names))
+    graph = build_definitions().resolve_asset_graph()
+    found = {name: graph.get(dg.AssetKey(["raw", name])).metadata for name in names}
+    assert {name: metadata["home"] for name, metadata in found.items()} == {
+        "release_pairs": dg.MetadataValue.text("data/samples"),
+        "commitpackft": dg.MetadataValue.url("https://huggingface.co/datasets/bigcode/commitpackft"),
+        "agentpack": dg.MetadataValue.url("https://huggingface.co/datasets/nuprl/AgentPack"),
+        "smellycode": dg.MetadataValue.url(
+            "https://github.com/HRI-EU/SmellyCodeDataset/tree/70d987a032355d25651b62a7df8fa56e5ea09e85"
+        ),
+    }
+    terms = {name: metadata["terms_page"] for name, metadata in found.items() if "terms_page" in metadata}
+    assert terms == {"agentpack": dg.MetadataValue.url("https://huggingface.co/datasets/nuprl/AgentPack")}
+
+
+@pytest.mark.parametrize(
+    ("expression", "shown_as"),
+    [
+        ("MIT", "[MIT](https://spdx.org/licenses/MIT.html)"),
+        (
+            "Apache-2.0 AND MIT",
+            "[Apache-2.0](https://spdx.org/licenses/Apache-2.0.html) AND [MIT](https://spdx.org/licenses/MIT.html)",
+        ),
+        # has no text there
+        ("NOASSERTION", "NOASSERTION"),
+        ("LicenseRef-BSD-3-Clause-ML-Restriction", "LicenseRef-BSD-3-Clause-ML-Restriction"),
+    ],
+)
+def test_licences_lead_to_their_texts(expression: str, shown_as: str) -> None:
+    assert with_licences(expression) == shown_as
+
+
+@pytest.mark.parametrize(
+    ("card", "page"),
+    [
+        ("HuggingFaceTB/SmolLM2-135M-Instruct", "https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct"),
+        ("memory", ""),
+    ],
+)
+def test_a_model_of_the_hub_leads_to_its_card(card: str, page: str) -> None:
+    assert model_page(card) == page
+
+
+def test_a_table_of_files_is_not_hidden_by_the_number_of_files(shown: Shown) -> None:
+    assert "| `release_pairs.jsonl` |" in str(shown["raw/release_pairs"]["files"].value)
+
+
 def test_paths_that_are_shown_exist(shown: Shown) -> None:
     paths = {
         value.value
@@ -136,8 +212,8 @@ def test_what_was_left_out_is_a_table_by_reason_and_a_plot(shown: Shown) -> None
     normalized = shown["normalized/release_pairs"]
     assert "| dropped | malformed_json | 1 |" in str(normalized["left_out"].value)
     assert str(normalized["plot"].value).startswith("![outcomes](data:image/png;base64,")
-    assert "| MIT | 3 |" in str(normalized["licences"].value)
-    assert "| licence | MIT |" in str(shown["raw/release_pairs"]["terms"].value)
+    assert "| [MIT](https://spdx.org/licenses/MIT.html) | 3 |" in str(normalized["licences"].value)
+    assert "| licence | [MIT](https://spdx.org/licenses/MIT.html) |" in str(shown["raw/release_pairs"]["terms"].value)
     assert str(shown["teacher_trajectories"]["plot"].value).startswith("![attempts](data:image/png;base64,")
 
 

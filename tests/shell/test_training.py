@@ -13,20 +13,22 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from graftline.building import Contents, Request, build
 from graftline.errors import TrainingError
 from graftline.paths import Paths
 from graftline.record import load_record
+from graftline.runtime.followed import resolved
 from graftline.runtime.lineage import open_lineage
 from graftline.runtime.manifests import load_manifest
 from graftline.runtime.training_data import sft_dataset
 from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.recipes.open import load_recipe
-from graftline.training.runs import Runs, TrainingRun
-from graftline.training.train import MEMORY_OUTPUT, Interrupted, run_id_of, train_on_tinker
+from graftline.training.runs import CheckpointNote, Runs, TrainingRun
+from graftline.training.train import MEMORY_OUTPUT, OUTPUT, Interrupted, run_id_of, train_on_tinker
 from orchestration.build import build_definitions
 from resources.lineage import LineageResource
 from sensors.training_runs import training_runs
-from tests.recipes import train_in_memory, write_recipe, write_recipes
+from tests.recipes import SYNTHETIC, train_in_memory, write_recipe, write_recipes
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 
@@ -292,6 +294,33 @@ def test_a_run_that_ended_elsewhere_is_fetched(watched: Watched) -> None:
     assert request.run_key == f"{watched.run_id}/ended/1"
     assert watched.execute(request).success
     assert watched.tick().run_requests == []
+
+
+def test_a_run_that_goes_on_from_another_adapter_is_gone_on_with(watched: Watched) -> None:
+    paths = watched.paths
+    write_recipe(watched.root, "after", SYNTHETIC, follows="tiny")
+    with open_lineage(paths, load_manifest(paths, "local"), "after") as lineage:
+        sft_dataset(lineage, "after")
+    manifest = {"dataset_hub": "homes", "sandbox": "memory", "teacher": "induction", "training_client": "local"}
+    text = json.dumps({port: {"kind": kind} for port, kind in manifest.items()})
+    (paths.configs / "manifests" / "local.yaml").write_text(text, "utf-8")
+    runs = Runs(watched.root / OUTPUT)
+    about = {"recipe": "sl_basic", "config": {}, "config_digest": "0", "dataset": {}, "examples": 1, "versions": {}}
+    sensor = training_runs("training", LineageResource(root=str(watched.root)), ["after"])
+    context = dg.build_sensor_context(instance=watched.instance)
+    # what it follows is not there yet
+    assert sensor(context).skip_reason.skip_message == "no recipe of the lineage was trained yet"
+    checkpoint = CheckpointNote(step=4, path="tinker://a/weights/4", probe_loss=1.0)
+    runs.write(TrainingRun(run_id="sl-1", **about, backend="b", total_steps=4, checkpoints=[checkpoint]))
+    request = Request("trained_adapter", "tiny", "1", {}, {"run_id": "sl-1"})
+    build(paths.adapter("tiny"), request, lambda folder: Contents({}))
+    config = resolved(load_recipe(paths, "after"), paths, runs, has_checkpoints=True)
+    run_id = run_id_of(config, paths.root)
+    runs.write(TrainingRun(run_id=run_id, status="interrupted", **about, backend="b", total_steps=4))
+
+    [request] = sensor(context).run_requests
+
+    assert (request.partition_key, request.run_key) == ("after", f"{run_id}/left/0")
 
 
 def test_a_run_that_failed_is_left_to_people(watched: Watched) -> None:

@@ -122,17 +122,17 @@ def test_an_engine_that_hangs_while_its_health_is_well_is_left_for_another(
 ) -> None:
     server.become(always=Fault(hangs=True))
 
-    async def run() -> tuple[list[str], list[bool], int, str]:
+    async def run() -> tuple[list[str], list[bool], int]:
         async with pool_of(server, other, settings={"load_s": 0.05, "probe_s": 0.2}) as pool:
             answers = await many(pool, 12)
-            first = pool.stats().actors[0]
-            await until(lambda: pool.stats().actors[0].last_said != first.last_said)
-            said = pool.stats().actors[0].last_said
-            return [answer.text for answer in answers], in_service(pool), first.faults[FaultKind.STALLED], said
+            stalled = pool.stats().actors[0].faults[FaultKind.STALLED]
+            # which a first probe may have come to before the last answer came
+            await until(lambda: pool.stats().actors[0].last_said == said)
+            return [answer.text for answer in answers], in_service(pool), stalled
 
-    texts, found, stalled, said = asyncio.run(run())
-    assert (texts, found) == ([str(one) for one in range(12)], [False, True])
-    assert (stalled > 0, said) == (True, "does not answer a probe of one token within 0.2 s")
+    said = "does not answer a probe of one token within 0.2 s"
+    texts, found, stalled = asyncio.run(run())
+    assert (texts, found, stalled > 0) == ([str(one) for one in range(12)], [False, True], True)
     assert server.seen().aborted == sum(server.seen().ids.values())
 
 
@@ -184,7 +184,8 @@ def test_a_server_without_a_health_page_is_well(server: ProtocolServer) -> None:
 
 def test_a_process_that_is_frozen_is_left_for_another(server: ProtocolServer, other: ProtocolServer) -> None:
     async def run() -> tuple[list[str], list[bool], bool]:
-        settings = {"health_s": 0.05, "look_s": 0.2, "max_failures": 2}
+        # long enough for the one that is not frozen, on a busy machine too
+        settings = {"health_s": 0.05, "look_s": 1.0, "max_failures": 2}
         async with pool_of(server, other, settings=settings) as pool:
             await many(pool, 4)
             server.freeze()

@@ -113,9 +113,9 @@ def test_who_asks_for_a_pause_gets_it_while_the_other_works(server: ProtocolServ
     server.become(always=pause)
     other.become(faults=[pause])
     # both would be asked if it were forgotten; the one that is asked second answers for good
-    message = refused(server, request=question(deadline_s=0.3))
+    message = refused(server, request=question(deadline_s=2.0))
     assert message == (
-        "model: no answer within 0.3 s, 1 try failed: first answers 429: a fault was asked for; look at the actors, or give"
+        "model: no answer within 2 s, 1 try failed: first answers 429: a fault was asked for; look at the actors, or give"
         " requests longer"
     )
     assert sum(server.seen().ids.values()) == 1
@@ -129,13 +129,13 @@ def test_a_pause_may_be_asked_for_in_seconds_and_by_date(server: ProtocolServer,
 
 def test_a_pause_that_a_date_asks_for_is_kept(server: ProtocolServer) -> None:
     server.become(faults=[Fault(status=503, retry_after="Fri, 31 Dec 9999 23:59:59 GMT")])
-    assert "1 try failed" in refused(server, request=question(deadline_s=0.3))
+    assert "1 try failed" in refused(server, request=question(deadline_s=2.0))
 
 
 def test_the_deadline_is_one_for_all_tries(server: ProtocolServer) -> None:
     server.become(latency_s=0.1, always=Fault(status=503))
-    message = refused(server, request=question(deadline_s=0.5), settings={"max_failures": 1000})
-    assert message.startswith("model: no answer within 0.5 s, ")
+    message = refused(server, request=question(deadline_s=2.0), settings={"max_failures": 1000})
+    assert message.startswith("model: no answer within 2 s, ")
     assert "first answers 503: a fault was asked for" in message
 
 
@@ -145,13 +145,13 @@ def test_an_answer_that_comes_too_late_is_none_and_its_work_is_aborted(server: P
     async def run() -> str:
         async with pool_of(server) as pool:
             with pytest.raises(ActorError) as caught:
-                await pool.generate(question(deadline_s=0.2))
+                await pool.generate(question(deadline_s=2.0))
             while not server.seen().aborted:
                 await asyncio.sleep(0.01)
             return str(caught.value)
 
     assert asyncio.run(run()) == (
-        "model: no answer within 0.2 s, 0 tries failed: no actor has said anything; look at the actors, or give requests"
+        "model: no answer within 2 s, 0 tries failed: no actor has said anything; look at the actors, or give requests"
         " longer"
     )
 

@@ -141,7 +141,14 @@ def test_a_server_that_does_not_listen_is_killed_in_the_end(tmp_path: Path, load
     port = urlsplit(duty.url).port
     assert port
     path = Path(duty.state)
-    assert comes(lambda: (state := read_state(path)) is not None and (state.is_ready or load_s) and answers(port))
+    assert comes(
+        lambda: (
+            (state := read_state(path)) is not None
+            and state.server is not None
+            and (state.is_ready or load_s)
+            and answers(port)
+        )
+    )
     state = read_state(path)
     assert state
     assert state.server

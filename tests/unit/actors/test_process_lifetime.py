@@ -46,7 +46,7 @@ def test_up_runs_vllm_with_its_key_in_the_environment_alone(kept: KeptFleet, tmp
 
 
 def test_up_waits_until_a_slow_server_is_healthy(kept: KeptFleet) -> None:
-    kept.configure("--load-s", "0.5")
+    kept.configure("--load-s", "2")
     phases: list[str] = []
     (status,) = kept.up(show=lambda status: phases.append(status.phase))
     assert (phases, status.phase, status.pid, status.restarts) == (["loading", "up"], "up", kept.state().server, 0)

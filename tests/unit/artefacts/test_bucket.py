@@ -8,8 +8,9 @@ import pytest
 
 from graftline.artefacts.bucket import BucketArtefacts
 from graftline.artefacts.open import BucketArtefactsConfig, open_artefacts
+from graftline.building import Built, Contents, Placing, Request, build
 from graftline.errors import ConfigError, DataError, RecordError
-from graftline.record import Built, Contents, Placing, Request, build, verified
+from graftline.record import verified
 from graftline.secrets import EnvironmentSecrets, Secrets
 
 NAME = "data/division"

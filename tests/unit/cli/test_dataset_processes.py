@@ -36,7 +36,7 @@ def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
 
 def wait_for_the_end_of_all(group: int) -> None:
     """Return when no process of a session is left; fail if one stays."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
             os.killpg(group, 0)

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from graftline.building import Contents, Request, build
 from graftline.config import load_yaml
 from graftline.datasets.dvc import DvcExport, Exported, export_dvc
 from graftline.datasets.governance import Dvc, Governance, Wandb, load_governance
 from graftline.errors import BoundaryError, ConfigError, RecordError
 from graftline.paths import Paths
-from graftline.record import Contents, Request, build
 
 SPLIT = "data/processed/python/train"
 ROOM = 1 << 16

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from graftline.building import Contents, Request, build
 from graftline.datasets.governance import Wandb
 from graftline.datasets.publishing import Published, publish
 from graftline.errors import BoundaryError, ConfigError, RecordError
 from graftline.paths import Paths
-from graftline.record import Contents, Request, build
 from graftline.secrets import EnvironmentSecrets, Secrets
 from tests.wandb_files import records_of
 

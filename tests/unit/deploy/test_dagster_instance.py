@@ -168,8 +168,8 @@ def launcher(tmp_path: Path) -> K8sRunLauncher:
     return K8sRunLauncher(**checked.value)
 
 
-def launched(launcher: K8sRunLauncher) -> dict[str, Any]:
-    """Return the job of a run of the code location, the way the cluster is sent it."""
+def launched(launcher: K8sRunLauncher, component: str = "run_worker", **executor: Any) -> dict[str, Any]:
+    """Return the job of a run of the code location, or of a step of it, the way the cluster is sent it."""
     of_code = {
         "image_pull_policy": CODE["image"]["pullPolicy"],
         "env_config_maps": [one["name"] for one in CODE["envConfigMaps"]],
@@ -188,13 +188,14 @@ def launched(launcher: K8sRunLauncher) -> dict[str, Any]:
         container_context={"k8s": of_code},
     )
     run = DagsterRun(job_name="lineage", job_code_origin=JobPythonOrigin("lineage", origin))
-    context = K8sContainerContext.create_for_run(run, launcher, include_run_tags=True)
+    context = K8sContainerContext.create_for_run(run, launcher, include_run_tags=component == "run_worker")
+    context = context.merge(K8sContainerContext.create_from_config({"k8s": executor}))
     job = construct_dagster_k8s_job(
         context.get_k8s_job_config(origin.container_image, launcher),
-        ["dagster", "api", "execute_run"],
+        ["dagster", "api", "execute_run" if component == "run_worker" else "execute_step"],
         "dagster-run-1",
         context.run_k8s_config,
-        component="run_worker",
+        component=component,
     )
     sent: dict[str, Any] = kubernetes.client.ApiClient().sanitize_for_serialization(job)
     return sent
@@ -218,6 +219,74 @@ def test_a_run_becomes_a_job_that_the_cluster_takes(launcher: K8sRunLauncher) ->
     assert mounted <= {volume["name"] for volume in spec["volumes"]}
     named = {variable["name"] for variable in container["env"]}
     assert {"DAGSTER_PG_PASSWORD", "GRAFTLINE_REDIS_URL", "GRAFTLINE_HARBOR_KEY", "VLLM_API_KEY"} <= named
+
+
+def test_a_step_of_the_executor_k8s_job_becomes_a_job_like_that_of_its_run(launcher: K8sRunLauncher) -> None:
+    of_steps = {"container_config": {"resources": {"limits": {"memory": "4Gi"}}}}
+    of_run, of_step = launched(launcher), launched(launcher, "step_worker", run_k8s_config=of_steps)
+    kubernetes_validate.validate(of_step, KUBERNETES, strict=True)
+    [container] = of_step["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["memory"] == "4Gi"
+    for job in (of_run, of_step):
+        [own] = job["spec"]["template"]["spec"]["containers"]
+        for key in ("args", "name", "resources"):
+            del own[key]
+        del job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"]
+    # what the policies let it talk to, what it may do and what it sees are the same
+    assert of_step == of_run
+
+
+PODS = {"code location": CODE, "daemon": VALUES["dagsterDaemon"], "web server": VALUES["dagsterWebserver"]}
+
+
+def deployed(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the deployment that the chart makes of a section: what it passes on as it is, at its place in the pod."""
+    probes = {
+        name: {**{key: value for key, value in told[name].items() if key != "enabled"}, "exec": {"command": ["asked"]}}
+        for name in ("livenessProbe", "readinessProbe", "startupProbe")
+        if name in told
+    }
+    image = told["image"]
+    container = {
+        "name": "dagster",
+        "image": f"{image['repository']}:{image['tag']}",
+        "imagePullPolicy": image["pullPolicy"],
+        "args": told.get("dagsterApiGrpcArgs", []),
+        "env": told.get("env", []),
+        "envFrom": [{"configMapRef": one} for one in told.get("envConfigMaps", [])],
+        "ports": [{"containerPort": told["port"]}] if "port" in told else [],
+        "resources": told.get("resources", {}),
+        "securityContext": told["securityContext"],
+        "volumeMounts": told["volumeMounts"],
+        **probes,
+    }
+    pod = {"securityContext": told["podSecurityContext"], "volumes": told["volumes"], "containers": [container]}
+    template = {"metadata": {"labels": told["labels"]}, "spec": pod}
+    spec = {"replicas": told.get("replicaCount", 1), "selector": {"matchLabels": told["labels"]}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "dagster"}, "spec": spec}
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_what_the_chart_passes_on_to_pods_is_what_the_cluster_takes(name: str) -> None:
+    found = deployed(PODS[name])
+    kubernetes_validate.validate(found, KUBERNETES, strict=True)
+    pod = found["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert {mount["name"] for mount in container["volumeMounts"]} <= {volume["name"] for volume in pod["volumes"]}
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong"),
+    [
+        ("replicaCount", "2"),
+        ("volumes", [{"name": "home", "emptydir": {}}]),
+        ("resources", {"limit": {"memory": "1Gi"}}),
+        ("podSecurityContext", {"runAsUser": "10001"}),
+    ],
+)
+def test_a_wrong_type_or_key_below_a_section_is_found(key: str, wrong: Any) -> None:
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(deployed({**PODS["web server"], key: wrong}), KUBERNETES, strict=True)
 
 
 def test_the_account_of_dagster_exists_and_may_start_jobs_and_nothing_that_is_not_needed() -> None:

@@ -76,12 +76,31 @@ def test_every_package_is_held_by_the_constraints_and_leaves_no_cache() -> None:
     assert not [text for text in of("RUN") if "apt-get" in text or "curl" in text or "wget" in text]
 
 
-def test_extras_that_are_installed_exist_and_are_what_production_needs() -> None:
+NOT_FOR_A_CLUSTER = {
+    "daytona": "boxes are in pods, which reach nothing but their database",
+    "dev": "the tools of a checkout",
+    "ui": "pictures are taken where there is a browser",
+}
+
+
+def test_every_extra_is_installed_but_those_that_are_of_no_use_there() -> None:
     [extras] = re.findall(r"\.\[([\w,]+)\]", " ".join(of("RUN")))
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    assert set(extras.split(",")) <= project.keys()
-    assert {"dagster", "harbor", "kubernetes", "redis", "s3", "training", "vault"} <= set(extras.split(","))
-    assert "dev" not in extras.split(",")
+    installed, waiting = set[str](), extras.split(",")
+    while waiting:
+        name = waiting.pop()
+        installed.add(name)
+        brought = [found for need in project[name] for found in re.findall(r"^graftline\[([\w,]+)\]$", need)]
+        waiting += ",".join(brought).split(",") if brought else []
+    assert project.keys() - installed == NOT_FOR_A_CLUSTER.keys()
+
+
+def test_every_extra_that_a_door_asks_for_exists() -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    sources = [path for part in ("src", "orchestration", "assets") for path in (CHECKOUT / part).rglob("*.py")]
+    asked = {extra for path in sources for extra in re.findall(r"graftline\[(\w+)\]", path.read_text("utf-8"))}
+    assert "optimization" in asked
+    assert asked <= project.keys()
 
 
 def test_torch_is_of_the_version_that_is_tested() -> None:

@@ -8,18 +8,24 @@ from typing import Any
 import click
 import kubernetes_validate
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from graftline.actors.commands import Machine, launch_of
 from graftline.actors.fleet import load_fleet
+from graftline.artefacts.open import open_artefacts
 from graftline.cli import main
 from graftline.config import load_yaml, put, validated
 from graftline.harbor.service.serve import HarborSettings
+from graftline.paths import Paths
+from graftline.runtime.manifests import load_manifest
+from graftline.secrets import EnvironmentSecrets, Secrets
 from graftline.telemetry.settings import TelemetrySettings
 from tests.kubernetes_files import (
     CHECKOUT,
     DEPLOY,
     KUBERNETES,
+    OVERLAY,
     Object,
     containers,
     conversations,
@@ -65,6 +71,25 @@ def test_a_key_that_is_misspelt_is_found() -> None:
 def test_every_file_is_part_of_the_overlay_and_no_object_is_there_twice() -> None:
     of_files = sorted(where(found) for path in files() for found in documents(path))
     assert sorted(map(where, OBJECTS)) == of_files == sorted(set(of_files))
+
+
+def test_the_bucket_is_told_to_every_pod_of_ours_and_is_what_the_manifest_then_opens(tmp_path: Path) -> None:
+    objects = rendered(OVERLAY, KUBERNETES / "components" / "bucket")
+    for found in objects:
+        kubernetes_validate.validate(found, VERSIONS[0], strict=True)
+    [settings] = [one for one in objects if where(one) == "ConfigMap graftline/graftline-settings"]
+    [before] = [one for one in OBJECTS if where(one) == where(settings)]
+    [(variable, address)] = settings["data"].items() - before["data"].items()
+    assert [one for one in objects if one not in OBJECTS] == [settings]
+    [values] = documents(DEPLOY / "helm" / "values.yaml")
+    [code] = values["dagster-user-deployments"]["deployments"]
+    [worker] = [container for _, container in OURS if container["command"][1] == "actor"]
+    assert {"name": settings["metadata"]["name"]} in code["envConfigMaps"]
+    assert {"configMapRef": {"name": settings["metadata"]["name"]}} in worker["envFrom"]
+    # the line that the page has people write
+    [line] = re.findall(r"`artefacts: (\{[^`]+\})`", section("docs/kubernetes.md", "## Artefacts in a bucket"))
+    config = load_manifest(Paths(CHECKOUT), "prod", {"artefacts": yaml.safe_load(line)}).artefacts
+    assert open_artefacts(config, tmp_path, Secrets([EnvironmentSecrets({variable: address})])).label == address
 
 
 def test_every_namespace_is_declared_and_enforces_a_level() -> None:

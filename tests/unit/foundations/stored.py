@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from graftline.record import Contents, Request
+from graftline.building import Contents, Request
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 MIDNIGHT = datetime(2026, 1, 3, tzinfo=UTC)

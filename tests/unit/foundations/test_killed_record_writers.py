@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from graftline.record import RECORD_NAME, Contents, Request, build, verified
+from graftline.building import Contents, Request, build
+from graftline.record import RECORD_NAME, verified
 from tests.unit.foundations.stored import FILES, MIDNIGHT, REQUEST, Maker, append, names, noon, tree, write
 
 
@@ -120,7 +121,7 @@ def test_an_adopted_artefact_of_another_request_is_not_used(
 KILLED_WRITER = """
 import os, signal, sys
 from pathlib import Path
-from graftline.record import Request, build
+from graftline.building import Request, build
 
 def make(folder):
     (folder / "half.txt").write_text("half")

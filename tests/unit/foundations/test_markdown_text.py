@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from graftline.markdown import table
+from graftline.markdown import plain_table, table
 
 
 def test_a_table_takes_its_columns_from_the_first_row_and_sets_numbers_right() -> None:
@@ -35,6 +35,8 @@ def test_no_rows_are_said_to_be_none() -> None:
     [
         ("a|b", "a\\|b"),
         ("a\nb", "a b"),
+        ("a\r\nb\rc", "a b\\\\rc"),
+        ("\x1b[31m\u202e", "\\\\x1b[31m\\\\u202e"),
         ("a\\|b", "a\\\\\\|b"),
         ("", ""),
         (None, "-"),
@@ -46,3 +48,9 @@ def test_no_rows_are_said_to_be_none() -> None:
 )
 def test_a_cell_stays_in_its_cell(value: Any, cell: str) -> None:
     assert table([{"a": "text"}, {"a": value}]) == f"| a |\n|---|\n| text |\n| {cell} |\n"
+
+
+def test_texts_of_others_are_shown_and_do_nothing() -> None:
+    assert plain_table([{"a<b>": "<img>`x`[y](z)*&", "n": 1}]) == (
+        "| a&#60;b&#62; | n |\n|---|---:|\n| &#60;img&#62;&#96;x&#96;&#91;y&#93;(z)&#42;&#38; | 1 |\n"
+    )

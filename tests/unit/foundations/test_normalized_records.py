@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from graftline.record import Contents, NormalizedRecord, Record, Request, build, load_record
+from graftline.building import Contents, Request, build
+from graftline.record import NormalizedRecord, Record, load_record
 
 RAW = {
     "source": "demo",

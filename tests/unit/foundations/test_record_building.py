@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from graftline.building import Contents, Request, build
 from graftline.errors import RecordError
-from graftline.record import RECORD_NAME, Contents, FileSum, Record, Request, build, load_record, verified
+from graftline.record import RECORD_NAME, FileSum, Record, load_record, verified
 from tests.unit.foundations.stored import FILES, MIDNIGHT, NOON, REQUEST, Maker, append, names, noon, tree, write
 
 

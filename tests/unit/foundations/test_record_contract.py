@@ -10,18 +10,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from graftline.building import Contents, Request, build
 from graftline.errors import RecordError
-from graftline.record import (
-    RECORD_NAME,
-    Contents,
-    RawRecord,
-    Record,
-    Request,
-    build,
-    load_record,
-    verified,
-    write_atomically,
-)
+from graftline.record import RECORD_NAME, RawRecord, Record, load_record, verified, write_atomically
 
 SHA256 = "a" * 64
 CONTRACT = {
@@ -154,6 +145,7 @@ def test_only_a_raw_artefact_has_the_fields_of_the_contract(tmp_path: Path) -> N
         ("downloaded_at", "2026-05-05T00:00:00+00:00", False),
         ("written_at", "2026-05-05T00:00:00+00:00", False),
         ("code_version", "c1", False),
+        ("facts", {"precision": "bfloat16"}, False),
         ("source", "other", True),
         ("version", "2", True),
         ("license", "ISC", True),

@@ -31,7 +31,7 @@ def refusal(**values: Any) -> str:
     return str(caught.value)
 
 
-def test_a_spec_is_made_as_the_founding_document_makes_it(context: Path) -> None:
+def test_a_spec_is_made_by_keywords(context: Path) -> None:
     spec = HarborBuildSpec(
         name="engine-bench-v1",
         dockerfile_path=context / "Dockerfile",
@@ -58,7 +58,7 @@ def test_a_spec_is_made_as_the_founding_document_makes_it(context: Path) -> None
     }
 
 
-def test_defaults_are_those_of_the_founding_api() -> None:
+def test_the_defaults_of_a_spec() -> None:
     spec = HarborBuildSpec(name="a", dockerfile_path="Dockerfile", context_dir="context")
     assert (spec.dockerfile_path, spec.context_dir) == (Path("Dockerfile"), Path("context"))
     assert spec.entrypoint == "run_rollout --input /tmp/rollout.json --output /tmp/result.json"

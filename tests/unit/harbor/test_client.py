@@ -315,10 +315,10 @@ def test_plain_http_to_another_machine_can_be_allowed() -> None:
 
 
 def test_url_and_key_are_read_from_the_environment() -> None:
-    founding = {"SYNTH_BACKEND_URL": "https://a.example/", "SYNTH_API_KEY": "a"}
-    own = {**founding, "GRAFTLINE_HARBOR_URL": "https://b.example", "GRAFTLINE_HARBOR_KEY": "b"}
+    other = {"SYNTH_BACKEND_URL": "https://a.example/", "SYNTH_API_KEY": "a"}
+    own = {**other, "GRAFTLINE_HARBOR_URL": "https://b.example", "GRAFTLINE_HARBOR_KEY": "b"}
 
-    assert HarborClient(environment=founding).url == "https://a.example"
+    assert HarborClient(environment=other).url == "https://a.example"
     assert HarborClient(environment=own).url == "https://b.example"
     assert HarborClient("https://c.example", environment=own).url == "https://c.example"
 

@@ -282,7 +282,7 @@ def test_agents_are_told_where_the_model_is_and_no_file_holds_the_key() -> None:
 
 def test_a_command_does_not_outlive_its_time(tmp_path: Path) -> None:
     script = "sleep 60 & echo $! > pid; echo said; wait"
-    ended = run_command(["sh", "-c", script], tmp_path, os.environ, 0.2)
+    ended = run_command(["sh", "-c", script], tmp_path, os.environ, 2.0)
     assert (ended.status, ended.output) == (None, "said\n")
     wait_until_ended(int((tmp_path / "pid").read_text()))
 

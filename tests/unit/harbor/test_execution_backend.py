@@ -255,7 +255,7 @@ ZERO = b'{"reward_info": {"outcome_reward": 0.0}, "success_status": "network_err
         (Fault(status=500), SuccessStatus.NETWORK_ERROR, FailureCause.HARBOR_FAILED),
         (Fault(status=200, content=b"{}"), SuccessStatus.RUNTIME_ERROR, FailureCause.VERIFIER_FAILED),
         (Fault(status=200, content=b"[]"), SuccessStatus.RUNTIME_ERROR, FailureCause.UNCLASSIFIED),
-        # the founding task apps say 0.0 where nothing is known
+        # some task apps say 0.0 where nothing is known
         (Fault(status=200, content=ZERO), SuccessStatus.NETWORK_ERROR, FailureCause.MODEL_PROVIDER_FAILED),
     ],
 )

@@ -36,7 +36,7 @@ def shown(response: RolloutResponse) -> tuple[str, str | None, float | None, boo
 # the configuration
 
 
-def test_the_config_of_the_founding_documents_optimisation() -> None:
+def test_the_config_of_an_optimisation() -> None:
     provider = HarborInstanceProvider(deployment_ref=REF)
     config = LocalAPIConfig(
         app_id="engine_bench",
@@ -52,7 +52,7 @@ def test_the_config_of_the_founding_documents_optimisation() -> None:
     assert config.get_task_app_url() == "https://harbor.example/api/harbor/deployments/d-1"
 
 
-def test_the_config_of_the_founding_documents_simple_evaluation_has_no_name() -> None:
+def test_the_config_of_a_simple_evaluation_has_no_name() -> None:
     config = LocalAPIConfig(
         app_id="engine_bench",
         rollout=lambda request, fastapi_request: PASSED,

@@ -7,7 +7,7 @@ import pytest
 
 import graftline.harbor
 
-FOUNDING = [
+OF_OTHER_PROGRAMS = [
     ("graftline.sdk.harbor.build_spec", ["HarborBuildSpec"]),
     ("graftline.sdk.harbor.packager", ["HarborPackager"]),
     ("graftline.sdk.harbor.uploader", ["upload_harbor_deployment", "HarborDeploymentUploader"]),
@@ -21,11 +21,11 @@ FOUNDING = [
     ("graftline.sdk.optimization.internal.task_app", ["create_task_app_client"]),
     ("graftline.sdk.api.train.prompt_learning", ["PromptLearningJob"]),
 ]
-"""The import lines of the founding document."""
+"""The import lines that other programs have."""
 
 
-@pytest.mark.parametrize(("module", "names"), FOUNDING)
-def test_every_import_line_of_the_founding_document_works(module: str, names: list[str]) -> None:
+@pytest.mark.parametrize(("module", "names"), OF_OTHER_PROGRAMS)
+def test_every_import_line_of_other_programs_works(module: str, names: list[str]) -> None:
     found = import_module(module)
 
     assert [name for name in names if getattr(found, name) is not getattr(graftline.harbor, name)] == []

@@ -115,7 +115,8 @@ def test_a_cancelled_evaluation_keeps_what_has_ended(database_url: str) -> None:
     with service(database_url, gate, rollouts_at_once=1) as client:
         found = deployed(client)
         job_id = client.post(AT, json={"deployment_id": found, "seeds": [0, 1, 2]}).json()["job_id"]
-        until(client, "/api/harbor/rollouts?status=running", lambda page: len(page["rollouts"]) == 1)
+        # a rollout is said to run just before its box does
+        until(client, "/api/harbor/rollouts?status=running", lambda page: len(page["rollouts"]) == len(gate.order) == 1)
         assert client.post(f"{AT}/{job_id}/cancel").json()["status"] == "cancelled"
         gate.is_open.set()
         until(client, "/api/harbor/rollouts?status=running", lambda page: not page["rollouts"])

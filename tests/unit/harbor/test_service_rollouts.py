@@ -203,7 +203,8 @@ def test_a_waiting_rollout_is_cancelled_at_once_and_one_that_runs_soon(database_
         running, waiting = (
             client.post(AT, json={**rollout(name), "deployment_id": found}).json()["rollout_id"] for name in "ab"
         )
-        until(client, f"{AT}/{running}", lambda view: view["status"] == "running")
+        # it is said to run just before its box does
+        until(client, f"{AT}/{running}", lambda view: view["status"] == "running" and gate.order == [running])
         assert client.post(f"{AT}/{waiting}/cancel").json()["status"] == "cancelled"
         client.post(f"{AT}/{running}/cancel")
         gate.is_open.set()

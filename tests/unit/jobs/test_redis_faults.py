@@ -66,7 +66,7 @@ def test_a_worker_that_waits_gets_jobs_after_a_restart(server: RedisServer, open
 
 
 def test_patience_ends(server: RedisServer, open_on: OpenQueue) -> None:
-    queue = open_on(server, patience_s=0.2)
+    queue = open_on(server, patience_s=1.0)  # a first try finds the old connection closed
     server.kill()
     with pytest.raises(QueueError) as caught:
         queue.depth()

@@ -135,11 +135,11 @@ def test_secrets_are_taken_out_of_reasons() -> None:
 
 
 def test_a_long_job_stays_with_its_worker() -> None:
-    queue, calls = queue_of(2, visibility_s=0.2), []
+    queue, calls = queue_of(2, visibility_s=1.5), []
 
     def handle(job: Job, is_mine: Callable[[], bool]) -> None:
         calls.append(job.key)
-        time.sleep(0.7)
+        time.sleep(3)
         assert is_mine()
 
     with working(queue, handle, WorkerSettings(concurrency=1)):

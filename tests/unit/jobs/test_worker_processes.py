@@ -56,7 +56,7 @@ def test_a_signal_lets_a_worker_finish_what_it_has(
 ) -> None:
     queue = open_on(server)
     queue.put(jobs(6))
-    process = start("0.4")
+    process = start("3")  # they are to be told in the middle of it
     wait_until(lambda: queue.depth().in_flight == 4)
     process.terminate()
     output, _ = process.communicate(timeout=ENDS_WITHIN_S)

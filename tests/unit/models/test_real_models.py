@@ -31,7 +31,7 @@ def test_a_model_of_the_checkout_is_a_gguf_file_with_the_pinned_digest(checkout:
         assert stream.read(4) == b"GGUF"
 
 
-@pytest.mark.skipif(not WITH_NETWORK, reason="fetches 93 MB: set GRAFTLINE_REAL_MODELS=1")
+@pytest.mark.skipif(not WITH_NETWORK, reason="fetches 98 MB: set GRAFTLINE_REAL_MODELS=1")
 def test_the_smallest_model_comes_from_where_the_catalogue_says(checkout: Path, tmp_path: Path) -> None:
     fetched = subprocess.run(
         [sys.executable, "-c", _CHILD, str(checkout), str(tmp_path)], capture_output=True, text=True, timeout=600

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from graftline.building import Contents, Request, build
 from graftline.errors import ConfigError, ModelError
 from graftline.models.stored import Verified, converted_folder, model_file, stored_models, verify_models
-from graftline.record import Contents, Request, build
 from tests.unit.models.places import CONTENT, FILE, SHA256, Places
 
 WRONG = bytes(len(CONTENT))

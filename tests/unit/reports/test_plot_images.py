@@ -19,6 +19,7 @@ PARTS = [{"failure": f"class {number}", "general": number, "literal": None} for 
 TIMES = [{"language": f"language {number}", "p50": 10 * number + 0.5, "p90": 10**number} for number in range(6)]
 DRAWN: dict[str, Callable[[], bytes]] = {
     "bars": lambda: bars(PRECISION, ["language", "dataset"], "precision"),
+    "bars of more rows than are drawn": lambda: bars(PRECISION * 40, ["language", "dataset"], "precision"),
     "funnel": lambda: funnel(STEPS),
     "grouped": lambda: grouped(TIMES, ["language"], ["p50", "p90"], "milliseconds"),
     "histogram": lambda: histogram(BINS, "characters/4"),
@@ -56,6 +57,18 @@ def test_a_style_of_the_user_does_not_show(monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_a_plot_of_next_to_nothing_is_drawn(draw: Callable[[], bytes]) -> None:
     assert draw().startswith(b"\x89PNG")
+
+
+def test_a_name_that_looks_like_a_formula_is_drawn_as_it_is() -> None:
+    rows = [{"class": "$\\frac$", "pass@1": 0.5}]
+    assert bars(rows, ["class"], "pass@1").startswith(b"\x89PNG")
+    assert stacked([{"class": "$\\frac$", "n": 1}], ["class"], ["n"], "attempts").startswith(b"\x89PNG")
+
+
+def test_an_interval_is_drawn_where_it_is_known() -> None:
+    plain = bars([{"name": "m", "pass@1": 0.5, "interval": None}], ["name"], "pass@1", "interval")
+    assert plain == bars([{"name": "m", "pass@1": 0.5}], ["name"], "pass@1")
+    assert plain != bars([{"name": "m", "pass@1": 0.5, "interval": (0.4, 0.7)}], ["name"], "pass@1", "interval")
 
 
 def test_shares_of_the_same_rows_in_another_order_are_the_same_plot() -> None:

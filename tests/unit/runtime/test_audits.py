@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from graftline.building import Contents, Request
 from graftline.datasets.tables import EDITS
 from graftline.parquet import read_parquet, write_parquet
 from graftline.paths import Paths
-from graftline.record import Contents, Request
 from graftline.runtime import checks
 from graftline.runtime.audit import Audit, audit
 from graftline.runtime.lineage import Lineage, open_lineage
@@ -71,6 +71,16 @@ def test_every_faulty_configuration_file_is_told_once(made: Path) -> None:
     assert len(faults) == 2
     assert faults[0].startswith(f"{datasets}: languages.0: input should be 'python'")
     assert faults[1] == f"{dev}: cannot be read (No such file or directory); expected a YAML file"
+
+
+@pytest.mark.parametrize("name", ["evaluations/mine.yaml", "prompts/mine.yaml", "closed_loop.yaml"])
+def test_nonsense_in_a_file_is_told_whichever_it_is(made: Path, name: str) -> None:
+    path = made / "configs" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("nonsense: 1\n", "utf-8")
+    [fault] = audit(Paths(made)).faults
+    assert fault.startswith(f"{path}: ")
+    assert "nonsense: unknown key" in fault
 
 
 def test_a_sample_that_is_not_the_pinned_one_is_told(made: Path, reconfigure: Callable[..., None]) -> None:

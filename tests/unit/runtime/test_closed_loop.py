@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from graftline.building import Built
 from graftline.errors import ConfigError
 from graftline.paths import Paths
-from graftline.record import Built, load_record
-from graftline.runtime.closed_loop import REPORT, RESULTS, closed_loop, closed_loop_file
+from graftline.record import load_record
+from graftline.runtime.closed_loop import REPORT, RESULTS, closed_loop
+from graftline.runtime.closed_loop_file import closed_loop_file
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
 from graftline.training.runs import Runs
@@ -96,6 +98,10 @@ def test_the_closed_loop_trains_one_adapter_after_the_other_and_judges_all(
     first, second = (load_record(looped.adapter(name)) for name in ("first", "second"))
     runs = Runs(looped.root / OUTPUT)
     assert second.inputs["trained_adapter"] == first.identity
+    assert second.facts.keys() == {"precision", "device"}
+    assert runs.get(second.config["run_id"]).attempts[0].computed_with == second.facts
+    judged = load_record(looped.contest("pairs")).facts
+    assert judged["adapter.precision"] == second.facts["precision"]
     start = runs.get(second.config["run_id"]).config["start_from"]
     assert start == runs.get(first.config["run_id"]).checkpoints[-1].path
     lines = json.loads((built.folder / RESULTS).read_text("utf-8"))
@@ -111,6 +117,41 @@ def test_the_closed_loop_trains_one_adapter_after_the_other_and_judges_all(
 
 def test_a_root_without_the_file_has_no_closed_loop(made: Path) -> None:
     assert closed_loop_file(Paths(made)) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"recipes": ["first", "nobody"]}, "recipe 'nobody' is unknown"),
+        ({"evaluations": {"pair": "x"}}, "evaluations: 'pair' is none of configs/evaluations; known: pairs"),
+        # an evaluation of a deployment has no contestants
+        (
+            {"evaluations": {"pairs": "x", "shop": "y"}},
+            "evaluations: 'shop' is none of configs/evaluations; known: pairs",
+        ),
+        ({"rival": "rivals"}, "rival: 'rivals' is a contestant of none of the evaluations; known: base, adapter, rein"),
+    ],
+)
+def test_a_name_that_means_nothing_is_said_before_anything_is_trained(
+    looped: Paths, opened: Callable[[], AbstractContextManager[Lineage]], changes: dict[str, Any], said: str
+) -> None:
+    (looped.configs / "closed_loop.yaml").write_text(json.dumps({**FILE, **changes}), "utf-8")
+    made: list[str] = []
+    with opened() as lineage, pytest.raises(ConfigError, match=said):
+        closed_loop(lineage, lambda stage, partition, built: made.append(stage))
+    assert made == []
+
+
+def test_a_contestant_that_cannot_be_asked_is_said_before_anything_is_trained(
+    looped: Paths, opened: Callable[[], AbstractContextManager[Lineage]]
+) -> None:
+    asked = {**CONTESTANTS, "rival": {"kind": "actors", "fleet": "nobody"}}
+    contest = {"tasks": [{"kind": "pairs", "path": "pairs.jsonl"}], "contestants": asked}
+    (looped.configs / "evaluations" / "pairs.yaml").write_text(json.dumps(contest), "utf-8")
+    made: list[str] = []
+    with opened() as lineage, pytest.raises(ConfigError, match="fleet 'nobody' is unknown"):
+        closed_loop(lineage, lambda stage, partition, built: made.append(stage))
+    assert made == []
 
 
 def test_a_file_that_does_not_fit_says_where(looped: Paths) -> None:

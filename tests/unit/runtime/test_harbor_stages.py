@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from graftline.building import Built, Contents, Request
 from graftline.errors import ConfigError, GraftlineError, HarborError, RecordError
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.deployment_file import EvaluationBudget
 from graftline.harbor.executors.base import Box, Execution
 from graftline.paths import Paths
-from graftline.record import Built, Contents, Request, load_record
+from graftline.record import load_record
 from graftline.runtime import evaluation_checks as checks
 from graftline.runtime.audit import audit
 from graftline.runtime.deployments import deployment_names, harbor_deployment, instance_batch, read_rows

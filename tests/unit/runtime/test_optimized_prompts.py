@@ -17,15 +17,24 @@ from graftline.config import load_yaml, to_yaml
 from graftline.errors import ConfigError, DataError
 from graftline.jsonl import write_lines
 from graftline.optimization.offline_proposer import MISTAKES
+from graftline.optimization.outcome import JudgedPrompt, Outcome
 from graftline.paths import Paths
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
-from graftline.runtime.optimized_prompts import BEST, PAGE, PROMPT, optimized_prompt, read_outcome
+from graftline.runtime.optimized_prompts import (
+    BEST,
+    PAGE,
+    PROMPT,
+    front_rows,
+    optimized_prompt,
+    page,
+    read_outcome,
+)
 from graftline.runtime.prompt_files import divided, prompt_file, prompt_names
 from graftline.state.state import StateUpdate
 from graftline.tasks.task import Task
 from graftline.teachers.answer import Answer, written
-from graftline.teachers.prompt import Prompts
+from graftline.teachers.prompt import Prompts, load_prompt
 from tests.conftest import CHECKOUT
 
 FILE: dict[str, Any] = {
@@ -113,8 +122,12 @@ def test_a_better_prompt_becomes_one_like_those_of_the_file(lineage: Lineage, mo
     begun_with = load_yaml(lineage.paths.configs / "teacher_prompts.yaml", Prompts)
     assert made.prompts["tiny"] == begun_with.prompts["small"].model_copy(update=best.texts)
     assert made.shots == begun_with.shots
+    # teachers ask for it by this name
+    asked = load_prompt(lineage.paths.configs, "optimized/tiny")
+    assert asked.settings == made.prompts["tiny"]
     assert best.texts["system"].strip() in (built.folder / BEST).read_text()
     assert "optimized/tiny" in (built.folder / PAGE).read_text()
+    assert "on 4 tasks of both, which had no part in the choice." in (built.folder / PAGE).read_text()
     assert built.record.counts["rollouts"] == outcome.rollouts == model.asked
 
 
@@ -155,6 +168,49 @@ def test_a_file_that_does_not_fit_says_so(root: Path, change: dict[str, Any], sa
     assert prompt_names(Paths(root)) == ["tiny"]
     with pytest.raises(ConfigError, match=said):
         prompt_file(Paths(root), "tiny")
+
+
+def test_an_optimised_prompt_that_is_not_made_is_one_clear_error(root: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data/prompts/tiny/prompt\.yaml"):
+        load_prompt(root / "configs", "optimized/tiny")
+
+
+def judged(number: int, **more: Any) -> JudgedPrompt:
+    values = {
+        "digest": str(number),
+        "parents": [],
+        "changed": [],
+        "how": "told",
+        "asked": 0,
+        "texts": {"system": "Do."},
+    }
+    return JudgedPrompt.model_validate({"number": number, "scores": {}, **values, **more})
+
+
+def outcome_of(*prompts: JudgedPrompt, **more: Any) -> Outcome:
+    values = {"proposer": "told", "ending": "3 generations", "best": 0, "best_by_seed": {}, "proposals": {}}
+    return Outcome.model_validate({"rollouts": 1, "usd": 0.0, "tokens": 0, **values, **more, "prompts": prompts})
+
+
+def test_the_page_says_which_seeds_the_gain_is_of_and_what_was_not_judged() -> None:
+    prompts = judged(0, scores={1: 0.2, 2: 0.2}), judged(1, scores={1: 0.6, 2: 0.6})
+    text = page("x", outcome_of(*prompts, best=1, not_judged="budget: max_usd of 1 is used up"))
+
+    assert "+0.4000 (95 %: +0.4000 to +0.4000), on 2 tasks of both, chosen on these, so expect less of others." in text
+    assert "It was not judged on the tasks that are kept for that: budget: max_usd of 1 is used up." in text
+
+
+def test_what_is_not_known_is_no_zero_in_the_order_of_prompts() -> None:
+    rows = front_rows(outcome_of(judged(0, scores={1: 0.5}), judged(1), judged(2, scores={1: 0.0})))
+
+    assert [row["prompt"] for row in rows] == [0, 2, 1]
+
+
+def test_no_fence_in_a_prompt_ends_its_block() -> None:
+    hostile = "~~~~\n```\n````\n# Not a title"
+    lines = page("x", outcome_of(judged(0, texts={"system": hostile}, scores={1: 0.5}))).splitlines()
+
+    assert lines[lines.index("`````text") + 1 :] == [*hostile.splitlines(), "`````", ""]
 
 
 def test_commands_list_make_show_and_cancel(root: Path) -> None:

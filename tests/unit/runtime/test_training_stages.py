@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from graftline.building import Built
 from graftline.errors import ConfigError, DataError, GraftlineError
 from graftline.paths import Paths
-from graftline.record import Built, load_record
+from graftline.record import load_record
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
 from graftline.runtime.summary import summarize, tables, verdict

@@ -108,14 +108,14 @@ def test_one_batch_cannot_change_what_the_next_one_sees(warm: WarmSandbox) -> No
 @pytest.mark.parametrize("source", ["f(1)\n", "f(1)\n" * 80_000], ids=["short", "long"])
 def test_a_stopped_worker_is_a_wall_timeout_and_is_replaced(source: str) -> None:
     others = workers()
-    sandbox = WarmSandbox(Limits(wall_s=0.3))
+    sandbox = WarmSandbox(Limits(wall_s=2.0))
     try:
         assert sandbox.apply_many("f(1)\n", "python", [RENAME])[0].verdict is Verdict.OK
         [worker] = [found for found in workers() if found not in others]
         worker.send_signal(signal.SIGSTOP)
         started = time.monotonic()
         assert [result.verdict for result in sandbox.apply_many(source, "python", [RENAME])] == [Verdict.WALL_TIMEOUT]
-        assert time.monotonic() - started < 20
+        assert time.monotonic() - started < 60
         assert sandbox.apply_many("f(1)\n", "python", [RENAME])[0].verdict is Verdict.OK
         assert worker.pid not in [found.pid for found in workers()]
     finally:

@@ -287,7 +287,8 @@ def test_a_closed_one_leaves_no_descriptors_open(folder: Path) -> None:
             workspaces.read(workspace)
         with pytest.raises(DataError):
             workspaces.write(workspace, {"a/link/x": b""})
-    assert descriptors() == before
+    # what other tests left open may be closed meanwhile
+    assert descriptors() <= before
 
 
 def test_threads_share_a_folder_and_a_task_id(folder: Path) -> None:

@@ -42,8 +42,12 @@ def test_products_can_be_made_here_after_it_was_tried() -> None:
     assert (0 <= gain < 100, total) == (True, 64.0**3)
 
 
-@pytest.mark.parametrize(("gain", "precision"), [("1.8", "bfloat16"), ("0.6", "float32")])
-def test_what_is_faster_is_taken(gain: str, precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("gain", "precision"), [("1.8", "bfloat16"), ("1.1", "bfloat16"), ("1.05", "float32"), ("0.6", "float32")]
+)
+def test_what_is_clearly_faster_is_taken(
+    gain: str, precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tried_by(f"echo {gain}", tmp_path, monkeypatch)
     assert (bfloat16.gain_of_bfloat16(), precision_of("auto", "cpu")) == (float(gain), precision)
     assert (precision_of("bfloat16", "cpu"), precision_of("float32", "cpu")) == ("bfloat16", "float32")

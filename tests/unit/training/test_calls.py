@@ -12,7 +12,7 @@ import pytest
 from graftline.errors import DataError
 from graftline.training.local.calls import Answer, Call, Calls
 
-LONG_S = 20.0
+LONG_S = 120.0
 SOON_S = 0.05
 
 

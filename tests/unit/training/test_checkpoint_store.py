@@ -312,7 +312,7 @@ import os, signal, sys
 from pathlib import Path
 from graftline.training.local import checkpoints
 from graftline.training.local.checkpoints import CheckpointStore
-from graftline import record
+from graftline import building
 
 store = CheckpointStore(Path(sys.argv[1]))
 one = store.at("0a1b:train:0", "weights", "one")
@@ -326,9 +326,9 @@ def make(folder):
         killed()
 
 if sys.argv[2] == "before its record is written":
-    record.write_atomically = killed
+    building.write_atomically = killed
 elif sys.argv[2] == "before it takes its place":
-    record._take_place = killed
+    building._take_place = killed
 elif sys.argv[2] == "while it takes the place of another":
     rename = Path.rename
     Path.rename = lambda self, target: killed() if ".partial-" in self.name else rename(self, target)

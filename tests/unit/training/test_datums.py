@@ -148,7 +148,7 @@ def test_the_name_of_a_control_token_in_a_text_is_no_control_token_to_qwen3(toke
     assert tokens.count(tokenizer.get_added_vocab()["<|im_end|>"]) == 1
 
 
-def test_the_names_of_the_founding_documents_are_known() -> None:
+def test_renderers_are_known_by_each_of_their_names() -> None:
     assert {"role_colon", "llama3", "qwen3", "deepseek_v3", "deepseekv3", "gpt_oss_no_sysprompt"} <= {
         *known_renderers()
     }

@@ -109,7 +109,7 @@ def suspended(root: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[b
 def test_it_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
     with suspended(tmp_path) as (parent, child):
         os.kill(parent.pid, signal.SIGKILL)
-        assert psutil.wait_procs([child], timeout=20)[1] == []
+        assert psutil.wait_procs([child], timeout=60)[1] == []
 
 
 @pytest.mark.skipif(

@@ -47,7 +47,7 @@ verifier.verify_answer("1", "$9^{9^{9}}$")
 
 @pytest.fixture(scope="module")
 def verifier() -> Iterator[MathVerifier]:
-    with MathVerifier(timeout_s=1.5) as verifier:
+    with MathVerifier(timeout_s=30) as verifier:  # more than any of these takes on a busy machine
         yield verifier
 
 
@@ -149,13 +149,14 @@ def test_a_text_that_is_too_long_never_reaches_a_worker() -> None:
         assert workers() == before
 
 
-def test_a_power_tower_times_out_and_the_next_pairs_are_judged(verifier: MathVerifier) -> None:
-    assert verifier.batch_verify([("1", "1"), ("5", TOWER), ("2", "2"), ("3", "4")]) == [
-        Verdict(True, "ok", "1", "1"),
-        Verdict(None, "timeout", reason="no verdict after 1.5 s"),
-        Verdict(True, "ok", "2", "2"),
-        Verdict(False, "ok", "3", "4"),
-    ]
+def test_a_power_tower_times_out_and_the_next_pairs_are_judged() -> None:
+    with MathVerifier(timeout_s=2.5) as verifier:
+        assert verifier.batch_verify([("1", "1"), ("5", TOWER), ("2", "2"), ("3", "4")]) == [
+            Verdict(True, "ok", "1", "1"),
+            Verdict(None, "timeout", reason="no verdict after 2.5 s"),
+            Verdict(True, "ok", "2", "2"),
+            Verdict(False, "ok", "3", "4"),
+        ]
 
 
 def test_memory_is_bounded_and_what_ran_short_of_it_is_not_called_wrong() -> None:
