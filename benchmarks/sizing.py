@@ -320,7 +320,8 @@ def between(page: Path) -> tuple[str, str]:
 def row_of(name: str, core_hours: float, kept_bytes: float, alone_hours: float = 0.0) -> str:
     """Return one row of the table; of the hours, so many are those of one core alone."""
     hours = " | ".join(lasting(alone_hours + (core_hours - alone_hours) / cores) for cores in CORES)
-    return f"| {name} | {core_hours:,.1f} | {hours} | {kept_bytes / 1e9:,.1f} GB |"
+    kept = f"{kept_bytes / 1e9:,.1f} GB" if kept_bytes >= 1e9 else f"{kept_bytes / 1e6:,.0f} MB"
+    return f"| {name} | {core_hours:,.1f} | {hours} | {kept} |"
 
 
 def lasting(hours: float) -> str:
