@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from PIL import Image
 
 from orchestration.build import build_definitions
-from orchestration.screens import main
+from orchestration.screens import main, take
 from tests.shell.test_contest_assets import root, write
 
 __all__ = ["root"]
@@ -39,54 +40,75 @@ def home(root: Path, small_checkout: Any, varied_pairs: list[dict[str, Any]], tm
     return home
 
 
-def words(home: Path, into: Path, pages: list[str], reports: list[Path]) -> list[str]:
+def words(home: Path, into: Path, pages: list[str], report: Path) -> list[str]:
     only = [word for name in pages for word in ("--only", name)]
-    return [str(into), "--home", str(home), *only, *(word for path in reports for word in ("--report", str(path)))]
+    return [str(into), "--home", str(home), *only, "--report", str(report)]
 
 
 @needs_chromium
 @pytest.mark.timeout(600)
-def test_pages_and_whole_reports_are_shown_and_their_pictures_are_small(
+def test_pages_and_reports_are_shown_and_their_pictures_are_small(
     home: Path, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("playwright", reason="pip install 'graftline[ui]'")
-    made = root / "reports" / "evaluations" / "teachers" / "report.md"
-    into, long, wide = tmp_path / "pictures", tmp_path / "long.md", tmp_path / "wide.md"
-    long.write_text("# Long\n\n" + "A line.\n\n" * 200, "utf-8")
-    wide.write_text("| " + " | ".join(["a_column"] * 40) + " |\n" + "|---" * 40 + "|\n", "utf-8")
+    report, into = root / "reports" / "evaluations" / "teachers" / "report.md", tmp_path / "pictures"
     wanted = ["lineage", "asset-raw-release_pairs"]
-    code = main(words(home, into, wanted, [made, long, wide]))
+    code = main(words(home, into, wanted, report))
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (code, said["faults"], said["pages"], said["reports"]) == (0, [], 2, 3)
-    reports = {
-        "made": "report-teachers-report", "long": f"report-{tmp_path.name}-long", "wide": f"report-{tmp_path.name}-wide"
-    }  # fmt: skip
-    assert {path.stem for path in into.iterdir()} == {*wanted, *reports.values()}
-    assert max(path.stat().st_size for path in into.iterdir()) < 300_000
-    shapes = {}
+    assert (code, said["faults"], said["pages"], said["reports"]) == (0, [], 2, 1)
+    sizes = {path.stem: path.stat().st_size for path in into.iterdir()}
+    assert sizes.keys() == {*wanted, "report-teachers-report"}
+    assert max(sizes.values()) < 300_000
     for path in into.iterdir():
         with Image.open(path) as picture:
-            shapes[path.stem] = picture.size
             # a page that did not load is of one colour
             assert len(picture.convert("RGB").getcolors(picture.width * picture.height) or []) > 8
-    # a line is 24 pixels high, and as far from the next one as a line has room
-    assert shapes[reports["long"]][1] > 200 * 24
-    assert shapes[reports["wide"]][0] > shapes[reports["long"]][0]
 
 
 @needs_chromium
 @pytest.mark.timeout(600)
-def test_a_page_that_tells_of_an_error_or_lacks_a_plot_fails(
-    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_page_that_tells_of_an_error_on_its_console_fails(home: Path, tmp_path: Path) -> None:
     pytest.importorskip("playwright", reason="pip install 'graftline[ui]'")
-    broken, lacking = tmp_path / "broken.html", tmp_path / "lacking.md"
-    broken.write_text("<p>broken</p><script>missing()</script>", "utf-8")
-    lacking.write_text("# Lacking\n\n![a plot](lost.png)\n", "utf-8")
-    assert main(words(home, tmp_path / "out", ["runs"], [broken, lacking])) == 1
-    faults = " ".join(json.loads(capsys.readouterr().out.splitlines()[-1])["faults"])
-    assert "missing is not defined" in faults
-    assert f"report-{tmp_path.name}-lacking: shows no picture lost.png" in faults
+    report = tmp_path / "broken.html"
+    report.write_text("<p>broken</p><script>missing()</script>", "utf-8")
+    assert main(words(home, tmp_path / "out", ["runs"], report)) == 1
+
+
+def taken(reports: Mapping[str, str], tmp_path: Path) -> tuple[list[str], dict[str, tuple[int, int]]]:
+    """Return what was wrong with reports of these texts, and how wide and high the pictures of them are."""
+    pytest.importorskip("playwright", reason="pip install 'graftline[ui]'")
+    assert CHROMIUM is not None
+    folder, into = tmp_path / "of", tmp_path / "pictures"
+    folder.mkdir()
+    for name, text in reports.items():
+        (folder / f"{name}.md").write_text(text, "utf-8")
+    faults = take("", [], sorted(folder.iterdir()), into, CHROMIUM)
+    shapes = {}
+    for path in into.iterdir():
+        with Image.open(path) as picture:
+            shapes[path.stem.removeprefix("report-of-")] = picture.size
+    return faults, shapes
+
+
+@needs_chromium
+@pytest.mark.timeout(600)
+def test_a_report_is_shown_whole_however_long_or_wide_it_is(tmp_path: Path) -> None:
+    table = "| " + " | ".join(["a_column"] * 40) + " |\n" + "|---" * 40 + "|\n"
+    texts = {"short": "# Short\n", "long": "A line.\n\n" * 200, "wide": table, "endless": "A line.\n\n" * 2000}
+    faults, shapes = taken(texts, tmp_path)
+    assert faults == []
+    # what is short fills a screen; a line has 24 pixels; a browser draws no more than so much
+    assert shapes["short"] == (1090, 1400)
+    assert (shapes["long"][0], shapes["long"][1] > 200 * 24) == (1090, True)
+    assert (shapes["wide"][0] > 1090, shapes["wide"][1]) == (True, 1400)
+    assert shapes["endless"][1] == 16_000
+
+
+@needs_chromium
+@pytest.mark.timeout(600)
+def test_a_report_without_its_plots_or_anything_is_told(tmp_path: Path) -> None:
+    faults, _ = taken({"empty": "", "lacking": "# Lacking\n\n![a plot](lost.png)\n"}, tmp_path)
+    assert {"report-of-empty: shows nothing", "report-of-lacking: shows no picture lost.png"} <= set(faults)
 
 
 def test_without_a_run_there_is_nothing_to_take_pictures_of(tmp_path: Path) -> None:
