@@ -80,13 +80,15 @@ def test_every_stage_of_the_lineage_is_an_asset(definitions: dg.Definitions) -> 
     } <= keys
 
 
-def test_every_asset_has_group_owner_and_single_run_backfill(definitions: dg.Definitions) -> None:
+def test_every_asset_has_group_and_owner_and_one_run_for_a_range_of_partitions(definitions: dg.Definitions) -> None:
     graph = definitions.resolve_asset_graph()
     executable = [graph.get(key) for key in graph.executable_asset_keys]
     lacking = [
         node.key.to_user_string()
         for node in executable
-        if not node.owners or node.group_name == "default" or node.backfill_policy != dg.BackfillPolicy.single_run()
+        if not node.owners
+        or node.group_name == "default"
+        or (node.is_partitioned and node.backfill_policy != dg.BackfillPolicy.single_run())
     ]
     assert lacking == []
 

@@ -113,7 +113,7 @@ def test_a_report_without_its_plots_or_anything_is_told(tmp_path: Path) -> None:
 
 def test_without_a_run_there_is_nothing_to_take_pictures_of(tmp_path: Path) -> None:
     # what is installed is not looked at, for there is nothing in this folder
-    asked = ["make", "-f", str(CHECKOUT / "Makefile"), "-o", "install", "screens"]
+    asked = ["make", "--no-print-directory", "-f", str(CHECKOUT / "Makefile"), "-o", "install", "screens"]
     ended = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, "there is nothing to take pictures of yet: run make run first\n")
 

@@ -291,8 +291,9 @@ def test_the_checkout_itself_is_configured_right(checkout: Path, tmp_path: Path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "samples").symlink_to(checkout / "data" / "samples")
 
-    # and every recipe and deployment
-    count = 12 + sum(len([*(checkout / "configs" / folder).glob("*.yaml")]) for folder in ("recipes", "harbor"))
+    # and every recipe, deployment, evaluation and prompt
+    folders = ("recipes", "harbor", "evaluations", "prompts")
+    count = 13 + sum(len([*(checkout / "configs" / folder).glob("*.yaml")]) for folder in folders)
     assert shown(graftline(tmp_path, "check")) == (0, f"{count} checked, 0 faulty\n", "")
 
 

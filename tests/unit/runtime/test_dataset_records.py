@@ -100,7 +100,7 @@ def altered(folder: Path, change: Callable[[dict[str, Any]], object]) -> str:
 
 def test_a_run_writes_every_field_of_the_contract(made: Path) -> None:
     raw, normalized = (json.loads((folder_of(made, what) / RECORD_NAME).read_text("utf-8")) for what in MODELS)
-    assert sorted(raw) == sorted(("schema_version", "kind", "identity", *PLAIN, *OF_DATASETS))
+    assert sorted(raw) == sorted(("schema_version", "kind", "identity", "facts", *PLAIN, *OF_DATASETS))
     assert sorted(normalized) == sorted((*raw, *OF_NORMALIZED))
     contract = {field: raw[field] for field in OF_DATASETS}
     assert contract == {
