@@ -394,8 +394,8 @@ def test_the_readme_says_what_the_results_say() -> None:
     words = " ".join(readme.partition("## Why")[0].split())
     said = [int(number) for number in re.findall(r"solves (\d+) %", words)]
     assert said == both["unseen families"]
-    minutes = {*re.findall(r"in (\d+) minutes", words), *re.findall(r"takes (\d+) minutes", readme)}
-    assert minutes == set(re.findall(r"The run took (\d+) minutes", text))
+    assert "in less than an hour" in words
+    assert all(int(minutes) < 60 for minutes in re.findall(r"took\s+(\d+) minutes", text))
 
 
 def test_the_notice_of_the_sample_counts_its_rows() -> None:

@@ -132,6 +132,15 @@ def test_a_filling_has_as_many_places_as_are_asked_for_and_is_filled_from_other_
     assert filling("load()", False, "python", 3, words, random.Random(1)) is None
 
 
+@pytest.mark.parametrize("sites", [2, 3])
+def test_places_of_a_metavariable_of_any_number_have_different_numbers(sites: int) -> None:
+    words = Words(["call"], ["name"], ["7"], ["argument"])
+    for seed in range(30):
+        text = filling("load($$$A)", False, "python", sites, words, random.Random(seed)) or ""
+        counts = [len(line[5:-1].split(", ")) if line != "load()" else 0 for line in text.splitlines()]
+        assert len({*counts}) == len(counts) == sites
+
+
 def test_two_places_stand_in_one_statement_or_in_statements_of_their_own() -> None:
     words = Words(["call"], ["name"], ["7"], ["argument"], [Frame("done = ", ""), Frame("keep(", ", 1)")])
     found = [filling("len($A) == 0", False, "python", 2, words, random.Random(seed)) or "" for seed in range(60)]

@@ -5,7 +5,7 @@ They show several places that differ, as people show an example, and hold an act
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from graftline.actions.astgrep import Language
 from graftline.datasets.synthetic.frames import BARE, Frame
@@ -22,6 +22,8 @@ _BESIDE: Mapping[Language, Sequence[str]] = {
 }
 """What stands between two places in a statement."""
 _ON_ONE_LINE, _IN_LIKE_STATEMENTS = 0.2, 0.5
+_SEVERAL = (0, 1, 2, 3)
+"""How many nodes a metavariable of any number stands for; there are as many sites at most."""
 
 
 def filling(
@@ -31,7 +33,7 @@ def filling(
     free = sorted(metavariables(pattern))
     if not free:
         return None
-    filled = [_filled(pattern, free, words, rng) for _ in range(sites)]
+    filled = [_filled(pattern, free, counts, words, rng) for counts in _counts(free, sites, rng)]
     if is_statement or _STATEMENT.match(pattern) or not words.frames:
         frames = [BARE] * sites
     elif sites > 1 and rng.random() < _ON_ONE_LINE:
@@ -59,11 +61,20 @@ def _between(statements: Sequence[str], rng: random.Random) -> str:
     return " " if are_short and rng.random() < _ON_ONE_LINE else "\n"
 
 
-def _filled(pattern: str, free: Sequence[str], words: Words, rng: random.Random) -> str:
-    values = {name: _value(name, words, rng) for name in free}
+def _counts(free: Sequence[str], sites: int, rng: random.Random) -> Iterator[Sequence[int]]:
+    """Yield how many nodes each metavariable stands for at each site.
+
+    Where one stands for any number, no two sites have as many, or they would look like those of one that stands for a node.
+    """
+    several = {name: rng.sample(_SEVERAL, sites) for name in free if name.startswith("$$$")}
+    for site in range(sites):
+        yield [several[name][site] if name in several else 1 for name in free]
+
+
+def _filled(pattern: str, free: Sequence[str], counts: Sequence[int], words: Words, rng: random.Random) -> str:
+    values = {name: _nodes(count, words, rng) for name, count in zip(free, counts, strict=True)}
     return _FREE.sub(lambda found: values[found[0]], pattern)
 
 
-def _value(name: str, words: Words, rng: random.Random) -> str:
-    count = rng.choice((0, 1, 1, 2, 2, 3)) if name.startswith("$$$") else 1
+def _nodes(count: int, words: Words, rng: random.Random) -> str:
     return ", ".join(rng.choice(rng.choice((words.arguments, words.names))) for _ in range(count))
