@@ -59,16 +59,18 @@ def standing_of(lineage: Lineage, name: str) -> Standing | None:
         f"{number(found.of_first)} against {number(found.of_second)}: {signed(found.difference)},"
         f" {between(found.interval)} (95 %), at {found.tasks} tasks, which are {found.coverage:.0%} of all"
     )
-    is_told = high is not None and found.tasks >= LEAST_TASKS
     doubts = [
         doubt,
         stale,
         "" if found.coverage >= file.min_coverage else f"{file.min_coverage:.0%} or more were expected",
         "" if found.tasks >= LEAST_TASKS else f"fewer than {LEAST_TASKS} tasks tell nothing",
     ]
-    outcome = (
-        "failed" if is_told and high is not None and high < 0 else "passed" if is_told and not any(doubts) else "warned"
-    )
+    if high is None or found.tasks < LEAST_TASKS:
+        outcome = "warned"
+    elif high < 0:
+        outcome = "failed"
+    else:
+        outcome = "warned" if any(doubts) else "passed"
     said = "; ".join([said, *(one for one in doubts if one)])
     return Standing(name, outcome, file.candidate, deployed, said, found.difference, low, high, found.coverage)
 
