@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PEERS := .venv-peers
 MANIFEST := assets/reports/target/manifest.json
+SOAK := tests/integration/test_soak.py
 REPORTS = $(wildcard reports/*/*.md reports/*/*/*.md)
 
 export DAGSTER_HOME := $(CURDIR)/.dagster
@@ -51,7 +52,9 @@ screens: install ## Take pictures of every page of the UI and of the reports int
 test: install ## Run every test that needs nothing but the checkout, a small language model among them
 	@# without it the tests of a real model are left out, and say so
 	-@$(BIN)/graftline models fetch smollm2-135m > /dev/null
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile
+	@# the short soak has both cores for itself
+	$(BIN)/python -m pytest $(SOAK)
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --ignore $(SOAK)
 
 check: install ## Lint, types, import floors
 	$(BIN)/ruff format --check .
@@ -63,10 +66,10 @@ format: install ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-integration: install ## Run the tests that take minutes: of a cluster, of faults, of larger models, and of vLLM's CPU build where GRAFTLINE_VLLM_ENV names its environment
+integration: install ## Run the tests that take minutes: of a cluster, of larger models, and of vLLM's CPU build where GRAFTLINE_VLLM_ENV names its environment
 	$(BIN)/graftline models fetch smollm2-135m qwen2.5-coder-1.5b
 	GRAFTLINE_REAL_MODELS=1 GRAFTLINE_LONG_TESTS=1 $(BIN)/python -m pytest tests/integration/test_real_model.py \
-		tests/integration/test_vllm_cpu.py tests/integration/test_cluster.py tests/integration/test_soak.py
+		tests/integration/test_vllm_cpu.py tests/integration/test_cluster.py
 
 bench: bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor bench-loop ## Measure all claims; prints one line of JSON each
 

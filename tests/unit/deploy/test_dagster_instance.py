@@ -1,6 +1,7 @@
 """Dagster on Kubernetes: what the chart is told, the instance beside it, and the job that a run becomes."""
 
 import re
+import subprocess
 import tomllib
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -80,7 +81,7 @@ CHART: Mapping[str, set[str]] = {
 }  # fmt: skip
 """The keys that the schema of the chart, `values.schema.json` of 1.13, knows in the sections that are used."""
 DEPLOYMENT_KEYS = {
-    *POD_KEYS, "codeServerArgs", "dagsterApiGrpcArgs", "includeConfigInLaunchedRuns", "name", "port",
+    *POD_KEYS, "codeServerArgs", "dagsterApiGrpcArgs", "includeConfigInLaunchedRuns", "initContainers", "name", "port",
 }  # fmt: skip
 
 
@@ -260,7 +261,12 @@ def deployed(told: Mapping[str, Any]) -> dict[str, Any]:
         "volumeMounts": told["volumeMounts"],
         **probes,
     }
-    pod = {"securityContext": told["podSecurityContext"], "volumes": told["volumes"], "containers": [container]}
+    pod = {
+        "securityContext": told["podSecurityContext"],
+        "volumes": told["volumes"],
+        "initContainers": told.get("initContainers", []),
+        "containers": [container],
+    }
     template = {"metadata": {"labels": told["labels"]}, "spec": pod}
     spec = {"replicas": told.get("replicaCount", 1), "selector": {"matchLabels": told["labels"]}, "template": template}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "dagster"}, "spec": spec}
@@ -271,8 +277,26 @@ def test_what_the_chart_passes_on_to_pods_is_what_the_cluster_takes(name: str) -
     found = deployed(PODS[name])
     kubernetes_validate.validate(found, KUBERNETES, strict=True)
     pod = found["spec"]["template"]["spec"]
-    [container] = pod["containers"]
-    assert {mount["name"] for mount in container["volumeMounts"]} <= {volume["name"] for volume in pod["volumes"]}
+    mounts = [mount for one in (*pod["initContainers"], *pod["containers"]) for mount in one["volumeMounts"]]
+    assert {mount["name"] for mount in mounts} <= {volume["name"] for volume in pod["volumes"]}
+
+
+def test_what_the_volume_hides_of_the_image_is_brought_to_it(launcher: K8sRunLauncher, tmp_path: Path) -> None:
+    [catalogue] = documents(CHECKOUT / "configs" / "datasets.yaml")
+    homes = {dataset.get("home") for dataset in catalogue["datasets"].values()}
+    root, volume = "/opt/graftline", tmp_path / "volume"
+    volume.mkdir()
+    for pod in (deployed(CODE)["spec"]["template"]["spec"], launched(launcher)["spec"]["template"]["spec"]):
+        [first], [own] = pod["initContainers"], pod["containers"]
+        assert first["image"] == own["image"]
+        [hiding] = [mount for mount in own["volumeMounts"] if mount["mountPath"] == f"{root}/data"]
+        assert first["volumeMounts"] == [{**hiding, "mountPath": "/volume"}]
+        *copied, source, target = first["command"]
+        assert (source.removeprefix(f"{root}/") in homes, target) == (True, "/volume")
+        shipped = CHECKOUT / source.removeprefix(f"{root}/")
+        subprocess.run([*copied, shipped, volume], check=True)
+        for path in shipped.iterdir():
+            assert (volume / shipped.name / path.name).read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize(
