@@ -81,15 +81,15 @@ class Sizes:
     @property
     def is_judged(self) -> bool:
         """Whether growth can be told from what starting takes."""
-        return self.seconds >= 10 * self.warm_up_s
+        return self.seconds >= 5 * self.warm_up_s
 
 
 def sizes_of(is_quick: bool, minutes: float, seed: int) -> Sizes:
     """Return those of a short run, or of one of so many minutes."""
     if is_quick:
-        return Sizes(40.0, seed, quick_plan(38.0, seed), 1, 2, 2.0, 1.0, 120.0, 300.0, 512 * _MB)
+        return Sizes(40.0, seed, quick_plan(38.0, seed), 1, 2, 2.0, 1.0, 600.0, 300.0, 512 * _MB)
     seconds = minutes * 60
-    return Sizes(seconds, seed, plan(seconds, seed, 60.0), 2, 1000, 30.0, 5.0, 120.0, 900.0, 2048 * _MB)
+    return Sizes(seconds, seed, plan(seconds, seed, 60.0), 2, 1000, 30.0, 5.0, 600.0, 900.0, 2048 * _MB)
 
 
 def main() -> None:

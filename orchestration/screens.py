@@ -39,7 +39,6 @@ _QUERY = (
     "{ assetNodes { assetKey { path } groupName } workspaceOrError { ... on Workspace { locationEntries { name } } } }"
 )
 _COLOURS = 128
-_SIDES = ("Width", "Height")
 _MOST_WIDTH, _MOST_HEIGHT = 2400, 16_000
 """Of the picture of a report, in pixels: a browser draws no more at once."""
 _MARGIN = 48
@@ -136,7 +135,7 @@ def pages(url: str) -> list[Page]:
     groups: dict[str, str] = {}
     for node in nodes:
         groups.setdefault(node["groupName"], node["assetKey"]["path"][-1])
-    found = [Page("lineage", "/asset-groups", "Global asset lineage", key="Alt+KeyE", size=(2400, 2400))]
+    found = [Page("lineage", "/asset-groups", "Global asset lineage", key="Alt+KeyE", size=(2400, 3000))]
     for group, member in sorted(groups.items()):
         path = f"/locations/{quote(location)}/asset-groups/{quote(group)}/lineage"
         found.append(Page(f"group-{group}", path, member))
@@ -193,10 +192,12 @@ def _shoot(browser: "Browser", address: str, page: Page, into: Path) -> list[str
             _settle(tab, in_flight)
         if page.is_whole:
             faults += _lacking(tab)
-            width, height = (int(tab.evaluate(f"document.documentElement.scroll{side}")) for side in _SIDES)
-            # a table may be wider than the text is
-            width = width + _MARGIN if width > page.size[0] else width
-            tab.set_viewport_size({"width": min(width, _MOST_WIDTH), "height": min(height, _MOST_HEIGHT)})
+            # a table may be wider than the text is; how long a page is depends on how wide
+            width = int(tab.evaluate("document.documentElement.scrollWidth"))
+            width = min(width + _MARGIN if width > page.size[0] else width, _MOST_WIDTH)
+            tab.set_viewport_size({"width": width, "height": page.size[1]})
+            height = int(tab.evaluate("document.documentElement.scrollHeight"))
+            tab.set_viewport_size({"width": width, "height": min(height, _MOST_HEIGHT)})
         _write(tab.screenshot(), into / f"{page.name}.png")
     except Error as error:
         faults.append(str(error).partition("\n")[0])

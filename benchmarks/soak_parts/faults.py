@@ -22,6 +22,9 @@ KINDS = (
     *("kill worker", "kill service", "kill box", "kill actor", "kill keeper", "kill daemon", "kill code", "kill run"),
     *("redis", "postgresql", "disk", "clock"),
 )
+LONG_LIVED = ("kill worker", "kill service", "kill actor", "kill keeper", "kill daemon")
+"""Of what has to hold no more in the end than once it is warm: none is killed in the last third, for that to be seen."""
+_KILLED_FOR = 2 / 3
 _QUICK = (
     "kill worker",
     "redis",
@@ -83,14 +86,18 @@ def quick_plan(seconds: float, seed: int) -> list[Planned]:
 
 
 def plan(seconds: float, seed: int, every_s: float = 25.0) -> list[Planned]:
-    """Return faults at random times, one in `every_s` seconds on average, every kind as often as the others."""
+    """Return faults at random times, one in `every_s` seconds on average.
+
+    Every kind is as often as the others, until those of `LONG_LIVED` end.
+    """
     chance = random.Random(seed)
     bag: list[str] = []
     made: list[Planned] = []
     at = 0.0
     # as what comes by chance does, but for a pause in which one fault alone is to be got over
     while (at := at + every_s / 3 + chance.expovariate(1.5 / every_s)) < seconds:
-        bag = bag or chance.sample(KINDS, len(KINDS))
+        kinds = [kind for kind in KINDS if at < _KILLED_FOR * seconds or kind not in LONG_LIVED]
+        bag = [kind for kind in bag if kind in kinds] or chance.sample(kinds, len(kinds))
         kind = bag.pop()
         lasts = {"redis": (0.5, 20.0), "postgresql": (0.5, 15.0), "disk": (5.0, 20.0), "clock": (5.0, 20.0)}
         made.append(Planned(at, kind, chance.uniform(*lasts.get(kind, (0.0, 0.0)))))

@@ -39,9 +39,14 @@ print(json.dumps([round((time.time() - before) / 3600, 1), time.monotonic() - fo
 def test_a_plan_is_that_of_its_seed_and_has_every_kind_as_often() -> None:
     first, again, other = (faults.plan(3600, seed, 30) for seed in (1, 1, 2))
     assert (first == again, first == other) == (True, False)
-    counts = [sum(one.kind == kind for one in first) for kind in faults.KINDS]
+    counts = [sum(one.kind == kind and one.at_s < 2400 for one in first) for kind in faults.KINDS]
     assert max(counts) - min(counts) <= 1
     assert all(0 < one.at_s < 3600 for one in first)
+
+
+def test_programs_whose_memory_is_looked_at_live_through_the_last_third_of_a_plan() -> None:
+    late = {one.kind for one in faults.plan(3600, 1, 30) if one.at_s >= 2400}
+    assert late == {*faults.KINDS} - {*faults.LONG_LIVED}
 
 
 def test_a_short_plan_has_what_a_soak_has_to_have() -> None:
