@@ -12,7 +12,7 @@ Then the faults end, what was accepted gets the time to end, and everything that
   undisturbed;
 * `versions`: one run was requested for each version of the dataset, and the artefacts are byte for byte those of an
   undisturbed run over the newest version, with its attempts in shards of their own; `graftline check` finds nothing;
-* no process is left behind, none waited long as a zombie, and memory, descriptors and disk stay below the bounds.
+* no process is left behind, few wait as zombies, and memory, descriptors and disk stay below the bounds.
 
 Whatever of this does not hold is listed under `wrong`, and the exit status is 1. The report goes to `reports/soak/`. There is
 no peer: nothing else has the same parts.
@@ -56,13 +56,12 @@ from tests.postgres_server import PostgresServer, new_database, postgres_program
 from tests.redis_server import RedisServer, redis_program
 
 _MB = 1 << 20
-MOST_MB_PER_H, MOST_DESCRIPTORS_PER_H, MOST_DISK_MB, MOST_ZOMBIE_S = 30.0, 10.0, 1024, 300.0
+MOST_MB_PER_H, MOST_DESCRIPTORS_PER_H, MOST_DISK_MB, MOST_ZOMBIES = 30.0, 10.0, 1024, 10
 WARM_UP_S = 600.0
 """Dagster's daemon takes nearly that long under load, and holds no more afterwards."""
 _INTERRUPTED = 130
 _STARTS_WITHIN_S = 300.0
-_ENDS_WITHIN_S = 60.0
-"""A code server of Dagster waits for 20 s for a sign of its daemon, and then for its runs, before it ends."""
+_ENDS_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -242,7 +241,8 @@ class Soak:
             "bounds": f"{MOST_MB_PER_H:g} MB/h, {MOST_DESCRIPTORS_PER_H:g} descriptors/h, {MOST_DISK_MB} MB of disk",
             "warm_up_s": WARM_UP_S,
             "disk_mb": self._disk.used_bytes // _MB,
-            "longest_zombie_s": round(self._sampler.longest_zombie_s, 1),
+            "most_zombies": self._sampler.most_zombies,
+            "killed_with_the_daemon": self._supervisor.program("daemon").killed_with_it,
         }
 
     def _wait_until_up(self) -> None:
@@ -303,10 +303,9 @@ class Soak:
     def _wrong_with_processes(self, grown: Mapping[str, Growth], stubborn: list[str], left: list[str]) -> list[str]:
         wrong = [f"{role} did not end when it was asked to" for role in stubborn]
         wrong += [f"was left behind: {line}" for line in left]
-        if self._sampler.longest_zombie_s > MOST_ZOMBIE_S:
+        if self._sampler.most_zombies > MOST_ZOMBIES:
             wrong.append(
-                f"a process had ended for {self._sampler.longest_zombie_s:.0f} s, and its parent did not ask:"
-                f" {self._sampler.longest_zombie_of}"
+                f"{self._sampler.most_zombies} dead processes wait for their parents: {self._sampler.zombies_of}"
             )
         if self._disk.used_bytes > MOST_DISK_MB * _MB:
             wrong.append(f"the disk holds {self._disk.used_bytes // _MB} MB")

@@ -1,20 +1,26 @@
 """The programs of the platform, each started again whenever it ends, as systemd or Kubernetes would."""
 
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
+from benchmarks.soak_parts.samples import below, is_zombie
 from benchmarks.soak_parts.site import ACTOR, FLEET, WORKERS_MANIFEST, Site
 from graftline.actors.keeper_state import KeeperState, kept_here, read_state, state_path
 from graftline.errors import RecordError
 
 BIN = Path(sys.executable).parent
 _LOOK_S, _PAUSE_S, _ENDS_WITHIN_S = 0.1, 1.0, 40.0
+_GROUP_ENDS_WITHIN_S = 20.0
 _SHOWN = 300
 
 
@@ -39,6 +45,9 @@ class Program:
         self._log = site.logs / f"{role}.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._was_killed, self._not_before = False, 0.0
+        self._started: set[int] = set()  # each leads a group of its own
+        self.killed_with_it = 0
+        """How many processes that it had started did not end with it, nor when they were asked to."""
 
     @property
     def pid(self) -> int | None:
@@ -97,6 +106,7 @@ class Program:
                 cwd=self._site.folder,
                 start_new_session=True,  # an interruption from the terminal is for the soak to pass on
             )
+        self._started.add(self._process.pid)
 
     def _last_words(self) -> str:
         return self._log.read_bytes()[-_SHOWN:].decode("utf-8", "replace").strip() if self._log.exists() else ""
@@ -125,6 +135,37 @@ class KeptActor(Program):
         return ended if ended is not None and ended.status else None
 
 
+class Daemon(Program):
+    """That of Dagster, which is ended together with every code server that it or one before it started.
+
+    A code server ends by itself once its daemon is gone, but not if Dagster's storage could not be read when a run of it
+    died: that ends its thread `grpc-server-cleanup`, which alone looks after runs and the end (dagster 1.13,
+    `_grpc/server.py`). So all of the group is asked to end, and killed where it does not, as systemd does.
+    """
+
+    def __init__(self, site: Site) -> None:
+        super().__init__("daemon", [BIN / "dagster-daemon", "run", "-w", site.dagster_home / "workspace.yaml"], site)
+
+    def wait(self) -> bool:
+        has_ended = super().wait()
+        group = [one for one in below(os.getpid()) if _group_of(one) in self._started and not is_zombie(one)]
+        for process in group:
+            with suppress(psutil.NoSuchProcess):
+                process.terminate()
+        for process in psutil.wait_procs(group, _GROUP_ENDS_WITHIN_S)[1]:
+            with suppress(psutil.NoSuchProcess):
+                self.killed_with_it += not is_zombie(process)
+                process.kill()
+        return has_ended
+
+
+def _group_of(process: psutil.Process) -> int | None:
+    try:
+        return os.getpgid(process.pid)
+    except ProcessLookupError:
+        return None
+
+
 def graftline(site: Site, *arguments: str) -> list[str | Path]:
     """Return a command of the platform."""
     return [BIN / "graftline", "--root", site.root, *arguments]
@@ -134,12 +175,11 @@ def programs_of(site: Site, database: str, workers: int) -> list[Program]:
     """Return the platform: service, actor, workers, and the daemon of Dagster."""
     serve = ("harbor", "serve", "--port", str(site.harbor_port), "--database", database, "--rollouts", "2")
     run = ("actor", "run", "--manifest", WORKERS_MANIFEST, "--concurrency", "2", "--metrics-port", "0")
-    daemon = (BIN / "dagster-daemon", "run", "-w", site.dagster_home / "workspace.yaml")
     return [
         Program("service", graftline(site, *serve, "--set", "service.backoff_s=0.5", "--set", "service.attempts=20"), site),
         KeptActor(site),
         *(Program(f"worker {number}", graftline(site, *run, "--drain-s", "20"), site) for number in range(1, workers + 1)),
-        Program("daemon", daemon, site),
+        Daemon(site),
     ]  # fmt: skip
 
 

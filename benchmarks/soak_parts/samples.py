@@ -21,7 +21,7 @@ import psutil
 _HOUR_S, _MB = 3600.0, 1 << 20
 _MOST_PAIRED = 400
 _LEAST_PAIRED = 8
-_ADOPTED_S = 5.0
+_ADOPTED_S, _WAITS_S = 5.0, 60.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -62,8 +62,8 @@ class Sampler:
         self.samples: list[Sample] = []
         self.disk: list[tuple[float, int]] = []
         self._dead: dict[int, float] = {}  # since when
-        self.longest_zombie_s, self.longest_zombie_of = 0.0, ""
-        """How long at most a process had ended, and its parent did not ask how; and who that was."""
+        self.most_zombies, self.zombies_of = 0, ""
+        """How many at once had ended over a minute ago, and their parents did not ask how; and who those were."""
 
     def start(self) -> None:
         """Begin."""
@@ -85,16 +85,18 @@ class Sampler:
             self._look_for_zombies(now)
 
     def _look_for_zombies(self, now: float) -> None:
-        dead = {one.pid: one.ppid() for one in below(os.getpid()) if _is_zombie(one)}
+        dead = {one.pid: one.ppid() for one in below(os.getpid()) if is_zombie(one)}
         self._dead = {pid: self._dead.get(pid, now) for pid in dead}
+        waiting = []
         for pid, parent in dead.items():
             if parent != os.getpid():
-                if now - self._dead[pid] > self.longest_zombie_s:
-                    self.longest_zombie_s, self.longest_zombie_of = now - self._dead[pid], _line(parent)
+                waiting += [parent] if now - self._dead[pid] > _WAITS_S else []
             elif now - self._dead[pid] > _ADOPTED_S:
                 # its parent was killed, and this process is the init of the soak; whom this one started is waited for at once
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
+        if len(waiting) > self.most_zombies:
+            self.most_zombies, self.zombies_of = len(waiting), "; ".join(sorted({_line(parent) for parent in waiting}))
 
 
 def sample(at: float, role: str, pid: int) -> Sample | None:
@@ -168,7 +170,7 @@ def left_behind(within_s: float, but: Collection[int] = ()) -> list[str]:
     found = []
     for process in alive:
         with suppress(psutil.NoSuchProcess):
-            if not _is_zombie(process):
+            if not is_zombie(process):
                 found.append(" ".join(process.cmdline())[:200])
             process.kill()
     return found
@@ -186,7 +188,8 @@ def _line(pid: int) -> str:
         return "one that is gone"
 
 
-def _is_zombie(process: psutil.Process) -> bool:
+def is_zombie(process: psutil.Process) -> bool:
+    """Whether it has ended, and only its parent has not asked how."""
     try:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

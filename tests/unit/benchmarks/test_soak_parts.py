@@ -35,6 +35,33 @@ time.sleep(0.05)
 print(json.dumps([round((time.time() - before) / 3600, 1), time.monotonic() - forward < 60]))
 """
 
+STUBBORN = """
+import signal, subprocess, sys
+command = "import signal, sys; signal.signal(15, signal.SIG_IGN); print(1, flush=True); signal.pause()"
+subprocess.Popen([sys.executable, "-c", command], stdout=subprocess.PIPE).stdout.readline()
+print(1, flush=True)
+signal.pause()
+"""
+ENDED = """
+import json, sys, time
+from pathlib import Path
+from benchmarks.soak_parts import programs, samples
+from benchmarks.soak_parts.site import Site
+from benchmarks.soak_parts.wall_clock import WallClock
+folder, program = Path(sys.argv[1]), sys.argv[2]
+site = Site(folder, folder, WallClock(folder))
+site.logs.mkdir()
+programs._GROUP_ENDS_WITHIN_S = 0.2
+samples.adopt_orphans()
+daemon = programs.Daemon(site)
+daemon._command = [sys.executable, "-c", program]
+daemon.look()
+while not (log := site.logs / "daemon.log").exists() or not log.stat().st_size:
+    time.sleep(0.01)
+daemon.ask_to_end()
+print(json.dumps([daemon.wait(), daemon.killed_with_it, samples.left_behind(5.0)]))
+"""
+
 
 def test_a_plan_is_that_of_its_seed_and_has_every_kind_as_often() -> None:
     first, again, other = (faults.plan(3600, seed, 30) for seed in (1, 1, 2))
@@ -87,6 +114,12 @@ def test_a_fault_that_did_not_happen_is_missed_and_not_inflicted(site: Site, tmp
         "no fault: clock: no clock",
         "fault 1: redis: away for 0.0 s",
     ]
+
+
+def test_a_code_server_that_does_not_end_with_its_daemon_is_killed_and_counted(checkout: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ENDED, str(tmp_path), STUBBORN]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=60)
+    assert (done.stdout and json.loads(done.stdout), done.stderr) == ([True, 1, []], "")
 
 
 def test_a_lost_job_does_not_hide_behind_one_that_is_still_queued() -> None:
