@@ -37,6 +37,7 @@ from resources.warehouse import Warehouse
 from sensors.actor_health import actor_health
 from sensors.dataset_versions import dataset_versions
 from sensors.harbor_builds import harbor_builds
+from sensors.lost_runs import lost_runs
 from sensors.training_runs import training_runs
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -86,6 +87,7 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
         sensors=[
             dataset_versions(lineage_job.name, catalogue, lineage),
             actor_health(lineage),
+            lost_runs(),
             *(training_runs(job.name, lineage, recipes) for job in training),
             *([harbor_builds(harbor, lineage, deployments, evaluated)] if deployments else []),
         ],

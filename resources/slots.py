@@ -12,7 +12,9 @@ from pathlib import Path
 import dagster as dg
 
 PROCESS = "graftline/process"
-"""Tag of a run: machine, number and start of the process that executes it."""
+"""Tag of a run: machine, number and start of the process that executes it, and the run."""
+GONE = "its process was killed"
+_ZOMBIE = "Z"
 
 
 def take_over_slots(instance: dg.DagsterInstance, run_id: str) -> None:
@@ -20,28 +22,33 @@ def take_over_slots(instance: dg.DagsterInstance, run_id: str) -> None:
     storage = instance.event_log_storage
     if not storage.supports_global_concurrency_limits:
         return
-    instance.add_run_tags(run_id, {PROCESS: process(os.getpid())})
+    instance.add_run_tags(run_id, {PROCESS: process(os.getpid(), run_id)})
     for other in storage.get_concurrency_run_ids() - {run_id}:
         run = instance.get_run_by_id(other)
         if run is not None and not run.is_finished:
-            if not _is_gone(run.tags.get(PROCESS, "")):
+            if not is_gone(run):
                 continue
-            instance.report_run_failed(run, "its process was killed")
+            instance.report_run_failed(run, GONE)
         storage.free_concurrency_slots_for_run(other)
 
 
-def process(number: int) -> str:
-    """Return what tells a process of this machine from all others, also from later ones with its number."""
+def process(number: int, run_id: str) -> str:
+    """Return what tells a process of this machine from all others, also from later ones with its number; and what it executes."""
     try:
         # the name of the program, in parentheses, may hold blanks
-        started = Path(f"/proc/{number}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19]
+        state, *facts = Path(f"/proc/{number}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:
-        started = ""
-    return f"{platform.node()}:{number}:{started}"
+        state, facts = _ZOMBIE, []
+    started = "" if state == _ZOMBIE else facts[18]
+    return f"{platform.node()}:{number}:{started}:{run_id}"
 
 
-def _is_gone(tag: str) -> bool:
-    node, _, rest = tag.partition(":")
-    number = rest.partition(":")[0]
+def is_gone(run: dg.DagsterRun) -> bool:
+    """Whether the process that executes a run is known to have ended."""
+    tag = run.tags.get(PROCESS, "")
+    # a run that is made again has the tags of the one before until it begins
+    if not tag.endswith(f":{run.run_id}"):
+        return False
+    node, number, *_ = tag.split(":")
     # of another machine nothing is known here
-    return node == platform.node() and number.isdigit() and process(int(number)) != tag
+    return node == platform.node() and process(int(number), run.run_id) != tag

@@ -1,11 +1,13 @@
-"""The code location that the soak loads: that of the checkout, whose sensor of datasets is on and looks every two seconds."""
+"""The code location that the soak loads: that of the checkout, whose sensor of datasets is on; it and that of runs look often."""
 
 import dagster as dg
 
 import sensors.dataset_versions as watching
+import sensors.lost_runs as counting
 from orchestration.build import build_definitions
 
 watching.INTERVAL_S = 2  # five minutes would be the whole of a short soak
+counting.INTERVAL_S = 5
 defs = build_definitions()
 for sensor in defs.sensors or ():
     if sensor.name == "dataset_versions":

@@ -22,7 +22,6 @@ MARK = "GRAFTLINE_SOAK_SITE"
 """The variable by which a process of a soak is known, whoever its parent is."""
 TASKS = 12
 VISIBILITY_S = 5.0
-_LONGEST_RUN_S = 600
 _SHIPPED = ("governance.yaml", "teacher_prompts.yaml", "telemetry.yaml", "models.yaml", "sandbox.yaml")
 _OF_THE_USER = ("GRAFTLINE_", "HF_", "DAGSTER_")
 
@@ -128,8 +127,6 @@ def _instance() -> dict[str, Any]:
     """Return that of the checkout, with runs that are made again where their process was killed."""
     instance: dict[str, Any] = YAML(typ="safe").load(CHECKOUT / "dagster.yaml")
     instance["run_retries"] = {"enabled": True, "max_retries": 10}
-    # nobody says of a run that it is gone if its code server was killed as well
-    instance["run_monitoring"]["max_runtime_seconds"] = _LONGEST_RUN_S
     return instance
 
 

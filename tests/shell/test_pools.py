@@ -1,10 +1,10 @@
-"""Pools: which steps share what is scarce, that two of them never run at once, and whose slots are freed."""
+"""Pools: which steps share what is scarce, that two of them never run at once, and whose slots are freed. Runs that were lost."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -12,7 +12,8 @@ import pytest
 from dagster._core.instance.ref import InstanceRef
 
 from orchestration.build import build_definitions
-from resources.slots import PROCESS, process, take_over_slots
+from resources.slots import GONE, PROCESS, process, take_over_slots
+from sensors.lost_runs import lost_runs
 
 STEP = """
 import json, sys, time
@@ -89,19 +90,21 @@ def new_run(instance: dg.DagsterInstance, tags: dict[str, str], is_finished: boo
     return run.run_id
 
 
-def ended_process() -> str:
-    """What told a process apart that is gone."""
+def has_process(instance: dg.DagsterInstance, run_id: str, number: int) -> None:
+    instance.add_run_tags(run_id, {PROCESS: process(number, run_id)})
+
+
+def has_lost_its_process(instance: dg.DagsterInstance, run_id: str) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, text=True) as started:
-        said = process(started.pid)
+        has_process(instance, run_id, started.pid)
         started.communicate("")
-    return said
 
 
 def test_slots_of_a_run_whose_process_was_killed_are_freed_and_the_run_has_failed(
     instance: dg.DagsterInstance,
 ) -> None:
-    left = new_run(instance, {PROCESS: ended_process()})
-    own = new_run(instance, {})
+    left, own = new_run(instance, {}), new_run(instance, {})
+    has_lost_its_process(instance, left)
     take_over_slots(instance, own)
     assert instance.event_log_storage.get_concurrency_run_ids() == {own}
     found = instance.get_run_by_id(left)
@@ -109,9 +112,34 @@ def test_slots_of_a_run_whose_process_was_killed_are_freed_and_the_run_has_faile
     assert found.status == dg.DagsterRunStatus.FAILURE
 
 
-@pytest.mark.parametrize("tags", [{}, {PROCESS: process(os.getpid())}, {PROCESS: "another-machine:1:1"}])
-def test_slots_of_a_run_that_may_be_going_on_stay_its_own(instance: dg.DagsterInstance, tags: dict[str, str]) -> None:
-    other = new_run(instance, tags)
+def says_nothing(_instance: dg.DagsterInstance, _run_id: str) -> None:
+    """As before its first step, and where steps have processes of their own."""
+
+
+def is_elsewhere(instance: dg.DagsterInstance, run_id: str) -> None:
+    instance.add_run_tags(run_id, {PROCESS: f"another-machine:1:1:{run_id}"})
+
+
+def goes_on(instance: dg.DagsterInstance, run_id: str) -> None:
+    has_process(instance, run_id, os.getpid())
+
+
+def is_made_again(instance: dg.DagsterInstance, run_id: str) -> None:
+    """It has the tags of the run before it, whose process is gone."""
+    has_lost_its_process(instance, before := new_run(instance, {}))
+    found = instance.get_run_by_id(before)
+    assert found is not None
+    instance.add_run_tags(run_id, {PROCESS: found.tags[PROCESS]})
+
+
+MAY_GO_ON = pytest.mark.parametrize("state", [says_nothing, is_elsewhere, goes_on, is_made_again])
+
+
+@MAY_GO_ON
+def test_slots_of_a_run_that_may_be_going_on_stay_its_own(
+    instance: dg.DagsterInstance, state: Callable[[dg.DagsterInstance, str], None]
+) -> None:
+    state(instance, other := new_run(instance, {}))
     take_over_slots(instance, new_run(instance, {}))
     assert other in instance.event_log_storage.get_concurrency_run_ids()
     found = instance.get_run_by_id(other)
@@ -125,4 +153,49 @@ def test_slots_of_a_run_that_is_over_are_freed(instance: dg.DagsterInstance) -> 
     assert over not in instance.event_log_storage.get_concurrency_run_ids()
     found = instance.get_run_by_id(own)
     assert found is not None
-    assert found.tags[PROCESS] == process(os.getpid())
+    assert found.tags[PROCESS] == process(os.getpid(), own)
+
+
+def tick(instance: dg.DagsterInstance) -> str:
+    """What the sensor says that looks for lost runs."""
+    told = lost_runs()(dg.build_sensor_context(instance=instance))
+    assert isinstance(told, dg.SkipReason)
+    return told.skip_message or ""
+
+
+def status_of(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
+    found = instance.get_run_by_id(run_id)
+    assert found is not None
+    return found.status
+
+
+def test_a_run_whose_process_is_gone_has_failed_and_is_told_of_once(instance: dg.DagsterInstance) -> None:
+    has_lost_its_process(instance, lost := new_run(instance, {}))
+    assert tick(instance) == f"{GONE}: {lost}"
+    assert status_of(instance, lost) == dg.DagsterRunStatus.FAILURE
+    assert tick(instance) == "no run has lost its process"
+
+
+def test_a_run_is_lost_although_nobody_has_asked_how_its_process_ended(instance: dg.DagsterInstance) -> None:
+    zombie = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    has_process(instance, run_id := new_run(instance, {}), zombie.pid)
+    assert tick(instance) == "no run has lost its process"
+    zombie.kill()
+    os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+    assert tick(instance) == f"{GONE}: {run_id}"
+    zombie.communicate()
+
+
+@MAY_GO_ON
+def test_a_run_that_may_be_going_on_is_left_alone(
+    instance: dg.DagsterInstance, state: Callable[[dg.DagsterInstance, str], None]
+) -> None:
+    state(instance, run_id := new_run(instance, {}))
+    tick(instance)
+    assert status_of(instance, run_id) == dg.DagsterRunStatus.STARTED
+
+
+def test_the_daemon_looks_for_lost_runs_unasked() -> None:
+    found = next(one for one in build_definitions().sensors or () if one.name == "lost_runs")
+    assert isinstance(found, dg.SensorDefinition)
+    assert found.default_status == dg.DefaultSensorStatus.RUNNING
