@@ -149,6 +149,7 @@ def test_without_a_recipe_that_has_data_there_is_nothing_of_training(
     assert [sensor.name for sensor in definitions.get_repository_def().sensor_defs] == [
         "actor_health",
         "dataset_versions",
+        "lost_runs",
     ]
     assert printed_range(monkeypatch, capsys) == ""
 
