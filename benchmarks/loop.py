@@ -1,8 +1,8 @@
 """What it costs to close the loop: orchestration and records, prompt optimisation, grading.
 
-* `overhead_percent`: of a Dagster run that trains an adapter and judges it, the wall time that is not spent making files,
-  relative to what is: Dagster, records, checksums, locks. `lineage_overhead_percent` is that of the run before it, from raw
-  data to trajectories, which is shorter and has many more artefacts, and whose dbt models count as overhead;
+* `overhead_percent`: of a Dagster run of about five minutes that trains an adapter and judges it, the wall time that is not
+  spent making files, relative to what is: Dagster, records, checksums, locks. `lineage_overhead_percent` is that of the run
+  before it, from raw data to trajectories, which is shorter and has many more artefacts, and whose dbt models count as overhead;
 * `no_op_s`: the same two runs with nothing changed;
 * `graded_s`: 1,000 tasks with 4 answers each, graded (`benchmarks.graded_answers`);
 * `gepa_of_bare`: rollouts a minute that an optimisation evaluates, of what the bare pool answers (`benchmarks.gepa_rollouts`).
@@ -30,6 +30,8 @@ from graftline.paths import Paths
 from graftline.runtime.run_log import last_run
 
 _RECIPE = "first_adapter"
+_EPOCHS = 3
+"""Enough for a run of about five minutes on two cores; that of `make run` has one."""
 _QUICK_ROWS, _QUICK_STEPS, _QUICK_TASKS = 60, 3, 20
 _TASKS, _ATTEMPTS = 1000, 4
 _OF_TRAINING = ("sft_dataset", "trained_adapter")
@@ -82,7 +84,8 @@ def _environment(root: Path, home: Path, quick: bool) -> dict[str, str]:
     recipe = root / "configs" / "recipes" / f"{_RECIPE}.yaml"
     recipe.parent.mkdir()
     text = (CHECKOUT / "configs" / "recipes" / f"{_RECIPE}.yaml").read_text("utf-8")
-    recipe.write_text(f"{text}max_steps: {_QUICK_STEPS}\n" if quick else text, "utf-8")
+    length = f"max_steps: {_QUICK_STEPS}" if quick else f"epochs: {_EPOCHS}"
+    recipe.write_text(f"{text}{length}\n", "utf-8")
     models = CHECKOUT / "data" / "models"
     if models.is_dir():
         # weights are fetched once
