@@ -58,7 +58,7 @@ from tests.redis_server import RedisServer, redis_program
 _MB = 1 << 20
 MOST_MB_PER_H, MOST_DESCRIPTORS_PER_H, MOST_DISK_MB, MOST_ZOMBIES = 30.0, 10.0, 1024, 10
 WARM_UP_S = 600.0
-"""Dagster's daemon takes nearly that long under load, and holds no more afterwards."""
+"""Dagster's daemon takes nearly that long under load to hold what it needs."""
 _INTERRUPTED = 130
 _STARTS_WITHIN_S = 300.0
 _ENDS_WITHIN_S = 10.0
@@ -95,7 +95,7 @@ def sizes_of(is_quick: bool, minutes: float, seed: int) -> Sizes:
 def main() -> None:
     """Measure, and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a minute and a half, one fault of most kinds")
+    parser.add_argument("--quick", action="store_true", help="about two minutes, one fault of most kinds")
     parser.add_argument("--minutes", type=float, default=60.0, help="of faults; starting and ending come on top")
     parser.add_argument("--seed", type=int, default=9, help="decides faults and load")
     parser.add_argument("--folder", type=Path, default=CHECKOUT / "reports" / "soak", help="of the report")

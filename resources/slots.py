@@ -14,7 +14,6 @@ import dagster as dg
 PROCESS = "graftline/process"
 """Tag of a run: machine, number and start of the process that executes it, and the run."""
 GONE = "its process was killed"
-_ZOMBIE = "Z"
 
 
 def take_over_slots(instance: dg.DagsterInstance, run_id: str) -> None:
@@ -38,8 +37,9 @@ def process(number: int, run_id: str) -> str:
         # the name of the program, in parentheses, may hold blanks
         state, *facts = Path(f"/proc/{number}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:
-        state, facts = _ZOMBIE, []
-    started = "" if state == _ZOMBIE else facts[18]
+        started = ""
+    else:
+        started = "" if state == "Z" else facts[18]  # a zombie executes nothing
     return f"{platform.node()}:{number}:{started}:{run_id}"
 
 

@@ -2,12 +2,11 @@
 
 import dagster as dg
 
-import sensors.dataset_versions as watching
-import sensors.lost_runs as counting
 from orchestration.build import build_definitions
+from sensors import dataset_versions, lost_runs
 
-watching.INTERVAL_S = 2  # five minutes would be the whole of a short soak
-counting.INTERVAL_S = 5
+dataset_versions.INTERVAL_S = 2  # five minutes would be the whole of a short soak
+lost_runs.INTERVAL_S = 5
 defs = build_definitions()
 for sensor in defs.sensors or ():
     if sensor.name == "dataset_versions":

@@ -15,7 +15,7 @@ import pytest
 from benchmarks import soak
 
 WITHIN_S = 540.0
-"""On a machine that does much else at the same time; on one that does not, it takes a minute and a half."""
+"""On a machine that does much else at the same time; on one that does not, it takes about two minutes."""
 pytestmark = pytest.mark.timeout(WITHIN_S + 60)
 
 
