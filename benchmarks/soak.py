@@ -102,7 +102,8 @@ def main() -> None:
     given = parser.parse_args()
     if lacking := missing():
         sys.exit(f"soak: {lacking}")
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     began = time.monotonic()
 
     def told(text: str) -> None:
@@ -319,8 +320,15 @@ class Soak:
         return wrong
 
 
+class _Interrupted(KeyboardInterrupt):
+    """The class itself, come while a string is executed (an import does so for a dataclass), would be the end of `python -m`.
+
+    CPython 3.11 takes it for unhandled then, and kills itself by SIGINT at the end, whatever `sys.exit` was told.
+    """
+
+
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    raise _Interrupted
 
 
 if __name__ == "__main__":

@@ -228,6 +228,14 @@ def test_a_full_disk_has_room_for_nothing_until_it_is_cleared(tmp_path: Path) ->
     assert not list((tmp_path / "disk").iterdir())
 
 
+def test_an_interruption_ends_the_soak_wherever_it_comes(checkout: Path, tmp_path: Path) -> None:
+    # with KeyboardInterrupt itself, `python -m` is ended by SIGINT here
+    code = "import sys\nfrom benchmarks import soak\ntry: exec('soak._interrupt(2, None)')\nexcept KeyboardInterrupt: sys.exit(130)\n"
+    (tmp_path / "executed.py").write_text(code, "utf-8")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{checkout}"}
+    assert subprocess.run([sys.executable, "-m", "executed"], env=environment, timeout=60).returncode == 130
+
+
 def test_the_soak_says_how_it_is_run(checkout: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.soak", "--help"]
     done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
