@@ -6,7 +6,6 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PEERS := .venv-peers
 MANIFEST := assets/reports/target/manifest.json
-SOAK := tests/integration/test_soak.py
 REPORTS = $(wildcard reports/*/*.md reports/*/*/*.md)
 
 export DAGSTER_HOME := $(CURDIR)/.dagster
@@ -17,7 +16,7 @@ export PYTHONWARNINGS := ignore:Function:FutureWarning,ignore:Parameter:Warning
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
-.PHONY: help run data closed-loop ui screens test check format integration bench bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor bench-loop bench-soak peers wheel install clean
+.PHONY: help run data closed-loop ui screens test check format integration soak bench bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor bench-loop peers wheel install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -52,9 +51,7 @@ screens: install ## Take pictures of every page of the UI and of the reports int
 test: install ## Run every test that needs nothing but the checkout, a small language model among them
 	@# without it the tests of a real model are left out, and say so
 	-@$(BIN)/graftline models fetch smollm2-135m > /dev/null
-	@# the short soak has both cores for itself
-	$(BIN)/python -m pytest $(SOAK)
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --ignore $(SOAK)
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 
 check: install ## Lint, types, import floors
 	$(BIN)/ruff format --check .
@@ -70,6 +67,14 @@ integration: install ## Run the tests that take minutes: of a cluster, of larger
 	$(BIN)/graftline models fetch smollm2-135m qwen2.5-coder-1.5b
 	GRAFTLINE_REAL_MODELS=1 GRAFTLINE_LONG_TESTS=1 $(BIN)/python -m pytest tests/integration/test_real_model.py \
 		tests/integration/test_vllm_cpu.py tests/integration/test_cluster.py
+
+soak: install ## Disturb the whole platform under load, for about two minutes or for MINUTES=60, and prove that nothing was lost
+	@$(BIN)/graftline models fetch smollm2-135m > /dev/null
+ifdef MINUTES
+	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
+else
+	GRAFTLINE_LONG_TESTS=1 $(BIN)/python -m pytest tests/integration/test_soak.py
+endif
 
 bench: bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor bench-loop ## Measure all claims; prints one line of JSON each
 
@@ -95,10 +100,6 @@ bench-harbor: install ## Measure rollouts through the service, beside bare proce
 bench-loop: install ## Measure what orchestration, records, grading and prompt optimisation cost
 	@$(BIN)/graftline models fetch smollm2-135m > /dev/null
 	$(BIN)/python -m benchmarks.loop
-
-bench-soak: install ## Disturb the whole platform under load for an hour, and prove that nothing was lost; not part of bench
-	@$(BIN)/graftline models fetch smollm2-135m > /dev/null
-	$(BIN)/python -m benchmarks.soak
 
 peers: $(PEERS)/.installed ## Build .venv-peers, the libraries that benchmarks compare with
 

@@ -17,7 +17,7 @@ import pytest
 from graftline.paths import Paths
 from graftline.progress import progress_bars
 from graftline.runtime.run import run_all
-from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, pair_of, table
+from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, pair_of, section, table
 from tests.recipes import SYNTHETIC, train_in_memory, write_recipe
 
 EXECUTED = (
@@ -136,3 +136,11 @@ def test_every_line_of_the_security_model_names_tests_that_exist() -> None:
         tests = codes(row[3])
         assert tests, row[0]
         assert [test for test in tests if not (CHECKOUT / test).is_file()] == []
+
+
+def test_every_fault_of_the_soak_names_tests_that_exist() -> None:
+    text = section("docs/benchmarks.md", "## Soak")
+    rows = table(text[text.index("| fault | tests |") - 1 :])
+    named = [test for row in rows for test in codes(row[1])]
+    assert len(rows) >= 7
+    assert [test for test in named if not (CHECKOUT / test).is_file()] == []
