@@ -1,10 +1,12 @@
 """Rows of the service that several transactions want at once: none waits for one that waits for it."""
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from sqlalchemy import Table, insert, select, text
+import pytest
+from sqlalchemy import Table, insert, select, text, update
 from sqlalchemy.types import LargeBinary, String
 
 from graftline.harbor.service import jobs as stored_jobs
@@ -12,13 +14,19 @@ from graftline.harbor.service import rollout_queue
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.job_schemas import JobStatus
 from graftline.harbor.service.rollout_workers import RolloutWorker
-from graftline.harbor.service.schemas import RolloutStatus
+from graftline.harbor.service.schemas import BuildStatus, RolloutStatus
 from graftline.harbor.service.settings import ServiceSettings
-from graftline.harbor.service.tables import Json, attempts, contexts, deployments, jobs, rollouts
+from graftline.harbor.service.tables import Json, attempts, builds, contexts, deployments, jobs, rollouts
 from tests.postgres_server import new_database, postgres_server
 
 OWNER, WITHIN_S = "a-worker", 20.0
 WAITING = text("select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgres_server() as url:
+        yield url
 
 
 def row(table: Table, **given: Any) -> dict[str, Any]:
@@ -54,9 +62,9 @@ def waiting(database: Database) -> int:
         return int(connection.execute(WAITING).scalar_one())
 
 
-def test_a_rollout_that_ends_while_leases_are_renewed_and_its_job_is_looked_at_waits_and_no_more() -> None:
+def test_a_rollout_that_ends_while_leases_are_renewed_and_its_job_is_looked_at_waits_and_no_more(server: str) -> None:
     executor: Any = None  # of a rollout that was cancelled before it began nothing is asked
-    with postgres_server() as server, Database(new_database(server)) as database, ThreadPoolExecutor(1) as pool:
+    with Database(new_database(server)) as database, ThreadPoolExecutor(1) as pool:
         worker, rollout = RolloutWorker(database, executor, ServiceSettings(), OWNER, {}), prepare(database)
         deadline = time.monotonic() + WITHIN_S
         with database.writing() as connection:
@@ -72,3 +80,33 @@ def test_a_rollout_that_ends_while_leases_are_renewed_and_its_job_is_looked_at_w
             found = connection.execute(select(rollouts.c.status, jobs.c.status).join(jobs)).one()
         assert found[0] == RolloutStatus.CANCELLED
         assert found[1] not in (JobStatus.PENDING, JobStatus.RUNNING)
+
+
+def test_of_two_services_that_claim_at_once_no_more_begins_than_the_budget_allows(server: str) -> None:
+    with Database(new_database(server)) as database, ThreadPoolExecutor(1) as pool:
+        prepare(database)
+        with database.writing() as connection:
+            build = {"id": "build", "status": BuildStatus.COMPLETED}
+            connection.execute(insert(builds).values(**row(builds, **build)))
+            connection.execute(update(deployments).values(build_id="build"))
+            connection.execute(update(jobs).values(max_rollouts=1, max_concurrent=9))
+            connection.execute(update(rollouts).values(status=RolloutStatus.COMPLETED))
+            queued = {"deployment_id": "deployment", "job_id": "job", "flow": "job", "status": RolloutStatus.QUEUED}
+            for name in map(str, range(9)):  # more than one claim looks at
+                connection.execute(insert(rollouts).values(**row(rollouts, id=name, key=name, **queued)))
+
+        def claim(owner: str) -> rollout_queue.Claimed:
+            with database.writing() as connection:
+                return rollout_queue.claim(connection, owner, 60, "local", 1, 1)
+
+        deadline = time.monotonic() + WITHIN_S
+        with database.writing() as connection:
+            first = rollout_queue.claim(connection, "first", 60, "local", 1, 1)
+            second = pool.submit(claim, "second")
+            while not waiting(database):
+                assert not second.done(), second.result()
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        claimed = second.result(WITHIN_S)
+        assert (len(first.rollouts), claimed.rollouts) == (1, [])
+        assert claimed.used_up == {"job": "1 rollouts were started, which is what the budget allows"}

@@ -100,6 +100,44 @@ def test_a_job_ends_when_its_budget_is_used_up(
         assert {one["reward"] for one in results[spent:]} == {None}
 
 
+def test_a_budget_of_rollouts_begins_exactly_as_many_and_finishes_them(database_url: str) -> None:
+    gate = Gate()
+    with service(database_url, gate, rollouts_at_once=8) as client:
+        asked = {"deployment_id": deployed(client), "seeds": list(range(10)), "budget": {"max_rollouts": 3}}
+        job_id = client.post(AT, json=asked).json()["job_id"]
+        # the budget is used up while all that it paid for runs
+        until(client, f"{AT}/{job_id}", lambda view: view["error"] and len(gate.order) == 3)
+        assert client.get(f"{AT}/{job_id}").json()["status"] == "running"
+        gate.is_open.set()
+        view = until(client, f"{AT}/{job_id}", lambda view: view["status"] in ENDED)
+        reason = "its budget is used up: 3 rollouts were started, which is what the budget allows"
+        assert (view["status"], view["error"]) == ("completed_with_errors", reason)
+        assert (view["summary"]["n_valid"], view["summary"]["mean_reward"]) == (3, 0.5)
+        results = client.get(f"{AT}/{job_id}/results").json()["results"]
+        assert [(one["status"], one["reward"]) for one in results] == [("completed", 0.5)] * 3 + [
+            ("cancelled", None)
+        ] * 7
+        assert len(gate.order) == 3
+
+
+@pytest.mark.parametrize("budget", [{"max_usd": 0.25}, {"max_tokens": 10}])
+def test_what_runs_when_a_budget_is_spent_is_finished_and_counted(sqlite_url: str, budget: dict[str, float]) -> None:
+    second = Gate()
+
+    def outcomes(box: Box) -> Execution:
+        return half(box) if box.request["seed"] == 0 else second(box)
+
+    with service(sqlite_url, outcomes, rollouts_at_once=2) as client:
+        asked = {"deployment_id": deployed(client), "seeds": list(range(5)), "budget": budget, "max_concurrent": 2}
+        job_id = client.post(AT, json=asked).json()["job_id"]
+        assert until(client, f"{AT}/{job_id}", lambda view: view["error"])["status"] == "running"
+        second.is_open.set()
+        view = until(client, f"{AT}/{job_id}", lambda view: view["status"] in ENDED)
+        results = client.get(f"{AT}/{job_id}/results").json()["results"]
+        assert [one["status"] for one in results] == ["completed"] * 2 + ["cancelled"] * 3
+        assert (view["status"], view["summary"]["n_valid"]) == ("completed_with_errors", 2)
+
+
 def test_a_cost_that_nobody_says_ends_a_job_with_a_budget(sqlite_url: str) -> None:
     with service(sqlite_url, lambda box: Execution(SuccessStatus.SUCCESS, 1.0)) as client:
         found = deployed(client)

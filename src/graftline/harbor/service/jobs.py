@@ -97,6 +97,14 @@ def stop(connection: Connection, job_id: str, status: JobStatus, error: str | No
     connection.execute(open_job.values(status=status, error=error, finished_at=time.time()))
 
 
+def stop_beginning(connection: Connection, job_id: str, reason: str) -> None:
+    """Begin nothing more of a job: what waits is cancelled, what runs is finished and counts; the job ends after it."""
+    rollout_queue.cancel_waiting(connection, rollouts.c.job_id == job_id, reason)
+    open_job = update(jobs).where(jobs.c.id == job_id, jobs.c.status.in_(OPEN))
+    connection.execute(open_job.values(error=reason))
+    end_if_done(connection, job_id)
+
+
 def end_if_done(connection: Connection, job_id: str) -> bool:
     """End a job whose rollouts all have ended; return whether it has."""
     # the job first: of two whose rollouts end at the same time, the second has to see the first one's
@@ -107,7 +115,7 @@ def end_if_done(connection: Connection, job_id: str) -> bool:
         return False
     counts = job_rollouts.counts_of(connection, job_id)
     coverage = counts.get(RolloutStatus.COMPLETED, 0) / max(1, job.total)
-    is_whole = coverage >= job.config.get("min_coverage", 1.0)
+    is_whole = job.error is None and coverage >= job.config.get("min_coverage", 1.0)
     status = JobStatus.COMPLETED if is_whole else JobStatus.COMPLETED_WITH_ERRORS
     connection.execute(update(jobs).where(jobs.c.id == job_id).values(status=status, finished_at=time.time()))
     return True

@@ -146,7 +146,7 @@ def claim(
                 break
             if running[row.flow] >= (of_one if row.job_id is None else row.max_concurrent) or row.flow in full:
                 full.add(row.flow)
-            elif row.job_id is not None and (reason := _used_up(row, claimed)):
+            elif row.job_id is not None and (reason := _used_up(row, claimed) or _begin_in_job(connection, row)):
                 claimed.used_up[row.job_id] = reason
                 full.add(row.flow)
             else:
@@ -168,7 +168,7 @@ def _used_up(row: Found, claimed: Claimed) -> str:
     """Return which part of a job's budget is used up; empty where there is some left."""
     started = row.spent_rollouts + sum(1 for one in claimed.rollouts if one.job_id == row.job_id)
     if row.max_rollouts is not None and started >= row.max_rollouts:
-        return f"{started} rollouts were started, which is what the budget allows"
+        return _all_started(row)
     for unit, most, spent, unknown in (
         ("USD", row.max_usd, row.spent_usd, row.unknown_usd),
         ("tokens", row.max_tokens, row.spent_tokens, row.unknown_tokens),
@@ -180,6 +180,18 @@ def _used_up(row: Found, claimed: Claimed) -> str:
         if most is not None and spent >= most:
             return f"{spent} {unit} are spent, of {most}"
     return ""
+
+
+def _begin_in_job(connection: Connection, row: Found) -> str:
+    """Count a rollout against its job before it starts; where another process was faster, return what is used up."""
+    has_room = or_(jobs.c.max_rollouts.is_(None), jobs.c.spent_rollouts < jobs.c.max_rollouts)
+    spent = jobs.c.spent_rollouts + 1
+    counted = connection.execute(update(jobs).where(jobs.c.id == row.job_id, has_room).values(spent_rollouts=spent))
+    return "" if counted.rowcount == 1 else _all_started(row)
+
+
+def _all_started(row: Found) -> str:
+    return f"{row.max_rollouts} rollouts were started, which is what the budget allows"
 
 
 def _candidates(
@@ -219,9 +231,6 @@ def _take(connection: Connection, row: Found, owner: str, until: float, executor
             started_at=now if row.started_at is None else row.started_at,
         )
     )
-    if row.job_id is not None:  # counted before it starts: what is under way is spent already
-        spent = jobs.c.spent_rollouts + 1
-        connection.execute(update(jobs).where(jobs.c.id == row.job_id).values(spent_rollouts=spent))
     attempt = {
         "rollout_id": row.id,
         "number": row.attempts + 1,
@@ -298,23 +307,28 @@ def held(connection: Connection) -> list[Found]:
 
 def cancel(connection: Connection, where: Any, reason: str) -> int:
     """End what waits, and have ended what runs, of the rollouts that `where` names; return how many that were."""
-    now = time.time()
+    waiting = cancel_waiting(connection, where, reason)
+    running = connection.execute(
+        update(rollouts).where(where, rollouts.c.status == RolloutStatus.RUNNING).values(is_cancelled=True)
+    )
+    return waiting + running.rowcount
+
+
+def cancel_waiting(connection: Connection, where: Any, reason: str) -> int:
+    """End what waits of the rollouts that `where` names, and leave what runs; return how many that were."""
     waiting = connection.execute(
         update(rollouts)
         .where(where, rollouts.c.status == RolloutStatus.QUEUED)
         .values(
             status=RolloutStatus.CANCELLED,
             is_cancelled=True,
-            finished_at=now,
+            finished_at=time.time(),
             failure_cause=FailureCause.CANCELLED,
             success_status="failure",
             error=reason,
         )
     )
-    running = connection.execute(
-        update(rollouts).where(where, rollouts.c.status == RolloutStatus.RUNNING).values(is_cancelled=True)
-    )
-    return waiting.rowcount + running.rowcount
+    return waiting.rowcount
 
 
 def fail_of_deployments(connection: Connection, deployment_ids: Sequence[str], error: str) -> list[str]:

@@ -21,7 +21,6 @@ from graftline.harbor.service import jobs as stored_jobs
 from graftline.harbor.service import rollout_queue
 from graftline.harbor.service.build_workers import BuildWorker
 from graftline.harbor.service.database import Database
-from graftline.harbor.service.job_schemas import JobStatus
 from graftline.harbor.service.rollout_workers import RolloutWorker
 from graftline.harbor.service.rounds import make_rounds
 from graftline.harbor.service.schemas import BuildStatus, RolloutStatus
@@ -122,8 +121,7 @@ class Workers:
         for job_id, reason in claimed.used_up.items():
             # apart, for the claim holds jobs, and to stop one takes its rollouts first; the next claim finds what is left
             with self._database.writing() as connection:
-                error = f"its budget is used up: {reason}"
-                stored_jobs.stop(connection, job_id, JobStatus.COMPLETED_WITH_ERRORS, error)
+                stored_jobs.stop_beginning(connection, job_id, f"its budget is used up: {reason}")
         return claimed.rollouts
 
     def _run(self, rollout: Row[Any]) -> None:
