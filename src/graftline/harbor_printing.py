@@ -137,5 +137,7 @@ def _number(value: float | None, digits: int = 4) -> str:
 
 
 def _reason(text: str | None) -> str:
-    first = (text or "").partition("\n")[0]
-    return f": {first[:_MOST_SAID]}{'…' if len(first) > _MOST_SAID else ''}" if first else ""
+    from graftline.harbor.messages import find_message
+
+    message = find_message(text or "")
+    return f": {message[:_MOST_SAID]}{'…' if len(message) > _MOST_SAID else ''}" if message else ""

@@ -114,7 +114,6 @@ class First:
             request = json.loads(head)
             self._walls.fill(self._work, request["parts"])
             _lay(request, body, self._work, self._temporary, is_protected=self._walls.has_namespaces)
-            _offer_to_the_memory_killer(program)
             signal.signal(signal.SIGTERM, lambda *_: os.kill(program, signal.SIGKILL))  # to say what it used till then
             with suppress(BrokenPipeError):
                 send(says_go, head)
@@ -123,13 +122,19 @@ class First:
                 child, status, used = os.wait4(-1, 0)
             cpu_s = used.ru_utime + used.ru_stime
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            say(self._status, {"status": status, "cpu_s": cpu_s, "peak_kb": used.ru_maxrss})
+            files_kb = self._files_kb()
+            say(self._status, {"status": status, "cpu_s": cpu_s, "peak_kb": used.ru_maxrss, "files_kb": files_kb})
             if request["returned"] is not None:
                 self._end_all_others()
                 case_files.give_back(self._folders, request["returned"], self._report)
         except BaseException as error:
             say(self._status, {"error": repr(error)})
         os._exit(0)
+
+    def _files_kb(self) -> int:
+        """Return what the files of the case take, where its folders are in memory."""
+        states = [os.statvfs(folder) for folder in self._folders.values()] if self._walls.has_namespaces else []
+        return sum((state.f_blocks - state.f_bfree) * state.f_frsize for state in states) >> 10
 
     def _end_all_others(self) -> None:
         if self._walls.has_namespaces:
@@ -149,6 +154,7 @@ class First:
         )
         try:
             kernel.end_with_parent()
+            _offer_to_the_memory_killer()
             os.chdir(self._work)
             os.setsid()
             os.dup2(self._stdout, 1)
@@ -202,9 +208,22 @@ class First:
         return argument
 
 
-def _offer_to_the_memory_killer(process: int) -> None:
-    """Have the kernel end this process first where there is no memory left."""
-    with suppress(OSError), open(f"/proc/{process}/oom_score_adj", "wb") as stream:  # noqa: PTH123
+def _offer_to_the_memory_killer() -> None:
+    """Have the kernel end this process, or one that it starts, first where there is no memory left."""
+    # by itself, for a process whose user has changed is hidden from others; and it may not write this unless dumpable
+    with suppress(OSError):
+        try:
+            _write_oom_score()
+        except PermissionError:
+            kernel.set_dumpable(True)
+            try:
+                _write_oom_score()
+            finally:
+                kernel.set_dumpable(False)
+
+
+def _write_oom_score() -> None:
+    with open("/proc/self/oom_score_adj", "wb") as stream:  # noqa: PTH123
         stream.write(b"1000")
 
 

@@ -7,7 +7,7 @@ its standard input and output:
     out  {"features": [...], "namespaces": {name: id}, "tools": {name: version}}, or {"error": "..."} and the end
     in   {"program", "arguments", "nonce", "files": [[path, size], …], "trusted": [[path, size], …], "stdin": size}
          with "temporary" of the same form, "environment", "parts" and "returned", and then, in one frame, the bytes of all files
-    out  {"end", "status", "cpu_s", "wall_s", "peak_kb", "printed", "error"} and three frames: output, errors, report
+    out  {"end", "status", "cpu_s", "wall_s", "peak_kb", "files_kb", "printed", "error"} and three frames: output, errors, report
 
 `end` is "exit", "wall_timeout", "output_flood" or "not_started"; `status` is what `waitpid` says.
 """

@@ -54,6 +54,8 @@ class Usage:
     wall_s: float
     peak_memory_mb: float
     """Resident, of the largest process."""
+    files_mb: float = 0.0
+    """In the folders of a jail at the end of a case, where they are in memory; 0 elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)

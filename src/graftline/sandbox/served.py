@@ -174,7 +174,10 @@ class ServedJail:
         status = found.get("status") if found.get("end") == "exit" else None
         ended = None if status is None else os.waitstatus_to_exitcode(status)
         usage = Usage(
-            round(found.get("cpu_s", 0.0), 4), round(found.get("wall_s", 0.0), 4), found.get("peak_kb", 0) / 1024
+            round(found.get("cpu_s", 0.0), 4),
+            round(found.get("wall_s", 0.0), 4),
+            found.get("peak_kb", 0) / 1024,
+            found.get("files_kb", 0) / 1024,
         )
         return CaseEnd(
             verdict,

@@ -31,6 +31,12 @@ HALVES = {
 }
 REFACTORING = {"name": "rewrites", "environment": {"kind": "refactoring", "tasks": "tasks.jsonl"}}
 BROKEN = 3
+TRACEBACK = """Traceback (most recent call last):
+  File "run_rollout.py", line 7, in <module>
+    main()
+ValueError: it broke
+  in two lines
+"""
 
 
 def outcome(box: Box) -> Execution:
@@ -38,7 +44,7 @@ def outcome(box: Box) -> Execution:
     config = box.request["policy"]["config"]
     actor = config.get("agent", config.get("teacher"))
     if box.request["seed"] == BROKEN:
-        return Execution(SuccessStatus.RUNTIME_ERROR, None, FailureCause.UNCLASSIFIED, "it broke")
+        return Execution(SuccessStatus.RUNTIME_ERROR, None, FailureCause.UNCLASSIFIED, TRACEBACK)
     fixed = {"nop": 0.0, "oracle": 1.0, "memory": 1.0, "half_right": 0.5}
     return Execution(SuccessStatus.SUCCESS, fixed.get(actor, box.request["seed"] / 10), cost_usd=0.25, tokens=10)
 
@@ -162,7 +168,7 @@ def test_rollouts_are_a_table_for_people_and_trials_for_programs(place: Place, t
     rows = [line for line in words(shown) if line[2:3] in (["success"], ["runtime_error"])]
     assert [(row[0], *row[2:-1]) for row in rows] == [
         ("2", "success", "0.2000"),
-        ("3", "runtime_error", "-", "unclassified:", "it", "broke"),
+        ("3", "runtime_error", "-", "unclassified:", "ValueError:", "it", "broke"),
     ]
     assert shown.stdout.splitlines()[-2:] == [
         "mean reward 0.2000 over 1 of 2 seeds; coverage 50%, 1 without a reward that counts",
@@ -205,6 +211,7 @@ def test_an_evaluation_says_what_counts_and_how_sure_it_is(place: Place) -> None
 
 def test_an_evaluation_without_a_reward_that_counts_fails(place: Place) -> None:
     result = place("eval", "halves", "--seeds", str(BROKEN))
+    assert ["unclassified:", "ValueError:", "it", "broke"] in [line[3:7] for line in words(result)]
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (
         1,
         "mean reward - over 0 of 1 seeds; coverage 0%, 1 without a reward that counts",

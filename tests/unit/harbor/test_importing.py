@@ -130,9 +130,18 @@ def test_a_task_that_wants_more_than_there_is_is_refused(tasks: Path, tmp_path: 
     with pytest.raises(DataError) as caught:
         import_harbor_tasks(tasks, "mine", tmp_path / "staging")
     assert str(caught.value) == (
-        "b-count: wants more than a deployment may have: agent.timeout_sec (comes to 7230, at most 3600), environment.cpus"
+        "b-count: wants more than a deployment may have: agent.timeout_sec (comes to 7200, at most 3600), environment.cpus"
         " (comes to 64, at most 8)"
     )
+
+
+@pytest.mark.parametrize(("agent_s", "timeout_s"), [(3600, 3600), (3580, 3600), (3570, 3600), (60.5, 91), (1, 31)])
+def test_a_task_may_take_as_long_as_a_deployment_may(
+    tasks: Path, tmp_path: Path, agent_s: float, timeout_s: int
+) -> None:
+    (tasks / "b-count" / "task.toml").write_text(f"[agent]\ntimeout_sec = {agent_s}\n[verifier]\ntimeout_sec = 3600\n")
+    spec = import_harbor_tasks(tasks / "b-count", "mine", tmp_path / "staging")
+    assert spec.limits.timeout_s == timeout_s
 
 
 def test_an_agent_that_is_not_known_is_refused(tasks: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The executor `local`: what it makes of a Dockerfile, of folders of a context, of limits and of ends of a jail."""
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,20 @@ from graftline.harbor.executors.open import open_executor
 from graftline.harbor.limits import HarborLimits, VerifierSettings
 from graftline.secrets import Secrets
 from tests.box_contexts import packed_context
-from tests.boxes import CONTEXT, DOES_WHAT_IS_SAID, a_local, a_rollout, after, graded, has_cargo, never, on_local, ran
+from tests.boxes import (
+    CONTEXT,
+    DOES_WHAT_IS_SAID,
+    VERIFIER,
+    VERIFIER_CONTEXT,
+    a_local,
+    a_rollout,
+    after,
+    graded,
+    has_cargo,
+    never,
+    on_local,
+    ran,
+)
 
 pytestmark = on_local
 
@@ -150,6 +164,39 @@ def test_memory_that_is_not_enough_is_no_fault_of_the_agent(local: LocalExecutor
     assert end.error.startswith("the box ran out of memory; raise memory_mb, which is 512")
 
 
+FILL = "with open('big', 'wb') as file:\n  for _ in range(200): file.write(bytes(1 << 20))\nreward(1)"
+
+
+def little(**limits: int) -> HarborLimits:
+    """Return limits that are soon reached: less than a deployment may ask for."""
+    return HarborLimits.model_construct(timeout_s=300, cpu_cores=2, **limits)
+
+
+def test_files_that_fill_the_memory_of_a_box_are_told_as_its_disk(local: LocalExecutor) -> None:
+    end = ran(local, FILL, limits=little(memory_mb=128, disk_mb=4096))
+    if end.limits_enforced["memory_is_of"] == "each process":
+        pytest.skip("this machine gives no control group of memory")
+    assert (end.reward, end.failure_cause) == (None, FailureCause.SANDBOX_FAILED)
+    assert re.fullmatch(
+        r"the disk of the box is full: its files take \d+ MB, and files are in memory here; raise memory_mb, which is 128"
+        r" \(disk_mb is 4096\)",
+        end.error,
+    )
+
+
+@pytest.mark.parametrize("role", ["agent", "verifier"])
+def test_a_full_disk_is_named(local: LocalExecutor, role: str) -> None:
+    code = FILL if role == "agent" else "open('score.txt', 'w').write('1')"
+    verifier = VERIFIER_CONTEXT if role == "agent" else packed_context({"verify.py": FILL.replace("reward(1)", "")})
+    snapshot = local.build(verifier).snapshot_id
+    limits = little(memory_mb=512, disk_mb=32)
+    end = ran(local, code, limits=limits, verifier=VERIFIER, verifier_snapshot_id=snapshot)
+    assert (end.reward, end.failure_cause) == (None, FailureCause.SANDBOX_FAILED)
+    assert end.error == (
+        "the disk of the box is full; raise disk_mb, which is 32; its last words: OSError: [Errno 28] No space left on device"
+    )
+
+
 @pytest.mark.parametrize(
     ("code", "words"),
     [
@@ -171,6 +218,8 @@ def test_the_exit_code_and_the_last_words_are_told(local: LocalExecutor) -> None
     assert dict(ran(local, "reward(0.5); sys.exit(3)").details) == {"exit_code": 3}
     end = ran(local, "sys.exit('no such task')")
     assert end.error == "the entrypoint ended with code 1 and left no result; see the log; its last words: no such task"
+    end = ran(local, "def f(): raise ValueError('no such task')\nf()")
+    assert end.error.endswith("; see the log; its last words: ValueError: no such task")
 
 
 def test_what_the_agent_said_is_kept_beside_the_reward_of_the_verifier(local: LocalExecutor) -> None:

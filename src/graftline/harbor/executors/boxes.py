@@ -182,6 +182,7 @@ class JailedBox:
             end.usage.wall_s,
             b"" if end.verdict in BROKEN_OFF else said_in(end),
             (output + end.stderr)[-KEPT_LOG_BYTES:],
+            end.usage.files_mb,
         )
 
     def read(self, path: str, most: int) -> bytes | None:

@@ -21,6 +21,7 @@ from graftline.harbor.executors.results import (
     outcome_of_result,
     outcome_of_reward,
 )
+from graftline.harbor.limits import HarborLimits
 from graftline.secrets import Secrets
 
 VERIFIER_FOLDER = "/logs/verifier"
@@ -28,6 +29,8 @@ KEPT_LOG_BYTES = LOG_BYTES + (16 << 10)
 """What an `Ended` keeps of what was printed: more than is shown, for secrets are cut out before the rest is."""
 _OF_ENGINES = (125, 126, 127)
 """Codes of an end by which container engines say that nothing could be started."""
+
+_NO_SPACE = b"No space left on device"
 
 T = TypeVar("T")
 
@@ -67,6 +70,8 @@ class Ended:
     """Of an entrypoint that answers there; at most one byte more than is read of a result."""
     log: bytes = b""
     """The end of what was printed."""
+    files_mb: float = 0.0
+    """What its files took, where that is counted as memory."""
 
 
 class Container(Protocol):
@@ -171,7 +176,7 @@ def _watched(container: Container, is_cancelled: Callable[[], bool], read: Calla
 
 
 def _agent_part(box: Box, container: Container, ended: Ended) -> _Part:
-    outcome = _early_end(ended, box.limits.memory_mb)
+    outcome = _early_end(ended, box.limits)
     if outcome is None or outcome.success_status is SuccessStatus.TIMEOUT:
         said = _said(box, container, ended)
         outcome = said if outcome is None else _out_of_time(outcome, said)
@@ -184,16 +189,31 @@ def _agent_part(box: Box, container: Container, ended: Ended) -> _Part:
     return _Part(outcome, ended, container.limits_enforced, artifacts)
 
 
-def _early_end(ended: Ended, memory_mb: int) -> Outcome | None:
+def _early_end(ended: Ended, limits: HarborLimits) -> Outcome | None:
     """Return what an end means that the entrypoint did not choose; None where it did."""
     if ended.how == "cancelled":
         return Outcome(SuccessStatus.FAILURE, failure_cause=FailureCause.CANCELLED, error="cancelled")
+    if ended.is_out_of_memory and ended.files_mb > limits.memory_mb / 2:
+        error = (
+            f"the disk of the box is full: its files take {ended.files_mb:.0f} MB, and files are in memory here; raise"
+            f" memory_mb, which is {limits.memory_mb} (disk_mb is {limits.disk_mb})"
+        )
+        return _failed(FailureCause.SANDBOX_FAILED, error)
     if ended.is_out_of_memory:
-        return _failed(FailureCause.SANDBOX_FAILED, f"the box ran out of memory; raise memory_mb, which is {memory_mb}")
+        error = f"the box ran out of memory; raise memory_mb, which is {limits.memory_mb}"
+        return _failed(FailureCause.SANDBOX_FAILED, error)
     if ended.how == "timeout":
         error = f"ended after {ended.seconds:.0f} s, which is its timeout_s"
         return Outcome(SuccessStatus.TIMEOUT, failure_cause=FailureCause.AGENT_EXHAUSTED_BUDGET, error=error)
     return None
+
+
+def _full_disk(ended: Ended, limits: HarborLimits) -> Outcome | None:
+    """Return what an end without a result means whose last words are of a full disk."""
+    if not ended.exit_code or _NO_SPACE not in ended.log[-LOG_BYTES:]:
+        return None
+    error = f"the disk of the box is full; raise disk_mb, which is {limits.disk_mb}"
+    return _failed(FailureCause.SANDBOX_FAILED, error)
 
 
 def _said(box: Box, container: Container, ended: Ended) -> Outcome:
@@ -204,6 +224,8 @@ def _said(box: Box, container: Container, ended: Ended) -> Outcome:
         # a command that is graded by a verifier need not know our contract
         return Outcome(SuccessStatus.SUCCESS)
     outcome = outcome_of_result(raw)
+    if raw is None and (full := _full_disk(ended, box.limits)):
+        return full
     if raw is None and ended.exit_code:
         cause = FailureCause.SANDBOX_FAILED if ended.exit_code in _OF_ENGINES else FailureCause.UNCLASSIFIED
         return _failed(cause, f"the entrypoint ended with code {ended.exit_code} and left no result; see the log")
@@ -261,7 +283,7 @@ def _graded(
 
 def _verifier_part(box: Box, container: Container, ended: Ended) -> _Part:
     assert box.verifier is not None
-    outcome = _early_end(ended, box.limits.memory_mb)
+    outcome = _early_end(ended, box.limits)
     if ended.how == "timeout":
         outcome = _failed(FailureCause.VERIFIER_FAILED, f"the verifier was {outcome.error if outcome else 'too slow'}")
     if outcome is None:
@@ -269,7 +291,7 @@ def _verifier_part(box: Box, container: Container, ended: Ended) -> _Part:
         text_file = container.read(f"{VERIFIER_FOLDER}/reward.txt", MAX_REWARD_BYTES) if json_file is None else None
         outcome = outcome_of_reward(json_file, text_file, box.verifier.reward_key)
         if json_file is None and text_file is None and ended.exit_code:
-            outcome = _failed(
+            outcome = _full_disk(ended, box.limits) or _failed(
                 FailureCause.VERIFIER_FAILED, f"{outcome.error}; it ended with code {ended.exit_code}, see the log"
             )
     return _Part(outcome, ended, container.limits_enforced)

@@ -26,6 +26,7 @@ from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import OUTPUT_PATH, Box, BuildContext, Built, Execution
 from graftline.harbor.executors.boxes import CancelledError, JailedBox, Jails, Kind, case_limits, case_of, size_mb
 from graftline.harbor.executors.containers import Order, run_in_containers
+from graftline.harbor.messages import find_message
 from graftline.harbor.snapshots import Snapshots
 from graftline.sandbox import CaseEnd, JailConfig, Verdict
 from graftline.sandbox.base import IsolationLevel
@@ -174,8 +175,8 @@ def _more_of(end: CaseEnd, secrets: Secrets) -> str:
     why_not = end.left_out.get(result, TOO_LARGE)
     said = [_ENDED.get(end.verdict, ""), "" if why_not == TOO_LARGE else f"{OUTPUT_PATH} {why_not}"]
     if end.exit_code and end.stderr:
-        errors = secrets.redact(end.stderr.decode("utf-8", "replace")).strip()
-        said.append(f"its last words: {errors[-_SHOWN_ERRORS:]}")
+        errors = secrets.redact(end.stderr.decode("utf-8", "replace"))
+        said.append(f"its last words: {find_message(errors)[:_SHOWN_ERRORS]}")
     return "; ".join(filter(None, said))
 
 

@@ -29,8 +29,8 @@ _COPIED = "COPY . /rollout/\nWORKDIR /rollout\nENV TASK_IN_CONTAINER=1\n"
 """Ends a Dockerfile: the image holds the context, and the programs in it know that they are in a container."""
 IN_BOX = Path(__file__).resolve().parents[1] / "in_box"
 _LAYING_S = 30
-"""Besides the agent, of a rollout."""
-_LEAST_TIMEOUT_S, _LEAST_MEMORY_MB, _LEAST_DISK_MB = 30, 512, 1024
+"""Besides the agent, of a rollout; the longest that there is leaves less of it."""
+_LEAST_MEMORY_MB, _LEAST_DISK_MB = 512, 1024
 _MOST_CORES, _MOST_MEMORY_MB, _MOST_DISK_MB = 8, 32768, 102400
 
 
@@ -134,7 +134,7 @@ def limits_of(task: HarborTask) -> HarborLimits:
     """
     wanted, default = task.toml.environment, HarborLimits()
     agent_s = task.toml.agent.timeout_sec
-    timeout_s = default.timeout_s if agent_s is None else math.ceil(agent_s) + _LAYING_S
+    timeout_s = default.timeout_s if agent_s is None else math.ceil(agent_s)
     cores = default.cpu_cores if wanted.cpus is None else math.ceil(wanted.cpus)
     memory_mb = default.memory_mb if wanted.memory_mb is None else wanted.memory_mb
     disk_mb = default.disk_mb if wanted.storage_mb is None else wanted.storage_mb
@@ -148,7 +148,7 @@ def limits_of(task: HarborTask) -> HarborLimits:
     if over := [f"{name} (comes to {value}, at most {most})" for name, (value, most) in bounds.items() if value > most]:
         raise DataError(f"{task.id}: wants more than a deployment may have: {', '.join(over)}")
     return HarborLimits(
-        timeout_s=max(timeout_s, _LEAST_TIMEOUT_S),
+        timeout_s=timeout_s if agent_s is None else min(timeout_s + _LAYING_S, MAX_TIMEOUT_S),
         cpu_cores=cores,
         memory_mb=max(memory_mb, _LEAST_MEMORY_MB),
         disk_mb=max(disk_mb, _LEAST_DISK_MB),
