@@ -2,14 +2,18 @@
 
 import os
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from graftline.errors import ConfigError, DataError
 
-_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$) *(\..*)?")
+_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$) *(\..*)?")
 _RESERVED_CHARACTERS = re.compile(r'[\x00-\x1f\x7f<>"|?*\ud800-\udfff]')
+# controls, formats (directions and joiners among them), ends of lines and of paragraphs: two names that differ in them
+# look the same, and some systems take them for one (CVE-2014-9390, CVE-2021-42574)
+_INVISIBLE = frozenset(("Cc", "Cf", "Zl", "Zp"))
 
 
 @dataclass(frozen=True)
@@ -144,11 +148,13 @@ def portable(name: str) -> PurePosixPath:
         DataError: it is absolute, leaves its folder, or uses a name or character some system reserves.
     """
     path = PurePosixPath(name)
+    invisible = next((character for character in name[:1024] if unicodedata.category(character) in _INVISIBLE), "")
     faults = [
         (not name or len(name) > 1024, "is empty or longer than 1024 characters"),
         (path.is_absolute() or "\\" in name or ":" in name, "must be relative and use forward slashes"),
         (".." in path.parts or not path.parts, "must stay inside its folder"),
         (_RESERVED_CHARACTERS.search(name), "holds a control character or a reserved one"),
+        (invisible, f"holds U+{ord(invisible or ' '):04X}, which is not shown"),
         (any(len(part.encode("utf-8", "replace")) > 255 for part in path.parts), "has a part of more than 255 bytes"),
         (any(_RESERVED.fullmatch(part) or part[-1] in ". " for part in path.parts), "uses a reserved name"),
     ]

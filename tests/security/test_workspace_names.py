@@ -31,6 +31,10 @@ REFUSED = [
     ("com1.txt", "reserved name"),
     ("LPT9", "reserved name"),
     ("aux.tar.gz", "reserved name"),
+    # Windows takes superscript digits for digits there
+    ("COM\u00b9.py", "reserved name"),
+    ("a/com\u00b2", "reserved name"),
+    ("Lpt\u00b3.tar.gz", "reserved name"),
     ("a.", "reserved name"),
     ("a ", "reserved name"),
     ("a./b", "reserved name"),
@@ -47,6 +51,16 @@ REFUSED = [
     ("a\x7f", "control character"),
     ("a\ud800", "control character"),
     ("\udcff", "control character"),
+    *(
+        (f"a{chr(number)}b.py", rf"holds U\+{number:04X}, which is not shown")
+        for number in (
+            *(0x85, 0x9B),  # controls of eight bits: the next line, what begins an escape sequence
+            *(0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)),  # directions
+            *(0xAD, 0x180E, *range(0x200B, 0x200E), *range(0x2060, 0x2065), *range(0x206A, 0x2070), 0xFEFF),
+            *(0x2028, 0x2029, 0xFFF9, 0x1D173, 0xE0001, 0xE0041),
+        )
+    ),
+    ("\u202egpj.py", r"holds U\+202E, which is not shown; use a plain relative path such as 'src/a\.py'"),
     ("a" * 256, "255 bytes"),
     ("é" * 128, "255 bytes"),
     ("a/" * 600 + "b", "1024 are accepted"),
@@ -84,6 +98,8 @@ def test_a_name_that_some_system_takes_otherwise_is_refused(
         "a b.py",
         "console.py",
         "com10",
+        "com\u2074",  # no digit to Windows
+        "x\u00b9.py",
         "a..b",
         "-x",
         "--config=x",
