@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import resource
 import shlex
 import shutil
 import subprocess
@@ -26,6 +27,7 @@ from graftline.datasets.governance import Governance
 from graftline.evals.contest_file import ContestFile
 from graftline.harbor.deployment_file import DeploymentFile
 from graftline.hashing import sha256_file
+from graftline.hostile.counter_cases import COUNTER_CASES
 from graftline.hostile.suite import JAIL_CASES, SANDBOX_CASES
 from graftline.models.catalogue import ModelCatalogue
 from graftline.paths import Paths
@@ -371,6 +373,16 @@ def test_the_wiring_that_is_shown_is_that_of_the_manifest() -> None:
 def test_the_readme_counts_the_hostile_suite() -> None:
     [number] = re.findall(r"(\d+) hostile programs and actions", PAGES["README.md"].read_text("utf-8"))
     assert int(number) == len(JAIL_CASES) + len(SANDBOX_CASES)
+
+
+def test_whatever_the_kernel_counts_for_all_has_a_bound_and_hostile_cases() -> None:
+    rows = table(section("docs/sandbox.md", "## What the kernel counts for all"))
+    cases = [name for row in rows for name in codes(row[2])]
+    assert [name for name in cases if name not in {case.name for case in JAIL_CASES}] == []
+    assert [row for row in rows if not row[1] or not codes(row[2])] == []
+    assert {case.name for case in COUNTER_CASES} <= {*cases}
+    limits = {name for name in dir(resource) if name.startswith("RLIMIT_")} - {"RLIMIT_OFILE"}  # another name of NOFILE
+    assert limits - {*codes(" ".join(row[0] for row in rows))} == set()
 
 
 def test_the_readme_says_what_the_results_say() -> None:

@@ -51,6 +51,26 @@ def test_an_event_loop_runs_and_starts_programs(jail: ServedJail) -> None:
     assert output(jail, python(dedented(text))) == "b'9\\n'\n"
 
 
+@on_served_ones_only
+def test_what_event_loops_and_databases_are_made_of_works(jail: ServedJail) -> None:
+    text = """
+        import ctypes, fcntl, os, resource, select, signal, sqlite3
+        poll, event = select.epoll(), os.eventfd(0)
+        poll.register(event, select.EPOLLIN)
+        os.eventfd_write(event, 1)
+        print(poll.poll(1) == [(event, select.EPOLLIN)], ctypes.CDLL(None).timerfd_create(1, 0) > 0)
+        signal.signal(signal.SIGALRM, lambda *_: None)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        signal.pause()
+        with sqlite3.connect("a.db") as database:
+            database.execute("create table a as select 1 as b")
+        print(sqlite3.connect("a.db").execute("select b from a").fetchall())
+        fcntl.flock(os.open("a.db", os.O_RDONLY), fcntl.LOCK_SH)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    """
+    assert output(jail, python(dedented(text))) == "True True\n[(1,)]\n"
+
+
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 @on_served_ones_only
 def test_processes_speak_over_pipes(jail: ServedJail, start: str) -> None:
@@ -153,6 +173,20 @@ def test_node_runs(kind: str) -> None:
         text = b"console.log(process.argv[2], require('fs').readFileSync(0, 'utf8')); process.exit(4)"
         end = jail.run(Case("node", ("a.js", "x"), {"a.js": text}, stdin=b"in"))
     assert (*how(end), end.stdout, end.stderr) == (Verdict.OK, 4, None, b"x in\n", b"")
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed: apt-get install nodejs")
+@on_walled_ones_only
+def test_node_says_that_it_cannot_watch_and_looks_again_and_again_instead(kind: str) -> None:
+    text = b"""
+        const fs = require('fs');
+        try { fs.watch('.'); } catch (error) { console.log(error.code); }
+        fs.watchFile('b', {interval: 5}, now => { if (now.size) { console.log(now.size); fs.unwatchFile('b'); } });
+        fs.writeFileSync('b', 'xyz');
+    """
+    with closing(new_jail(kind, programs=("python", "node"))) as jail:
+        end = jail.run(Case("node", ("a.js",), {"a.js": text}))
+    assert (*how(end), end.stdout, end.stderr) == (Verdict.OK, 0, None, b"ENOSYS\n3\n", b"")
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed: apt-get install default-jdk")

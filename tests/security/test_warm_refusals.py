@@ -101,6 +101,23 @@ def test_calls_that_python_has_no_name_for_end_the_process(number: int) -> None:
     assert tried(f"libc.syscall({number}, 0, 0, 0, 0)") == "SIGSYS"
 
 
+@pytest.mark.parametrize("number", [206, 222, 253, 254, 294, 317, 162, 306])
+def test_what_is_counted_for_all_ends_the_process(number: int) -> None:
+    # asynchronous input and output, timers, watches of files, filters, flushes
+    if os.uname().machine != "x86_64":
+        pytest.skip("these are the numbers of x86_64")
+    assert tried(f"libc.syscall({number}, 0, 0, 0, 0)") == "SIGSYS"
+
+
+def test_huge_pages_are_refused() -> None:
+    assert tried("mmap.mmap(-1, 2 << 20, flags=0x40022)") == "refused 1"
+
+
+def test_the_limit_of_core_files_stays_as_it_is() -> None:
+    attempt = "import resource as r; r.setrlimit(r.RLIMIT_CORE, (0, 0)); print(r.getrlimit(r.RLIMIT_CORE), flush=True)"
+    assert tried(attempt) == "(1, 1)\ndone"
+
+
 @pytest.mark.parametrize("flags", [0x10000000, 0x20000000, 0x40000000, 0x00020000])
 def test_no_namespace_can_be_made(flags: int) -> None:
     if os.uname().machine != "x86_64":

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from graftline.confined import kernel, landlock
-from graftline.confined.seccomp import ENOSYS, HARMFUL, NEW_NAMESPACE, Filter
+from graftline.confined.seccomp import NO_CORE, Filter
 
 WORK, TEMPORARY = "/case/work", "/case/tmp"  # of nobody: the interpreter itself may be below any folder people use
 LOGS = "/case/logs"  # of cases that start with a snapshot
@@ -28,6 +28,7 @@ DEVICES = ("null", "zero", "full", "random", "urandom")
 _NO_FAMILY, _UNIX = 0xFFFF, 1
 _FAKE_TYPING = 0x5412  # TIOCSTI: puts characters into a terminal as if they had been typed
 _MEGABYTE = 1 << 20
+_PENDING_SIGNALS = 1024  # of the user; timers count
 SPARE_FILES = 64  # of a folder that a wrapper makes: the folders of cases are in it
 
 
@@ -150,9 +151,12 @@ def limit(limits: Mapping[str, Any]) -> None:
         (resource.RLIMIT_FSIZE, limits["file_mb"] * _MEGABYTE),
         (resource.RLIMIT_NOFILE, limits["descriptors"]),
         (resource.RLIMIT_NPROC, limits["processes"]),
-        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CORE, NO_CORE),
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_NICE, 0),
+        (resource.RLIMIT_RTPRIO, 0),
+        (resource.RLIMIT_SIGPENDING, _PENDING_SIGNALS),
     ):
         resource.setrlimit(name, (most, most))
     resource.setrlimit(resource.RLIMIT_CPU, (limits["cpu_s"], limits["cpu_s"] + 1))
@@ -196,8 +200,6 @@ def give_up(settings: Mapping[str, Any], folders: Sequence[str], calls: Filter) 
 
 def foreign_code_filter() -> Filter:
     """Return the system calls that code of nobody we know may make: all but those that reach beyond its processes."""
-    calls = Filter().refuse(HARMFUL).refuse_unknown()
-    # the flags of clone3 lie in memory, where a filter cannot look; without it the C library takes clone
-    calls.refuse(["clone3"], ENOSYS).refuse_bits("clone", 0, NEW_NAMESPACE)
+    calls = Filter().refuse_harm().refuse_unknown()
     calls.refuse_unless("socket", 0, _NO_FAMILY).refuse_unless("socketpair", 0, _UNIX)
     return calls.refuse_value("ioctl", 1, _FAKE_TYPING)

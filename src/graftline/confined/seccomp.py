@@ -24,42 +24,46 @@ CALLS: Mapping[str, Mapping[str, int]] = {
         "rt_sigreturn": 15, "ioctl": 16, "access": 21, "select": 23, "sched_yield": 24, "mremap": 25, "madvise": 28,
         "shmget": 29, "shmat": 30, "shmctl": 31, "dup2": 33, "setitimer": 38, "getpid": 39, "socket": 41,
         "connect": 42, "accept": 43, "sendto": 44, "sendmsg": 46, "bind": 49, "listen": 50, "socketpair": 53,
-        "clone": 56, "exit": 60, "wait4": 61, "semget": 64, "msgget": 68, "fcntl": 72, "getcwd": 79, "readlink": 89,
+        "setsockopt": 54, "clone": 56, "exit": 60, "wait4": 61, "semget": 64, "msgget": 68, "fcntl": 72, "getcwd": 79, "readlink": 89,
         "getrusage": 98, "ptrace": 101, "syslog": 103, "sigaltstack": 131, "uselib": 134, "personality": 135,
         "sched_setparam": 142, "sched_setscheduler": 144, "vhangup": 153, "modify_ldt": 154, "pivot_root": 155,
-        "prctl": 157, "adjtimex": 159, "chroot": 161, "acct": 163, "settimeofday": 164, "mount": 165, "umount2": 166,
+        "prctl": 157, "adjtimex": 159, "setrlimit": 160, "sync": 162, "chroot": 161, "acct": 163, "settimeofday": 164, "mount": 165, "umount2": 166,
         "swapon": 167, "swapoff": 168, "reboot": 169, "sethostname": 170, "setdomainname": 171, "iopl": 172,
         "ioperm": 173, "init_module": 175, "delete_module": 176, "quotactl": 179, "nfsservctl": 180, "gettid": 186,
-        "futex": 202, "sched_setaffinity": 203, "sched_getaffinity": 204, "lookup_dcookie": 212,
+        "futex": 202, "sched_setaffinity": 203, "sched_getaffinity": 204, "io_setup": 206, "io_destroy": 207,
+        "io_getevents": 208, "io_submit": 209, "io_cancel": 210, "lookup_dcookie": 212,
         "remap_file_pages": 216, "clock_settime": 227, "clock_gettime": 228, "exit_group": 231, "tgkill": 234,
         "mbind": 237, "set_mempolicy": 238, "mq_open": 240, "kexec_load": 246, "add_key": 248, "request_key": 249,
-        "keyctl": 250, "ioprio_set": 251, "migrate_pages": 256, "openat": 257, "newfstatat": 262, "pselect6": 270,
+        "keyctl": 250, "ioprio_set": 251, "inotify_init": 253, "inotify_add_watch": 254, "inotify_rm_watch": 255,
+        "migrate_pages": 256, "openat": 257, "newfstatat": 262, "pselect6": 270,
         "ppoll": 271, "unshare": 272, "set_robust_list": 273, "move_pages": 279, "accept4": 288, "dup3": 292,
-        "pipe2": 293, "perf_event_open": 298, "fanotify_init": 300, "prlimit64": 302, "name_to_handle_at": 303,
-        "open_by_handle_at": 304, "clock_adjtime": 305, "setns": 308, "process_vm_readv": 310,
+        "pipe2": 293, "inotify_init1": 294, "perf_event_open": 298, "fanotify_init": 300, "prlimit64": 302, "name_to_handle_at": 303,
+        "open_by_handle_at": 304, "clock_adjtime": 305, "syncfs": 306, "setns": 308, "process_vm_readv": 310,
         "process_vm_writev": 311, "kcmp": 312, "finit_module": 313, "sched_setattr": 314, "seccomp": 317,
         "getrandom": 318, "memfd_create": 319, "kexec_file_load": 320, "bpf": 321, "userfaultfd": 323, "statx": 332,
+        "io_pgetevents": 333,
         "rseq": 334,
     },
     "aarch64": {
-        "getcwd": 17, "lookup_dcookie": 18, "dup3": 24, "fcntl": 25, "ioctl": 29, "ioprio_set": 30, "umount2": 39,
+        "io_setup": 0, "io_destroy": 1, "io_submit": 2, "io_cancel": 3, "io_getevents": 4, "getcwd": 17, "lookup_dcookie": 18, "dup3": 24, "fcntl": 25, "inotify_init1": 26,
+        "inotify_add_watch": 27, "inotify_rm_watch": 28, "ioctl": 29, "ioprio_set": 30, "umount2": 39,
         "mount": 40, "pivot_root": 41, "faccessat": 48, "chroot": 51, "openat": 56, "close": 57, "vhangup": 58,
         "pipe2": 59, "quotactl": 60, "lseek": 62, "read": 63, "write": 64, "pselect6": 72, "ppoll": 73,
-        "readlinkat": 78, "newfstatat": 79, "fstat": 80, "acct": 89, "personality": 92, "exit": 93, "exit_group": 94,
+        "readlinkat": 78, "newfstatat": 79, "fstat": 80, "sync": 81, "acct": 89, "personality": 92, "exit": 93, "exit_group": 94,
         "unshare": 97, "futex": 98, "set_robust_list": 99, "setitimer": 103, "kexec_load": 104, "init_module": 105,
         "delete_module": 106, "clock_settime": 112, "clock_gettime": 113, "syslog": 116, "ptrace": 117,
         "sched_setparam": 118, "sched_setscheduler": 119, "sched_setaffinity": 122, "sched_getaffinity": 123,
         "sched_yield": 124, "tgkill": 131, "sigaltstack": 132, "rt_sigaction": 134, "rt_sigprocmask": 135,
-        "rt_sigreturn": 139, "reboot": 142, "sethostname": 161, "setdomainname": 162, "getrusage": 165, "prctl": 167,
+        "rt_sigreturn": 139, "reboot": 142, "sethostname": 161, "setdomainname": 162, "setrlimit": 164, "getrusage": 165, "prctl": 167,
         "settimeofday": 170, "adjtimex": 171, "getpid": 172, "gettid": 178, "mq_open": 180, "msgget": 186,
         "semget": 190, "shmget": 194, "shmctl": 195, "shmat": 196, "socket": 198, "socketpair": 199, "bind": 200,
-        "listen": 201, "accept": 202, "connect": 203, "sendto": 206, "sendmsg": 211, "brk": 214, "munmap": 215,
+        "listen": 201, "accept": 202, "connect": 203, "sendto": 206, "setsockopt": 208, "sendmsg": 211, "brk": 214, "munmap": 215,
         "mremap": 216, "add_key": 217, "request_key": 218, "keyctl": 219, "clone": 220, "mmap": 222, "swapon": 224,
         "swapoff": 225, "mprotect": 226, "madvise": 233, "mbind": 235, "set_mempolicy": 237, "migrate_pages": 238,
         "move_pages": 239, "perf_event_open": 241, "accept4": 242, "wait4": 260, "prlimit64": 261,
-        "fanotify_init": 262, "clock_adjtime": 266, "setns": 268, "process_vm_readv": 270, "process_vm_writev": 271,
+        "fanotify_init": 262, "clock_adjtime": 266, "syncfs": 267, "setns": 268, "process_vm_readv": 270, "process_vm_writev": 271,
         "kcmp": 272, "finit_module": 273, "sched_setattr": 274, "seccomp": 277, "getrandom": 278, "memfd_create": 279,
-        "bpf": 280, "userfaultfd": 282, "statx": 291, "rseq": 293, "kexec_file_load": 294,
+        "bpf": 280, "userfaultfd": 282, "statx": 291, "io_pgetevents": 292, "rseq": 293, "kexec_file_load": 294,
     },
 }  # fmt: skip
 # newer calls have one number everywhere
@@ -81,7 +85,17 @@ HARMFUL = (
     *("add_key", "request_key", "keyctl", "bpf", "perf_event_open", "userfaultfd", "init_module", "finit_module"),
     *("delete_module", "kexec_load", "kexec_file_load", "reboot", "swapon", "swapoff", "acct", "quotactl"),
     *("quotactl_fd", "syslog", "clock_settime", "settimeofday", "adjtimex", "clock_adjtime", "sethostname"),
-    *("setdomainname", "fanotify_init", "vhangup", "lookup_dcookie", "nfsservctl", "uselib"),
+    *(
+        "setdomainname",
+        "fanotify_init",
+        "vhangup",
+        "lookup_dcookie",
+        "nfsservctl",
+        "uselib",
+        "sync",
+        "syncfs",
+        "seccomp",
+    ),
     # files by handle, past all path rules
     *("name_to_handle_at", "open_by_handle_at"),
     # ways round the refusal of sockets and of files
@@ -94,9 +108,24 @@ HARMFUL = (
     *("personality", "modify_ldt", "iopl", "ioperm", "remap_file_pages"),
 )
 """Calls that no test needs, and that reach beyond a process."""
+MISSING = (
+    *("io_setup", "io_destroy", "io_submit", "io_cancel", "io_getevents", "io_pgetevents"),
+    *("inotify_init", "inotify_init1", "inotify_add_watch", "inotify_rm_watch"),
+    # its flags lie in memory, where a filter cannot look; without it the C library takes clone
+    "clone3",
+)
+"""Calls that a program is told the kernel does not have, for it does without then. Of events of asynchronous input and
+output there are so many for the whole machine, of watches of files so many for a user."""
 NEW_NAMESPACE = 0x7E020000
 """Every CLONE_NEW… flag that `clone` takes."""
-PROT_EXEC = 4
+PROT_EXEC, HUGE_PAGES = 4, 0x40000  # of `mprotect` and `mmap`
+NO_CORE = 1
+"""Bytes of a core file. With 0 the kernel starts the handler that the machine has for them, with 1 it does not
+(https://man7.org/linux/man-pages/man5/core.5.html, `fs/coredump.c`)."""
+_RLIMIT_CORE = 4
+_LEASE, _NOTICE_OF_FOLDERS, _PIPE_SIZE = 1024, 1026, 1031  # F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ
+_PR_FUTEX_HASH = 78
+_SOCKET_FILTERS = (26, 50, 51, 52)  # SO_ATTACH_FILTER, _BPF, _REUSEPORT_CBPF, _REUSEPORT_EBPF
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -129,6 +158,35 @@ class Filter:
     def refuse(self, names: Iterable[str], error: int = EPERM) -> "Filter":
         """Let calls fail with `error`, which the caller may survive."""
         return self._decide(names, _ERRNO | error)
+
+    def refuse_harm(self) -> "Filter":
+        """Refuse what reaches beyond a process, and what the kernel has only so much of for all."""
+        self.refuse(HARMFUL).refuse(MISSING, ENOSYS).refuse_bits("clone", 0, NEW_NAMESPACE)
+        self.refuse_bits("mmap", 3, HUGE_PAGES)
+        for command in (_LEASE, _NOTICE_OF_FOLDERS, _PIPE_SIZE):
+            self.refuse_value("fcntl", 1, command)
+        # filters are compiled into memory that the whole machine has so much of, the table of futexes counts for nobody
+        for command in (_PR_SET_SECCOMP, _PR_FUTEX_HASH):
+            self.refuse_value("prctl", 0, command)
+        for option in _SOCKET_FILTERS:
+            self.refuse_value("setsockopt", 2, option)
+        return self.ignore_limit_of_core_files()
+
+    def ignore_limit_of_core_files(self) -> "Filter":
+        """Have the limit of core files stay as it is, though whoever sets it hears of no error: many set it to 0."""
+        if "prlimit64" in self._numbers:
+            self._program += [
+                _instruction(_EQUAL, self._numbers["prlimit64"], 0, 8),
+                _instruction(_LOAD, _argument(1)),
+                _instruction(_EQUAL, _RLIMIT_CORE, 0, 5),
+                _instruction(_LOAD, _argument(2)),  # the address of the new limit; without one it is only read
+                _instruction(_EQUAL, 0, 0, 2),
+                _instruction(_LOAD, _argument(2) + 4),
+                _instruction(_EQUAL, 0, 1, 0),
+                _instruction(_RETURN, _ERRNO),
+                _instruction(_LOAD, _NUMBER),
+            ]
+        return self._refuse_if("setrlimit", 0, _instruction(_EQUAL, _RLIMIT_CORE, 0, 1), error=0)
 
     def refuse_bits(self, name: str, argument: int, bits: int) -> "Filter":
         """Refuse a call when any of `bits` is set in the low half of an argument, counted from 0."""
@@ -168,14 +226,14 @@ class Filter:
             self._compiled[others] = _Program(len(self._program) + 1, ctypes.addressof(code)), code
         return self._compiled[others]
 
-    def _refuse_if(self, name: str, argument: int, test: bytes) -> "Filter":
+    def _refuse_if(self, name: str, argument: int, test: bytes, error: int = EPERM) -> "Filter":
         """Refuse a call if `test`, which looks at an argument, does not jump over what comes next."""
         if name in self._numbers:
             self._program += [
                 _instruction(_EQUAL, self._numbers[name], 0, 4),
-                _instruction(_LOAD, 16 + 8 * argument),
+                _instruction(_LOAD, _argument(argument)),
                 test,
-                _instruction(_RETURN, _ERRNO | EPERM),
+                _instruction(_RETURN, _ERRNO | error),
                 _instruction(_LOAD, _NUMBER),
             ]
         return self
@@ -184,6 +242,11 @@ class Filter:
         for number in sorted(self._numbers[name] for name in names if name in self._numbers):
             self._program += [_instruction(_EQUAL, number, 0, 1), _instruction(_RETURN, action)]
         return self
+
+
+def _argument(number: int) -> int:
+    """Return where the filter finds the low half of an argument, counted from 0; the high one comes after it."""
+    return 16 + 8 * number
 
 
 def _instruction(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:

@@ -26,7 +26,7 @@ from typing import Any
 
 from graftline.actions.expand import BeyondBindingError, InvalidActionError, Source, replacements
 from graftline.confined.frames import receive, send, size_of
-from graftline.confined.seccomp import ENOSYS, NEW_NAMESPACE, PROT_EXEC, Filter
+from graftline.confined.seccomp import ENOSYS, HUGE_PAGES, NEW_NAMESPACE, NO_CORE, PROT_EXEC, Filter
 
 _UID = 60_001  # of nobody else; only taken when started as root
 _PR_SET_DUMPABLE = 4
@@ -94,7 +94,7 @@ def _confine(limits: dict[str, Any]) -> list[str]:
     memory = limits["memory_mb"] << 20
     for what, most in (
         (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CORE, NO_CORE),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NOFILE, _DESCRIPTORS),
     ):
@@ -107,7 +107,7 @@ def _confine(limits: dict[str, Any]) -> list[str]:
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # so that others of its user cannot look into it
     calls = Filter()
     calls.refuse_bits("mmap", 2, PROT_EXEC).refuse_bits("mprotect", 2, PROT_EXEC)
-    calls.refuse_bits("clone", 0, NEW_NAMESPACE)
+    calls.refuse_bits("mmap", 3, HUGE_PAGES).refuse_bits("clone", 0, NEW_NAMESPACE).ignore_limit_of_core_files()
     # the flags of clone3 lie in memory, where a filter cannot look; without it the C library takes clone
     calls.refuse(["clone3"], ENOSYS).refuse(_REFUSED).allow(_ALLOWED)
     if calls.install("kill"):

@@ -7,6 +7,7 @@ from typing import get_args
 from graftline.errors import ConfigError
 from graftline.hostile.action_cases import ACTION_CASES
 from graftline.hostile.bench import JailBench, JailCase, SandboxBench, SandboxCase
+from graftline.hostile.counter_cases import COUNTER_CASES
 from graftline.hostile.disk_cases import DISK_CASES
 from graftline.hostile.facts import watched_host
 from graftline.hostile.file_cases import FILE_CASES
@@ -35,6 +36,7 @@ PROGRAMS = (
     *OUTPUT_CASES,
     *PRIVILEGE_CASES,
     *KERNEL_CASES,
+    *COUNTER_CASES,
     *PROGRAM_CASES,
 )
 JAIL_CASES: tuple[JailCase, ...] = (*PROGRAMS, *REPORT_CASES, *FORGERY_CASES, *JAIL_MACHINE_CASES)
