@@ -33,17 +33,22 @@ def store_option(command: CommandT) -> CommandT:
 @json_option
 @click.pass_obj
 def dump(root: Path | None, task_id: str, store: Path | None, as_json: bool) -> None:
-    """Show the state that is kept for TASK_ID, or for TASK_ID#ATTEMPT."""
-    from graftline.state import render
+    """Show the state that is kept for TASK_ID, or for TASK_ID#ATTEMPT, and why its attempt failed."""
+    from graftline.state import AttemptLog, render
 
     with _opened(root, store) as states:
         state = states.load(_known(states, task_id))
+        attempts = AttemptLog(states).statuses(task_id)
     if as_json:
-        click.echo(state.model_dump_json())
+        shown = {"attempts": [asdict(attempt) for attempt in attempts]} if attempts else {}
+        click.echo(json.dumps(state.model_dump(mode="json") | shown))
         return
     texts = [(name, text) for name, value in state for text in ([value] if isinstance(value, str) else value)]
     print_table(f"State of {task_id}", ["field", "text"], [row for row in texts if row[1]])
     click.echo(f"{state.token_budget()} tokens, {len(render(state))} characters of a prompt")
+    for attempt in attempts:
+        reason = f": {attempt.reason}" if attempt.reason else ""
+        click.echo(f"{attempt.teacher}: {attempt.phase} after {_steps(attempt.steps)}{reason}")
 
 
 @click.command("list")
@@ -51,14 +56,22 @@ def dump(root: Path | None, task_id: str, store: Path | None, as_json: bool) -> 
 @json_option
 @click.pass_obj
 def list_(root: Path | None, store: Path | None, as_json: bool) -> None:
-    """List what states are kept."""
+    """List what states are kept, and how far their attempts came."""
+    from graftline.state import AttemptLog, Entry
+
     with _opened(root, store) as states:
-        entries = states.entries()
+        entries = {entry.key: entry for entry in states.entries()}
+        # a state that is empty still is not stored
+        phases: dict[str, str] = {}
+        for attempt in AttemptLog(states).statuses():
+            entries.setdefault(attempt.key, Entry(attempt.key, 0, attempt.written_at))
+            phases.setdefault(attempt.key, attempt.phase)
+    ordered = [entries[key] for key in sorted(entries)]
     if as_json:
-        click.echo(json.dumps([asdict(entry) for entry in entries]))
+        click.echo(json.dumps([asdict(entry) | {"attempt": phases.get(entry.key)} for entry in ordered]))
     else:
-        rows = [(entry.key, str(entry.version), entry.written_at) for entry in entries]
-        print_table(f"{len(rows)} states", ["task", "changes", "last change"], rows)
+        rows = [(entry.key, str(entry.version), entry.written_at, phases.get(entry.key, "")) for entry in ordered]
+        print_table(f"{len(rows)} states", ["task", "changes", "last change", "attempt"], rows)
 
 
 @click.command()
@@ -102,13 +115,20 @@ def _opened(root: Path | None, store: Path | None) -> "Iterator[StateStore]":
 
 
 def _known(states: "StateStore", key: str) -> str:
-    """Return `key` if there is a state under it."""
-    if not states.history(key):
-        attempts = [entry.key for entry in states.entries() if entry.key.startswith(f"{key}#")]
-        named = ", ".join(map(repr, attempts[:_MAX_NAMED]))
+    """Return `key` if there is a state or an attempt under it."""
+    from graftline.state import AttemptLog
+
+    log = AttemptLog(states)
+    if not states.history(key) and not log.statuses(key):
+        keys = {entry.key for entry in states.entries()} | {attempt.key for attempt in log.statuses()}
+        named = ", ".join(map(repr, sorted(name for name in keys if name.startswith(f"{key}#"))[:_MAX_NAMED]))
         remedy = f"kept are {named}" if named else "`graftline state list` shows what is kept"
         raise DataError(f"{key!r}: no state is kept for it; {remedy}")
     return key
+
+
+def _steps(count: int) -> str:
+    return f"{count} step{'' if count == 1 else 's'}"
 
 
 COMMANDS = (dump, list_, history)

@@ -22,7 +22,7 @@ from graftline.runtime.attempt_settings import attempt_settings
 from graftline.runtime.example_store import refresh_examples
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.ports import Ports, open_ports
-from graftline.runtime.settings import load_settings
+from graftline.runtime.settings import load_settings, stage_code
 from graftline.telemetry.open import open_telemetry
 from graftline.telemetry.settings import TelemetrySettings
 
@@ -79,7 +79,10 @@ def run_actor(paths: Paths, manifest: Manifest, settings: ActorRun) -> Counter[O
             look(metrics, ports.queue, pool.stats if isinstance(pool, ActorPool) else None)
 
         stack.enter_context(Ticker(settings.seal_s, see))
-        make = AttemptMaker(ports.queue, ports.teacher, ports.sandbox, collecting, states, store, metrics, made_by)
+        make = AttemptMaker(
+            ports.queue, ports.teacher, ports.sandbox, collecting, states, store, metrics, made_by,
+            stage_code("teacher_trajectories"), redact=ports.secrets.redact,
+        )  # fmt: skip
         return work(ports.queue, make, settings.worker, stop, name, figures, ports.secrets.redact)
 
 

@@ -1,8 +1,9 @@
 """The loop of an actor: assignments off the queue, attempts, trajectories into the store.
 
-Of one assignment: the state of the attempt is kept in the state store as it goes, the teacher asks and is answered, the
-sandbox applies, what comes of it is graded and appended to a shard, and only then is the job done. A worker that dies
-leaves its jobs to others; what it had stored by then is stored once more, under the same key.
+Of one assignment: the steps of the attempt so far are loaded from the state store, the teacher asks and is answered, the
+sandbox applies, what comes of it is graded, and the step and the state after it are saved. The whole attempt is appended
+to a shard, and only then is the job done. A worker that dies leaves its jobs to others, which go on after the last step
+that was saved; what it had stored in a shard by then is stored once more, under the same key.
 """
 
 import logging
@@ -15,21 +16,26 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from pydantic import ValidationError
+
 from graftline.actors.stats import PoolStats
-from graftline.errors import ActorError, ConfigError, SandboxError
+from graftline.errors import ActorError, BoundaryError, ConfigError, SandboxError
+from graftline.hashing import digest
 from graftline.jobs.base import Delivery, Job, JobQueue
 from graftline.jobs.worker import Outcome
 from graftline.paths import Paths, file_name
 from graftline.runtime.asking import Budget
 from graftline.sandbox.base import Sandbox, Verdict
 from graftline.sandbox.shared import SharedSandbox
+from graftline.state.attempts import AttemptLog, Claim
+from graftline.state.state import State
 from graftline.state.store import StateStore
 from graftline.teachers.base import Teacher
 from graftline.telemetry.metrics import Metrics
 from graftline.trajectories.assignment import Assignment
 from graftline.trajectories.collect import Collecting, attempt
 from graftline.trajectories.shards import ShardWriter
-from graftline.trajectories.step import Trajectory
+from graftline.trajectories.step import Trajectory, TrajectoryStep
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +50,15 @@ class Spent:
     attempts: Counter[str] = field(default_factory=Counter)
     """`verified`, `failed`, and `unknown` for those of which nothing is known."""
 
-    def add(self, trajectory: Trajectory) -> None:
-        """Count `trajectory`."""
-        asked = [step.model_output.generation for step in trajectory.steps if step.model_output.generation]
-        self.tokens += sum(generation.prompt_tokens + generation.completion_tokens for generation in asked)
-        self.usd += sum(generation.cost_usd for generation in asked if generation.cost_usd is not None)
-        self.steps += len(trajectory.steps)
+    def add_step(self, step: TrajectoryStep) -> None:
+        """Count `step`, in the process that asked for it."""
+        self.steps += 1
+        if (generation := step.model_output.generation) is not None:
+            self.tokens += generation.prompt_tokens + generation.completion_tokens
+            self.usd += generation.cost_usd or 0.0
+
+    def add_attempt(self, trajectory: Trajectory) -> None:
+        """Count `trajectory`, whose steps are counted by themselves."""
         self.attempts[
             "unknown" if trajectory.reward.value is None else "verified" if trajectory.is_verified else "failed"
         ] += 1
@@ -94,10 +103,59 @@ def spool(paths: Paths, language: str, split: str, teacher: str) -> Path:
     return paths.partition("trajectories/attempts", language, split) / file_name(teacher)
 
 
+class SavedSteps:
+    """The steps of one attempt in the state store, a `trajectories.collect.Progress`; `count` is called with new ones."""
+
+    def __init__(
+        self, states: StateStore, assignment: Assignment, code_version: str, count: Callable[[TrajectoryStep], None]
+    ) -> None:
+        self._states, self._log, self._count = states, AttemptLog(states), count
+        self._key = f"{assignment.task.id}#{assignment.attempt}"
+        self._teacher = assignment.teacher
+        # what other code came to may be no way that this one would go
+        self._identity = digest([assignment.key, code_version])
+        self._claim: Claim | None = None
+
+    def load(self) -> list[TrajectoryStep]:
+        self._claim, texts = self._log.begin(self._identity, self._key, self._teacher)
+        try:
+            steps = [TrajectoryStep.model_validate_json(text) for text in texts]
+        except ValidationError as error:
+            logger.warning("%s: its saved steps are no steps, so that it begins anew: %s", self._key, error)
+            self._log.discard(self._claim)
+            steps = []
+        self._states.save(self._key, steps[-1].state_after if steps else State())
+        return steps
+
+    def save(self, step: TrajectoryStep) -> None:
+        self._count(step)
+        self._log.add(self._claimed, step.step, step.model_dump_json())
+        self._states.save(self._key, step.state_after)
+
+    def interrupt(self, reason: str) -> None:
+        """Note why the attempt does not go on for now."""
+        if self._claim is not None:
+            self._log.interrupt(self._claim, reason)
+
+    def end(self, trajectory: Trajectory) -> None:
+        """Note how the attempt ended, once it is stored."""
+        if trajectory.is_verified:
+            self._log.end(self._claimed, "verified", len(trajectory.steps))
+        else:
+            self._log.end(self._claimed, "failed", len(trajectory.steps), _reason(trajectory))
+
+    @property
+    def _claimed(self) -> Claim:
+        if self._claim is None:
+            raise ValueError("steps are loaded before any is saved")
+        return self._claim
+
+
 class AttemptMaker:
     """Does the jobs of a queue; a handler of `jobs.worker.work`, to be called by several threads.
 
-    `counted` is told what was spent after every attempt that was stored, before its job ends.
+    `counted` is told what was spent after every attempt that was stored, before its job ends. `code_version` is that of
+    the code that makes attempts: what another one saved of them is not resumed. `redact` takes secrets out of reasons.
     """
 
     def __init__(
@@ -110,9 +168,11 @@ class AttemptMaker:
         store: Store,
         metrics: Metrics,
         made_by: str,
+        code_version: str,
         counted: Callable[[Spent], None] = lambda spent: None,
+        redact: Callable[[str], str] = str,
     ) -> None:
-        self._made_by, self._counted = made_by, counted
+        self._made_by, self._code_version, self._counted, self._redact = made_by, code_version, counted, redact
         self._queue, self._teacher, self._collecting = queue, teacher, collecting
         self._sandbox = SharedSandbox(sandbox, partial(_answered, metrics))
         self._states, self._store, self._metrics = states, store, metrics
@@ -138,50 +198,58 @@ class AttemptMaker:
                 f"job {job.key!r}: was put by other settings of prompts, collecting or sandbox than those of this worker;"
                 " start workers with the configuration of the lineage, then `graftline actor revive`"
             )
-        key = f"{assignment.task.id}#{assignment.attempt}"
+        steps = SavedSteps(self._states, assignment, self._code_version, self._count_step)
+        trajectory = self._attempt(assignment, steps)
+        if not is_still_mine():
+            return
+        self._store.add(assignment, trajectory)
+        self._count_attempt(trajectory)
+        following = None if trajectory.is_verified else assignment.next()
+        # room is made for it by the job that ends; a full queue is waited for
+        while following is not None and not self._queue.put([following.job()]):
+            threading.Event().wait(0.1)
+        steps.end(trajectory)
+
+    def _attempt(self, assignment: Assignment, steps: SavedSteps) -> Trajectory:
         try:
-            trajectory = attempt(
+            return attempt(
                 assignment.task,
                 self._teacher,
                 self._sandbox,
                 self._collecting,
                 assignment.attempt,
                 assignment.made_by,
-                partial(self._states.save, key),
+                steps,
             )
-        except ActorError:
-            self._metrics.unanswered()
+        except BoundaryError as error:
+            if isinstance(error, ActorError):
+                self._metrics.unanswered()
+            if isinstance(error, SandboxError):
+                self._metrics.sandbox_answered(str(Verdict.RUNNER_ERROR), 0.0)
+            steps.interrupt(self._redact(f"{type(error).__name__}: {error}"))
             raise
-        except SandboxError:
-            self._metrics.sandbox_answered(str(Verdict.RUNNER_ERROR), 0.0)
-            raise
-        if not is_still_mine():
-            return
-        self._store.add(assignment, trajectory)
-        self._count(trajectory)
-        following = None if trajectory.is_verified else assignment.next()
-        # room is made for it by the job that ends; a full queue is waited for
-        while following is not None and not self._queue.put([following.job()]):
-            threading.Event().wait(0.1)
 
-    def _count(self, trajectory: Trajectory) -> None:
+    def _count_step(self, step: TrajectoryStep) -> None:
         with self._lock:
-            self.spent.add(trajectory)
+            self.spent.add_step(step)
+        self._metrics.step(self._teacher.name, step.format_ok)
+        generation = step.model_output.generation
+        if generation is not None:
+            self._metrics.answered(
+                generation.actor,
+                generation.latency_s,
+                generation.tries,
+                generation.prompt_tokens,
+                generation.completion_tokens,
+                generation.cached_tokens,
+                generation.cost_usd,
+            )
+
+    def _count_attempt(self, trajectory: Trajectory) -> None:
+        with self._lock:
+            self.spent.add_attempt(trajectory)
             self._counted(self.spent)
         self._metrics.trajectory(trajectory.teacher, trajectory.is_verified)
-        for step in trajectory.steps:
-            self._metrics.step(trajectory.teacher, step.format_ok)
-            asked = step.model_output.generation
-            if asked is not None:
-                self._metrics.answered(
-                    asked.actor,
-                    asked.latency_s,
-                    asked.tries,
-                    asked.prompt_tokens,
-                    asked.completion_tokens,
-                    asked.cached_tokens,
-                    asked.cost_usd,
-                )
 
 
 class WorkMetrics:
@@ -240,6 +308,15 @@ def look(metrics: Metrics, queue: JobQueue, stats: Callable[[], PoolStats] | Non
     for actor in found.actors:
         faults: Mapping[str, int] = {str(kind): count for kind, count in actor.faults.items()}
         metrics.actor_state(actor.name, actor.is_in_service, actor.in_flight, actor.limit, faults, actor.ejections)
+
+
+def _reason(trajectory: Trajectory) -> str:
+    """Return why `trajectory` failed: the class of failure, and what was said to the last step."""
+    if not trajectory.steps:
+        return trajectory.failure
+    step = trajectory.steps[-1]
+    said = step.feedback or (step.sandbox_result.error if step.sandbox_result is not None else "")
+    return f"{trajectory.failure}: {said}" if said else trajectory.failure
 
 
 def _answered(metrics: Metrics, verdict: Verdict, seconds: float) -> None:

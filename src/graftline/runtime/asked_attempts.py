@@ -23,7 +23,7 @@ from graftline.runtime.actor_loop import AttemptMaker, Spent, Store, WorkMetrics
 from graftline.runtime.asking import Asking
 from graftline.runtime.example_store import refresh_examples
 from graftline.runtime.ports import Ports
-from graftline.runtime.settings import TrajectorySettings
+from graftline.runtime.settings import TrajectorySettings, stage_code
 from graftline.sandbox.base import Sandbox
 from graftline.tasks.task import Task
 from graftline.teachers.base import Teacher
@@ -161,8 +161,9 @@ def make_here(
             advance(min(done, len(assignments)), len(assignments))
 
         make = AttemptMaker(
-            queue, partition.teacher, sandbox, settings.collecting, states, store, metrics, partition.made_by, counted
-        )
+            queue, partition.teacher, sandbox, settings.collecting, states, store, metrics, partition.made_by,
+            stage_code("teacher_trajectories"), counted,
+        )  # fmt: skip
         queue.put([assignment.job() for assignment in assignments])
         working = WorkerSettings(concurrency=asking.at_once, until_empty=True, drain_s=600.0)
         work(queue, make, working, stop, worker_name(), WorkMetrics(metrics, ended))

@@ -1,14 +1,17 @@
 """The structured memory of an agent between the steps of one task.
 
-`merge`, `render` and `summarize_history` work on a `State`; a `StateStore` keeps many of them; `state_update_of` reads
-what a model says.
+`merge`, `render` and `summarize_history` work on a `State`; a `StateStore` keeps many of them, and an `AttemptLog` how far
+their attempts came; `state_update_of` reads what a model says.
 """
 
+from graftline.state.attempts import AttemptLog, AttemptStatus
 from graftline.state.state import State, StateLimits, StateUpdate, merge, render, summarize_history
 from graftline.state.store import Change, Entry, StateStore
 from graftline.state.updates import state_update_of
 
 __all__ = [
+    "AttemptLog",
+    "AttemptStatus",
     "Change",
     "Entry",
     "State",

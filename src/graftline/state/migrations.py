@@ -46,6 +46,32 @@ MIGRATIONS = (
             """,
         ),
     ),
+    Migration(
+        "attempts and their steps",
+        (
+            """
+            CREATE TABLE attempts (
+                identity TEXT PRIMARY KEY,
+                key TEXT NOT NULL CHECK (length(key) BETWEEN 1 AND 256),
+                teacher TEXT NOT NULL,
+                claim INTEGER NOT NULL CHECK (claim > 0),
+                steps INTEGER NOT NULL CHECK (steps >= 0),
+                phase TEXT NOT NULL CHECK (phase IN ('running', 'interrupted', 'failed', 'verified')),
+                reason TEXT NOT NULL,
+                written_at TEXT NOT NULL
+            ) STRICT
+            """,
+            "CREATE INDEX attempts_by_key ON attempts (key)",
+            """
+            CREATE TABLE steps (
+                identity TEXT NOT NULL,
+                number INTEGER NOT NULL CHECK (number > 0),
+                step TEXT NOT NULL CHECK (json_valid(step)),
+                PRIMARY KEY (identity, number)
+            ) STRICT
+            """,
+        ),
+    ),
 )
 
 

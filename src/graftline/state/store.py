@@ -114,6 +114,22 @@ class StateStore:
             rows = self._connection.execute("SELECT key, version, written_at FROM states ORDER BY key").fetchall()
         return [Entry(*row) for row in rows]
 
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Yield the connection, for `attempts.AttemptLog` to read its tables."""
+        with self._access():
+            yield self._connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Yield the connection in a transaction that nobody else writes beside; it is undone where the block raises."""
+        with self._access(), self._turn(), self._transaction():
+            yield self._connection
+
+    def now(self) -> str:
+        """Return the time by the clock of the store: ISO 8601, UTC."""
+        return self._clock().isoformat()
+
     def close(self) -> None:
         """Let go of the file; what was written is in it."""
         self._opened.close()
@@ -175,7 +191,7 @@ class StateStore:
         return {
             "key": key,
             "version": version + 1,
-            "now": self._clock().isoformat(),
+            "now": self.now(),
             "state": after.model_dump_json(exclude_defaults=True),
             "changed": to_json({name: getattr(after, name) for name in names}).decode(),
         }

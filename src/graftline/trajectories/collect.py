@@ -5,8 +5,9 @@ with that error: a machine that is out of order must not write a data set of fai
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
+from typing import Protocol
 
 from pydantic import Field
 
@@ -18,13 +19,34 @@ from graftline.state.state import State
 from graftline.tasks.task import Task
 from graftline.teachers.base import GaveUp, Proposal, Teacher, Turn, Unreadable
 from graftline.teachers.critic import Criticism, Finding, criticise
-from graftline.trajectories.graded_step import graded_step, unreadable_step
+from graftline.trajectories.graded_step import answer_of, graded_step, unreadable_step
 from graftline.trajectories.reward import SAYS_NOTHING, Reward, RewardWeights
 from graftline.trajectories.step import Timings, Trajectory, TrajectoryStep
 
 logger = logging.getLogger(__name__)
 
-Remember = Callable[[State], None]
+
+class Progress(Protocol):
+    """Where the steps of an attempt are kept while it is under way."""
+
+    def load(self) -> Sequence[TrajectoryStep]:
+        """Return the steps that the attempt took before, from which it goes on."""
+
+    def save(self, step: TrajectoryStep) -> None:
+        """Keep `step`."""
+
+
+class NoProgress:
+    """Keeps nothing: every attempt begins anew."""
+
+    def load(self) -> Sequence[TrajectoryStep]:
+        return ()
+
+    def save(self, step: TrajectoryStep) -> None:
+        pass
+
+
+NO_PROGRESS = NoProgress()
 
 _ON_THE_WAY = (Finding.INCOMPLETE, Finding.RIGHT)
 
@@ -40,20 +62,17 @@ class Collecting(Config):
 
 
 class _Attempt:
-    """One attempt, as far as it has come."""
+    """One attempt, as far as it has come; all of it follows from its steps."""
 
-    def __init__(
-        self, task: Task, teacher: Teacher, sandbox: Sandbox, collecting: Collecting, remember: Remember
-    ) -> None:
+    def __init__(self, task: Task, teacher: Teacher, sandbox: Sandbox, collecting: Collecting) -> None:
         self._task, self._teacher, self._sandbox, self._collecting = task, teacher, sandbox, collecting
-        self._remember = remember
         self.text, self._state, self._seen = task.before, State(), {task.before}
         self.steps, self._turns, self.answers_ms = list[TrajectoryStep](), list[Turn](), list[float]()
         self.level, self.cause = Level.NONE, ""
 
-    def ending(self, number: int) -> str:
-        """Take steps until there is a reason to end, and return it."""
-        for _ in range(self._collecting.max_steps):
+    def run(self, number: int, save: Callable[[TrajectoryStep], None]) -> str:
+        """Take steps until there is a reason to end, and return it; `save` is called with each."""
+        while not (ending := self._reason_to_end()):
             asked = perf_counter()
             answer = self._teacher.propose(self._task, self.text, self._state, self._turns, number)
             self.answers_ms.append(_milliseconds_since(asked))
@@ -62,47 +81,56 @@ class _Attempt:
                     self.cause = cause
                     return "gave_up"
                 case Unreadable():
-                    self._note(unreadable_step(self._task, self.text, self._state, answer, self.steps), answer)
-                    ending = self._failed("bad_format")
+                    step = unreadable_step(self._task, self.text, self._state, answer, self.steps)
                 case Proposal():
-                    ending = self._taken(answer)
-            if ending:
-                return ending
-        return "max_steps"
+                    step = self._step(answer)
+            self.add(step)
+            save(step)
+        return ending
 
-    def _taken(self, proposal: Proposal) -> str:
-        """Take the step of `proposal`; return why the attempt ends with it, empty where it goes on."""
+    def add(self, step: TrajectoryStep) -> None:
+        """Go on from `step`, which was taken now or before."""
+        self.steps.append(step)
+        self._turns.append(Turn(self.text, answer_of(step), step.feedback, step.is_kept))
+        if step.is_kept:
+            outcome = step.sandbox_result
+            assert outcome is not None  # it made a text
+            assert outcome.after is not None
+            self.text, self._state, self.level = outcome.after, step.state_after, step.level
+            self._seen.add(self.text)
+
+    def _step(self, proposal: Proposal) -> TrajectoryStep:
         weights = self._collecting.weights
         step = graded_step(self._task, self.text, self._state, proposal, self.steps, self._sandbox, weights)
         outcome = step.sandbox_result
         assert outcome is not None  # there is an action
         is_told = self._teacher.listens and outcome.verdict not in SAYS_NOTHING and not step.level.is_verified
         criticism = self._criticism(proposal) if is_told else None
-        if criticism:
-            step = step.model_copy(update={"feedback": criticism.feedback})
         is_right = criticism is None or criticism.finding in _ON_THE_WAY
-        if outcome.after is not None and outcome.after not in self._seen and is_right:
-            self._note(step.model_copy(update={"is_kept": True}), proposal)
-            self.text, self._state, self.level = outcome.after, self._state.merged(proposal.state_update), step.level
-            self._seen.add(outcome.after)
-            self._remember(self._state)
-            return "done" if step.level.is_verified else ""
-        self._note(step, proposal)
-        if outcome.verdict in SAYS_NOTHING:
-            return str(outcome.verdict)
-        return self._failed("repeated_text" if outcome.verdict is Verdict.OK else str(outcome.verdict))
+        is_kept = outcome.after is not None and outcome.after not in self._seen and is_right
+        return step.model_copy(update={"is_kept": is_kept, "feedback": criticism.feedback if criticism else ""})
 
     def _criticism(self, proposal: Proposal) -> Criticism:
         return criticise(proposal.action, self.text, self._task.language, self._sandbox, self._task.wanted)
 
-    def _note(self, step: TrajectoryStep, answer: Proposal | Unreadable) -> None:
-        self.steps.append(step)
-        self._turns.append(Turn(self.text, answer, step.feedback, step.is_kept))
-
-    def _failed(self, ending: str) -> str:
-        """Return why the attempt ends with a failed step; empty where the teacher may try once more."""
-        if not self._teacher.listens:
+    def _reason_to_end(self) -> str:
+        """Return why the attempt ends with its last step; empty where it goes on."""
+        if not self.steps:
+            return ""
+        step = self.steps[-1]
+        if step.is_kept and step.level.is_verified:
+            return "done"
+        if not step.is_kept and (ending := self._failed(step)):
             return ending
+        return "max_steps" if len(self.steps) >= self._collecting.max_steps else ""
+
+    def _failed(self, step: TrajectoryStep) -> str:
+        """Return why the attempt ends with a failed step; empty where the teacher may try once more."""
+        verdict = None if step.sandbox_result is None else step.sandbox_result.verdict
+        if verdict in SAYS_NOTHING:
+            return str(verdict)
+        if not self._teacher.listens:
+            return "bad_format" if verdict is None else "repeated_text" if verdict is Verdict.OK else str(verdict)
         latest = self.steps[-self._collecting.max_failed :]
         is_over = len(latest) == self._collecting.max_failed and not any(step.is_kept for step in latest)
         return "max_failed" if is_over else ""
@@ -115,19 +143,20 @@ def collect(
     collecting: Collecting,
     number: int = 1,
     made_by: str = "",
-    remember: Remember = lambda state: None,
+    progress: Progress = NO_PROGRESS,
 ) -> Trajectory:
     """Return the attempt with this `number`, from 1, of `teacher` at `task`; `made_by` is kept with it.
 
-    `remember` is called with the state an attempt begins with, and with that after every step that is kept.
+    It goes on after the steps that `progress` has, for which nobody is asked again.
 
     Raises:
         SandboxError, BoundaryError: sandbox or teacher cannot answer; nothing is known about the attempt.
     """
     started = perf_counter()
-    remember(State())
-    tried = _Attempt(task, teacher, sandbox, collecting, remember)
-    ending = tried.ending(number)
+    tried = _Attempt(task, teacher, sandbox, collecting)
+    for step in progress.load():
+        tried.add(step)
+    ending = tried.run(number, progress.save)
     trajectory = Trajectory(
         task_id=task.id,
         task_digest=task.digest,
@@ -157,14 +186,14 @@ def attempt(
     collecting: Collecting,
     number: int = 1,
     made_by: str = "",
-    remember: Remember = lambda state: None,
+    progress: Progress = NO_PROGRESS,
 ) -> Trajectory:
     """As `collect`, but a sandbox that fails is asked once more."""
     try:
-        return collect(task, teacher, sandbox, collecting, number, made_by, remember)
+        return collect(task, teacher, sandbox, collecting, number, made_by, progress)
     except SandboxError as error:
         logger.warning("%s: the sandbox failed, once more: %s", task.id, error)
-        return collect(task, teacher, sandbox, collecting, number, made_by, remember)
+        return collect(task, teacher, sandbox, collecting, number, made_by, progress)
 
 
 def _reward(steps: list[TrajectoryStep], ending: str) -> Reward:

@@ -114,6 +114,23 @@ def unreadable_step(
     )
 
 
+def answer_of(step: TrajectoryStep) -> Proposal | Unreadable:
+    """Return the answer that `step` was made from."""
+    output = step.model_output
+    if output.action is None:
+        assert output.generation is not None  # only an answer of a language model has no action
+        return Unreadable(step.feedback, output.generation)
+    return Proposal(
+        think=output.think,
+        action=output.action,
+        state_update=output.state_update,
+        attempts=output.attempts,
+        alternatives=output.alternatives,
+        generation=output.generation,
+        is_strict=step.format_strict,
+    )
+
+
 def _graded(task: Task, text: str) -> Grade:
     try:
         return grade(task.before, text, task.wanted, task.language)

@@ -96,6 +96,11 @@ class TrajectoryStep(_Stored):
     """Similarity to the gold action (`rules.similarity`); None where the task has none. Never truth."""
     reward: Reward
 
+    @property
+    def state_after(self) -> State:
+        """The state that the next step begins with."""
+        return self.state_before.merged(self.model_output.state_update) if self.is_kept else self.state_before
+
 
 @dataclass(frozen=True, slots=True)
 class Timings:

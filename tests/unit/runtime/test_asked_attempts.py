@@ -10,7 +10,7 @@ import pytest
 from graftline.errors import ActorError
 from graftline.parquet import read_parquet
 from graftline.paths import Paths
-from graftline.state.store import StateStore
+from graftline.state import AttemptLog, StateStore
 from graftline.trajectories.shards import read_shards, sealed_shards
 
 Run = Callable[..., dict[str, str]]
@@ -117,9 +117,14 @@ def test_attempts_say_what_was_asked_and_the_states_are_kept(made: Path, run: Ru
     ]
     asked = [attempt.steps[0].model_output.generation for attempt in attempts]
     assert {(one.messages[0].role, one.text) for one in asked if one is not None} == {("system", RIGHT)}
-    verified = {f"{attempt.task_id}#1" for attempt in attempts if attempt.is_verified}
+    ended = {f"{attempt.task_id}#1": "verified" if attempt.is_verified else "failed" for attempt in attempts}
+    verified = {key for key, phase in ended.items() if phase == "verified"}
     with StateStore(made / "data" / "state" / "state.sqlite") as states:
-        assert (len(verified) > 0, {entry.key for entry in states.entries()}) == (True, verified)
+        statuses = {status.key: status for status in AttemptLog(states).statuses()}
+        assert (0 < len(verified) < len(ended), {entry.key for entry in states.entries()}) == (True, verified)
+    assert {key: status.phase for key, status in statuses.items()} == ended
+    failed = [status for status in statuses.values() if status.phase == "failed"]
+    assert all(status.reason.partition(": ")[0] == "max_failed" and status.reason[12:] for status in failed)
 
 
 def test_examples_are_verified_steps_of_other_groups(made: Path, run: Run) -> None:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from graftline.cli import main
-from graftline.state import State, StateStore
+from graftline.state import AttemptLog, State, StateStore
 
 STATE = State(goals=("replace `old`",), history=("did one", "did two"), next_focus="line 7")
 
@@ -61,7 +61,7 @@ def test_list_shows_what_is_kept(root: Path) -> None:
 
     assert result.stdout.splitlines()[0].strip() == "2 states"
     assert cells(result) == [
-        ["task", "changes", "last change"],
+        ["task", "changes", "last change", "attempt"],
         ["other", "1", "2026-01-01T00:00:00+00:00"],
         ["task#1", "2", "2026-01-01T00:00:00+00:00"],
     ]
@@ -69,9 +69,26 @@ def test_list_shows_what_is_kept(root: Path) -> None:
 
 def test_list_prints_json(root: Path) -> None:
     assert json.loads(run(root, "list", "--json").stdout) == [
-        {"key": "other", "version": 1, "written_at": "2026-01-01T00:00:00+00:00"},
-        {"key": "task#1", "version": 2, "written_at": "2026-01-01T00:00:00+00:00"},
+        {"key": "other", "version": 1, "written_at": "2026-01-01T00:00:00+00:00", "attempt": None},
+        {"key": "task#1", "version": 2, "written_at": "2026-01-01T00:00:00+00:00", "attempt": None},
     ]
+
+
+def test_the_state_of_a_failed_attempt_is_shown_with_why_it_failed(root: Path) -> None:
+    with StateStore(stored(root), clock=lambda: datetime(2026, 1, 1, tzinfo=UTC)) as states:
+        log = AttemptLog(states)
+        claim, _ = log.begin("digest", "failed#1", "openai/m")
+        log.add(claim, 1, "{}")
+        log.end(claim, "failed", 1, "max_failed: Nothing in the text matches.")
+
+    assert run(root, "dump", "failed#1").stdout.splitlines()[-1] == (
+        "openai/m: failed after 1 step: max_failed: Nothing in the text matches."
+    )
+    assert json.loads(run(root, "dump", "failed#1", "--json").stdout)["attempts"] == [
+        {"key": "failed#1", "teacher": "openai/m", "phase": "failed", "steps": 1,
+         "reason": "max_failed: Nothing in the text matches.", "written_at": "2026-01-01T00:00:00+00:00"}
+    ]  # fmt: skip
+    assert cells(run(root, "list"))[1] == ["failed#1", "0", "2026-01-01T00:00:00+00:00", "failed"]
 
 
 def test_history_shows_what_came_and_what_went(root: Path) -> None:

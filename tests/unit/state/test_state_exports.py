@@ -5,6 +5,8 @@ import graftline.state
 
 def test_the_public_names_are_these() -> None:
     assert graftline.state.__all__ == [
+        "AttemptLog",
+        "AttemptStatus",
         "Change",
         "Entry",
         "State",

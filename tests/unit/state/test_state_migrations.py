@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graftline.errors import RecordError
-from graftline.state import State, StateStore
+from graftline.state import AttemptLog, State, StateStore
 from graftline.state.migrations import MIGRATIONS, Migration, migrate
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -41,8 +41,11 @@ def test_a_fresh_file_gets_the_whole_schema_with_its_record(connection: sqlite3.
 
     tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").fetchall()
     records = connection.execute("SELECT * FROM migrations").fetchall()
-    assert tables == [("changes",), ("migrations",), ("states",)]
-    assert records == [(1, "states and their changes", "2026-01-01T00:00:00+00:00")]
+    assert tables == [("attempts",), ("changes",), ("migrations",), ("states",), ("steps",)]
+    assert records == [
+        (1, "states and their changes", "2026-01-01T00:00:00+00:00"),
+        (2, "attempts and their steps", "2026-01-01T00:00:00+00:00"),
+    ]
 
 
 def test_steps_are_taken_once(connection: sqlite3.Connection, path: Path) -> None:
@@ -59,7 +62,15 @@ def test_an_old_file_is_brought_up_to_date_with_what_it_holds(path: Path, connec
     migrated(connection, path, (*MIGRATIONS, ADDED))
 
     assert connection.execute("SELECT key, extra FROM states").fetchall() == [("a", "x")]
-    assert connection.execute("SELECT name FROM migrations").fetchall() == [(MIGRATIONS[0].name,), ("a column",)]
+    taken = connection.execute("SELECT name FROM migrations").fetchall()
+    assert taken == [(migration.name,) for migration in (*MIGRATIONS, ADDED)]
+
+
+def test_states_of_a_file_without_attempts_are_read_as_ever(path: Path, connection: sqlite3.Connection) -> None:
+    migrated(connection, path, MIGRATIONS[:1])
+    connection.execute("INSERT INTO states VALUES ('a', 1, '2026-01-01T00:00:00+00:00', '{\"goals\":[\"b\"]}')")
+    with StateStore(path) as store:
+        assert (store.load("a"), AttemptLog(store).begin("digest", "a", "t")[1]) == (State(goals=("b",)), [])
 
 
 def test_a_step_that_fails_leaves_the_file_as_it_was(path: Path, connection: sqlite3.Connection) -> None:
@@ -87,6 +98,6 @@ def test_a_file_of_a_later_version_is_refused_and_left_as_it_is(path: Path, conn
 
     assert str(refusal.value) == (
         f"{path}: its schema has the step 'a column', which this version does not know; expected at most"
-        " 'states and their changes': update graftline, or name another file"
+        " 'attempts and their steps': update graftline, or name another file"
     )
     assert dump(connection) == before

@@ -1,0 +1,104 @@
+"""An attempt of four steps by a model that answers by what it reads and its seed, made by jobs of a queue below a root.
+
+`python -m tests.resumed_attempts ROOT NUMBER` makes it in a process that ends by SIGKILL at the request of this number.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from graftline.actors.base import ChatRequest
+from graftline.actors.blocking import BlockingChatModel
+from graftline.actors.memory import MemoryChatModel
+from graftline.hashing import digest
+from graftline.jobs.memory import MemoryJobQueue
+from graftline.jobs.settings import MemoryQueueConfig
+from graftline.jobs.worker import Outcome, Stop, WorkerSettings, work
+from graftline.paths import Paths
+from graftline.runtime.actor_loop import AttemptMaker, Spent, Store, open_states, spool
+from graftline.sandbox.memory import MemorySandbox
+from graftline.tasks.task import Task
+from graftline.teachers.openai import OpenAITeacher
+from graftline.teachers.prompt import load_prompt
+from graftline.telemetry.metrics import Metrics
+from graftline.trajectories.assignment import Assignment
+from graftline.trajectories.collect import Collecting
+from graftline.trajectories.shards import read_shards, sealed_shards
+from graftline.trajectories.step import Trajectory
+
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+TASK = Task(
+    id="d:1",
+    dataset="d",
+    language="python",
+    instruction="Rename all of them.",
+    before="old(1)\ng(2)\nk(3)\n",
+    wanted="x(1)\ny(2)\nz(3)\n",
+    licence="MIT",
+    group="g",
+    origin="o",
+)
+ACTIONS = {"old(1)": ("old($A)", "x($A)"), "g(2)": ("g($A)", "y($A)"), "k(3)": ("k($A)", "z($A)")}
+"""What is done to the first of these that is still there; the second one after an action that fails."""
+_FAILING = ("nowhere($A)", "y($A)")
+
+
+class Attempts:
+    """Makes the attempt below `root`; the model calls `before` with the number of every request before it answers."""
+
+    def __init__(self, root: Path, before: Callable[[int], None] = lambda number: None) -> None:
+        self._root, self._before = root, before
+        self.requests: list[ChatRequest] = []
+        self.spent = Spent()
+
+    def make(self, made_by: str = "settings", code_version: str = "code", max_tries: int = 5) -> Counter[Outcome]:
+        """Return how the deliveries of the one job ended."""
+
+        async def answer(request: ChatRequest) -> str:
+            self.requests.append(request)
+            self._before(len(self.requests))
+            asked = request.messages[-1].content
+            call = next(call for call in ACTIONS if call in asked)
+            is_new = call == "g(2)" and "Nothing in the text matches" not in asked
+            pattern, rewrite = _FAILING if is_new else ACTIONS[call]
+            read = digest([[message.model_dump() for message in request.messages], request.temperature, request.seed])
+            return json.dumps(
+                {
+                    "think": read,
+                    "action": {"pattern": pattern, "rewrite": rewrite},
+                    "state_update": {"history": [f"changed {pattern}"]},
+                }
+            )
+
+        with ExitStack() as stack:
+            model = stack.enter_context(BlockingChatModel(MemoryChatModel(answer)))
+            teacher = OpenAITeacher(model, load_prompt(CONFIGS, "small"), 8192)
+            queue = MemoryJobQueue(MemoryQueueConfig(retry_s=0.0, max_tries=max_tries))
+            stack.callback(queue.close)
+            store = stack.enter_context(Store(Paths(self._root), "worker"))
+            states = open_states(Paths(self._root), stack)
+            maker = AttemptMaker(
+                queue, teacher, MemorySandbox(), Collecting(), states, store, Metrics(), made_by, code_version
+            )
+            self.spent = maker.spent
+            assignment = Assignment(task=TASK, split="train", teacher=teacher.name, made_by=made_by)
+            queue.put([assignment.job()])
+            return work(queue, maker, WorkerSettings(concurrency=1, until_empty=True), Stop(), "worker")
+
+    def stored(self) -> list[Trajectory]:
+        """Return the trajectories that were stored."""
+        folder = spool(Paths(self._root), "python", "train", "openai/memory")
+        return [*read_shards(sealed_shards(folder))]
+
+
+def _kill_at(number: int) -> Callable[[int], None]:
+    return lambda reached: os.kill(os.getpid(), signal.SIGKILL) if reached == number else None
+
+
+if __name__ == "__main__":
+    Attempts(Path(sys.argv[1]), _kill_at(int(sys.argv[2]))).make()
