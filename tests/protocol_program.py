@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,8 +60,8 @@ class Behaviour:
     waiting: int = 0
     """Said to be waiting for room in the cache."""
     preemptions: int = 0
-    adapter_files: Sequence[str] = ()
-    """Of the adapters that it was started with, as llama.cpp's server has them; it answers whatever model is asked for."""
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    """Folders of those that it was started with, by name."""
     api_key: str = ""
     """Without it, `/v1` answers 401."""
     finish_reason: str = ""
@@ -107,10 +107,13 @@ class _Server:
                 self._chat(json.loads(body), headers, connection)
             case "/v1/load_lora_adapter" | "/v1/unload_lora_adapter":
                 self._adapter(path, json.loads(body), connection)
-            case "/lora-adapters":
-                files = self.behaviour.adapter_files
-                there = [{"id": number, "path": file, "scale": 0.0} for number, file in enumerate(files)]
-                connection.send(200, json.dumps(there).encode())
+            case "/v1/models":
+                base = self.behaviour.model
+                adapters = {**self.behaviour.adapters, **self.adapters}
+                models = [{"id": name, "root": folder, "parent": base} for name, folder in adapters.items()]
+                connection.send(
+                    200, json.dumps({"data": [{"id": base, "root": base, "parent": None}, *models]}).encode()
+                )
             case "/health":
                 connection.send(self.behaviour.health, b"")
             case "/metrics" if self.behaviour.has_metrics:
@@ -133,7 +136,7 @@ class _Server:
         self.counts.ids[name] += 1
         self.counts.bodies.append(asked)
         model = asked["model"]
-        if model not in (self.behaviour.model, *self.adapters) and not self.behaviour.adapter_files:
+        if model not in (self.behaviour.model, *self.behaviour.adapters, *self.adapters):
             return connection.fail(404, f"The model `{model}` does not exist.", "NotFoundError")
         if asked["max_tokens"] < 1:
             return connection.fail(400, "max_tokens must be at least 1", "BadRequestError")

@@ -5,7 +5,6 @@ answers. The test of the real small model needs its weights, `graftline models f
 """
 
 import asyncio
-import http.client
 import json
 import math
 import os
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.unit.training.conftest import EXTRA
@@ -68,19 +68,17 @@ class Side:
 
     def served(self, adapter: str, prompt: Sequence[int], **more: Any) -> dict[int, float]:
         """Return the most probable next tokens of the server with their logprobs."""
-        names = [*self.folders]
-        lora = {"id": names.index(adapter), "scale": 1.0} if adapter else {"id": 0, "scale": 0.0}
-        body = {"prompt": prompt, "n_predict": 1, "temperature": 0.0, "n_probs": TOP}
-        connection = http.client.HTTPConnection("127.0.0.1", self.fleet.actors[0].port, timeout=120)
-        try:
-            said = {**body, "lora": [lora], "cache_prompt": True, **more}
-            asked = json.dumps({key: value for key, value in said.items() if value is not None})
-            connection.request("POST", "/completion", asked, {"Content-Type": "application/json"})
-            answer = json.loads(connection.getresponse().read())
-        finally:
-            connection.close()
-        (first,) = answer["completion_probabilities"]
-        return {one["id"]: one["logprob"] for one in first["top_logprobs"]}
+        body = {"model": adapter or "m", "prompt": prompt, "max_tokens": 1, "temperature": 0.0, "logprobs": TOP}
+        status, answer = self.post("/v1/completions", {**body, **more})
+        assert (status, answer["model"]) == (200, adapter or "m")
+        (token,) = answer["choices"][0]["logprobs"]["content"]
+        return {entry["id"]: entry["logprob"] for entry in token["top_logprobs"]}
+
+    def post(self, path: str, body: Mapping[str, Any] | None) -> tuple[int, Any]:
+        """Return the status and the answer; without a body it is a GET."""
+        url = f"{self.fleet.actors[0].url}{path}"
+        response = httpx.request("POST" if body else "GET", url, json=body, timeout=120, trust_env=False)
+        return response.status_code, response.json()
 
 
 def started(root: Path, weights: Path, folders: Sequence[Path], slots: int = 2) -> Fleet:
@@ -139,12 +137,55 @@ def test_what_a_slot_has_read_for_one_adapter_is_not_used_for_another(tiny: Side
     assert distance(found, [expected[adapter][prompt] for adapter, prompt in asked]) < NEAR
 
 
-def test_a_request_that_says_nothing_of_adapters_is_for_the_bare_model(tiny: Side) -> None:
+def test_a_request_that_names_no_model_is_for_the_bare_one(tiny: Side) -> None:
     prompt, expected = tiny.prompts[2], tiny.sampled("")[2]
     for adapter in tiny.folders:
         for _ in range(2):  # the other slot too
             tiny.served(adapter, prompt)
-        assert distance([tiny.served("", prompt, lora=None, cache_prompt=None)], [expected]) < NEAR
+        assert distance([tiny.served("", prompt, model=None)], [expected]) < NEAR
+
+
+def test_adapters_are_listed_under_their_names(tiny: Side) -> None:
+    _, models = tiny.post("/v1/models", None)
+    assert [(model["id"], model["root"], model["parent"]) for model in models["data"]] == [
+        ("m", "m", None),
+        *((name, str(folder), "m") for name, folder in tiny.folders.items()),
+    ]
+
+
+def test_a_model_that_is_not_served_is_refused_as_openai_does(tiny: Side) -> None:
+    body = {"model": "third", "messages": [{"role": "user", "content": "hello"}]}
+    for path in ("/v1/chat/completions", "/v1/completions", "/v1/messages"):
+        status, answer = tiny.post(path, body)
+        assert (status, answer["error"]["code"], answer["error"]["param"]) == (404, "model_not_found", "model")
+        assert answer["error"]["message"] == "The model `third` does not exist; served: m, first, second.one"
+
+
+def test_an_adapter_is_refused_where_llama_cpp_would_answer_as_the_bare_model(tiny: Side) -> None:
+    messages = [{"role": "user", "content": "the pilot repairs an engine"}]
+    body = {"messages": messages, "max_tokens": 8, "temperature": 0}
+    tiny.post("/v1/chat/completions", {**body, "model": "first"})  # a slot has read it for an adapter
+    status, answer = tiny.post("/v1/messages", {**body, "model": "first"})
+    assert (status, answer["error"]["code"]) == (404, "model_not_found")
+    _, bare = tiny.post("/v1/messages", {**body, "model": "m"})
+    _, chat = tiny.post("/v1/chat/completions", {**body, "model": "m"})
+    assert bare["content"][0]["text"] == chat["choices"][0]["message"]["content"]
+
+
+def test_which_adapter_it_is_is_said_by_its_name_alone(tiny: Side) -> None:
+    status, answer = tiny.post("/v1/completions", {"prompt": "a", "lora": [{"id": 0, "scale": 1.0}]})
+    assert (status, answer["error"]["param"]) == (400, "lora")
+    assert tiny.post("/lora-adapters", {"id": 0, "scale": 1.0})[0] == 404
+
+
+def test_a_stream_says_the_name_of_the_adapter_and_the_same_text(tiny: Side) -> None:
+    body = {"model": "second.one", "prompt": "the pilot", "max_tokens": 8, "temperature": 0}
+    _, whole = tiny.post("/v1/completions", body)
+    url = f"{tiny.fleet.actors[0].url}/v1/completions"
+    lines = httpx.post(url, json={**body, "stream": True}, timeout=120, trust_env=False).text.splitlines()
+    events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+    assert {event["model"] for event in events} == {"second.one"}
+    assert "".join(event["choices"][0]["text"] for event in events) == whole["choices"][0]["text"]
 
 
 def question(text: str, adapter: str) -> ChatRequest:

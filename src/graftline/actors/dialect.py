@@ -4,7 +4,6 @@ Of what only one of them takes (`guided_json`, `structured_outputs`, `grammar`) 
 without a word.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -52,11 +51,6 @@ def encoded(request: ChatRequest, model: str, seed: int | None) -> bytes:
         return orjson.dumps(body)
     except orjson.JSONEncodeError as error:
         raise DataError(f"a chat cannot be sent: {error}; mend its text or its schema") from None
-
-
-def with_fields(body: bytes, fields: Mapping[str, Any]) -> bytes:
-    """Return an encoded chat that says `fields` too."""
-    return body[:-1] + b"," + orjson.dumps(fields)[1:] if fields else body
 
 
 def decoded(content: bytes) -> Reply:

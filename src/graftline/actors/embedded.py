@@ -1,11 +1,11 @@
 """The embedded server: `python -m graftline.actors.embedded`, llama.cpp's own server in one process of ours.
 
-It speaks OpenAI's dialect on `/v1`, answers 503 on `/health` while the weights are loaded, and has `/metrics` and
-`/slots`. An API key is read from the environment variable that `KEY_VARIABLE` names. At SIGTERM it takes nothing
-more and ends when everything that it has taken is answered.
+It speaks OpenAI's dialect on `/v1`, and has `/health`, `/metrics` and `/slots`; it listens when the weights are loaded. An
+API key is read from the environment variable that `KEY_VARIABLE` names. At SIGTERM it takes nothing more and ends when
+everything that it has taken is answered.
 
-Adapters are converted and loaded when it starts. A request says which one it is for by the number that `/lora-adapters`
-has for it; without one, it is for the bare model.
+Adapters are converted and loaded when it starts. A request names one, or the bare model, as its `model`: see
+`embedded_front.py`.
 """
 
 import os
@@ -13,8 +13,7 @@ import signal
 import socket
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,13 +22,11 @@ import click
 from graftline.errors import GraftlineError
 
 if TYPE_CHECKING:
-    from xllamacpp import CommonParams, Server
+    from xllamacpp import CommonParams
 
 KEY_VARIABLE = "LLAMA_API_KEY"
 _CACHED_PROMPTS_MIB = 512  # the library's own limit is 8 GiB
-_OTHER_CONNECTIONS = 32  # kept alive without a request, or for /health and /metrics
-_BUSY = ("llamacpp:requests_processing", "llamacpp:requests_deferred")
-_LOOK_S = 0.1
+_OTHER_CONNECTIONS = 32  # for /health and /metrics
 
 
 @click.command()
@@ -45,9 +42,9 @@ _LOOK_S = 0.1
     "adapters",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     multiple=True,
-    help="Folder of a LoRA adapter in the layout of PEFT.",
+    help="Folder of a LoRA adapter in the layout of PEFT; requests name it as the folder is called.",
 )
-@click.option("--shutdown-timeout", type=float, default=30.0, help="Seconds that what was taken has after SIGTERM.")
+@click.option("--shutdown-timeout", type=int, default=30, help="Seconds that what was taken has after SIGTERM.")
 def main(
     model: Path,
     name: str,
@@ -57,7 +54,7 @@ def main(
     context_tokens: int,
     threads: int | None,
     adapters: tuple[Path, ...],
-    shutdown_timeout: float,
+    shutdown_timeout: int,
 ) -> None:
     """Serve one model, and adapters of it."""
     # threads of OpenMP turn round at barriers while they wait, which takes the cores from whatever else runs: five
@@ -65,15 +62,16 @@ def main(
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     try:
+        import uvicorn
         from xllamacpp import CommonParams, Server
-    except ModuleNotFoundError:
-        sys.exit("error: xllamacpp is missing, but the embedded server needs it; pip install xllamacpp")
+
+        from graftline.actors.embedded_front import EmbeddedFront
+    except ModuleNotFoundError as error:
+        sys.exit(f"error: {error.name} is missing, but the embedded server needs it; install the extra embedded")
 
     settings = CommonParams()
     settings.model.path = str(model)
     settings.model_alias = {name}
-    settings.hostnames = [host]
-    settings.port = port
     settings.n_parallel = slots
     settings.n_ctx = context_tokens * slots  # it is divided among the slots
     settings.cpuparams.n_threads = threads or len(os.sched_getaffinity(0))
@@ -85,31 +83,56 @@ def main(
     settings.ui = False
     if key := os.environ.get(KEY_VARIABLE):
         settings.api_keys = [key]
-    # files of adapters are read once
-    with tempfile.TemporaryDirectory(prefix="graftline-adapters-") as folder:
+    folders = {folder.absolute().name: folder for folder in adapters}
+    if len({*folders, name}) <= len(adapters):
+        sys.exit("error: adapters: each needs a folder whose name is its own, and not that of the model")
+    with tempfile.TemporaryDirectory(prefix="graftline-embedded-") as temporary, _listener(host, port) as listener:
+        private = Path(temporary)  # others may not look into it
+        llama = private / "llama.sock"
+        settings.hostnames = [str(llama)]
         try:
-            _add_adapters(settings, adapters, model, Path(folder))
+            _add_adapters(settings, folders, model, private)
             server = Server(settings)
         except GraftlineError as error:
             sys.exit(f"error: {error}")
         except ModuleNotFoundError as error:
-            sys.exit(f"error: {error.name} is missing, but adapters need it; pip install gguf safetensors")
+            sys.exit(f"error: {error.name} is missing, but adapters need it; install the extra embedded")
         except RuntimeError as error:
             sys.exit(f"error: {model}: llama.cpp cannot serve it: {error}")
-    # before that, nothing has been taken, and the signal ends the process as it is
-    _wait_for_signal()
-    # ends this process at the latest: with requests that are not finished, the server waits for whoever asked to hang up
-    signal.setitimer(signal.ITIMER_REAL, shutdown_timeout)
-    _refuse_connections()
-    _wait_until_idle(server)
+        # until here nothing was taken, and the signal ends the process as it is. uvicorn raises it again when it has ended
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
+        web = uvicorn.Config(
+            EmbeddedFront(llama, name, folders),
+            lifespan="off",
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=shutdown_timeout,
+        )
+        uvicorn.Server(web).run(sockets=[listener])
+        del server
 
 
-def _add_adapters(settings: "CommonParams", adapters: Sequence[Path], model: Path, folder: Path) -> None:
+def _listener(host: str, port: int) -> socket.socket:
+    """Return a socket that has the address already, and listens later."""
+    # named, for asyncio sends small answers at once only over sockets that say so
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        sys.exit(f"error: port {port} of {host} cannot be had ({error.strerror}); name another")
+    return listener
+
+
+def _add_adapters(settings: "CommonParams", adapters: Mapping[str, Path], model: Path, folder: Path) -> None:
     """Write `adapters` for `model` to `folder`, and have them loaded, none of them in use.
 
-    What was read of a prompt is what one adapter made of it, but the server looks at that only where a request names the
-    adapters it is for, and only in the slot that it goes to. So prompts that no slot holds any more are not kept, and
-    requests that want the others used again have to say so (`cache_prompt`), and name the adapters.
+    What was read of a prompt is what one adapter made of it, but llama.cpp looks at that only where a request names the
+    adapters it is for, and only in the slot that it goes to. So prompts that no slot holds any more are not kept, and a
+    request has to allow that the others are used again (`cache_prompt`).
     """
     if not adapters:
         return
@@ -119,53 +142,13 @@ def _add_adapters(settings: "CommonParams", adapters: Sequence[Path], model: Pat
 
     base = read_base(model)
     loaded = []
-    for adapter in adapters:
-        file = adapter_file(folder, adapter)
+    for number, adapter in enumerate(adapters.values()):
+        file = folder / f"{number}.gguf"
         write_lora(adapter, base, file)
         loaded.append(CommonAdapterLoraInfo(str(file), 0.0))
     settings.lora_adapters = loaded
     settings.cache_prompt = False
     settings.cache_ram_mib = 0
-
-
-def adapter_file(folder: Path, adapter: Path) -> Path:
-    """Return where below `folder` the file of `adapter` is written: its end says which adapter it is."""
-    whole = adapter.absolute()
-    return folder.joinpath(*whole.parts[1:-1], f"{whole.name}.gguf")
-
-
-def _wait_for_signal() -> None:
-    # threads of the server may be the ones that a signal arrives in; the descriptor is written to all the same
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    signal.set_wakeup_fd(writing)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
-    os.read(reading, 1)
-
-
-def _wait_until_idle(server: "Server") -> None:
-    idle_looks = 0
-    # a request that has arrived is not counted before it is read
-    while idle_looks < 2:
-        time.sleep(_LOOK_S)
-        idle_looks = 0 if _is_busy(server.handle_metrics()) else idle_looks + 1
-
-
-def _refuse_connections() -> None:
-    """Close the listening sockets of this process; the server has no call for it."""
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, not paths
-        try:
-            copy = socket.socket(fileno=os.dup(int(name)))
-        except OSError:  # no socket, or the folder that is listed here
-            continue
-        with copy:
-            if copy.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                copy.shutdown(socket.SHUT_RDWR)
-
-
-def _is_busy(metrics: str) -> bool:
-    return any(line.startswith(_BUSY) and not line.endswith(" 0") for line in metrics.splitlines())
 
 
 if __name__ == "__main__":

@@ -31,11 +31,7 @@ class Member:
     last_said: str = ""
     load: Load | None = None
     adapters: dict[str, str] = field(default_factory=dict)
-    """Folders of the adapters that it has loaded, as far as is known, by name."""
-    adapter_ids: dict[str, int] = field(default_factory=dict)
-    """What an embedded server calls its adapters, by the file that it has read."""
-    adapter_ids_until: float = 0.0
-    """By the clock of the loop: they are looked up again then."""
+    """Folders of the adapters that it has, as far as is known, by name."""
     adapter_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     tries: set[asyncio.Timeout] = field(default_factory=set)
     """What is under way, to be aborted when it is lost."""

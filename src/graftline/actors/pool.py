@@ -6,7 +6,6 @@ back, `adapters.py` loads what a request needs.
 
 import asyncio
 import random
-from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from graftline.actors.adapters import Adapters
 from graftline.actors.base import ChatAnswer, ChatRequest
 from graftline.actors.client import ActorClient
 from graftline.actors.concurrency import Concurrency
-from graftline.actors.dialect import Reply, encoded, with_fields
+from graftline.actors.dialect import Reply, encoded
 from graftline.actors.dispatcher import Dispatcher
 from graftline.actors.fault import Fault, FaultKind
 from graftline.actors.fleet import Fleet
@@ -205,11 +204,9 @@ class ActorPool:
         member.totals.tries += 1
         try:
             async with scope:
-                if not request.adapter:
-                    return await member.client.chat(with_fields(body, self._adapters.base_fields()), request_id)
-                body = with_fields(body, await self._adapters.ensure(member, request.adapter))
-                # llama.cpp says the name of the base
-                return replace(await member.client.chat(body, request_id), model=request.adapter)
+                if request.adapter:
+                    await self._adapters.ensure(member, request.adapter)
+                return await member.client.chat(body, request_id)
         except TimeoutError:
             raise Fault(FaultKind.STALLED, f"was taken out of service: {member.last_said}") from None
         except Fault as fault:

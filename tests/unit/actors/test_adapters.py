@@ -1,7 +1,6 @@
 """LoRA adapters on running actors."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -146,62 +145,43 @@ def test_an_adapter_that_is_unloaded_is_gone_everywhere(server: ProtocolServer, 
     assert [one.seen().adapters for one in (server, other)] == [{}, {}]
 
 
-HELD = ("/tmp/a/root/adapters/first.gguf", "/tmp/a/root/adapters/style.one.gguf")
+HELD = {"first": "/root/adapters/first", "style.one": "/root/adapters/style.one"}
 EMBEDDED = {"engine": "embedded", "adapters": ("/root/adapters/first", "adapters/style.one")}
+MODELS = "GET /v1/models"
 
 
-def loras(server: ProtocolServer) -> list[Any]:
-    return [(body["model"], body.get("lora"), body.get("cache_prompt")) for body in server.seen().bodies]
-
-
-def test_an_embedded_server_is_told_which_of_its_adapters_a_request_is_for(server: ProtocolServer) -> None:
-    server.become(adapter_files=HELD)
+def test_an_embedded_server_is_asked_for_an_adapter_by_its_name(server: ProtocolServer) -> None:
+    server.become(adapters=HELD)
 
     async def run() -> list[str]:
         async with pool_of(server, **EMBEDDED) as pool:
-            return [(await pool.generate(question(adapter=name))).model for name in ("style.one", "first", "")]
+            names = ("style.one", "first", "", "first")
+            return [(await pool.generate(question(adapter=name))).model for name in names]
 
-    assert asyncio.run(run()) == ["style.one", "first", "model"]
-    assert loras(server) == [
-        ("style.one", [{"id": 1, "scale": 1.0}], True),
-        ("first", [{"id": 0, "scale": 1.0}], True),
-        # what a slot has read for an adapter is looked at only where any is named
-        ("model", [{"id": 0, "scale": 0.0}], True),
-    ]
-    assert server.seen().paths["GET /lora-adapters"] == 1
+    assert asyncio.run(run()) == ["style.one", "first", "model", "first"]
+    # once for each adapter
+    assert (server.seen().paths[MODELS], server.seen().paths.get(LOAD)) == (2, None)
 
 
-def test_an_embedded_server_without_adapters_is_told_nothing_of_them(server: ProtocolServer) -> None:
-    async def run() -> None:
-        async with pool_of(server, engine="embedded") as pool:
-            await pool.generate(question())
-
-    asyncio.run(run())
-    assert loras(server) == [("model", None, None)]
-
-
-def test_an_embedded_server_that_has_other_adapters_by_now_is_not_asked_by_old_numbers(server: ProtocolServer) -> None:
-    server.become(adapter_files=HELD)
+def test_an_embedded_server_that_was_started_again_without_an_adapter_is_not_asked_for_it(
+    server: ProtocolServer,
+) -> None:
+    server.become(adapters=HELD)
 
     async def run() -> str:
         async with pool_of(server, **EMBEDDED) as pool:
             await pool.generate(question(adapter="first"))
-            server.become(adapter_files=HELD[::-1])
-            await asyncio.sleep(1.1)  # no server is started anew in less
-            await pool.generate(question(adapter="first"))
-            server.become(adapter_files=HELD[1:])
-            await asyncio.sleep(1.1)
+            server.become(adapters={"style.one": HELD["style.one"]})
             return await refusal(pool, "first")
 
-    said = "was started without adapter 'first' from '/root/adapters/first' (it has: style.one)"
+    message = "was started without adapter 'first' from '/root/adapters/first' (it has: style.one)"
     assert asyncio.run(run()) == (
-        f"actor 'first' {said}; name the folder in its fleet, and start it again; mend the request or the fleet"
+        f"actor 'first' {message}; name the folder in its fleet, and start it again; mend the request or the fleet"
     )
-    assert [lora[0]["id"] for _, lora, _ in loras(server)] == [0, 1]
 
 
 def test_an_adapter_cannot_be_loaded_at_an_embedded_server_that_runs(server: ProtocolServer) -> None:
-    server.become(adapter_files=HELD)
+    server.become(adapters=HELD)
 
     async def run() -> str:
         async with pool_of(server, **EMBEDDED) as pool:
