@@ -1,6 +1,7 @@
 """How programs end in any jail, by themselves or at a limit, and what is kept and told of them."""
 
 import signal
+from collections.abc import Callable
 
 import pytest
 
@@ -95,9 +96,9 @@ def test_an_endless_loop_that_ignores_signals_is_a_cpu_timeout(jail: ServedJail)
 
 
 @on_served_ones_only
-def test_sleep_is_a_wall_timeout_and_the_next_case_works(short_jail: ServedJail) -> None:
+def test_sleep_is_a_time_out_and_the_next_case_works(short_jail: ServedJail) -> None:
     end = short_jail.run(python("import time; print('x', flush=True); time.sleep(60)"))
-    assert (*how(end), end.stdout) == (Verdict.WALL_TIMEOUT, None, None, b"x\n")
+    assert (*how(end), end.stdout) == (Verdict.TIMED_OUT, None, None, b"x\n")
     assert SHORT.wall_s <= end.usage.wall_s < 30
     assert output(short_jail, python("print(1)")) == "1\n"
 
@@ -113,7 +114,17 @@ def test_sleep_is_a_wall_timeout_and_the_next_case_works(short_jail: ServedJail)
 )
 @on_walled_ones_only
 def test_nothing_keeps_a_case_beyond_its_time(short_jail: ServedJail, text: str) -> None:
-    assert how(short_jail.run(python(text))) == (Verdict.WALL_TIMEOUT, None, None)
+    assert how(short_jail.run(python(text))) == (Verdict.TIMED_OUT, None, None)
+
+
+@pytest.mark.parametrize("kind", ["namespaces"], indirect=True, scope="module")
+def test_a_case_that_always_has_something_to_say_ends_when_its_time_is_over(
+    open_another: Callable[..., ServedJail],
+) -> None:
+    jail = open_another(LIMITS.model_copy(update={"cpu_s": 30, "wall_s": 1.0, "output_kb": 65536}))
+    end = jail.run(python("import os\nwhile True: os.write(1, b'x')"))
+    assert end.verdict in (Verdict.TIMED_OUT, Verdict.WALL_TIMEOUT)  # a busy machine keeps it from running
+    assert len(end.stdout) < 64 << 20
 
 
 def test_a_flood_of_output_is_ended_and_its_beginning_kept(jail: ServedJail) -> None:

@@ -247,7 +247,7 @@ def test_files_come_back_after_the_time_is_up(open_boxes: Callable[..., ServedJa
     with closing(open_boxes(limits=LIMITS.model_copy(update={"wall_s": 2.0}))) as jail:
         case = python("import time; open('kept', 'w').write('k'); time.sleep(60)")
         end = jail.run(replace(case, returned=Returned(("work/kept",))))
-    assert (how(end), end.files) == ((Verdict.WALL_TIMEOUT, None, None), {"work/kept": b"k"})
+    assert (how(end), end.files) == ((Verdict.TIMED_OUT, None, None), {"work/kept": b"k"})
 
 
 @pytest.mark.parametrize("kind", ["namespaces"], indirect=True, scope="module")

@@ -1,12 +1,16 @@
 """What the judge says of honest code and of tests in every form: passed, failed, and why."""
 
 from contextlib import closing
+from itertools import count
 
 import pytest
 
 from graftline.sandbox import Verdict
 from graftline.sandbox.served import ServedJail
 from tests.code_under_test import ADD, LIMITS, RIGHT, TESTS, WRONG, by_pytest, in_namespaces, outcomes
+
+# long enough for what a case does before it waits, on a busy machine too
+SHORT = LIMITS.model_copy(update={"wall_s": 2.0})
 
 
 def test_right_code_passes(jail: ServedJail) -> None:
@@ -217,12 +221,20 @@ def test_code_that_cannot_be_imported_has_not_passed(jail: ServedJail, module: s
     assert (outcomes(result), result.passed) == (["not_run", "not_run"], False)
 
 
-def test_what_runs_into_the_wall_clock_is_not_known() -> None:
-    with closing(
-        ServedJail("namespaces", "namespaces", LIMITS.model_copy(update={"wall_s": 1.0}), ("pytest",))
-    ) as jail:
+@pytest.mark.parametrize("wait", ["time.sleep(60)", "os.kill(os.getpid(), signal.SIGSTOP)"])
+def test_code_that_waits_until_its_time_is_over_has_failed(wait: str) -> None:
+    with closing(ServedJail("namespaces", "namespaces", SHORT, ("pytest",))) as jail:
+        result = by_pytest(jail, f"import os, signal, time\ndef add(a, b):\n    {wait}\n")
+    assert (result.verdict, result.passed, outcomes(result)) == (Verdict.TIMED_OUT, False, ["not_run", "not_run"])
+    assert result.error == "it did not end within 2 s (wall_s), though the machine was free"
+
+
+def test_of_code_that_the_machine_kept_from_running_nothing_is_known() -> None:
+    late = count(0, 1)  # a heartbeat takes a second
+    with closing(ServedJail("namespaces", "namespaces", SHORT, ("pytest",), clock=lambda: next(late))) as jail:
         result = by_pytest(jail, "import time\ndef add(a, b):\n    time.sleep(60)\n")
     assert (result.verdict, result.passed, outcomes(result)) == (Verdict.WALL_TIMEOUT, None, ["not_run", "not_run"])
+    assert result.error.startswith("wall_s is over, and the machine was not free: a heartbeat beside it was late by ")
 
 
 @in_namespaces

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 from graftline.confined import case_jail, case_program, kernel
 from graftline.confined.case_first import First, Walls, end_children, say
+from graftline.confined.case_load import CaseLoad
 from graftline.confined.frames import receive, send
 from graftline.confined.removal import remove_path
 
@@ -62,7 +63,7 @@ def main() -> None:
         number += 1
         with suppress(OSError):  # the case may have taken all the processes there are
             spare = _Case(walls, number)
-        case.watch()
+        case.watch(spare.first if spare else None)
         send(1, json.dumps(case.found).encode())
         for stream in case.kept:
             send(1, stream)
@@ -125,6 +126,7 @@ class _Case:
         self._status = bytearray()
         self._printed = 0
         self._end, self._wall_s, self._given_at = "exit", 0.0, 0.0
+        self._load: dict[str, float] = {}
         self._folder = walls.folder_of(number)
         try:
             self.first = walls.fork()
@@ -163,19 +165,28 @@ class _Case:
         nothing = {"status": None, "cpu_s": 0.0, "peak_kb": 0, "error": ""}
         # where nothing is said, the machine has killed its first process, for memory most likely
         end = "not_started" if self._end == "exit" and said.get("status") is None else self._end
-        return {**nothing, **said, "end": end, "wall_s": self._wall_s, "printed": self._printed}
+        return {**nothing, **said, **self._load, "end": end, "wall_s": self._wall_s, "printed": self._printed}
 
-    def watch(self) -> None:
-        """Collect what the program says until it has ended, or has to; then have all that it left ended as well."""
+    def watch(self, spared: int | None) -> None:
+        """Collect what the program says until it has ended, or has to; then have all that it left ended as well.
+
+        Args:
+            spared: The case that waits meanwhile.
+        """
         kinds = dict(zip(self._readers, range(4), strict=True))
         deadline = self._given_at + self._limits["wall_s"]
+        load = CaseLoad(self._limits["cores"], self._given_at, spared)
         open_ = set(self._readers)
         while open_ and self._end == "exit" and b"\n" not in self._status:
-            ready, _, _ = select.select([_REQUESTS, *open_], [], [], max(0.0, deadline - time.monotonic()))
+            now = time.monotonic()
+            if now >= deadline:  # whatever it prints meanwhile
+                self._end = "wall_timeout"
+                break
+            if now >= load.next_look:
+                load.look()
+            ready, _, _ = select.select([_REQUESTS, *open_], [], [], max(0.0, min(deadline, load.next_look) - now))
             if _REQUESTS in ready:  # nobody asks before there is an answer: the other side has gone
                 _leave(self._walls)
-            if not ready:
-                self._end = "wall_timeout"
             for reader in ready:
                 chunk = os.read(reader, _CHUNK_BYTES)
                 if not chunk:
@@ -183,6 +194,9 @@ class _Case:
                 elif self._is_too_much(kinds[reader], chunk):
                     self._end = "output_flood"
         self._wall_s = time.monotonic() - self._given_at
+        if self._end == "wall_timeout":
+            load.look()
+        self._load = {"ready_s": load.ready_s, "used_s": load.used_s, "stalled_s": load.stalled_s}
         if self._end != "exit":
             self._ask_what_it_used()
         if self._walls.has_snapshot and b"\n" in self._status:

@@ -29,6 +29,8 @@ CASE_LIMITS = CaseLimits(
 """Small, so that a program can go far beyond them and still be harmless."""
 ACTION_LIMITS = Limits(cpu_s=1, wall_s=20, memory_mb=512, output_mb=4)
 PROGRAM = "case.py"
+BY_THE_WALL_CLOCK = (Verdict.WALL_TIMEOUT, Verdict.TIMED_OUT)
+"""Ends of what has to be ended; who is to blame for it depends on the machine."""
 
 
 @dataclass(frozen=True, slots=True)

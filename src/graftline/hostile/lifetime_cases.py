@@ -1,6 +1,6 @@
 """Programs that want to stay after their end, or never to come to it."""
 
-from graftline.hostile.cases import HostileCase
+from graftline.hostile.cases import BY_THE_WALL_CLOCK, HostileCase
 from graftline.sandbox.base import Verdict
 
 _STAY = """
@@ -13,7 +13,7 @@ def stay():
     os._exit(0)
 
 """
-_ENDLESS = (Verdict.CPU_TIMEOUT, Verdict.WALL_TIMEOUT)
+_ENDLESS = (Verdict.CPU_TIMEOUT, *BY_THE_WALL_CLOCK)
 
 LIFETIME_CASES = (
     HostileCase(
@@ -59,7 +59,7 @@ LIFETIME_CASES = (
             os._exit(0)
         say("TRIED", "left a process that may go on to print")
         """,
-        ends=(Verdict.WALL_TIMEOUT,),
+        ends=BY_THE_WALL_CLOCK,
     ),
     HostileCase(
         "stopped_daemon",
@@ -200,6 +200,6 @@ LIFETIME_CASES = (
         say("ESCAPE" if is_late else "BLOCKED", "stopped for", round(time.monotonic() - began), "s")
         """,
         needs="none",
-        ends=(Verdict.WALL_TIMEOUT,),
+        ends=BY_THE_WALL_CLOCK,
     ),
 )

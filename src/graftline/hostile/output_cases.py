@@ -1,6 +1,6 @@
 """Programs that print too much, print what confuses readers, or never stop to do so."""
 
-from graftline.hostile.cases import CASE_LIMITS, HostileCase
+from graftline.hostile.cases import BY_THE_WALL_CLOCK, CASE_LIMITS, HostileCase
 from graftline.sandbox.base import Verdict
 
 _ODD = b"\xff\xfe\x00\x1b]0;title\x07\x1b[2J\x1b[31m\r\b\x7f\xc3(" + bytes(range(128, 160)) + b"\xe2\x80\xae"
@@ -89,7 +89,7 @@ OUTPUT_CASES = (
         say("ESCAPE", "printed on and on")
         """,
         needs="none",
-        ends=(Verdict.WALL_TIMEOUT,),
+        ends=BY_THE_WALL_CLOCK,
     ),
     HostileCase(
         "closed_output",
@@ -102,7 +102,7 @@ OUTPUT_CASES = (
             time.sleep(0.1)
         """,
         needs="none",
-        ends=(Verdict.WALL_TIMEOUT,),
+        ends=BY_THE_WALL_CLOCK,
     ),
     HostileCase(
         "input_that_never_ends",

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 _MOUNTS, _OWN = Path("/proc/mounts"), Path("/proc/self/cgroup")
+_FEATURES = {"memory": "total_memory", "pids": "total_processes", "cpu": "cpu_quota"}
+_CONTROLLERS = {*_FEATURES, "cpuacct"}  # the last has no limit, and is in a tree of its own or in that of cpu
 _PREFIX = "graftline-"
 _PERIOD_US = 100_000
 _REMOVAL_S = 2.0
@@ -34,7 +36,8 @@ class ControlGroup:
                     folder.rmdir()
                 continue
             self._folders[controller] = folder
-            self.features.append({"memory": "total_memory", "pids": "total_processes", "cpu": "cpu_quota"}[controller])
+            if controller in _FEATURES:
+                self.features.append(_FEATURES[controller])
 
     def add(self, pid: int) -> None:
         """Put a process, and all it starts from now on, into the group."""
@@ -50,6 +53,18 @@ class ControlGroup:
                 lines = dict(line.split() for line in (folder / name).read_text("ascii").splitlines())
                 return int(lines.get("oom_kill", 0))
         return 0
+
+    @property
+    def used_s(self) -> float:
+        """Processor time of all processes that are or were in it; 0 where nobody counts it."""
+        for folder in self._folders.values():
+            with suppress(OSError):
+                return int((folder / "cpuacct.usage").read_text("ascii")) / 1e9
+            with suppress(OSError):
+                lines = dict(line.split() for line in (folder / "cpu.stat").read_text("ascii").splitlines())
+                if "usage_usec" in lines:
+                    return int(lines["usage_usec"]) / 1e6
+        return 0.0
 
     def remove(self) -> None:
         """End what is still in it, and remove it."""
@@ -73,13 +88,13 @@ def _trees() -> dict[str, Path]:
         for line in _MOUNTS.read_text("utf-8").splitlines():
             _, folder, kind, options = line.split()[:4]
             if kind == "cgroup":
-                for controller in {"memory", "pids", "cpu"} & {*options.split(",")}:
+                for controller in _CONTROLLERS & {*options.split(",")}:
                     found[controller] = _below(folder, own.get(controller, "/"))
             elif kind == "cgroup2":
                 parent = _below(folder, own.get("", "/"))
                 with suppress(OSError):
                     for controller in (parent / "cgroup.subtree_control").read_text("ascii").split():
-                        if controller in ("memory", "pids", "cpu"):
+                        if controller in _CONTROLLERS:
                             found.setdefault(controller, parent)
     return found
 

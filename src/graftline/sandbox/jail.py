@@ -120,6 +120,8 @@ class CaseEnd:
     """What came back, by the paths that `Returned` has."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Why a path that was to come back, or is below one, did not; one that is not there is in neither."""
+    error: str = ""
+    """Who is to blame where its time was over: itself, or the machine, and by what."""
 
 
 class Jail(Protocol):

@@ -292,7 +292,7 @@ def _result(
         signal=end.signal,
         usage=end.usage,
         isolation=end.isolation,
-        error=error,
+        error=end.error or error,
         left_out=left_out,
         tools=end.tools,
     )

@@ -39,6 +39,7 @@ from graftline.sandbox.case_folder import CaseFolder
 from graftline.sandbox.cgroups import ControlGroup
 from graftline.sandbox.features import level_of
 from graftline.sandbox.file_names import folders_of, path_of
+from graftline.sandbox.heartbeat import Heartbeat
 from graftline.sandbox.inner_process import InnerProcess
 from graftline.sandbox.jail import (
     Case,
@@ -57,7 +58,6 @@ from graftline.sandbox.wrappers import Wrapper
 Mode = Literal["namespaces", "confined", "bare"]
 
 _START_S, _MARGIN_S = 60.0, 30.0
-_GLANCE_S = 0.2
 _FIRST_USER, _USERS = 61_000, 4_000
 _OVERHEAD_PROCESSES = 8  # those of the server, the first one of a case, and the case that waits count, too
 _REPORT_BYTES = 32 << 20
@@ -81,7 +81,10 @@ class ServedJail:
         wrapper: Wrapper | None = None,
         snapshot: Snapshot | None = None,
         runs_own: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Nothing is started yet; `clock` is that of the heartbeat."""
+        self._clock = clock
         self._name, self._limits, self._wrapper = name, limits, wrapper
         self.mode = mode
         self._snapshot, self._runs_own = snapshot, runs_own
@@ -105,13 +108,17 @@ class ServedJail:
             self._start()
         assert self._server is not None
         kills = self._group.kills if self._group else 0
+        heartbeat = Heartbeat(self._clock, lambda: self._group.used_s if self._group else 0.0)
         deadline = time.monotonic() + self._limits.wall_s + _MARGIN_S  # the server keeps the limit itself
         try:
             self._server.send(json.dumps(head).encode(), deadline)
             self._server.send(body, deadline)
-            while glance and not self._server.is_ready(_GLANCE_S) and time.monotonic() < deadline:
-                glance()
+            while not heartbeat.wait(self._server.is_ready) and time.monotonic() < deadline:
+                if glance:
+                    glance()
             found = json.loads(self._server.receive(_HEAD_BYTES, deadline))
+            if found["end"] == Verdict.WALL_TIMEOUT:
+                found["fault"] = heartbeat.fault_of_machine(found)
             stdout, stderr = (self._server.receive(_REPORT_BYTES, deadline) for _ in range(2))
             report = self._server.receive(_most_of_report(case), deadline)
         except (OSError, ValueError, EOFError) as error:
@@ -159,8 +166,10 @@ class ServedJail:
 
     def _verdict(self, found: Mapping[str, Any], was_short_of_memory: bool) -> Verdict:
         ended = os.waitstatus_to_exitcode(found["status"]) if found["status"] is not None else None
-        if found["end"] in (Verdict.WALL_TIMEOUT, Verdict.OUTPUT_FLOOD):
-            return Verdict(found["end"])
+        if found["end"] == Verdict.WALL_TIMEOUT:
+            return Verdict.WALL_TIMEOUT if found["fault"] else Verdict.TIMED_OUT
+        if found["end"] == Verdict.OUTPUT_FLOOD:
+            return Verdict.OUTPUT_FLOOD
         if was_short_of_memory or ended == NO_MEMORY:
             return Verdict.OUT_OF_MEMORY
         if ended == -signal.SIGXCPU or (ended == -signal.SIGKILL and found["cpu_s"] >= self._limits.cpu_s):
@@ -190,7 +199,16 @@ class ServedJail:
             usage=usage,
             isolation=self.isolation,
             tools=self._tools,
+            error=self._error(verdict, found),
         )
+
+    def _error(self, verdict: Verdict, found: Mapping[str, Any]) -> str:
+        """Return who is to blame where the time was over."""
+        if verdict is Verdict.WALL_TIMEOUT:
+            return f"wall_s is over, and the machine was not free: {found['fault']}"
+        if verdict is Verdict.TIMED_OUT:
+            return f"it did not end within {self._limits.wall_s:g} s (wall_s), though the machine was free"
+        return ""
 
     def _request(self, case: Case) -> tuple[dict[str, Any], bytes]:
         """Return what the server is sent.

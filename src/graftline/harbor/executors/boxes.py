@@ -176,7 +176,7 @@ class JailedBox:
             raise HarborError(f"local: {error}") from error
         output = end.stdout + (b"\n" if end.stdout and end.stderr and not end.stdout.endswith(b"\n") else b"")
         return Ended(
-            "timeout" if end.verdict in (Verdict.WALL_TIMEOUT, Verdict.CPU_TIMEOUT) else "exited",
+            "timeout" if end.verdict in (Verdict.WALL_TIMEOUT, Verdict.TIMED_OUT, Verdict.CPU_TIMEOUT) else "exited",
             _exit_code(end),
             end.verdict is Verdict.OUT_OF_MEMORY,
             end.usage.wall_s,
