@@ -46,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--name", required=True, help="Deployment name")
     parser.add_argument("--agent", default="codex", choices=["codex", "opencode", "claude_code", "nop", "oracle"])
-    parser.add_argument("--backend-url", default="http://127.0.0.1:8020")
+    parser.add_argument("--backend-url", default=os.environ.get("GRAFTLINE_HARBOR_URL", "http://127.0.0.1:8020"))
     parser.add_argument("--wait", action="store_true", help="Wait for build to complete")
     args = parser.parse_args()
 

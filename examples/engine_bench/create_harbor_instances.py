@@ -20,7 +20,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--deployment-id", required=True)
     parser.add_argument("--count", type=int, required=True)
-    parser.add_argument("--backend-url", default="http://127.0.0.1:8020")
+    parser.add_argument("--backend-url", default=os.environ.get("GRAFTLINE_HARBOR_URL", "http://127.0.0.1:8020"))
     args = parser.parse_args()
 
     api_key = os.environ.get("GRAFTLINE_HARBOR_KEY") or os.environ.get("SYNTH_API_KEY")

@@ -10,6 +10,8 @@ Usage:
 import argparse
 import os
 
+from results import print_result
+
 from graftline.sdk.eval.job import EvalJob, EvalJobConfig
 
 
@@ -19,7 +21,7 @@ def main() -> None:
     parser.add_argument("--deployment-id", required=True)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--model", default="gpt-4o-mini")
-    parser.add_argument("--backend-url", default="http://127.0.0.1:8020")
+    parser.add_argument("--backend-url", default=os.environ.get("GRAFTLINE_HARBOR_URL", "http://127.0.0.1:8020"))
     args = parser.parse_args()
 
     api_key = os.environ.get("GRAFTLINE_HARBOR_KEY") or os.environ.get("SYNTH_API_KEY")
@@ -40,7 +42,7 @@ def main() -> None:
     job = EvalJob(eval_config)
     job.submit()
     result = job.poll_until_complete(progress=True)
-    print(f"Mean reward: {result.mean_reward:.4f}" if result.mean_reward is not None else "N/A")
+    print_result(result)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import argparse
 import os
 
 from localapi_engine_bench import provide_task_instances, run_rollout
+from results import print_result
 
 from graftline.sdk.eval.job import EvalJob, EvalJobConfig
 from graftline.sdk.localapi import LocalAPIConfig
@@ -24,7 +25,7 @@ def main() -> None:
     parser.add_argument("--deployment-id", required=True)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--model", default="gpt-4o-mini")
-    parser.add_argument("--backend-url", default="http://127.0.0.1:8020")
+    parser.add_argument("--backend-url", default=os.environ.get("GRAFTLINE_HARBOR_URL", "http://127.0.0.1:8020"))
     args = parser.parse_args()
 
     api_key = os.environ.get("GRAFTLINE_HARBOR_KEY") or os.environ.get("SYNTH_API_KEY")
@@ -69,8 +70,7 @@ def main() -> None:
     job = EvalJob(eval_config)
     job.submit()
     result = job.poll_until_complete(progress=True)
-    # 0.0 is a mean reward; None is none
-    print(f"Mean reward: {result.mean_reward:.4f}" if result.mean_reward is not None else "N/A")
+    print_result(result)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--deployment-id", required=True)
     parser.add_argument("--config", default="enginebench_gepa.toml")
-    parser.add_argument("--backend-url", default="http://127.0.0.1:8020")
+    parser.add_argument("--backend-url", default=os.environ.get("GRAFTLINE_HARBOR_URL", "http://127.0.0.1:8020"))
     args = parser.parse_args()
 
     api_key = os.environ.get("GRAFTLINE_HARBOR_KEY") or os.environ.get("SYNTH_API_KEY")
@@ -90,8 +90,9 @@ def main() -> None:
     print(f"Mean reward: {result.mean_reward:.4f}" if result.mean_reward is not None else "N/A")
     if result.error:
         print(f"Ended early: {result.error}; job.resume() goes on")
-    if result.best_prompt is not None:
-        print(f"Best prompt: {result.best_prompt['system']}")
+    if result.best_prompt is None:
+        raise SystemExit(1)
+    print(f"Best prompt: {result.best_prompt['system']}")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--name", required=True, help="Deployment name")
     parser.add_argument("--agent", default="codex", choices=["codex", "opencode", "claude_code", "nop", "oracle"])
-    parser.add_argument("--backend-url", default="http://127.0.0.1:8020")
+    parser.add_argument("--backend-url", default=os.environ.get("GRAFTLINE_HARBOR_URL", "http://127.0.0.1:8020"))
     args = parser.parse_args()
 
     api_key = os.environ.get("GRAFTLINE_HARBOR_KEY") or os.environ.get("SYNTH_API_KEY")

@@ -28,6 +28,7 @@ from graftline.harbor_printing import (
     print_calibration,
     print_deployments,
     print_evaluation,
+    print_needs,
     print_rollouts,
     print_status,
 )
@@ -281,6 +282,7 @@ def import_(
     print_deployments([made], as_json)
     if not as_json:
         click.echo(f"{len(spec.tasks)} tasks, seeds 0 to {len(spec.tasks) - 1}")
+        print_needs([(task.task_id, task.metadata.get("needs")) for task in spec.tasks])
 
 
 @click.command()

@@ -35,6 +35,18 @@ def print_deployments(found: Sequence["HarborDeploymentResult"], as_json: bool, 
     print_table("Deployments", ["id", "name", "version", "status", "snapshot"], rows)
 
 
+def print_needs(tasks: Sequence[tuple[str, dict[str, Any] | None]]) -> None:
+    """Print which tasks need what a box may not have; their rollouts have no reward there, and say what was missing."""
+    rows = [(task_id, ", ".join(needs), _place_of(needs)) for task_id, needs in tasks if needs]
+    if rows:
+        print_table(f"{len(rows)} of {len(tasks)} tasks need more than every box has", ["task", "needs", "for"], rows)
+
+
+def _place_of(needs: dict[str, Any]) -> str:
+    first = next(iter(needs.values()))
+    return ", ".join(f"{place}: {name}" for name, place in first.items()) if isinstance(first, dict) else str(first)
+
+
 def print_status(found: "HarborDeploymentStatus") -> None:
     """Print what a deployment waits for, and its builds."""
     click.echo(f"{found.name}, version {found.version} ({found.id}): {found.status}{_reason(found.error)}")

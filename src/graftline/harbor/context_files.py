@@ -12,12 +12,13 @@ from pathlib import Path
 
 from graftline.errors import DataError
 from graftline.harbor.context_tree import MAX_ENTRIES, Tree, check_name, check_tree
-from graftline.harbor.ignore_rules import IgnoreRules
+from graftline.harbor.ignore_rules import DEFAULT_EXCLUDES, DEFAULT_INCLUDES, IgnoreRules
 from graftline.sandbox.file_names import short
 
 logger = logging.getLogger(__name__)
 
 _SHOWN = 10
+_MADE_AGAIN = frozenset({".pyc", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,18 @@ def context_files(top: Path, rules: IgnoreRules, max_bytes: int) -> list[Context
     except DataError as error:
         raise DataError(f"{top}: {error}") from None
     return files
+
+
+def left_out(top: Path, below: str = "") -> list[str]:
+    """Return the files in the folder `below` of a context that no archive takes, whatever was written to it on purpose."""
+    rules = IgnoreRules(top, DEFAULT_INCLUDES, DEFAULT_EXCLUDES)
+    files = sorted(path.relative_to(top) for path in (top / below).rglob("*") if path.is_file())
+    return [
+        path.as_posix()
+        for path in files
+        if path.suffix not in _MADE_AGAIN and not _MADE_AGAIN & set(path.parts)
+        if not rules.packs(path.as_posix()) or not all(rules.enters(folder.as_posix()) for folder in path.parents[:-1])
+    ]
 
 
 def _found(top: Path, rules: IgnoreRules) -> Iterator[ContextFile]:

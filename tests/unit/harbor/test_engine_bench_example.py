@@ -1,14 +1,27 @@
 """The scripts of `examples/engine_bench`: they load, and stage what the service is to get."""
 
 import importlib.util
+import os
+import re
+import runpy
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from graftline.harbor.contract import FailureCause, SuccessStatus
+from graftline.harbor.executors.base import Execution
+from graftline.harbor.executors.local import LocalExecutorConfig
 from graftline.harbor.in_box.agents import NAMES
+from graftline.harbor.service.serve import HarborSettings, served
+from graftline.secrets import Secrets
+from tests.boxes import has_cargo, on_local
+from tests.harbor_parts import KEY, service
 
+README = "examples/engine_bench/README.md"
 SCRIPTS = (
     "create_deployment",
     "create_harbor_instances",
@@ -35,7 +48,7 @@ def example(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the scripts, from which they import each other."""
     folder = checkout / "examples" / "engine_bench"
     monkeypatch.syspath_prepend(str(folder))
-    for name in ("context", "localapi_engine_bench"):
+    for name in ("context", "localapi_engine_bench", "results"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return folder
 
@@ -64,3 +77,61 @@ def test_the_old_way_packs_the_same_files(example: Path, tmp_path: Path) -> None
     module = loaded(example, "create_deployment")
     (tmp_path / "a").write_text("x")
     assert module.packed(tmp_path).startswith("H4sI")
+
+
+def type_commands_of_readme(checkout: Path, section: str, *changes: tuple[str, str]) -> None:
+    """Do what a section says to type at a shell in the present folder, but for what serves until it is interrupted."""
+    text = (checkout / README).read_text("utf-8").split(f"## {section}\n")[1].partition("\n## ")[0]
+    blocks = re.findall(r"```(?:ba)?sh\n(.*?)```", text, re.DOTALL)
+    script = "".join(block for block in blocks if "graftline harbor serve" not in block)
+    for before, after in changes:
+        assert before in script
+        script = script.replace(before, after)
+    for line in script.splitlines():
+        if line.startswith("export "):
+            name, _, value = line.removeprefix("export ").partition("=")
+            words = ["bash", "-c", f'printf %s "{value}"']
+            os.environ[name] = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        else:
+            program, path, *arguments = shlex.split(line)
+            assert program == "python"
+            sys.argv = [path, *arguments]
+            runpy.run_path(path, run_name="__main__")
+
+
+@pytest.fixture
+def root(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the examples in it, in which commands are typed."""
+    (tmp_path / "examples").symlink_to(example.parent)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setenv("GRAFTLINE_HARBOR_KEY", KEY)
+    return tmp_path
+
+
+@on_local
+@pytest.mark.skipif(not has_cargo, reason="this machine has no cargo")
+def test_the_readme_followed_to_the_letter_earns_the_ceiling(
+    checkout: Path, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = HarborSettings(port=0, executor=LocalExecutorConfig(runs_own=True))
+    with served(settings, root / "data" / "harbor" / "service", Secrets([])) as (url, _):
+        monkeypatch.setenv("GRAFTLINE_HARBOR_URL", url)
+        # one card of the five, for each is built anew
+        type_commands_of_readme(checkout, "Without an agent", ("--seeds 5", "--seeds 1"))
+    assert capsys.readouterr().out.splitlines()[-1] == "Mean reward: 1.0000"
+
+
+def test_where_no_seed_has_a_reward_the_scripts_say_why_and_end_with_1(
+    checkout: Path, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    absent = Execution(SuccessStatus.APPLY_FAILED, None, FailureCause.UNCLASSIFIED, "the agent codex cannot be started")
+    with service(f"sqlite:///{root / 'harbor.sqlite'}", lambda box: absent) as client:
+        monkeypatch.setenv("GRAFTLINE_HARBOR_URL", str(client.base_url))
+        with pytest.raises(SystemExit) as end:
+            type_commands_of_readme(checkout, "With an agent")
+    assert end.value.code == 1
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "N/A",
+        "   5 of 5 seeds without a reward: unclassified: the agent codex cannot be started",
+    ]

@@ -1,6 +1,7 @@
 """Harbor tasks as a deployment: who sees what, which seed is which task, what a box does with it."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -56,8 +57,15 @@ def acted(context: Path, folders: Sequence[str], box: Path, **request: Any) -> d
 
 def graded(box: Path, logs: Path, *more: str) -> int:
     """Return the status of the verifier's program."""
+    return graded_with_output(box, logs, *more)[0]
+
+
+def graded_with_output(box: Path, logs: Path, *more: str) -> tuple[int, str]:
+    """Return the status of the verifier's program, and the last line that it printed."""
     words = [sys.executable, "-m", "in_box.run_tests", "--logs", str(logs), *more]
-    return subprocess.run(words, cwd=box, capture_output=True, check=False).returncode
+    environment = {**os.environ, "LC_ALL": "C"}
+    ended = subprocess.run(words, cwd=box, env=environment, capture_output=True, check=False, text=True)
+    return ended.returncode, (ended.stdout + ended.stderr).strip().rpartition("\n")[2]
 
 
 def test_seeds_go_by_the_names_of_the_tasks(tasks: Path, tmp_path: Path) -> None:
@@ -232,6 +240,7 @@ def test_an_agent_works_in_the_folder_of_the_task(
     [
         ("echo nobody knows; exit 3", "unclassified", "runtime_error"),
         ("echo 429 Too Many Requests: rate limit; exit 1", "model_provider_failed", "network_error"),
+        ("echo ERROR: 401 Unauthorized: invalid API key", "model_provider_failed", "network_error"),
         ("sleep 60", "agent_exhausted_budget", "timeout"),
     ],
 )

@@ -30,6 +30,7 @@ KEPT_LOG_BYTES = LOG_BYTES + (16 << 10)
 _OF_ENGINES = (125, 126, 127)
 """Codes of an end by which container engines say that nothing could be started."""
 
+NOTHING_GRADED = "nothing can be graded: "
 _NO_SPACE = b"No space left on device"
 
 T = TypeVar("T")
@@ -229,7 +230,8 @@ def _said(box: Box, container: Container, ended: Ended) -> Outcome:
     if raw is None and ended.exit_code:
         cause = FailureCause.SANDBOX_FAILED if ended.exit_code in _OF_ENGINES else FailureCause.UNCLASSIFIED
         return _failed(cause, f"the entrypoint ended with code {ended.exit_code} and left no result; see the log")
-    if box.verifier is not None and outcome.failure_cause is FailureCause.VERIFIER_FAILED:
+    is_said = outcome.result.get("failure_cause") is not None
+    if box.verifier is not None and outcome.failure_cause is FailureCause.VERIFIER_FAILED and not is_said:
         return Outcome(SuccessStatus.SUCCESS, details=outcome.details, result=outcome.result)
     return outcome
 
@@ -291,10 +293,15 @@ def _verifier_part(box: Box, container: Container, ended: Ended) -> _Part:
         text_file = container.read(f"{VERIFIER_FOLDER}/reward.txt", MAX_REWARD_BYTES) if json_file is None else None
         outcome = outcome_of_reward(json_file, text_file, box.verifier.reward_key)
         if json_file is None and text_file is None and ended.exit_code:
-            outcome = _full_disk(ended, box.limits) or _failed(
-                FailureCause.VERIFIER_FAILED, f"{outcome.error}; it ended with code {ended.exit_code}, see the log"
-            )
+            said = _reason_in(ended.log) or f"{outcome.error}; it ended with code {ended.exit_code}, see the log"
+            outcome = _full_disk(ended, box.limits) or _failed(FailureCause.VERIFIER_FAILED, said)
     return _Part(outcome, ended, container.limits_enforced)
+
+
+def _reason_in(log: bytes) -> str:
+    """Return the last line of a verifier of ours that could not grade."""
+    last = log.rstrip().rpartition(b"\n")[2].decode("utf-8", "replace")
+    return last if last.startswith(NOTHING_GRADED) else ""
 
 
 def _failed(cause: FailureCause, error: str) -> Outcome:

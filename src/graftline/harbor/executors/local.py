@@ -165,7 +165,8 @@ class _Boxes:
             if end.exit_code:
                 details["exit_code" if role == "agent" else "verifier_exit_code"] = end.exit_code
             if execution.reward is None and role == self.role:
-                error = "; ".join(filter(None, (error, _more_of(end, secrets))))
+                more = _more_of(end, secrets)
+                error = "; ".join(filter(None, (error, "" if error and more.endswith(error) else more)))
         return replace(execution, details=details, error=error)
 
 

@@ -20,6 +20,8 @@ from typing import Any
 
 from .agents import AGENTS, API_KEYS, IDLE, NAMES, command_of
 from .commands import Finished, adopt_orphans, end_children, run_command
+from .needs import unmet
+from .providers import refusal_in
 
 WORK, SUBMISSION = "work", "submission"
 MAX_SUBMISSION_BYTES = 64 << 20
@@ -27,11 +29,6 @@ MAX_SUBMISSION_FILES = 5000
 TAIL = 4000
 _KEEPING_S = 15.0
 _DEFAULT = re.compile(r"\$\{(\w+)(:-([^}]*))?\}")
-_OF_THE_PROVIDER = re.compile(
-    r"\b(401|429|5\d\d)\b.{0,40}(unauthorized|too many|rate|error|unavailable)|rate limit|insufficient_quota"
-    r"|invalid api key|connection refused|could not resolve",
-    re.IGNORECASE,
-)
 
 
 class NoTask(Exception):
@@ -76,6 +73,10 @@ def rollout(request: Mapping[str, Any], folder: Path, is_own_box: bool = False) 
         asked = asked_for(request, settings)
         place = _task_folder(folder, asked)
         task = _json(place / "task.json")
+        if lack := unmet(task, folder, work_folder(folder, task)[1], is_verifier=False):
+            # before an agent is paid for what nobody can grade
+            error = f"nothing can be graded: {lack}"
+            return _result(asked.correlation_id, "verifier_failed", "apply_failed", error, {"task_id": task["task_id"]})
         work = _laid(folder, place, task)
     except (NoTask, OSError) as error:
         return _result(str(request.get("trace_correlation_id", "")), "sandbox_failed", "apply_failed", str(error))
@@ -179,6 +180,7 @@ def _acted(
         "HOME": str(home),
     }
     timeout_s = min(asked.timeout_s, task.get("agent_timeout_s") or asked.timeout_s)
+    before = _state(work)
     try:
         instruction = (place / "instruction.md").read_text("utf-8")
         command = command_of(agent, asked.model, "\n\n".join(filter(None, (asked.prompt, instruction))))
@@ -190,11 +192,18 @@ def _acted(
         return "sandbox_failed", "apply_failed", f"the agent {asked.agent} cannot be started: {error}", None
     if finished.status is None:
         return "agent_exhausted_budget", "timeout", f"the agent was ended after {timeout_s:g} s", finished
+    ended = f"the agent ended with status {finished.status}"
+    if refusal := refusal_in(finished.output[-TAIL:], finished.status, _state(work) != before):
+        return "model_provider_failed", "network_error", f"{ended}, and its provider refused it: {refusal}", finished
     if finished.status != 0:
-        cause = "model_provider_failed" if _OF_THE_PROVIDER.search(finished.output[-TAIL:]) else "unclassified"
-        status = "network_error" if cause == "model_provider_failed" else "runtime_error"
-        return cause, status, f"the agent ended with status {finished.status}", finished
+        return "unclassified", "runtime_error", ended, finished
     return None, "success", "", finished
+
+
+def _state(work: Path) -> dict[str, tuple[int, int]]:
+    """Return what tells whether files of the working folder have changed."""
+    states = {path: file.stat() for path, file in _plain_files(work, ".")}
+    return {path: (state.st_size, state.st_mtime_ns) for path, state in states.items()}
 
 
 def _task_folder(folder: Path, asked: Asked) -> Path:

@@ -5,6 +5,9 @@
 Scripts find their folders in `TESTS_DIR`, `LOGS_DIR`, `SOLUTION_DIR` and the working folder; in a container whose image
 says so (`TASK_IN_CONTAINER`) they also lie at `/tests`, `/solution` and the task's own working folder, as Harbor has it. `--answer solution`
 runs `solution/solve.sh` on the task as it was, for the ceiling.
+
+Where the box has not what the task needs, by its `task.json` or by what its scripts came to, nothing is left that could be
+taken for a reward: the status is 3, and the last line says what was missing.
 """
 
 import argparse
@@ -13,11 +16,13 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .commands import run_command
+from .commands import Finished, run_command
+from .needs import command_of, has_network, is_disk_full, missing_in, unmet
 from .run_rollout import SUBMISSION, lay_task, with_defaults, work_folder
 
 NOTHING_KNOWN = 3
@@ -34,45 +39,65 @@ def main(arguments: Sequence[str] | None = None) -> int:
         task = json.loads((Path.cwd() / "task.json").read_text("utf-8"))
         return graded(Path.cwd(), task, given.logs, given.answer)
     except (OSError, ValueError) as error:
+        _remove_rewards(given.logs)
         print(f"nothing can be graded: {error}", file=sys.stderr)
         return NOTHING_KNOWN
 
 
 def graded(folder: Path, task: Mapping[str, Any], logs: Path, answer: str = "submission") -> int:
     """Run the tests of the task in `folder`; return 0 where they came to an end."""
-    for name in ("reward.json", "reward.txt"):
-        with contextlib.suppress(FileNotFoundError):
-            (logs / name).unlink()
+    _remove_rewards(logs)
     logs.mkdir(parents=True, exist_ok=True)
     work, is_laid = work_folder(folder, task)
-    is_whole = task.get("submission") == ["."] and answer == "submission" and (folder / SUBMISSION).is_dir()
-    if is_laid:
+    if os.environ.get("TASK_IN_CONTAINER"):
         _at_root(folder)
-    elif not is_whole:  # a file that the agent removed stays removed
+    needs = {**task, "needs": task.get("solution_needs")}
+    for stated in (task, needs) if answer == "solution" else (task,):
+        if lack := unmet(stated, folder, is_laid, is_verifier=True):
+            raise ValueError(lack)
+    is_whole = task.get("submission") == ["."] and answer == "submission" and (folder / SUBMISSION).is_dir()
+    if not is_laid and not is_whole:  # a file that the agent removed stays removed
         lay_task(folder / "environment", work, task)
     variables = _variables(folder, task, logs)
     left = float(task.get("verifier_timeout_s") or 300.0)
     if answer == "solution":
-        solved = run_command(
-            ["sh", str(folder / "solution" / "solve.sh")],
-            work,
-            {**variables, **with_defaults(task.get("solution_env", {}))},
-            left,
-        )
+        solve = folder / "solution" / "solve.sh"
+        own = with_defaults(task.get("solution_env", {}))
+        solved = run_command(command_of(solve), work, {**variables, **own}, left)
         print(solved.output)
+        _check_machine(solved, solve.parent, work)
         if solved.status != 0:
-            print("solution/solve.sh failed", file=sys.stderr)
-            return NOTHING_KNOWN
+            raise ValueError("solution/solve.sh failed")
     elif (folder / SUBMISSION).is_dir():
         shutil.copytree(folder / SUBMISSION, work, dirs_exist_ok=True)
     script = folder / "tests" / "test.sh"
-    tested = run_command([_shell(script), str(script)], work, variables, left)
+    tested = run_command(command_of(script), work, variables, left)
     print(tested.output)
     if tested.status is None:
-        print("tests/test.sh ran out of time", file=sys.stderr)
-        return NOTHING_KNOWN
+        raise ValueError("tests/test.sh ran out of time")
+    _check_machine(tested, script.parent, work)
     # what it leaves in its logs says more than its status
     return 0
+
+
+def _check_machine(ended: Finished, scripts: Path, work: Path) -> None:
+    """See that a script did not fail for want of something of the machine.
+
+    Raises:
+        ValueError: it did; whatever it left says nothing.
+    """
+    texts = [path for path in sorted(scripts.rglob("*")) if path.suffix in (".sh", ".py") and path.is_file()]
+    lack = missing_in(ended.output, texts, has_network())
+    if not lack and is_disk_full([work, Path(tempfile.gettempdir())]):
+        lack = "the disk of the box is full: raise disk_mb"
+    if lack:
+        raise ValueError(lack)
+
+
+def _remove_rewards(logs: Path) -> None:
+    for name in ("reward.json", "reward.txt"):
+        with contextlib.suppress(FileNotFoundError):
+            (logs / name).unlink()
 
 
 def _at_root(folder: Path) -> None:
@@ -91,11 +116,6 @@ def _variables(folder: Path, task: Mapping[str, Any], logs: Path) -> dict[str, s
         "LOGS_DIR": str(logs),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-
-
-def _shell(script: Path) -> str:
-    first = script.read_bytes()[:80].partition(b"\n")[0]
-    return "bash" if b"bash" in first and shutil.which("bash") else "sh"
 
 
 if __name__ == "__main__":

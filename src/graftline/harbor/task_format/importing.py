@@ -2,7 +2,7 @@
 
 The seeds are written into the deployment, so that a task that comes later renumbers none of a version that is there. The
 tests run in a box of their own, on the files that the agent left in its working folder; tasks that grade a process which
-runs on, or files elsewhere, do not fit.
+runs on, or files elsewhere, do not fit. What a task needs is found by reading it (`needs`), and its rollouts say so.
 """
 
 from collections.abc import Iterable
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from graftline.errors import DataError
 from graftline.harbor.limits import HarborLimits
+from graftline.harbor.task_format.needs import needs_of, needs_of_solution, workdir_of
 from graftline.harbor.task_format.staging import PlacedTask, StagedTasks, stage_tasks
 from graftline.harbor.task_format.task_folder import HarborTask, TaskFile, read_task, task_folders
 
@@ -51,7 +52,7 @@ def import_harbor_tasks(
     tasks = read_tasks(folder)
     text, build_files = image_of(tasks, dockerfile) if has_image else ("", {})
     staged = stage_tasks(
-        [placed(task) for task in tasks],
+        [_placed_with_needs(task, has_image) for task in tasks],
         staging,
         agent=agent,
         dockerfile=text,
@@ -78,6 +79,16 @@ def read_tasks(folder: Path) -> list[HarborTask]:
         more = f"\nand {len(faults) - _MAX_FAULTS} more tasks" if len(faults) > _MAX_FAULTS else ""
         raise DataError("\n".join(faults[:_MAX_FAULTS]) + more)
     return tasks
+
+
+def _placed_with_needs(task: HarborTask, has_image: bool) -> PlacedTask:
+    """Return what the programs in a box are told of `task`, with what they have to see to before it is graded."""
+    base, workdir = placed(task), workdir_of(task, WORKDIR)
+    needs, of_solution = needs_of(task, workdir, has_image), needs_of_solution(task, workdir)
+    for_agent = {**base.for_agent, "workdir": workdir, **({"needs": needs} if needs else {})}
+    return PlacedTask(
+        task, for_agent, {**base.for_verifier, **({"solution_needs": of_solution} if of_solution else {})}
+    )
 
 
 def placed(task: HarborTask) -> PlacedTask:
@@ -148,7 +159,7 @@ def _image(task: HarborTask) -> tuple[str, tuple[tuple[str, TaskFile], ...]]:
 
 def _submission(task: HarborTask) -> list[str]:
     """Return which paths of the working folder the verifier sees."""
-    workdir = f"{(task.toml.environment.workdir or WORKDIR).rstrip('/')}/"
+    workdir = f"{workdir_of(task, WORKDIR).rstrip('/')}/"
     paths = [path.removeprefix(workdir) for path in task.toml.artifacts] or ["."]
     if bad := [path for path in paths if path.startswith("/") or ".." in path.split("/")]:
         raise DataError(f"{task.id}: artifacts: {bad[0]!r} is not below the working folder {workdir}")

@@ -11,11 +11,12 @@ import json
 import math
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from graftline.errors import DataError
+from graftline.harbor.context_files import left_out
 from graftline.harbor.contract import MAX_TIMEOUT_S
 from graftline.harbor.in_box.agents import NAMES
 from graftline.harbor.limits import HarborLimits, VerifierSettings
@@ -28,6 +29,7 @@ SUBMISSION = "submission"
 _COPIED = "COPY . /rollout/\nWORKDIR /rollout\nENV TASK_IN_CONTAINER=1\n"
 """Ends a Dockerfile: the image holds the context, and the programs in it know that they are in a container."""
 IN_BOX = Path(__file__).resolve().parents[1] / "in_box"
+_MOST_NAMED = 5
 _LAYING_S = 30
 """Besides the agent, of a rollout; the longest that there is leaves less of it."""
 _LEAST_MEMORY_MB, _LEAST_DISK_MB = 512, 1024
@@ -105,9 +107,17 @@ def stage_tasks(
         write_files(base or {}, place / common / "base")
     largest = limits or largest_limits(each.task for each in placed)
     write_files({"agent.json": _json({"agent": agent, "timeout_s": largest.timeout_s})}, context / common)
+    needs = {}
     for each in placed:
         inner = "" if is_alone else f"tasks/{each.task.id}"
         _write_task(each, context / inner, verifier_context / inner)
+        # a task without one of its files is another task
+        if lost := left_out(verifier_context, inner) or left_out(context, inner):
+            dropped = {"dropped": ", ".join(lost[:_MOST_NAMED])}
+            known = {**each.for_agent, "needs": {**each.for_agent.get("needs", {}), **dropped}}
+            each = replace(each, for_agent=known)
+            _write_task(each, context / inner, verifier_context / inner)
+        needs[each.task.id] = each.for_agent.get("needs")
     answer = " --answer solution" if agent == "oracle" else ""
     verifier = VerifierSettings(
         entrypoint=f"python3 -m in_box.{program} --logs /logs/verifier{answer}",
@@ -115,7 +125,7 @@ def stage_tasks(
         reward_key=reward_key,
         timeout_s=verifier_timeout_s or max(_verifier_timeout_s(each.task) for each in placed),
     )
-    seeds = tuple(_seed(seed, each.task, is_alone) for seed, each in enumerate(placed))
+    seeds = tuple(_seed(seed, each.task, is_alone, needs[each.task.id]) for seed, each in enumerate(placed))
     return StagedTasks(
         context, verifier_context, context / "Dockerfile" if dockerfile else None, seeds, largest, verifier
     )
@@ -175,10 +185,10 @@ def _write_task(placed: PlacedTask, for_agent: Path, for_verifier: Path) -> None
     write_files({**environment, **graded, "task.json": _json(told)}, for_verifier)
 
 
-def _seed(seed: int, task: HarborTask, is_alone: bool) -> SeedTask:
+def _seed(seed: int, task: HarborTask, is_alone: bool, needs: Mapping[str, Any] | None) -> SeedTask:
     folders = () if is_alone else ("common", f"tasks/{task.id}")
     metadata = json.loads(json.dumps(task.toml.metadata, default=str))
-    own = {"digest": task.digest, "limits": limits_of(task).model_dump()}
+    own = {"digest": task.digest, "limits": limits_of(task).model_dump(), **({"needs": needs} if needs else {})}
     return SeedTask(
         seed=seed, task_id=task.id, agent_files=folders, verifier_files=folders, metadata={**metadata, **own}
     )
