@@ -257,8 +257,13 @@ def test_the_messages_about_bad_input_are_the_real_ones(root: Path, tmp_path: Pa
         real = [message_of(root, tmp_path / str(number), fault, hub.url, commit) for number, fault in enumerate(FAULTS)]
     shutil.copytree(root / TASKS, tmp_path / TASKS)
     record = tmp_path / TASKS / "_meta.json"
-    for break_it in (lambda: record.write_text(record.read_text("utf-8").replace('"tasks"', '"other"')), record.unlink):
-        break_it()
+    content = record.read_text("utf-8")
+    for before, after in (
+        ('"tasks"', '"other"'), ('"counts"', '"count"'), ('"schema_version": 1', '"schema_version": 2'), (content, "")
+    ):  # fmt: skip
+        record.write_text(content.replace(before, after), "utf-8")
+        if not after:
+            record.unlink()
         with pytest.raises(RecordError) as raised:
             verified(tmp_path / TASKS, "tasks")
         real.append(str(raised.value).replace(f"{tmp_path}/", ""))

@@ -41,7 +41,11 @@ _OF_COMMANDS = {"harbor": "harbor"}
 _LATER = dict.fromkeys(("licences", "lineage"), "graftline.lineage_cli")
 """Commands in modules of their own, loaded when they are asked for."""
 _WIDE = 1000
-_OF_HOMES = ("graftline.datasets.hub", "graftline.downloads", "graftline.harbor.client", "graftline.models")
+_WARNING = (
+    *("graftline.datasets.hub", "graftline.downloads", "graftline.harbor.client", "graftline.models"),
+    "graftline.decontamination",
+)
+"""Loggers whose warnings are shown without `-v`: why a home is waited for, and that edits are kept away from nothing."""
 _INTERRUPTED = 130  # as a shell says it of a process that an interrupt ended
 
 
@@ -360,13 +364,14 @@ def _log(root: Path | None, level: int) -> None:
 
 
 def _extra(library: str, command: str | None) -> str:
+    from graftline.extras import install_command
+
     extra = _OF_COMMANDS.get(command or "") or _EXTRAS.get(library.partition(".")[0], "datasets")
-    return f"pip install 'graftline[{extra}]'"
+    return install_command(extra)
 
 
 def _level_of(logger: str, level: int) -> int:
-    # whoever waits for a home wants to know why
-    return min(level, logging.WARNING) if logger.startswith(_OF_HOMES) else level
+    return min(level, logging.WARNING) if logger.startswith(_WARNING) else level
 
 
 def _mark(is_there: bool, is_needed: bool) -> str:

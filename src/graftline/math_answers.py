@@ -30,6 +30,7 @@ from types import ModuleType
 from typing import Any, Literal, Self
 
 from graftline.errors import ConfigError
+from graftline.extras import install_command
 from graftline.workers import WorkerDied, die_with, without_main
 
 MAX_CHARACTERS = 10_000
@@ -164,9 +165,7 @@ class _Worker:
             return
         self.kill()
         if missing:
-            raise ConfigError(
-                f"{missing} is missing, but math verification needs it; pip install 'graftline[training]'"
-            )
+            raise ConfigError(f"{missing} is missing, but math verification needs it; {install_command('training')}")
         raise WorkerDied("a worker of math verification ended before its first pair; is memory short?")
 
     def has_ended(self) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graftline.errors import ConfigError
+from graftline.extras import install_command
 
 Column = Literal[
     "text", "word", "whole", "number", "flag", "bytes", "key", "keys", "text?", "word?", "whole?", "number?", "flag?"
@@ -171,5 +172,5 @@ def _pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError:
-        raise ConfigError("pyarrow is missing, but Parquet files need it; pip install 'graftline[datasets]'") from None
+        raise ConfigError(f"pyarrow is missing, but Parquet files need it; {install_command('datasets')}") from None
     return pyarrow

@@ -12,13 +12,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graftline.errors import RecordError
 from graftline.hashing import digest, sha256_file
 
 RECORD_NAME = "_meta.json"
 _FILES_AT_ONCE = 4
+_MAX_SHOWN = 60
 
 
 class FileSum(BaseModel):
@@ -113,6 +114,8 @@ def parse_record(content: bytes, where: str) -> Record:
     """
     try:
         record = record_of(json.loads(content))
+    except ValidationError as error:
+        raise RecordError(f"{where}: is not a record ({_fault(error)}); materialise its asset again") from None
     except (ValueError, RecursionError) as error:
         raise RecordError(f"{where}: is not a record ({_first_line(error)}); materialise its asset again") from None
     if record.identity != record.computed_identity():
@@ -205,6 +208,30 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _fault(error: ValidationError) -> str:
+    """Return which field of a record is wrong, what it holds and what was expected, and how many others are."""
+    faults = error.errors(include_url=False)
+    field = ".".join(map(str, faults[0]["loc"]))
+    match faults[0]["type"]:
+        case "missing":
+            said = f"field {field!r} is missing"
+        case "extra_forbidden":
+            said = f"field {field!r} belongs to no record of this kind"
+        case "model_type":
+            place = f"field {field!r}: " if field else ""
+            said = f"{place}expected an object, got {_shortened(faults[0]['input'])}"
+        case _:
+            said = f"field {field!r} is {_shortened(faults[0]['input'])}: {faults[0]['msg'].lower()}"
+    if field == "schema_version":
+        said += ", which is what this version of graftline reads"
+    return said if len(faults) == 1 else f"{said}; {len(faults) - 1} more"
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
 
 
 def _first_line(error: Exception) -> str:

@@ -14,6 +14,7 @@ from typing import Protocol
 from pydantic import SecretStr
 
 from graftline.errors import BoundaryError, ConfigError
+from graftline.extras import install_command
 
 VAULT_PATH = "secret/graftline"
 _SECRET_NAME = re.compile(r"(^|_)(TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
@@ -64,7 +65,7 @@ class VaultSecrets:
             from hvac.exceptions import VaultError
             from requests.exceptions import RequestException
         except ImportError:
-            raise ConfigError("VAULT_ADDR is set, but hvac is missing; pip install 'graftline[vault]'") from None
+            raise ConfigError(f"VAULT_ADDR is set, but hvac is missing; {install_command('vault')}") from None
         client = hvac.Client(url=self._address, token=self._token.get_secret_value(), timeout=10)
         where = f"vault {self._address}: {self._mount}/{self._path}"
         try:

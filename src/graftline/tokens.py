@@ -6,6 +6,7 @@ from functools import cache
 from typing import Literal
 
 from graftline.errors import ConfigError
+from graftline.extras import install_command
 
 TokenizerName = Literal["characters/4", "cl100k_base", "o200k_base"]
 """`characters/4` errs on the long side: code has 4.3 to 4.6 characters per token of common tokenizers."""
@@ -57,7 +58,7 @@ def _counter(name: str) -> Callable[[str], int]:
             # unlike `encode` it takes "<|endoftext|>" for the text that it is
             encode = get_encoding(name).encode_ordinary
     except ImportError:
-        raise ConfigError(f"tokenizer {name!r} needs bpe-openai; pip install 'graftline[tokens]'") from None
+        raise ConfigError(f"tokenizer {name!r} needs bpe-openai; {install_command('tokens')}") from None
 
     def count(text: str) -> int:
         pieces = range(0, len(text), _PIECE_CHARACTERS)

@@ -13,7 +13,9 @@ from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
+from graftline.cli import main
 from graftline.paths import Paths
 from graftline.trajectories.shards import read_shards, sealed_shards
 from tests.redis_server import RedisServer
@@ -106,11 +108,12 @@ def test_a_worker_tells_its_figures_and_logs_what_it_does(small_checkout: Any, r
     assert ('graftline_queue_depth{state="waiting"}' in figures, redis.url in log.read_text("utf-8")) == (True, False)
 
 
-def test_a_queue_in_memory_is_refused_with_what_to_do(small_checkout: Any) -> None:
-    arguments = [str(BIN / "graftline"), "--root", str(small_checkout.root), "actor", "run"]
-    ended = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (
+@pytest.mark.parametrize("name", ["queue", "revive", "run"])
+def test_a_queue_in_memory_is_refused_with_what_to_do(small_checkout: Any, name: str) -> None:
+    ended = CliRunner().invoke(main, ["--root", str(small_checkout.root), "actor", name])
+    assert (ended.exit_code, ended.stdout, ended.stderr) == (
         1,
+        "",
         "error: queue 'memory' is inside one process, so that a worker would find nothing in it; expected --port"
         " queue=redis, or materialise `teacher_trajectories` in process\n",
     )

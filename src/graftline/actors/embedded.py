@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import click
 
 from graftline.errors import GraftlineError
+from graftline.extras import install_command
 
 if TYPE_CHECKING:
     from xllamacpp import CommonParams
@@ -67,7 +68,7 @@ def main(
 
         from graftline.actors.embedded_front import EmbeddedFront
     except ModuleNotFoundError as error:
-        sys.exit(f"error: {error.name} is missing, but the embedded server needs it; install the extra embedded")
+        sys.exit(f"error: {error.name} is missing, but the embedded server needs it; {install_command('embedded')}")
 
     settings = CommonParams()
     settings.model.path = str(model)
@@ -96,7 +97,7 @@ def main(
         except GraftlineError as error:
             sys.exit(f"error: {error}")
         except ModuleNotFoundError as error:
-            sys.exit(f"error: {error.name} is missing, but adapters need it; install the extra embedded")
+            sys.exit(f"error: {error.name} is missing, but adapters need it; {install_command('embedded')}")
         except RuntimeError as error:
             sys.exit(f"error: {model}: llama.cpp cannot serve it: {error}")
         # until here nothing was taken, and the signal ends the process as it is. uvicorn raises it again when it has ended

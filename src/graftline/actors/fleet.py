@@ -12,6 +12,8 @@ from pydantic import Field, model_validator
 from graftline.config import Config, load_yaml
 from graftline.errors import ConfigError
 
+VLLM_VARIABLE = "GRAFTLINE_VLLM_ENV"
+"""The folder of the environment that holds `bin/vllm`, where the fleet names none."""
 Engine = Literal["vllm", "vllm-cpu", "embedded", "service"]
 
 

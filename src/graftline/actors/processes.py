@@ -24,7 +24,7 @@ from pydantic import SecretStr
 
 from graftline.actors import keeper
 from graftline.actors.commands import KILL_AFTER_S, Launch, Machine, launch_of
-from graftline.actors.fleet import Actor, Fleet
+from graftline.actors.fleet import VLLM_VARIABLE, Actor, Fleet
 from graftline.actors.keeper import Duty
 from graftline.actors.keeper_state import KeeperState, kept_here, log_path, read_state, state_folder, state_path
 from graftline.actors.status import HEALTH, ActorStatus, actor_status
@@ -61,7 +61,7 @@ def up(
     """
     actors = local_actors(name, fleet)
     key = secrets.require(fleet.api_key, f"fleet {name!r}") if fleet.api_key else None
-    named = environment.get("GRAFTLINE_VLLM_ENV")
+    named = environment.get(VLLM_VARIABLE)
     cores = sorted(os.sched_getaffinity(0))
     machine = Machine(Path(sys.executable), Path(named).absolute() if named else None, cores, paths.root.absolute())
     with _locked(state_folder(paths, name)):

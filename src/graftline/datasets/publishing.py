@@ -20,6 +20,7 @@ from typing import Any
 from graftline.datasets.governance import Stored, Wandb, holdings
 from graftline.datasets.wandb_run import KEY, SERVER, environment_of
 from graftline.errors import BoundaryError, ConfigError, RecordError
+from graftline.extras import install_command
 from graftline.hashing import canonical_json, digest
 from graftline.paths import Paths
 from graftline.record import DatasetRecord, NormalizedRecord, write_atomically
@@ -59,7 +60,7 @@ def publish(paths: Paths, settings: Wandb, secrets: Secrets, environment: Mappin
     if settings.mode == "disabled":
         raise ConfigError("configs/governance.yaml: wandb.mode is disabled; set it to offline or online to publish")
     if find_spec("wandb") is None:
-        raise ConfigError("wandb is missing, but wandb.mode asks for it; pip install 'graftline[wandb]'")
+        raise ConfigError(f"wandb is missing, but wandb.mode asks for it; {install_command('wandb')}")
     key = secrets.require(KEY, "wandb.mode online").get_secret_value() if settings.mode == "online" else None
     held = holdings(paths)
     if held.refused:

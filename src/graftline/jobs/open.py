@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from graftline.errors import ConfigError
+from graftline.extras import install_command
 from graftline.jobs.base import JobQueue
 from graftline.jobs.memory import MemoryJobQueue
 from graftline.jobs.settings import MemoryQueueConfig, QueueConfig, RedisQueueConfig
@@ -23,7 +24,7 @@ def open_queue(config: QueueConfig, secrets: Secrets) -> JobQueue:
             try:
                 from graftline.jobs.redis import RedisJobQueue
             except ImportError:
-                raise ConfigError("queue redis: redis is missing; pip install 'graftline[redis]'") from None
+                raise ConfigError(f"queue redis: redis is missing; {install_command('redis')}") from None
             return RedisJobQueue(secrets.require(config.url, "the job queue"), config)
         case _:
             assert_never(config)

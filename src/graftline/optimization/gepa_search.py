@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graftline.errors import ConfigError, HarborError
+from graftline.extras import install_command
 from graftline.optimization.candidates import PromptShape, changed_parts, digest_of
 from graftline.optimization.comparison import best_by_seed, best_of, is_better, mean, ranked
 from graftline.optimization.journal import Journal
@@ -112,7 +113,7 @@ def load() -> None:
         import gepa.api
         import gepa.strategies.proposal_sampling  # noqa: F401
     except ImportError:
-        raise ConfigError("prompt optimisation needs gepa; pip install 'graftline[optimization]'") from None
+        raise ConfigError(f"prompt optimisation needs gepa; {install_command('optimization')}") from None
 
 
 def reflection_prompt(metaprompt: str | None, text: str, records: Sequence[Mapping[str, Any]]) -> str:

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from graftline.config import Config
 from graftline.errors import ConfigError
+from graftline.extras import install_command
 from graftline.retrieval.base import Embedder, VectorStore
 from graftline.retrieval.hashed import HashedEmbedder
 from graftline.retrieval.memory import MemoryVectorStore
@@ -54,9 +55,7 @@ def open_vector_store(config: VectorStoreConfig, root: Path) -> VectorStore:
             try:
                 from graftline.retrieval.sqlite import SqliteVectorStore
             except ImportError as error:
-                raise ConfigError(
-                    f"vector store 'sqlite' needs {error.name}; pip install 'graftline[actors]'"
-                ) from None
+                raise ConfigError(f"vector store 'sqlite' needs {error.name}; {install_command('actors')}") from None
             return SqliteVectorStore(root / path)
         case _:
             assert_never(config)

@@ -50,11 +50,7 @@ def run_actor(paths: Paths, manifest: Manifest, settings: ActorRun) -> Counter[O
         ConfigError: a configuration file does not fit, or the queue is one that no other process can put into.
         BoundaryError: a port cannot be had, or the queue cannot be reached any more.
     """
-    if manifest.queue.kind == "memory":
-        raise ConfigError(
-            "queue 'memory' is inside one process, so that a worker would find nothing in it; "
-            "expected --port queue=redis, or materialise `teacher_trajectories` in process"
-        )
+    _require_shared(manifest)
     name = worker_name()
     lineage = load_settings(paths)
     collecting = lineage.trajectories.collecting
@@ -95,8 +91,10 @@ def queue_state(paths: Paths, manifest: Manifest) -> tuple[Depth, list[DeadLette
     """Return how many jobs the queue of `manifest` has, and its dead letters.
 
     Raises:
+        ConfigError: the queue is one that no other process can put into.
         QueueError: it cannot be reached.
     """
+    _require_shared(manifest)
     with ExitStack() as stack:
         queue = Ports.closed_with(stack, manifest, paths).queue
         return queue.depth(), queue.dead()
@@ -106,11 +104,21 @@ def revive(paths: Paths, manifest: Manifest, keys: Sequence[str]) -> int:
     """Let dead letters of the queue of `manifest` wait again, all of them where `keys` is empty; return how many.
 
     Raises:
+        ConfigError: the queue is one that no other process can put into.
         QueueError: it cannot be reached.
     """
+    _require_shared(manifest)
     with ExitStack() as stack:
         queue = Ports.closed_with(stack, manifest, paths).queue
         return queue.revive(keys or [letter.job.key for letter in queue.dead()])
+
+
+def _require_shared(manifest: Manifest) -> None:
+    if manifest.queue.kind == "memory":
+        raise ConfigError(
+            "queue 'memory' is inside one process, so that a worker would find nothing in it; "
+            "expected --port queue=redis, or materialise `teacher_trajectories` in process"
+        )
 
 
 def upload_attempts(paths: Paths, manifest: Manifest) -> dict[str, int]:

@@ -31,12 +31,15 @@ from graftline.tokens import TokenizerName
 from graftline.workers import default_workers
 
 logger = logging.getLogger(__name__)
+decontamination = logging.getLogger("graftline.decontamination")  # the command shows its warnings without -v
 
 _INLINE_BYTES = 4 << 20  # starting workers takes as long as so much raw text
 
 
 class DatasetStages(Stages):
     """The stages of datasets over one root folder."""
+
+    _is_warned = False
 
     def raw(self, name: str) -> Built:
         """Fetch the files of the dataset called `name`, unchanged."""
@@ -62,7 +65,10 @@ class DatasetStages(Stages):
             "tools": tool_versions(self.catalogue.cleaning.tokenizer),
             **dataset.model_dump(mode="json", include={"licences", "columns"}),
         }
-        inputs = {"raw": raw, **self._evaluation_records()}
+        records = self._evaluation_records()
+        if not records and not config["evaluation_files"]:
+            self._warn_of_no_evaluation()
+        inputs = {"raw": raw, **records}
         code = stage_code("normalized", dataset.reader)
         request = Request("normalized", name, code, identities(inputs), config)
         make = partial(self._normalize, name, dataset, raw)
@@ -182,10 +188,7 @@ class DatasetStages(Stages):
             left.unlink()
         source = source_of(dataset.reader)
         cleaning = self.catalogue.cleaning
-        against = self._evaluations()
-        if against.is_empty:
-            logger.warning("%s: no evaluation is in use, so edits are kept away from none", name)
-        plan = Plan(name, dataset, cleaning, self.catalogue.decontamination, against, folder)
+        plan = Plan(name, dataset, cleaning, self.catalogue.decontamination, self._evaluations(), folder)
         size = sum(file.size_bytes for file in raw.files.values())
         cores = default_workers()
         workers = cores if size > _INLINE_BYTES and cores > 1 else 0
@@ -196,6 +199,16 @@ class DatasetStages(Stages):
             logger.warning("%s: line %d: %s: %s", path, line, reason, detail)
         contract: dict[str, Any] = raw.contract() if isinstance(raw, DatasetRecord) else {}
         return Contents(done.counts, {**contract, "licences": done.licences, "tokenizer": cleaning.tokenizer})
+
+    def _warn_of_no_evaluation(self) -> None:
+        """Say once for these stages that no edit is kept away from any evaluation."""
+        if not self._is_warned:
+            self._is_warned = True
+            decontamination.warning(
+                "no evaluation is in use, so edits are kept away from none; add one to `use` of configs/datasets.yaml, or"
+                " put its file into %s",
+                self.paths.relative(self.paths.evaluations),
+            )
 
     def _evaluation_records(self) -> dict[str, Record]:
         used = {name: dataset for name, dataset in self.catalogue.used.items() if dataset.is_evaluation}

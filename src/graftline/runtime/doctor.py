@@ -10,7 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from graftline.actors.fleet import VLLM_VARIABLE
 from graftline.errors import GraftlineError
+from graftline.extras import install_command
 from graftline.sandbox.limits import is_at_least
 from graftline.sandbox.open import ProcessSandboxConfig, open_sandbox
 from graftline.sandbox.open_jail import JailConfig, open_jail
@@ -38,13 +40,13 @@ def examine(environment: Mapping[str, str]) -> list[Finding]:
         _tool("ast-grep", ["ast-grep", "--version"], "pip install ast-grep-cli", is_needed=True),
         _jail(),
         _tests(),
-        _package("dagster", "pip install -c constraints.txt -e '.[dagster]' in a checkout"),
-        _package("pyarrow", "pip install 'graftline[datasets]'"),
+        _package("dagster", f"{install_command('dagster')}; assets and UI are those of a checkout"),
+        _package("pyarrow", install_command("datasets")),
         _tool("redis-server", ["redis-server", "--version"], "apt-get install redis-server"),
-        _package("redis", "pip install 'graftline[redis]'"),
-        _package("tinker", "pip install 'graftline[training]', and TINKER_API_KEY in .env"),
-        _package("vllm", "pip install 'graftline[actors]' on a machine with a GPU, in an environment of its own"),
-        _package("hvac", "pip install 'graftline[vault]'"),
+        _package("redis", install_command("redis")),
+        _package("tinker", f"{install_command('training')}; TINKER_API_KEY in .env"),
+        _vllm(environment),
+        _package("hvac", install_command("vault")),
         _docker(environment),
         _gpu(),
     ]
@@ -88,6 +90,19 @@ def _package(name: str, remedy: str) -> Finding:
         return Finding(name, True, version(name))
     except PackageNotFoundError:
         return Finding(name, True, "installed")
+
+
+def _vllm(environment: Mapping[str, str]) -> Finding:
+    remedy = (
+        f"`python -m venv ENV` and `ENV/bin/pip install vllm` on a machine with a GPU, and {VLLM_VARIABLE}=ENV; see"
+        " docs/actors.md"
+    )
+    named = environment.get(VLLM_VARIABLE)
+    if not named:
+        return Finding("vllm", False, f"no environment of its own is named by {VLLM_VARIABLE}", remedy=remedy)
+    program = Path(named) / "bin" / "vllm"
+    is_there = program.is_file()
+    return Finding("vllm", is_there, str(program) if is_there else f"{program} is not there", remedy=remedy)
 
 
 def _tool(name: str, command: list[str], remedy: str, is_needed: bool = False) -> Finding:

@@ -15,6 +15,7 @@ from pydantic import Field, SecretStr, TypeAdapter, ValidationError, field_valid
 
 from graftline.config import Config
 from graftline.errors import ConfigError
+from graftline.extras import install_command
 from graftline.harbor.address import backend_url_of, checked_url
 from graftline.harbor.deployment_ref import HarborDeploymentRef
 from graftline.secrets import Secrets
@@ -143,7 +144,7 @@ def _of_this_process(
         from graftline.harbor.service.serve import HarborSettings, served
         from graftline.optimization.service_optimiser import ServiceOptimiser
     except ImportError as error:
-        raise ConfigError(f"harbor: {error.name} is missing; pip install 'graftline[harbor]'") from None
+        raise ConfigError(f"harbor: {error.name} is missing; {install_command('harbor')}") from None
     settings = HarborSettings.model_validate_json(
         json.dumps({"port": 0, "executor": executor, "service": {"pass_on": pass_on}})
     )

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from graftline.errors import ConfigError
+from graftline.extras import install_command
 from graftline.secrets import Secrets
 from graftline.telemetry.log_file import JsonLogFiles
 from graftline.telemetry.metrics import Metrics
@@ -57,7 +58,7 @@ def _pushed(
         from graftline.telemetry.otlp import OtlpFigures, OtlpLogs
     except ImportError:
         raise ConfigError(
-            "telemetry.push: names an address, but opentelemetry is missing; pip install 'graftline[otlp]'"
+            f"telemetry.push: names an address, but opentelemetry is missing; {install_command('otlp')}"
         ) from None
     headers = dict(settings.headers)
     if settings.authorization:

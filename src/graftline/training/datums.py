@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from graftline.errors import ConfigError, DataError, ModelError
+from graftline.extras import install_command
 from graftline.teachers.prompt import Prompt
 from graftline.trajectories.exports.chats import Chat
 from graftline.trajectories.exports.rows import sft_rows
@@ -72,7 +73,7 @@ def load_tokenizer(name_or_folder: str | Path) -> Tokenizer:
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
-        raise ConfigError(f"tokenizers need {error.name}; pip install 'graftline[training]'") from None
+        raise ConfigError(f"tokenizers need {error.name}; {install_command('training')}") from None
     name = str(name_or_folder)
     is_folder = Path(name).is_dir()
     try:
@@ -198,7 +199,7 @@ def _require_cookbook() -> None:
     try:
         import tinker_cookbook.renderers  # noqa: F401 - whether it is there
     except ImportError as error:
-        raise ConfigError(f"renderers need {error.name}; pip install 'graftline[training]'") from None
+        raise ConfigError(f"renderers need {error.name}; {install_command('training')}") from None
 
 
 def open_renderer(name: str, tokenizer: Tokenizer) -> Any:

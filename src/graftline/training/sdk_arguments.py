@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from graftline.errors import ConfigError
+from graftline.extras import install_command
 
 DEFAULT_BASE_URL = "https://tinker.thinkingmachines.dev/services/tinker-prod"
 KEY_VARIABLE, BASE_URL_VARIABLE = "TINKER_API_KEY", "TINKER_BASE_URL"
@@ -81,4 +82,4 @@ def require_sdk() -> None:
     try:
         import tinker  # noqa: F401 - whether it is there
     except ImportError as error:
-        raise ConfigError(f"training needs {error.name}; pip install 'graftline[training]'") from None
+        raise ConfigError(f"training needs {error.name}; {install_command('training')}") from None

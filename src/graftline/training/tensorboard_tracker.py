@@ -10,6 +10,7 @@ from time import time
 from typing import Any
 
 from graftline.errors import ConfigError
+from graftline.extras import install_command
 
 
 class TensorBoardTracker:
@@ -17,7 +18,7 @@ class TensorBoardTracker:
 
     def __init__(self, folder: Path) -> None:
         if find_spec("tensorboard") is None:
-            raise ConfigError("tensorboard is missing; pip install 'graftline[tracking]'")
+            raise ConfigError(f"tensorboard is missing; {install_command('tracking')}")
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.event_file_writer import EventFileWriter

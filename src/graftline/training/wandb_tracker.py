@@ -19,6 +19,7 @@ from typing import Any
 
 from graftline.datasets.wandb_run import KEY, SERVER, environment_of
 from graftline.errors import BoundaryError, ConfigError
+from graftline.extras import install_command
 from graftline.secrets import Secrets
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class WandbTracker:
             ConfigError: wandb is missing, or there is no key for it.
         """
         if find_spec("wandb") is None:
-            raise ConfigError("wandb is missing; pip install 'graftline[wandb]'")
+            raise ConfigError(f"wandb is missing; {install_command('wandb')}")
         key = secrets.require(KEY, "wandb_mode online").get_secret_value() if mode == "online" else None
         self._mode, self._secrets, self._folder = mode, secrets, folder / "wandb"
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -90,6 +90,20 @@ def test_a_verbose_run_logs_and_shows_progress_on_standard_error_only(
     assert "raw release_pairs: made (not there yet)" in lines
 
 
+def test_a_run_that_keeps_edits_away_from_no_evaluation_says_so_once(small_checkout: Any) -> None:
+    small_checkout.configure(languages=["python"])
+    done = ran(COMMAND, "run", "--json", "--port", "sandbox=memory", folder=small_checkout.root)
+
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("WARNING")]
+    assert (done.returncode, warnings) == (
+        0,
+        [
+            "WARNING graftline.decontamination: no evaluation is in use, so edits are kept away from none; add one to"
+            " `use` of configs/datasets.yaml, or put its file into configs/evals"
+        ],
+    )
+
+
 @pytest.fixture(scope="module")
 def doctor(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
     """What the doctor says of this machine."""

@@ -346,5 +346,7 @@ def test_a_service_is_served_until_it_is_interrupted(place: Place, tmp_path: Pat
 
 @pytest.mark.parametrize("missing", ["fastapi", "uvicorn"])
 def test_a_library_that_is_missing_is_brought_by_the_extra(place: Place, missing: str) -> None:
-    expected = f"error: {missing} is missing, but harbor needs it; pip install 'graftline[harbor]'\n"
+    expected = (
+        f"error: {missing} is missing, but harbor needs it; .venv/bin/pip install -c constraints.txt -e '.[harbor]'\n"
+    )
     assert ran_without(missing, place.root, "harbor", "serve", "--port", "0") == (1, expected)

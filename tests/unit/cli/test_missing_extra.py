@@ -23,7 +23,7 @@ def ran_without(missing: str, root: Path, *arguments: str) -> tuple[int, str]:
 def test_a_command_names_the_library_that_is_missing_and_the_extra_that_brings_it(
     missing: str, command: str, small_checkout: Any
 ) -> None:
-    expected = f"error: {missing} is missing, but {command} needs it; pip install 'graftline[datasets]'\n"
+    expected = f"error: {missing} is missing, but {command} needs it; .venv/bin/pip install -c constraints.txt -e '.[datasets]'\n"
     assert ran_without(missing, small_checkout.root, command) == (1, expected)
 
 

@@ -75,4 +75,7 @@ except ConfigError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "tokenizer 'o200k_base' needs bpe-openai; pip install 'graftline[tokens]'\n"
+    assert (
+        done.stdout
+        == "tokenizer 'o200k_base' needs bpe-openai; .venv/bin/pip install -c constraints.txt -e '.[tokens]'\n"
+    )

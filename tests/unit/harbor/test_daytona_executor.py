@@ -24,7 +24,10 @@ def test_a_missing_sdk_is_said_to_be_installed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "daytona", None)
     with pytest.raises(ConfigError) as error:
         DaytonaExecutor(DaytonaExecutorConfig(), SecretStr("key"))
-    assert str(error.value) == "executor 'daytona': its SDK is missing; pip install 'graftline[daytona]'"
+    assert (
+        str(error.value)
+        == "executor 'daytona': its SDK is missing; .venv/bin/pip install -c constraints.txt -e '.[daytona]'"
+    )
 
 
 @pytest.fixture

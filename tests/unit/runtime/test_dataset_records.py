@@ -142,8 +142,7 @@ def test_licences_are_counted_by_the_row(made: Path, run: Run) -> None:
 def test_a_record_without_a_field_is_refused(made: Path, what: str, field: str) -> None:
     folder = folder_of(made, what)
     assert altered(folder, lambda values: values.pop(field)) == (
-        f"{folder / RECORD_NAME}: is not a record (1 validation error for {MODELS[what].__name__});"
-        " materialise its asset again"
+        f"{folder / RECORD_NAME}: is not a record (field {field!r} is missing); materialise its asset again"
     )
 
 
@@ -175,7 +174,7 @@ def test_a_record_without_its_identity_is_refused(made: Path, what: str) -> None
 def test_a_record_with_a_malformed_field_is_refused(made: Path, what: str, field: str, value: Any) -> None:
     folder = folder_of(made, what)
     assert altered(folder, lambda values: values.update({field: value})).startswith(
-        f"{folder / RECORD_NAME}: is not a record (1 validation error for {MODELS[what].__name__})"
+        f"{folder / RECORD_NAME}: is not a record (field '{field}"
     )
 
 
@@ -183,7 +182,7 @@ def test_a_record_with_a_malformed_field_is_refused(made: Path, what: str, field
 def test_a_raw_record_has_no_field_of_a_normalized_one(made: Path, field: str) -> None:
     folder = folder_of(made, "source")
     message = altered(folder, lambda values: values.update({field: "MIT"}))
-    assert message.startswith(f"{folder / RECORD_NAME}: is not a record (1 validation error for RawRecord)")
+    assert message.startswith(f"{folder / RECORD_NAME}: is not a record (field {field!r} belongs to no record")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +224,9 @@ def test_a_record_that_was_refused_is_made_anew_as_it_was(made: Path, run: Run, 
     made_again = {name: reason for name, reason in run(made).items() if reason}
     kind = "raw" if what == "source" else "normalized"
     assert list(made_again) == [f"{kind} release_pairs"]
-    assert made_again[f"{kind} release_pairs"].startswith(f"unreadable record: {path}: is not a record (1 validation")
+    assert made_again[f"{kind} release_pairs"].startswith(
+        f"unreadable record: {path}: is not a record (field 'tokenizer'"
+    )
     assert load_record(path.parent) == record
 
 

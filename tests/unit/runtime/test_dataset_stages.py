@@ -133,7 +133,7 @@ def test_the_first_drops_are_logged_with_file_and_line(
         lineage.raw("release_pairs")
         counts = lineage.normalized("release_pairs").record.counts
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert warnings[0] == "release_pairs: no evaluation is in use, so edits are kept away from none"
+    assert warnings[0].startswith("no evaluation is in use, so edits are kept away from none; add one to `use`")
     assert (counts["dropped.malformed_json"], len(warnings[1:]), warnings[1]) == (
         25,
         20,

@@ -90,6 +90,19 @@ def test_a_tool_that_does_not_start_is_not_there(tools: Path) -> None:
     assert (redis.is_there, redis.detail) == (False, "does not start")
 
 
+def test_vllm_is_looked_for_in_the_environment_of_its_own(tmp_path: Path) -> None:
+    missing = found("vllm")
+    assert (missing.is_there, missing.detail) == (False, "no environment of its own is named by GRAFTLINE_VLLM_ENV")
+    assert missing.remedy == (
+        "`python -m venv ENV` and `ENV/bin/pip install vllm` on a machine with a GPU, and GRAFTLINE_VLLM_ENV=ENV; see"
+        " docs/actors.md"
+    )
+    assert found("vllm", {"GRAFTLINE_VLLM_ENV": str(tmp_path)}).is_there is False
+    (tmp_path / "bin").mkdir()
+    program(tmp_path / "bin", "vllm", "exit 0")
+    assert found("vllm", {"GRAFTLINE_VLLM_ENV": str(tmp_path)}).is_there is True
+
+
 def test_docker_without_a_server_is_not_there(tools: Path) -> None:
     program(tools, "docker", "exit 1")
     assert found("docker").detail == "no server answers at the local socket"

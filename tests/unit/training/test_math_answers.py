@@ -205,7 +205,7 @@ def test_a_worker_that_is_killed_at_work_leaves_the_pair_open(verifier: MathVeri
 def test_a_missing_library_is_named_with_what_brings_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "math_verify.py").write_text("raise ModuleNotFoundError('no', name='math_verify')", "utf-8")
     monkeypatch.syspath_prepend(tmp_path)  # a worker has the path of its parent
-    expected = r"^math_verify is missing, but math verification needs it; pip install 'graftline\[training\]'$"
+    expected = r"^math_verify is missing, but math verification needs it; \.venv/bin/pip install -c constraints\.txt -e '\.\[training\]'$"
     with MathVerifier() as verifier, pytest.raises(ConfigError, match=expected):
         verifier.verify_answer("1", "1")
 

@@ -23,6 +23,7 @@ from pydantic import Field, SecretStr
 
 from graftline.config import Config
 from graftline.errors import ConfigError, DataError, HarborError
+from graftline.extras import install_command
 from graftline.harbor.executors.archives import DOCKERFILE, MAX_CONTEXT_BYTES
 from graftline.harbor.executors.base import LOG_BYTES, Box, BuildContext, Built, Execution
 from graftline.harbor.executors.box_labels import LEASE_SLACK_S, BoxLabels
@@ -314,7 +315,7 @@ def _client(config: DaytonaExecutorConfig, api_key: SecretStr) -> "Daytona":
     try:
         from daytona import Daytona, DaytonaConfig
     except ImportError:
-        raise ConfigError("executor 'daytona': its SDK is missing; pip install 'graftline[daytona]'") from None
+        raise ConfigError(f"executor 'daytona': its SDK is missing; {install_command('daytona')}") from None
 
     def connect() -> Daytona:
         return Daytona(DaytonaConfig(api_key=api_key.get_secret_value(), api_url=config.api_url, target=config.target))

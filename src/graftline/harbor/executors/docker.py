@@ -21,6 +21,7 @@ from pydantic import Field
 
 from graftline.config import Config
 from graftline.errors import BoundaryError, ConfigError, DataError, HarborError
+from graftline.extras import install_command
 from graftline.harbor.executors.archives import DOCKERFILE, with_dockerfile
 from graftline.harbor.executors.base import LOG_BYTES, Box, BuildContext, Built, Execution
 from graftline.harbor.executors.box_labels import LABEL, BoxLabels
@@ -351,7 +352,7 @@ def _connected(config: DockerExecutorConfig) -> "APIClient":
         from docker import APIClient
         from docker.utils import kwargs_from_env
     except ImportError:
-        raise ConfigError("executor 'docker': its client is missing; pip install 'graftline[harbor]'") from None
+        raise ConfigError(f"executor 'docker': its client is missing; {install_command('harbor')}") from None
     where = {"base_url": config.base_url} if config.base_url else kwargs_from_env()
     with engine_fault("reach the engine"):
         return APIClient(**where, version="auto", timeout=config.patience_s, num_pools=64)

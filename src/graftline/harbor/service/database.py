@@ -14,6 +14,7 @@ from sqlalchemy import URL, Connection, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
 from graftline.errors import ConfigError, HarborError, RecordError
+from graftline.extras import install_command
 
 if TYPE_CHECKING:
     from alembic.config import Config as AlembicConfig
@@ -125,7 +126,7 @@ def _checked(url: str) -> URL:
         try:
             import psycopg  # noqa: F401
         except ImportError:
-            raise ConfigError("a database of PostgreSQL needs psycopg; pip install 'graftline[harbor]'") from None
+            raise ConfigError(f"a database of PostgreSQL needs psycopg; {install_command('harbor')}") from None
         return found.set(drivername="postgresql+psycopg")
     raise ConfigError("the database is neither sqlite:///<file> nor postgresql://<user>@<host>/<name>; mend its URL")
 
