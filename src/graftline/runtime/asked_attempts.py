@@ -22,6 +22,7 @@ from graftline.paths import Paths
 from graftline.runtime.actor_loop import AttemptMaker, Spent, Store, WorkMetrics, open_states, spool
 from graftline.runtime.asking import Asking
 from graftline.runtime.example_store import refresh_examples
+from graftline.runtime.job_feed import JobFeed
 from graftline.runtime.ports import Ports
 from graftline.runtime.settings import TrajectorySettings, stage_code
 from graftline.sandbox.base import Sandbox
@@ -59,11 +60,13 @@ def ask(
     ports: Ports,
     paths: Paths,
     advance: Advance,
+    feed: JobFeed | None = None,
 ) -> list[Trajectory]:
     """Make the attempts that are neither `known` nor stored, and return all there are at `tasks`, in their order.
 
     Args:
         queue: That of this process has threads of it make them; with any other, workers do.
+        feed: What is put into the queue of workers after these attempts.
 
     Raises:
         BoundaryError: attempts could not be made; those that could are stored.
@@ -82,7 +85,7 @@ def ask(
         if isinstance(queue, MemoryQueueConfig):
             make_here(assignments, partition, settings, queue, ports.sandbox, paths, advance)
         else:
-            wait_for_workers(assignments, ports.queue, left, advance)
+            wait_for_workers(assignments, ports.queue, left, advance, feed)
     return made(tasks, partition, asking, all_known())
 
 
@@ -180,9 +183,10 @@ def wait_for_workers(
     queue: JobQueue,
     is_missing: Callable[[], Sequence[Assignment]],
     advance: Advance,
+    feed: JobFeed | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Put `assignments` into `queue`, and wait until workers made all that `is_missing` says is left.
+    """Put `assignments` into `queue`, then what `feed` has, and wait until workers made all that `is_missing` says is left.
 
     Raises:
         ActorError: attempts became dead letters.
@@ -192,6 +196,8 @@ def wait_for_workers(
     reminded = time.monotonic()
     while True:
         waiting = waiting[queue.put(waiting) :] if waiting else []
+        if feed is not None and not waiting:
+            feed.put(queue)
         left = is_missing()
         advance(max(0, len(assignments) - len(left)), len(assignments))
         if not left and not waiting:

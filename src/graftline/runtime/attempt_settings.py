@@ -1,6 +1,6 @@
 """What an attempt depends on beside its task: the lineage and the workers of a queue have to agree on it."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graftline.actions.astgrep import tool_version
 from graftline.paths import Paths
@@ -8,6 +8,9 @@ from graftline.runtime.manifests import Manifest
 from graftline.runtime.ports import Ports
 from graftline.runtime.settings import Settings
 from graftline.teachers.settings import OpenAITeacherConfig
+
+if TYPE_CHECKING:
+    from graftline.teachers.prompt import Prompt
 
 
 def attempt_settings(paths: Paths, manifest: Manifest, settings: Settings, ports: Ports) -> dict[str, Any]:
@@ -17,7 +20,7 @@ def attempt_settings(paths: Paths, manifest: Manifest, settings: Settings, ports
         ConfigError: there is no such prompt.
     """
     teacher, isolation = manifest.teacher, ports.sandbox.isolation
-    prompt = _prompt_digest(paths, teacher) if isinstance(teacher, OpenAITeacherConfig) else None
+    prompt = _prompt(paths, teacher).digest() if isinstance(teacher, OpenAITeacherConfig) else None
     return {
         "collecting": settings.trajectories.collecting.model_dump(mode="json"),
         "teacher": ports.teacher.name,
@@ -27,12 +30,22 @@ def attempt_settings(paths: Paths, manifest: Manifest, settings: Settings, ports
     }
 
 
+def has_examples(paths: Paths, manifest: Manifest) -> bool:
+    """Return whether prompts show verified steps of earlier attempts.
+
+    Raises:
+        ConfigError: there is no such prompt.
+    """
+    teacher = manifest.teacher
+    return isinstance(teacher, OpenAITeacherConfig) and _prompt(paths, teacher).settings.few_shots.count > 0
+
+
 def rewriter(manifest: Manifest) -> dict[str, Any]:
     """Return what the outcome of an action depends on beside the action."""
     return {"ast_grep": tool_version(), "sandbox": manifest.sandbox.model_dump(mode="json")}
 
 
-def _prompt_digest(paths: Paths, teacher: OpenAITeacherConfig) -> str:
+def _prompt(paths: Paths, teacher: OpenAITeacherConfig) -> "Prompt":
     from graftline.teachers.prompt import load_prompt  # loads what checks answers
 
-    return load_prompt(paths.configs, teacher.prompt).digest()
+    return load_prompt(paths.configs, teacher.prompt)

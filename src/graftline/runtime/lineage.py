@@ -19,12 +19,14 @@ from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic import synthesize
 from graftline.errors import RecordError
 from graftline.hashing import digest
+from graftline.jobs.base import Job
 from graftline.jsonl import read_lines, write_lines
 from graftline.parquet import write_parquet
 from graftline.paths import Paths
 from graftline.record import Record, verified
-from graftline.runtime.attempt_settings import attempt_settings, rewriter
+from graftline.runtime.attempt_settings import attempt_settings, has_examples, rewriter
 from graftline.runtime.dataset_stages import DatasetStages
+from graftline.runtime.job_feed import JobFeed
 from graftline.runtime.manifests import Manifest, replaced
 from graftline.runtime.ports import open_ports
 from graftline.runtime.run_log import RunLog
@@ -43,6 +45,9 @@ from graftline.workers import default_workers
 
 class Lineage(DatasetStages):
     """All stages over one root folder; made by `open_lineage`."""
+
+    feed: JobFeed | None = None
+    """The attempts that a run comes to later, where workers make them."""
 
     @contextmanager
     def with_ports(self, overrides: Mapping[str, Any]) -> Iterator["Lineage"]:
@@ -106,12 +111,9 @@ class Lineage(DatasetStages):
         """Let the teacher attempt the tasks of one language and split; earlier attempts, and other teachers', stay."""
         source, teacher = self.paths.partition("tasks", language, split), self.ports.teacher
         folder = self.paths.attempts(language, split, teacher.name)
-        config = attempt_settings(self.paths, self.manifest, self.settings, self.ports)
-        made_by = digest(config)
-        if teacher.listens:
-            config["asking"] = self.settings.trajectories.asking.model_dump(mode="json", exclude={"at_once"})
-        inputs = {"tasks": self.verified(source, "tasks")}
-        request = self._request("teacher_trajectories", f"{language}/{split}/{folder.name}", inputs, config)
+        request, made_by = self._attempts_request(language, split)
+        if self.feed is not None:
+            self.feed.begin((language, split))
 
         def make(partial: Path) -> Contents:
             tasks = list(read_lines(source / "tasks.jsonl", Task))
@@ -131,6 +133,43 @@ class Lineage(DatasetStages):
             return Contents(tally(current))
 
         return self.build(folder, request, make)
+
+    def _attempts_request(self, language: Language, split: Split) -> tuple[Request, str]:
+        """Return the request of `teacher_trajectories`, and the digest of the settings of its attempts."""
+        teacher = self.ports.teacher
+        folder = self.paths.attempts(language, split, teacher.name)
+        config = attempt_settings(self.paths, self.manifest, self.settings, self.ports)
+        made_by = digest(config)
+        if teacher.listens:
+            config["asking"] = self.settings.trajectories.asking.model_dump(mode="json", exclude={"at_once"})
+        inputs = {"tasks": self.verified(self.paths.partition("tasks", language, split), "tasks")}
+        name = f"{language}/{split}/{folder.name}"
+        return self._request("teacher_trajectories", name, inputs, config), made_by
+
+    def feed_workers(self) -> None:
+        """Put the attempts of all partitions into the queue of workers as soon as the first one waits for its own.
+
+        To be called once the tasks of all are made. Nothing changes where attempts are made in this process.
+        """
+        if self.ports.teacher.listens and self.manifest.queue.kind != "memory":
+            examples = has_examples(self.paths, self.manifest)
+            self.feed = JobFeed(self.partitions(), self._missing_jobs, examples)
+
+    def _missing_jobs(self, language: Language, split: Split) -> list[Job]:
+        """Return the jobs of the attempts that `teacher_trajectories` would wait for."""
+        from graftline.runtime.asked_attempts import Partition, missing, stored  # as in `_asked`
+
+        folder = self.paths.attempts(language, split, self.ports.teacher.name)
+        request, made_by = self._attempts_request(language, split)
+        record = self._known(folder)
+        if record is not None:
+            if not request.difference(record):
+                return []
+            self.bring(folder)
+        partition = Partition(language, split, self.ports.teacher, made_by)
+        tasks = list(read_lines(self.paths.partition("tasks", language, split) / "tasks.jsonl", Task))
+        known = latest_by_key(read_shards(sealed_shards(folder))) | stored(self.paths, partition)
+        return [one.job() for one in missing(tasks, partition, self.settings.trajectories.asking, known)]
 
     def trajectories(self, language: Language, split: Split) -> Built:
         """Write the trajectories of all teachers at the tasks of one language and split as Parquet."""
@@ -166,7 +205,8 @@ class Lineage(DatasetStages):
 
         partition = Partition(language, split, self.ports.teacher, made_by)
         settings = self.settings.trajectories
-        return ask(tasks, partition, known, settings, self.manifest.queue, self.ports, self.paths, self.advance)
+        queue = self.manifest.queue
+        return ask(tasks, partition, known, settings, queue, self.ports, self.paths, self.advance, self.feed)
 
     def _worked_out(
         self, tasks: Sequence[Task], made_by: str, known: Mapping[str, Trajectory], folder: Path, times: Path

@@ -30,6 +30,7 @@ def run_all(
     run = f"{clock():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
     with open_lineage(paths, load_manifest(paths, manifest, overrides), run, clock) as lineage:
         lineage.advance = progress.advance
+        lineage.feed_workers()
         built = []
         for stage, name, make in _steps(lineage):
             progress.start(stage, name)
