@@ -9,7 +9,7 @@ its standard input and output:
          with "temporary" of the same form, "environment", "parts" and "returned", and then, in one frame, the bytes of all files
     out  {"end", "status", "cpu_s", "wall_s", "peak_kb", "files_kb", "printed", "error"} and three frames: output, errors, report
 
-`end` is "exit", "wall_timeout", "output_flood" or "not_started"; `status` is what `waitpid` says.
+`end` is "exit", "wall_timeout", "output_flood", "violation" or "not_started"; `status` is what `waitpid` says.
 """
 
 import gc
@@ -184,6 +184,9 @@ class _Case:
                 break
             if now >= load.next_look:
                 load.look()
+                if load.has_too_many_locks:
+                    self._end = "violation"
+                    break
             ready, _, _ = select.select([_REQUESTS, *open_], [], [], max(0.0, min(deadline, load.next_look) - now))
             if _REQUESTS in ready:  # nobody asks before there is an answer: the other side has gone
                 _leave(self._walls)

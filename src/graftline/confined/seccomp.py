@@ -124,6 +124,7 @@ NO_CORE = 1
 (https://man7.org/linux/man-pages/man5/core.5.html, `fs/coredump.c`)."""
 _RLIMIT_CORE = 4
 _LEASE, _NOTICE_OF_FOLDERS, _PIPE_SIZE = 1024, 1026, 1031  # F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ
+_LOCKS_OF_NOBODY = (37, 38)  # F_OFD_SETLK, F_OFD_SETLKW: the kernel does not say whose they are
 _PR_FUTEX_HASH = 78
 _SOCKET_FILTERS = (26, 50, 51, 52)  # SO_ATTACH_FILTER, _BPF, _REUSEPORT_CBPF, _REUSEPORT_EBPF
 
@@ -163,7 +164,7 @@ class Filter:
         """Refuse what reaches beyond a process, and what the kernel has only so much of for all."""
         self.refuse(HARMFUL).refuse(MISSING, ENOSYS).refuse_bits("clone", 0, NEW_NAMESPACE)
         self.refuse_bits("mmap", 3, HUGE_PAGES)
-        for command in (_LEASE, _NOTICE_OF_FOLDERS, _PIPE_SIZE):
+        for command in (_LEASE, _NOTICE_OF_FOLDERS, _PIPE_SIZE, *_LOCKS_OF_NOBODY):
             self.refuse_value("fcntl", 1, command)
         # filters are compiled into memory that the whole machine has so much of, the table of futexes counts for nobody
         for command in (_PR_SET_SECCOMP, _PR_FUTEX_HASH):

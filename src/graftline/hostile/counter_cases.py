@@ -5,6 +5,7 @@ Not here: what other modules have cases of anyhow, such as processes, memory, de
 """
 
 from graftline.hostile.cases import HostileCase
+from graftline.sandbox.base import Verdict
 
 _FILTER = """
 FILTER = ctypes.create_string_buffer(struct.pack("<HBBI", 6, 0, 0, 0x7FFF0000))
@@ -37,6 +38,22 @@ COUNTER_CASES = (
         attempt("a lease", lambda: fcntl.fcntl(os.open(MARKER, os.O_RDONLY), 1024, fcntl.F_RDLCK) == 0)
         attempt("notices of a folder", lambda: fcntl.fcntl(os.open(".", os.O_RDONLY), 1026, 2) == 0)
         """,
+    ),
+    HostileCase(
+        # each takes memory of the kernel that counts for nobody
+        "locks_of_parts_of_files",
+        "counters",
+        """
+        import fcntl
+        files = [os.open(f"{MARKER}-{number}", os.O_RDWR | os.O_CREAT) for number in range(40)]
+        attempt("of nobody", lambda: fcntl.fcntl(files[0], 37, struct.pack("hhqqi4x", 1, 0, 0, 1, 0)) is not None)
+        for number in range(1000):
+            for file in files:
+                fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * number)
+        time.sleep(2)
+        say("ESCAPE", "has 40,000 locks")
+        """,
+        ends=(Verdict.VIOLATION, Verdict.CPU_TIMEOUT),
     ),
     HostileCase(
         "large_pipes",

@@ -168,8 +168,8 @@ class ServedJail:
         ended = os.waitstatus_to_exitcode(found["status"]) if found["status"] is not None else None
         if found["end"] == Verdict.WALL_TIMEOUT:
             return Verdict.WALL_TIMEOUT if found["fault"] else Verdict.TIMED_OUT
-        if found["end"] == Verdict.OUTPUT_FLOOD:
-            return Verdict.OUTPUT_FLOOD
+        if found["end"] in (Verdict.OUTPUT_FLOOD, Verdict.VIOLATION):
+            return Verdict(found["end"])
         if was_short_of_memory or ended == NO_MEMORY:
             return Verdict.OUT_OF_MEMORY
         if ended == -signal.SIGXCPU or (ended == -signal.SIGKILL and found["cpu_s"] >= self._limits.cpu_s):
@@ -208,7 +208,7 @@ class ServedJail:
             return f"wall_s is over, and the machine was not free: {found['fault']}"
         if verdict is Verdict.TIMED_OUT:
             return f"it did not end within {self._limits.wall_s:g} s (wall_s), though the machine was free"
-        return ""
+        return "it locked more parts of files than any program needs" if found.get("end") == Verdict.VIOLATION else ""
 
     def _request(self, case: Case) -> tuple[dict[str, Any], bytes]:
         """Return what the server is sent.
