@@ -105,14 +105,16 @@ def is_disk_full(folders: Sequence[Path]) -> bool:
 
 def has_network() -> bool:
     """Return whether this box has a way to others: a route by default, whatever lies at its end."""
-    for name, is_default in (("route", " 00000000 "), ("ipv6_route", f"{'0' * 32} 00 ")):
-        try:
-            lines = Path("/proc/net", name).read_text("ascii").splitlines()
-        except (OSError, UnicodeDecodeError):
-            continue
-        if any(is_default in f" {' '.join(line.split())} " and not line.rstrip().endswith(" lo") for line in lines):
-            return True
-    return False
+    routes = [*_rows("route"), *_rows("ipv6_route")]
+    return any(row[1] == "00000000" or (row[:2] == ["0" * 32, "00"] and row[-1] != "lo") for row in routes)
+
+
+def _rows(name: str) -> list[list[str]]:
+    try:
+        lines = Path("/proc/net", name).read_text("ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    return [row for line in lines if len(row := line.split()) > 1]
 
 
 def _missing(output: str, text: str, has_network: bool) -> Iterator[str]:
