@@ -20,11 +20,17 @@ in_confined = pytest.mark.parametrize("jail", ["confined"], indirect=True, scope
 
 
 def by_pytest(
-    jail: ServedJail, module: str, tests: str | Mapping[str, str] = TESTS, *expected: str, **files: bytes
+    jail: ServedJail,
+    module: str,
+    tests: str | Mapping[str, str] = TESTS,
+    *expected: str,
+    more: Mapping[str, bytes] | None = None,
+    trusts: str = "values",
 ) -> TestResult:
-    laid = {"m.py": module.encode(), **files.pop("more", {})}
+    laid = {"m.py": module.encode(), **(more or {})}
     named = {"test_m.py": tests} if isinstance(tests, str) else dict(tests)
-    return judged(jail, laid, checked_spec({"kind": "pytest", "files": named, "expected": expected or (ADD, OTHER)}))
+    spec = {"kind": "pytest", "files": named, "expected": expected or (ADD, OTHER), "trusts": trusts}
+    return judged(jail, laid, checked_spec(spec))
 
 
 def by_calls(jail: ServedJail, module: str, *calls: Mapping[str, Any]) -> TestResult:

@@ -97,15 +97,18 @@ def test_the_second_file_of_tests_cannot_be_changed_by_what_the_first_imports(ja
     body = indent(dedent(BETWEEN[way]).strip(), "    ")
     module = f"import os, sys, types\n{WRONG}try:\n{body}\nexcept OSError:\n    pass\n"
     tests = {"tests/test_a.py": FIRST, "tests/test_b.py": SECOND}
-    result = by_pytest(jail, module, tests, "tests/test_a.py::test_first", "tests/test_b.py::test_second")
+    expected = ("tests/test_a.py::test_first", "tests/test_b.py::test_second")
+    result = by_pytest(jail, module, tests, *expected, trusts="report")
     assert (way, result.passed) == (way, False)
 
 
 @in_namespaces
-def test_files_that_tests_read_cannot_be_changed(jail: ServedJail) -> None:
+@pytest.mark.parametrize("trusts", ["values", "report"])
+def test_files_that_tests_read_cannot_be_changed(jail: ServedJail, trusts: str) -> None:
     module = f"import os\n{WRONG}try:\n    os.unlink('three.txt')\n    open('three.txt', 'w').write('-1')\nexcept OSError:\n    pass\n"
     tests = "from m import add\ndef test_add():\n    assert add(1, 2) == int(open('three.txt').read())\n"
-    assert by_pytest(jail, module, {"test_m.py": tests, "three.txt": "3"}, ADD).passed is False
+    files = {"test_m.py": tests, "three.txt": "3"}
+    assert by_pytest(jail, module, files, ADD, trusts=trusts).passed is False
 
 
 USING = {
@@ -181,31 +184,36 @@ ONE_TEST = "from m import add\ndef test_add():\n    value = add(1, 2)\n    asser
 
 @in_namespaces
 @pytest.mark.parametrize("way", BEYOND)
-def test_code_that_searches_its_process_or_lies_by_objects_passes(jail: ServedJail, way: str) -> None:
-    assert by_pytest(jail, BEYOND[way], ONE_TEST, ADD).passed is True
-
-
-@in_namespaces
-@pytest.mark.parametrize("way", BEYOND)
-def test_it_does_not_pass_where_values_are_compared_outside(jail: ServedJail, way: str) -> None:
+def test_code_that_searches_its_process_or_lies_by_objects_passes_only_where_its_report_is_trusted(
+    jail: ServedJail, way: str
+) -> None:
+    assert by_pytest(jail, BEYOND[way], ONE_TEST, ADD, trusts="report").passed is True
+    assert by_pytest(jail, BEYOND[way], ONE_TEST, ADD).passed is False
     assert by_calls(jail, BEYOND[way], {"function": "add", "args": [1, 2], "expected": 3}).passed is False
 
 
 @in_namespaces
 @pytest.mark.parametrize("way", USING)
-def test_code_that_patches_what_the_tests_use_passes(jail: ServedJail, way: str) -> None:
+def test_code_that_patches_what_the_tests_use_passes_only_where_its_report_is_trusted(
+    jail: ServedJail, way: str
+) -> None:
     line, patch = USING[way]
     tests = "import pytest, unittest\nfrom m import add\ndef check(value, wanted):\n    assert value == wanted\n"
     tests += (
         f"class TestA{'(unittest.TestCase)' if way == 'unittest' else ''}:\n    def test_add(self):\n        {line}\n"
     )
-    module = WRONG + patch
-    assert by_pytest(jail, module, {"test_m.py": tests, "three.txt": "3"}, "test_m.py::TestA::test_add").passed is True
+    module, files, name = WRONG + patch, {"test_m.py": tests, "three.txt": "3"}, "test_m.py::TestA::test_add"
+    assert by_pytest(jail, module, files, name, trusts="report").passed is True
+    assert by_pytest(jail, module, files, name).passed is False
     assert by_calls(jail, module, {"function": "add", "args": [1, 2], "expected": 3}).passed is False
 
 
 @in_confined
-def test_without_namespaces_files_that_tests_read_can_be_changed(jail: ServedJail) -> None:
+def test_without_namespaces_files_that_tests_read_can_be_changed_by_code_that_shares_their_process(
+    jail: ServedJail,
+) -> None:
     module = f"import os\n{WRONG}os.unlink('three.txt')\nopen('three.txt', 'w').write('-1')\n"
     tests = "from m import add\ndef test_add():\n    assert add(1, 2) == int(open('three.txt').read())\n"
-    assert by_pytest(jail, module, {"test_m.py": tests, "three.txt": "3"}, ADD).passed is True
+    files = {"test_m.py": tests, "three.txt": "3"}
+    assert by_pytest(jail, module, files, ADD, trusts="report").passed is True
+    assert by_pytest(jail, module, files, ADD).passed is False

@@ -1,4 +1,7 @@
-"""What code under test does to look as if it had passed, and what the judge makes of it."""
+"""What code that shares a process with its tests does to look as if it had passed, and what the judge makes of it.
+
+Code that has a process of its own, as it has unless the specification trusts its report, is in `test_tests_apart`.
+"""
 
 import pytest
 
@@ -291,6 +294,6 @@ pytest.Session.genitems = forged
 
 @pytest.mark.parametrize("way", FORGED)
 def test_a_forged_report_has_not_passed(jail: ServedJail, way: str) -> None:
-    result = by_pytest(jail, FORGED[way])
+    result = by_pytest(jail, FORGED[way], trusts="report")
     assert (way, result.passed) == (way, False)
     assert len(result.tests) == 2

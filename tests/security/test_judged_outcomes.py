@@ -40,7 +40,7 @@ def test_wrong_code_fails_and_says_how(jail: ServedJail) -> None:
     ],
 )
 def test_outcomes_are_those_of_the_call(jail: ServedJail, module: str, outcome: str) -> None:
-    result = by_pytest(jail, module, TESTS, ADD)
+    result = by_pytest(jail, module, TESTS, ADD, trusts="report")
     assert (outcomes(result), result.passed) == ([outcome], outcome == "passed")
 
 
@@ -76,7 +76,7 @@ FORMS = {
     ),
     "with fixtures": (
         "@pytest.fixture(scope='module')\ndef three():\n    yield 3\n"
-        "def test_add(three, tmp_path, capsys, monkeypatch, caplog, request):\n    (tmp_path / 'x').write_text('y')\n"
+        "def test_add(three, tmp_path, capsys, monkeypatch, request):\n    (tmp_path / 'x').write_text('y')\n"
         "    monkeypatch.setenv('A', 'b')\n    print('z')\n    assert capsys.readouterr().out == 'z\\n'\n"
         "    assert add(1, 2) == three\n",
         "test_add",

@@ -1,5 +1,8 @@
 """The first process of a case: it stands behind the walls, lays the files, becomes the program or waits for it.
 
+Where tests are to run apart from the code under test, it starts a second process for the code: an interpreter that knows
+nothing of the tests, with a working folder, and where there are namespaces a view of processes, of its own.
+
 Where a case starts with a snapshot, it copies that first, and in the end reads what comes back, once it has ended every
 other process of the case.
 """
@@ -7,17 +10,21 @@ other process of the case.
 import fcntl
 import json
 import os
+import resource
 import signal
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
 from graftline.confined import case_files, case_jail, case_program, kernel
 from graftline.confined.frames import receive, send, write
+from graftline.confined.remote_values import LINK
 from graftline.confined.removal import FOLDER
 
 _OUT_OF_THE_WAY = 200  # of the descriptors that a program counts
 _STDIN = ".stdin"
+_CAN_BE_IMPORTED = (".py", ".pyi", ".pyc", ".pyo", ".pyw", ".pth", ".so", ".zip", ".egg", ".whl")
 
 
 class Walls:
@@ -70,6 +77,19 @@ class Walls:
             for name in case_jail.LOG_FOLDERS:
                 os.mkdir(f"{folders['logs']}/{name}", 0o755)  # noqa: PTH102
 
+    def fork_code(self) -> int:
+        """Fork what becomes the process of the code under test, which sees no other process of the case."""
+        return self.fork() if self.has_namespaces else os.fork()
+
+    def make_code_folder(self, folder: str) -> str:
+        """Make the working folder of the code, and return it: where the case has its own, in the view of the code."""
+        if self.has_namespaces:
+            case_jail.mount_code_folders(self._settings)
+            return case_jail.WORK
+        path = f"{folder}/code"
+        os.mkdir(path, 0o700)  # noqa: PTH102
+        return path
+
     def fill(self, work: str, parts: Sequence[str]) -> None:
         """Copy the snapshot to the working folder of a case."""
         if self.has_snapshot:
@@ -101,29 +121,39 @@ class First:
                 kernel.adopt_orphans()
             self._walls.make_folders(self._folder, self._folders)
             go, says_go = os.pipe()
+            (of_tests, to_tests), (of_code, to_code) = os.pipe(), os.pipe()
             program = os.fork()
             if program == 0:
                 os.close(says_go)
                 os.close(self._request)
-                self._become(go)
-            for descriptor in (go, self._stdout, self._stderr, *(() if self._walls.has_snapshot else (self._report,))):
+                self._become(go, (of_code, to_tests))
+            for descriptor in (go, of_code, to_tests, *(() if self._walls.has_snapshot else (self._report,))):
                 os.close(descriptor)
             head, body = receive(self._request), receive(self._request)
             if head is None or body is None:
                 os._exit(0)
             request = json.loads(head)
+            code = self._start_code(request, body, (of_tests, to_code)) if request["apart"] else None
+            for descriptor in (of_tests, to_code, self._stdout, self._stderr):
+                os.close(descriptor)
             self._walls.fill(self._work, request["parts"])
             _lay(request, body, self._work, self._temporary, is_protected=self._walls.has_namespaces)
             signal.signal(signal.SIGTERM, lambda *_: os.kill(program, signal.SIGKILL))  # to say what it used till then
             with suppress(BrokenPipeError):
                 send(says_go, head)
-            child = 0
-            while child != program:
-                child, status, used = os.wait4(-1, 0)
-            cpu_s = used.ru_utime + used.ru_stime
+            ends = _wait_for(program)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            files_kb = self._files_kb()
-            say(self._status, {"status": status, "cpu_s": cpu_s, "peak_kb": used.ru_maxrss, "files_kb": files_kb})
+            status = ends[program][0]
+            if code is not None:
+                if code not in ends:
+                    os.kill(code, signal.SIGKILL)
+                    ends |= _wait_for(code)
+                elif os.WIFSIGNALED(ends[code][0]):
+                    status = ends[code][0]  # tests fail without the code, and why is in how it ended
+            used = [usage for child, (_, usage) in ends.items() if child in (program, code)]
+            cpu_s = sum(usage.ru_utime + usage.ru_stime for usage in used)
+            peak_kb, files_kb = max(usage.ru_maxrss for usage in used), self._files_kb()
+            say(self._status, {"status": status, "cpu_s": cpu_s, "peak_kb": peak_kb, "files_kb": files_kb})
             if request["returned"] is not None:
                 self._end_all_others()
                 case_files.give_back(self._folders, request["returned"], self._report)
@@ -146,11 +176,39 @@ class First:
         else:
             end_children()
 
-    def _become(self, go: int) -> NoReturn:
+    def _start_code(self, request: Mapping[str, Any], body: bytes, link: tuple[int, int]) -> int:
+        """Start the process of the code under test, on the files of the case but for the tests; return its id."""
+        if child := self._walls.fork_code():
+            return child
+        try:
+            kernel.end_with_parent()
+            _offer_to_the_memory_killer()
+            work = self._walls.make_code_folder(self._folder)
+            _lay_for_code(request, body, work)
+            os.chdir(work)
+            os.setsid()
+            nothing = os.open("/dev/null", os.O_RDONLY)
+            ordered = (nothing, self._stdout, self._stderr, *link)
+            apart = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for descriptor in ordered]
+            for target, descriptor in enumerate(apart):
+                os.dup2(descriptor, target)
+            os.closerange(LINK[-1] + 1, _OUT_OF_THE_WAY)
+            self._walls.confine([work, self._temporary])
+            case_jail.limit_memory(self._walls.limits, is_interpreter=True)
+            environment = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
+            environment |= {"HOME": self._temporary, "TMPDIR": self._temporary}
+            code = f"import sys; sys.path[:] = {sys.path!r}; from graftline.confined.code_process import main; main()"
+            # an interpreter of its own, for a fork would have the tests and the report in its memory
+            os.execve(os.path.realpath(sys.executable), [sys.executable, "-s", "-P", "-c", code], environment)
+        except BaseException as error:
+            os.write(2, f"the process of the code under test does not start: {error!r}\n".encode())
+        os._exit(1)
+
+    def _become(self, go: int, link: tuple[int, int]) -> NoReturn:
         """Turn this process into the program, once it is known which."""
-        report, trouble, go = (
+        report, trouble, go, *link_here = (
             fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
-            for descriptor in (self._report, self._status, go)
+            for descriptor in (self._report, self._status, go, *link)
         )
         try:
             kernel.end_with_parent()
@@ -183,7 +241,8 @@ class First:
             os._exit(1)
         if request["program"] in case_program.OURS:
             os.close(trouble)
-            case_program.run(request, self._work, report, is_box=self._walls.has_snapshot)
+            link = (link_here[0], link_here[1])
+            case_program.run(request, self._work, report, link, is_box=self._walls.has_snapshot)
         try:
             path = self._walls.programs[request["program"]]
             name = os.path.basename(path) if request["program"] == "shell" else request["program"]  # noqa: PTH119
@@ -230,14 +289,16 @@ def _write_oom_score() -> None:
 def _lay(request: Mapping[str, Any], body: bytes, work: str, temporary: str, is_protected: bool) -> None:
     """Write the files of a case, those that are trusted last, and what it finds on its standard input."""
     position = 0
-    for where, name, size, mode in (
-        *((work, name, size, 0o644) for name, size in request["files"]),
-        *((work, name, size, 0o444) for name, size in request["trusted"]),
-        *((temporary, name, size, 0o644) for name, size in request["temporary"]),
+    for where, kind, name, size, mode in (
+        *((work, "files", name, size, 0o644) for name, size in request["files"]),
+        *((work, "trusted", name, size, 0o444) for name, size in request["trusted"]),
+        *((temporary, "temporary", name, size, 0o644) for name, size in request["temporary"]),
     ):
-        top = os.open(where, FOLDER)
-        case_files.put(name, top, body[position : position + size], mode)
-        os.close(top)
+        # tests may read the files of code that has a process of its own, and can import none of them
+        if not (request["apart"] and kind == "files" and name.lower().endswith(_CAN_BE_IMPORTED)):
+            top = os.open(where, FOLDER)
+            case_files.put(name, top, body[position : position + size], mode)
+            os.close(top)
         position += size
     if is_protected:
         for name, _ in request["trusted"]:
@@ -245,6 +306,27 @@ def _lay(request: Mapping[str, Any], body: bytes, work: str, temporary: str, is_
     descriptor = os.open(f"{temporary}/{_STDIN}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     write(descriptor, body[position:])
     os.close(descriptor)
+
+
+def _lay_for_code(request: Mapping[str, Any], body: bytes, work: str) -> None:
+    """Write the files of the code under test, and those that tests read beside them; not the tests."""
+    position = 0
+    top = os.open(work, FOLDER)
+    for kind in ("files", "trusted"):
+        for name, size in request[kind]:
+            if kind == "files" or not name.endswith(".py"):
+                case_files.put(name, top, body[position : position + size], 0o644)
+            position += size
+    os.close(top)
+
+
+def _wait_for(process: int) -> dict[int, tuple[int, resource.struct_rusage]]:
+    """Return how `process`, and every child that came to its end before, ended and what it used."""
+    ends = {}
+    while process not in ends:
+        child, status, used = os.wait4(-1, 0)
+        ends[child] = (status, used)
+    return ends
 
 
 def end_children(spared: Collection[int | None] = ()) -> None:

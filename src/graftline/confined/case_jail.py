@@ -125,6 +125,14 @@ def mount_folders(settings: Mapping[str, Any]) -> None:
     kernel.mount("proc", PROCESSES, "proc", flags, "hidepid=2,subset=pid")
 
 
+def mount_code_folders(settings: Mapping[str, Any]) -> None:
+    """Give this mount namespace, that of the code under test, another working folder, and its own processes only."""
+    limits = settings["limits"]
+    kernel.mount_memory(WORK, limits["disk_mb"] * _MEGABYTE, limits["files"])
+    flags = kernel.NO_SETUID | kernel.NO_DEVICES | kernel.NO_EXEC
+    kernel.mount("proc", PROCESSES, "proc", flags, "hidepid=2,subset=pid")
+
+
 def kinds_of(folder: str, limits: Mapping[str, Any]) -> list[str]:
     """Return what the file system of a working folder gives, as names of features."""
     found = os.statvfs(folder)

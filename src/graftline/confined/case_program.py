@@ -66,6 +66,7 @@ def load(programs: Mapping[str, str], is_box: bool = False) -> None:
         importlib.import_module(name)
     if "pytest" in programs:
         importlib.import_module("graftline.confined.case_tests")
+        importlib.import_module("graftline.confined.remote_imports")
 
 
 def warm_up(programs: Mapping[str, str], folder: str) -> None:
@@ -90,13 +91,14 @@ def tools(programs: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def run(request: Mapping[str, Any], work: str, report: int, is_box: bool = False) -> NoReturn:
+def run(request: Mapping[str, Any], work: str, report: int, link: tuple[int, int], is_box: bool = False) -> NoReturn:
     """Run the program of `request` in this process, and end with it.
 
     Args:
         request: As the server was sent it.
         work: The working folder.
         report: What programs of ours say what they found by.
+        link: What leads to the process of the code under test, where it has one.
         is_box: Whether modules are searched for as an interpreter of its own does it, `PYTHONPATH` included.
     """
     arguments = request["arguments"]
@@ -114,11 +116,14 @@ def run(request: Mapping[str, Any], work: str, report: int, is_box: bool = False
     sys.dont_write_bytecode = True
     if not is_box:
         sys.pycache_prefix = "/nonexistent"  # compiled files that a case brings along are not believed
-    _exit(_code_of(request, arguments, work, report))
+    _exit(_code_of(request, arguments, work, report, link))
 
 
-def _code_of(request: Mapping[str, Any], arguments: list[str], work: str, report: int) -> int:
+def _code_of(request: Mapping[str, Any], arguments: list[str], work: str, report: int, link: tuple[int, int]) -> int:
     """Run one of our own programs; return its exit code."""
+    if request["apart"] is None:
+        for descriptor in link:
+            os.close(descriptor)
     try:
         if request["program"] == "python":
             os.close(report)
@@ -127,7 +132,8 @@ def _code_of(request: Mapping[str, Any], arguments: list[str], work: str, report
             from graftline.confined import case_tests
 
             trusted = [name for name, _ in request["trusted"]]
-            return case_tests.run(arguments, trusted, work, report, request["nonce"])
+            session = _session(request["apart"], link, work)
+            return case_tests.run(arguments, trusted, work, report, request["nonce"], session)
         else:
             case_calls.run(arguments[0], work, report, request["nonce"])
     except SystemExit as error:
@@ -141,6 +147,18 @@ def _code_of(request: Mapping[str, Any], arguments: list[str], work: str, report
         traceback.print_exc()
         return 1
     return 0
+
+
+def _session(apart: Mapping[str, Any] | None, link: tuple[int, int], work: str) -> Any:
+    """Return what tests reach the code under test by; None where they share their process with it."""
+    if apart is None:
+        return None
+    from graftline.confined import kernel, remote_imports, remote_session
+
+    kernel.set_dumpable(False)  # others of the same user, the code among them, cannot look into this process
+    session = remote_session.Session(link, apart["modules"], work, apart["trusts"])
+    remote_imports.install(session)
+    return session
 
 
 def _forget_what_is_hidden_by(folder: str) -> None:

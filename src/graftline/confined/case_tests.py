@@ -11,10 +11,11 @@ may patch any of them. What is reported here is made of the tests themselves:
 * every line carries a nonce, and goes over a descriptor that nothing else writes to.
 
 Beyond what one process can tell is code that finds these hooks in its own memory or frames and speaks for them, that
-jumps over a line by a trace, or that patches what tests use. Where that matters, let the values be compared outside
-(`calls`).
+jumps over a line by a trace, or that patches what tests use. So the code under test has a process of its own
+(`remote_objects`), unless the specification says that the report of one process will do.
 
-    {"nonce", "test": node id, "outcome": "passed" | "failed" | "skipped" | "tampered", "error": text, "s": seconds}
+    {"nonce", "test": node id, "outcome": "passed" | "failed" | "skipped" | "tampered" | "not_judged", "error": text,
+     "s": seconds}
     {"nonce", "end": number of tests that ran}
 """
 
@@ -30,7 +31,7 @@ import unittest
 from collections.abc import Callable, Iterator, Sequence
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pytest
 from _pytest.assertion.rewrite import _rewrite_test
@@ -56,7 +57,22 @@ class _Known(NamedTuple):
     phases: int
 
 
-def _hooks(write: Callable[[bytes], None], nonce: str, folder: str, trusted: Sequence[str], control: str) -> Any:
+class _Notes(Protocol):
+    """What is known of a test besides what pytest sees; `remote_objects.Session` is one."""
+
+    def begin_test(self) -> None: ...
+
+    def judge(self, outcome: str, error: str) -> tuple[str, str]: ...
+
+
+def _hooks(
+    write: Callable[[bytes], None],
+    nonce: str,
+    folder: str,
+    trusted: Sequence[str],
+    control: str,
+    notes: _Notes | None = None,
+) -> Any:
     """Return a plugin of closures: what they need stands in no module and no class that foreign code can import."""
     codes: set[types.CodeType] = set()
     wrapped: set[tuple[str, int]] = set()
@@ -174,11 +190,15 @@ def _hooks(write: Callable[[bytes], None], nonce: str, folder: str, trusted: Seq
     def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
         nonlocal count
         started = clock()
+        if notes is not None:
+            notes.begin_test()
         result = yield
         entry = known.get(item.nodeid)
         is_whole = entry is not None and returned.pop(item.nodeid, 0) == entry.phases
         as_it_seems = ("passed", "") if is_whole else ("tampered", "it was not called as tests are")
         outcome, error = failed.pop(item.nodeid, as_it_seems)
+        if notes is not None:
+            outcome, error = notes.judge(outcome, error)
         count += 1
         line(
             f'"test": {text_of(item.nodeid)}, "outcome": {text_of(outcome)}, "error": {text_of(error)},'
@@ -215,10 +235,12 @@ def _all_in(whole: types.CodeType) -> Iterator[types.CodeType]:
         pending += [constant for constant in found.co_consts if isinstance(constant, types.CodeType)]
 
 
-def run(arguments: Sequence[str], trusted: Sequence[str], folder: str, report: int, nonce: str) -> int:
+def run(
+    arguments: Sequence[str], trusted: Sequence[str], folder: str, report: int, nonce: str, notes: _Notes | None = None
+) -> int:
     """Run the tests named by `arguments`, the last of them the control; return an exit code, which proves nothing."""
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    reporter = _hooks(_writer(report), nonce, folder, trusted, arguments[-1])
+    reporter = _hooks(_writer(report), nonce, folder, trusted, arguments[-1], notes)
     options = [*_OPTIONS, "--rootdir", folder, "--confcutdir", folder, "--import-mode=prepend", *arguments]
     del nonce, report
     gc.disable()  # until tests are collected: what pytest makes to start with stays anyway, and looking at it takes long

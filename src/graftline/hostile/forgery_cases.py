@@ -1,6 +1,6 @@
 """Code that is wrong and forges the report on its tests, or the values that it is asked for."""
 
-from graftline.hostile.report_cases import CALLS, PASSING, ReportCase
+from graftline.hostile.report_cases import CALLS, PASSING, SHARED, ReportCase
 
 _LINES = """
 import json
@@ -95,7 +95,8 @@ FORGERY_CASES = (
                     found(json.dumps(line)[1:-1])
                 os._exit(0)
         """,
-        instead="calls",
+        spec=SHARED,
+        instead="trusts: values",
     ),
     ReportCase(
         "goes_on_as_a_child",

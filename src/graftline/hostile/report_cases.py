@@ -17,6 +17,8 @@ TESTS = PytestSpec(
     },
     expected=("test_m.py::test_add", "test_m.py::test_more"),
 )
+SHARED = TESTS.model_copy(update={"trusts": "report"})
+"""The same in the process of the code under test."""
 CALLS = CallsSpec(module="m", calls=(Call(function="add", args=(1, 2), expected=3),))
 RIGHT = "def add(a, b):\n    return a + b\n"
 WRONG = "def add(a, b):\n    return a - b\n"

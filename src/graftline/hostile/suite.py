@@ -6,6 +6,7 @@ from typing import get_args
 
 from graftline.errors import ConfigError
 from graftline.hostile.action_cases import ACTION_CASES
+from graftline.hostile.apart_cases import APART_CASES
 from graftline.hostile.bench import JailBench, JailCase, SandboxBench, SandboxCase
 from graftline.hostile.counter_cases import COUNTER_CASES
 from graftline.hostile.disk_cases import DISK_CASES
@@ -39,7 +40,7 @@ PROGRAMS = (
     *COUNTER_CASES,
     *PROGRAM_CASES,
 )
-JAIL_CASES: tuple[JailCase, ...] = (*PROGRAMS, *REPORT_CASES, *FORGERY_CASES, *JAIL_MACHINE_CASES)
+JAIL_CASES: tuple[JailCase, ...] = (*PROGRAMS, *REPORT_CASES, *FORGERY_CASES, *APART_CASES, *JAIL_MACHINE_CASES)
 SANDBOX_CASES: tuple[SandboxCase, ...] = (*ACTION_CASES, *SANDBOX_MACHINE_CASES)
 
 

@@ -75,6 +75,16 @@ class Returned:
 
 
 @dataclass(frozen=True, slots=True)
+class Apart:
+    """How tests reach the code under test, where it has a process of its own."""
+
+    modules: tuple[str, ...]
+    """Names, without dots, of the modules and packages that are the code's."""
+    trusts: Literal["values", "comparisons"]
+    """As `test_spec.PytestSpec`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """A program with its files; paths are relative to the working folder, as `sandbox.file_names` takes them."""
 
@@ -94,6 +104,8 @@ class Case:
     parts: tuple[str, ...] = ()
     """Folders of the jail's snapshot whose content the case starts with, the later over the earlier; all of it where none
     is named."""
+    apart: Apart | None = None
+    """Only of `pytest`: `files` go to a process of their own, and `trusted` alone to that of the tests."""
     returned: Returned | None = None
     """Only of a jail that has a snapshot, and of programs that are not the jail's own."""
 

@@ -1,40 +1,43 @@
 """Whether tests passed, so that the code under test cannot say so itself.
 
-What a case prints, and its exit code, prove nothing: the code under test runs in the same process as pytest and may end
-it, patch it, or print what it likes. Tests count as passed only if
+What a case prints, and its exit code, prove nothing. Tests by pytest run in a process where no code under test is, and
+reach it in another one (`confined.remote_objects`), so that nobody but them decides. They count as passed only if
 
 1. every line of the report (`confined.case_tests`) carries the nonce that was drawn for this run;
 2. each expected test is in it, once, and has passed, and none was found tampered with;
 3. a control, a test under a random name that has to fail, is in it and has failed;
 4. the report has its end, and the end counts as many tests as there were lines.
 
-`calls` does without trust in the process: the values that functions returned are compared here, by exact type, and the
-case never learns which ones are wanted. An object that claims to be equal to everything passes an `assert`, and so does
-code that patches what tests use (`assertEqual`, `pytest.raises`, builtins), jumps over a line by a trace, or finds the
-reporter in the memory or the frames of its process. None of that passes here: where it matters, `calls` is the form to
-take.
+Where nothing can be known of a test from another process, `passed` is None and `error` says why. With `trusts: report`
+tests and code share a process. Then these four are all there is: an object that claims to be equal to everything passes
+an `assert`, and so does code that patches what tests use, jumps over a line by a trace, or finds the reporter in the memory
+or the frames of its process.
+
+Of `calls`, the values that functions returned are compared here, by exact type, and the case never learns which ones are
+wanted; of `program`, the output.
 """
 
 import json
 import random
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from graftline.confined.case_calls import REQUEST, encoded
+from graftline.sandbox.apart import cause_against_apart, modules_of
 from graftline.sandbox.base import Isolation, Usage, Verdict
-from graftline.sandbox.jail import Case, CaseEnd, Jail
-from graftline.sandbox.test_spec import Call, CallsSpec, ProgramSpec, PytestSpec, TestSpec
+from graftline.sandbox.jail import Apart, Case, CaseEnd, Jail
+from graftline.sandbox.test_spec import Call, CallsSpec, ProgramSpec, PytestSpec, TestSpec, Trust
 
 _NEVER_LAID = ("conftest.py", "sitecustomize.py", "usercustomize.py")
 _NEVER_LAID_ENDINGS = (".pth", ".pyc", ".pyo")
 _SAYS_NOTHING = (Verdict.WALL_TIMEOUT, Verdict.RUNNER_ERROR)
 
-Outcome = Literal["passed", "failed", "skipped", "tampered", "not_run"]
+Outcome = Literal["passed", "failed", "skipped", "tampered", "not_judged", "not_run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class TestResult:
     verdict: Verdict
     """`ok` says that the report can be believed, not that the tests passed."""
     passed: bool | None
-    """None where the machine, and not the code, may be to blame."""
+    """None where the machine, and not the code, may be to blame, or tests cannot tell from another process."""
     tests: tuple[TestOutcome, ...]
     """What was expected, in that order."""
     stdout: str
@@ -72,6 +75,8 @@ class TestResult:
     left_out: tuple[str, ...] = ()
     """Files of the workspace that would run before any test, and were not laid."""
     tools: Mapping[str, str] = field(default_factory=dict)
+    trusts: Trust = "values"
+    """What of the code under test was believed; with `report` it may have made up all of this."""
 
 
 class _TestLine(BaseModel):
@@ -79,7 +84,7 @@ class _TestLine(BaseModel):
 
     nonce: str
     test: str
-    outcome: Literal["passed", "failed", "skipped", "tampered"]
+    outcome: Literal["passed", "failed", "skipped", "tampered", "not_judged"]
     error: str
     s: float
 
@@ -118,7 +123,7 @@ def judged(jail: Jail, files: Mapping[str, bytes], spec: TestSpec) -> TestResult
     left_out = tuple(sorted(files.keys() - laid.keys()))
     match spec:
         case PytestSpec():
-            return _of_pytest(jail, laid, spec, left_out)
+            return replace(_of_pytest(jail, laid, spec, left_out), trusts=spec.trusts)
         case CallsSpec():
             return _of_calls(jail, laid, spec, left_out)
         case ProgramSpec():
@@ -136,17 +141,16 @@ def _of_pytest(jail: Jail, files: Mapping[str, bytes], spec: PytestSpec, left_ou
     trusted = {name: text.encode("utf-8", "surrogatepass") for name, text in spec.files.items()}
     modules = sorted({node_id.partition("::")[0] for node_id in spec.expected})
     control_file = control.partition("::")[0]
-    case = Case(
-        "pytest", (*modules, control_file), files, {**trusted, control_file: control_text.encode()}, nonce=nonce
-    )
-    end = jail.run(case)
+    apart = None if spec.trusts == "report" else Apart(modules_of(files, spec.files), spec.trusts)
+    trusted[control_file] = control_text.encode()
+    end = jail.run(Case("pytest", (*modules, control_file), files, trusted, nonce=nonce, apart=apart))
     try:
         lines = _believed(end, nonce, _TestLine)
         found = {line.test: line for line in lines}
         if len(found) < len(lines):
             raise _NotBelievedError("a test was reported twice")
-        if any(line.outcome == "tampered" for line in lines):
-            raise _NotBelievedError("a test was not the one of its file when it was called")
+        if tampered := [line for line in lines if line.outcome == "tampered"]:
+            raise _NotBelievedError(f"{tampered[0].test}: {tampered[0].error}")
         if control not in found:
             raise EOFError("the run was broken off before the last test")
         if found[control].outcome != "failed":
@@ -161,7 +165,10 @@ def _of_pytest(jail: Jail, files: Mapping[str, bytes], spec: PytestSpec, left_ou
         else TestOutcome(name, "not_run", "it was not found among the tests that ran")
         for name in spec.expected
     )
-    return _result(end, Verdict.OK, tests, "", left_out)
+    if apart and (cause := cause_against_apart(spec.files, apart.modules)):
+        tests = tuple(TestOutcome(test.name, "not_judged", cause, test.duration_s) for test in tests)
+    unknown = next((f"{test.name}: {test.error}" for test in tests if test.outcome == "not_judged"), "")
+    return _result(end, Verdict.OK, tests, unknown, left_out)
 
 
 def _control() -> tuple[str, str]:
@@ -280,7 +287,9 @@ def _result(
     assert verdict is not None
     passed = None
     if verdict not in _SAYS_NOTHING:
-        passed = verdict is Verdict.OK and all(test.outcome == "passed" for test in tests)
+        outcomes = {test.outcome for test in tests}
+        is_unknown = verdict is Verdict.OK and outcomes <= {"passed", "not_judged"} and "not_judged" in outcomes
+        passed = None if is_unknown else verdict is Verdict.OK and outcomes == {"passed"}
     return TestResult(
         verdict,
         passed,

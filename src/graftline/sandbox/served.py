@@ -240,6 +240,7 @@ class ServedJail:
             "temporary": [[name, len(data)] for name, data in case.temporary.items()],
             "environment": dict(case.environment),
             "parts": case.parts,
+            "apart": asdict(case.apart) if case.apart else None,
             "returned": asdict(case.returned) if case.returned else None,
         }
         return head, b"".join((*case.files.values(), *case.trusted.values(), *case.temporary.values(), case.stdin))

@@ -16,6 +16,9 @@ _FILES, _TEXT, _CALLS, _TESTS, _ARGUMENTS, _NAME = 200, 1 << 20, 1000, 10_000, 1
 _DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
 
 
+Trust = Literal["values", "comparisons", "report"]
+
+
 class PytestSpec(Config):
     """Tests that are laid beside the workspace's files once these are there, and take the place of those of their name."""
 
@@ -24,6 +27,10 @@ class PytestSpec(Config):
     """Text of every test file, and of what the tests read, by its path."""
     expected: tuple[str, ...] = Field(min_length=1, max_length=_TESTS, strict=False)
     """Node ids of the tests that have to run and pass: `tests/test_a.py::test_first`."""
+    trusts: Trust = "values"
+    """What of the code under test is believed. `values`: what its functions return and its objects hold; it has a process
+    of its own, and no report can be forged. `comparisons`: also whether its objects are equal, in order, or hold a value.
+    `report`: whatever it has pytest report, for they share a process."""
 
     @field_validator("files")
     @classmethod

@@ -325,3 +325,9 @@ def test_a_refusal_stays_short(spec: dict[str, Any]) -> None:
     with pytest.raises(DataError) as caught:
         checked_spec(spec)
     assert len(str(caught.value)) < 5000
+
+
+def test_the_code_is_trusted_with_values_alone_unless_it_is_said() -> None:
+    assert checked_spec(PYTEST).model_dump()["trusts"] == "values"
+    with pytest.raises(DataError, match="trusts: Input should be 'values', 'comparisons' or 'report'"):
+        checked_spec({**PYTEST, "trusts": "everything"})
