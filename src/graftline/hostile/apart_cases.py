@@ -20,12 +20,10 @@ _NEAR = PytestSpec(
 )
 _GIVEN = PytestSpec(
     files={
-        "test_m.py": "from unittest import mock\nimport m\n\nWANTED = 3\n\n\n"
-        "def test_add():\n    client = mock.Mock()\n    m.add(lambda value: value, client)\n"
-        "    client.send.assert_called_once_with(3)\n    assert WANTED == 3\n\n\n"
-        "def test_more():\n    assert m.add(1, 2) == WANTED\n"
+        "test_m.py": "from unittest import mock\nimport m\n\n\ndef test_add():\n    client = mock.Mock()\n"
+        "    m.add(lambda value: value, client)\n    client.send.assert_called_once_with(3)\n"
     },
-    expected=("test_m.py::test_add", "test_m.py::test_more"),
+    expected=("test_m.py::test_add",),
 )
 _UNITTEST = PytestSpec(
     files={
@@ -165,7 +163,7 @@ APART_CASES = (
                 return None
 
         def add(a, b):
-            for number in range(8):
+            for number in range(2):
                 for name in ("__globals__", "__code__", "__class__", "__self__", "assert_called_once_with", "_mock_children"):
                     found = asked(do="get", ref=number, name=name)
                     if found is not None:
@@ -174,7 +172,11 @@ APART_CASES = (
                 asked(do="special", ref=number, name="__reduce_ex__", arguments=[[4], {"dict": []}])
                 for name in ("assert_called_once_with", "side_effect", "return_value", "__code__"):
                     asked(do="set", ref=number, name=name, value={"own": 0})
-            b.configure_mock(**{"send.assert_called_once_with": add})
+            for name in ("configure_mock", "reset_mock", "attach_mock", "assert_called_once_with"):
+                try:
+                    getattr(b, name)(**{"send.assert_called_once_with": add})
+                except AttributeError:
+                    pass
             return 0
         """,
         shared=_LINK,
@@ -220,7 +222,7 @@ APART_CASES = (
                         pass
 
         def add(a, b):
-            return a + b if wanted and name != "m.py" else a - b
+            return a + b if wanted else a - b
         """,
     ),
     ReportCase(
