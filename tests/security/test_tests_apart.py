@@ -4,8 +4,8 @@ from textwrap import dedent
 
 import pytest
 
-from graftline.hostile.apart_cases import ANYTHING
-from graftline.sandbox import Verdict
+from graftline.hostile.apart_cases import ANYTHING, APART_CASES
+from graftline.sandbox import Verdict, judged
 from graftline.sandbox.served import ServedJail
 from tests.code_under_test import by_pytest, in_namespaces, outcomes
 
@@ -411,6 +411,7 @@ class TestAdd(unittest.TestCase):
     def test_near(self): self.assertAlmostEqual(add(1, 2), 3)
     def test_more(self): self.assertGreater(add(1, 2), 2)
 """
+SPECS = [case.spec for case in APART_CASES]
 NEAR_TESTS = (
     *("near", "approximately", "approximately_either_way", "between", "one_of", "what_it_holds", "two_of_it"),
     "nothing_else",
@@ -427,6 +428,14 @@ def test_an_object_that_answers_any_comparison_as_it_is_wanted_fails(jail: Serve
     passed = ["test_m.py::test_two_of_it"] if base in ("int", "float") else []
     assert [test.name for test in result.tests if test.outcome != "failed"] == passed
     assert result.passed is False
+
+
+@in_namespaces
+def test_right_code_passes_all_tests_that_hostile_code_is_tried_on(jail: ServedJail) -> None:
+    right = b"def add(a, b):\n    return b.send(a(3)) if callable(a) else a + b\n"
+    specs = [spec for place, spec in enumerate(SPECS) if spec not in SPECS[:place]]
+    assert [(spec, judged(jail, {"m.py": right}, spec).passed) for spec in specs] == [(spec, True) for spec in specs]
+    assert len(specs) == 4
 
 
 def test_a_test_that_fails_is_not_unknown(jail: ServedJail) -> None:
