@@ -337,11 +337,12 @@ def test_the_code_sees_no_test_and_no_other_process(jail: ServedJail) -> None:
                     with open("/proc/self/mem", "rb") as stream:
                         stream.seek(first)
                         memory += stream.read(last - first)
-            processes = [name for name in os.listdir("/proc") if name.isdigit()]
+            first_and_own = ("1", str(os.getpid()))
+            processes = [name for name in os.listdir("/proc") if name.isdigit() and name not in first_and_own]
             variables = [name for name in os.environ if "PYTEST" in name]
             return [names, code, processes, variables, "".join(reversed("tset_eht_fo_terces")).encode() in memory]
     """
-    tests = "import m\ndef test_it():\n    wanted = 'secret_of_the_test'\n    assert m.seen() == [['m.py'], [], ['1'], [], False]\n"
+    tests = "import m\ndef test_it():\n    wanted = 'secret_of_the_test'\n    assert m.seen() == [['m.py'], [], [], [], False]\n"
     result = by_pytest(jail, dedent(module), tests, "test_m.py::test_it")
     assert ([test.error for test in result.tests], result.passed) == ([""], True)
 
@@ -436,6 +437,21 @@ def test_right_code_passes_all_tests_that_hostile_code_is_tried_on(jail: ServedJ
     specs = [spec for place, spec in enumerate(SPECS) if spec not in SPECS[:place]]
     assert [(spec, judged(jail, {"m.py": right}, spec).passed) for spec in specs] == [(spec, True) for spec in specs]
     assert len(specs) == 4
+
+
+@in_namespaces
+@pytest.mark.parametrize(
+    ("end", "verdict"),
+    [
+        ("os.kill(os.getpid(), 9)", Verdict.CRASH),
+        ("os.abort()", Verdict.CRASH),
+        ("os._exit(0)", Verdict.OK),
+        ("signal.raise_signal(signal.SIGXCPU)", Verdict.CPU_TIMEOUT),
+    ],
+)
+def test_tests_fail_where_the_code_ends_and_the_verdict_says_how(jail: ServedJail, end: str, verdict: Verdict) -> None:
+    result = by_pytest(jail, f"import os, signal\ndef add(a, b):\n    {end}\n")
+    assert (result.verdict, result.passed, outcomes(result)) == (verdict, False, ["failed", "failed"])
 
 
 def test_a_test_that_fails_is_not_unknown(jail: ServedJail) -> None:

@@ -24,6 +24,7 @@ from graftline.confined.removal import FOLDER
 
 _OUT_OF_THE_WAY = 200  # of the descriptors that a program counts
 _STDIN = ".stdin"
+_MOST_DESCRIPTORS, _BY_SIGNAL = 1024, 128
 _CAN_BE_IMPORTED = (".py", ".pyi", ".pyc", ".pyo", ".pyw", ".pth", ".so", ".zip", ".egg", ".whl")
 
 
@@ -148,8 +149,8 @@ class First:
                 if code not in ends:
                     os.kill(code, signal.SIGKILL)
                     ends |= _wait_for(code)
-                elif os.WIFSIGNALED(ends[code][0]):
-                    status = ends[code][0]  # tests fail without the code, and why is in how it ended
+                elif by := _signal_of(ends[code][0]):
+                    status = by  # tests fail without the code, and why is in how it ended
             used = [usage for child, (_, usage) in ends.items() if child in (program, code)]
             cpu_s = sum(usage.ru_utime + usage.ru_stime for usage in used)
             peak_kb, files_kb = max(usage.ru_maxrss for usage in used), self._files_kb()
@@ -185,6 +186,9 @@ class First:
             _offer_to_the_memory_killer()
             work = self._walls.make_code_folder(self._folder)
             _lay_for_code(request, body, work)
+            if self._walls.has_namespaces and (program := os.fork()):
+                _await_as_first(program)  # the first process of a namespace ignores most signals
+            kernel.end_with_parent()
             os.chdir(work)
             os.setsid()
             nothing = os.open("/dev/null", os.O_RDONLY)
@@ -318,6 +322,23 @@ def _lay_for_code(request: Mapping[str, Any], body: bytes, work: str) -> None:
                 case_files.put(name, top, body[position : position + size], 0o644)
             position += size
     os.close(top)
+
+
+def _await_as_first(process: int) -> NoReturn:
+    """Wait for `process` as the first of its namespace, and end as it did: by the code of a shell, where by a signal."""
+    kernel.set_dumpable(False)
+    os.closerange(0, _MOST_DESCRIPTORS)
+    child = 0
+    while child != process:
+        child, status = os.wait()
+    code = os.waitstatus_to_exitcode(status)
+    os._exit(code if code >= 0 else _BY_SIGNAL - code)
+
+
+def _signal_of(status: int) -> int:
+    """Return which signal ended the code, by the status of its first process; 0 where it was none."""
+    code = os.waitstatus_to_exitcode(status)
+    return -code if code < 0 else max(0, code - _BY_SIGNAL)
 
 
 def _wait_for(process: int) -> dict[int, tuple[int, resource.struct_rusage]]:
