@@ -1,5 +1,6 @@
 """`docs/rules.md`: its commands print what is shown, in the order in which they stand, and its tables are complete."""
 
+import re
 import shlex
 from pathlib import Path
 
@@ -12,9 +13,15 @@ from graftline.rules.hunks import MAX_CHANGED_LINES, MAX_LINES
 from graftline.rules.learning import REASONS
 from graftline.rules.rule_file import read_rules
 from tests.pages import PAGES, codes, fences, section, table
-from tests.rules_examples import write_rules_examples
+from tests.rules_examples import EXAMPLES, write_rules_examples
 
 SHOWN = [fence for fence in fences() if fence.page == "docs/rules.md" and fence.language == "console"]
+
+
+def test_the_files_that_are_shown_are_those_that_are_shipped() -> None:
+    shown = re.findall(r"`([\w./]+)`:\n\n```py\n(.*?)```$", PAGES["docs/rules.md"].read_text("utf-8"), re.M | re.S)
+    assert {name: (EXAMPLES / name).read_text("utf-8") for name, _ in shown} == dict(shown)
+    assert len(shown) == 5
 
 
 def test_every_command_prints_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,1 @@
+value = settings.get("name")

@@ -1,0 +1,1 @@
+print(session.fetch(HOME, timeout=60))

@@ -1,0 +1,1 @@
+print(session.get(HOME, timeout=60))
