@@ -66,15 +66,14 @@ format: install ## Format the code
 
 integration: install ## Run the tests that take minutes: of a cluster, of larger models, and of vLLM's CPU build where GRAFTLINE_VLLM_ENV names its environment
 	$(BIN)/graftline models fetch smollm2-135m
-	GRAFTLINE_REAL_MODELS=1 GRAFTLINE_LONG_TESTS=1 $(BIN)/python -m pytest tests/integration/test_real_model.py \
-		tests/integration/test_vllm_cpu.py tests/integration/test_cluster.py
+	$(BIN)/python -m pytest -m long
 
 soak: install ## Disturb the whole platform under load, for about two minutes or for MINUTES=60, and prove that nothing was lost
 	@$(BIN)/graftline models fetch smollm2-135m > /dev/null
 ifdef MINUTES
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
 else
-	GRAFTLINE_LONG_TESTS=1 $(BIN)/python -m pytest tests/integration/test_soak.py
+	$(BIN)/python -m pytest -m soak tests/integration/test_soak.py
 endif
 
 bench: bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor bench-loop ## Measure all claims; prints one line of JSON each

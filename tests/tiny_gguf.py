@@ -19,7 +19,7 @@ ARCHITECTURES = {"llama": (LlamaConfig, LlamaForCausalLM), "qwen2": (Qwen2Config
 LAYERS, HEADS, KEY_HEADS, CONTEXT, EPSILON, ROPE = 3, 4, 2, 512, 1e-5, 10_000.0
 
 
-def make_model(folder: Path, architecture: str, is_tied: bool = False) -> Path:
+def make_model(folder: Path, architecture: str, is_tied: bool = False, context_tokens: int = CONTEXT) -> Path:
     """Write a model of `architecture` with random weights into `folder`, and return it."""
     make_tiny_model(folder)  # for its tokenizer
     ends = json.loads((folder / "generation_config.json").read_text("utf-8"))["eos_token_id"]
@@ -31,7 +31,7 @@ def make_model(folder: Path, architecture: str, is_tied: bool = False) -> Path:
         num_hidden_layers=LAYERS,
         num_attention_heads=HEADS,
         num_key_value_heads=KEY_HEADS,
-        max_position_embeddings=CONTEXT,
+        max_position_embeddings=context_tokens,
         rms_norm_eps=EPSILON,
         rope_theta=ROPE,
         # so that the most probable tokens stand apart, and that positions matter
@@ -54,7 +54,7 @@ def write_gguf(folder: Path, architecture: str, target: Path) -> Path:
     """Write the model in `folder` to `target`, and return it."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     writer = GGUFWriter(target, architecture)
-    writer.add_context_length(CONTEXT)
+    writer.add_context_length(model.config.max_position_embeddings)
     writer.add_embedding_length(model.config.hidden_size)
     writer.add_block_count(LAYERS)
     writer.add_feed_forward_length(model.config.intermediate_size)

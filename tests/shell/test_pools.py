@@ -1,7 +1,7 @@
 """Pools: which steps share what is scarce, that two of them never run at once, and whose slots are freed. Runs that were lost."""
 
-import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,14 +16,13 @@ from resources.slots import GONE, PROCESS, process, take_over_slots
 from sensors.lost_runs import lost_runs
 
 STEP = """
-import json, sys, time
 import dagster as dg
 
 @dg.asset(pool="sandbox")
 def one():
-    started = time.time()
-    time.sleep(0.5)
-    print(json.dumps([started, time.time()]), flush=True)
+    print("inside", flush=True)
+    input()
+    print("leaves", flush=True)
 
 with dg.DagsterInstance.get() as instance:
     assert dg.materialize([one], instance=instance).success
@@ -61,15 +60,25 @@ def test_each_scarce_thing_has_a_pool() -> None:
     assert {"reports/datasets", "reports/teacher"} <= pools["duckdb"]
 
 
-def test_two_steps_of_one_pool_do_not_overlap(home: Path) -> None:
+def test_two_steps_of_one_pool_do_not_overlap(home: Path, instance: dg.DagsterInstance) -> None:
     environment = {**os.environ, "DAGSTER_HOME": str(home), "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-c", STEP]
-    # makes the databases, which two processes at once would get in one another's way over
-    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
-    both = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    times = sorted(json.loads(one.communicate(timeout=120)[0].splitlines()[-1]) for one in both)
-    assert [one.returncode for one in both] == [0, 0]
-    assert times[0][1] <= times[1][0]
+
+    def start_step() -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", STEP]
+        return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    with start_step() as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "inside\n"
+        with start_step() as second:
+            assert second.stdout is not None
+            while not instance.event_log_storage.get_concurrency_info("sandbox").pending_step_count:
+                assert second.poll() is None
+            # what waits for the slot was not let in
+            assert select.select([second.stdout], [], [], 0)[0] == []
+            assert first.communicate("\n")[0] == "leaves\n"
+            assert second.communicate("\n")[0] == "inside\nleaves\n"
+    assert [first.returncode, second.returncode] == [0, 0]
 
 
 def new_run(instance: dg.DagsterInstance, tags: dict[str, str], is_finished: bool = False) -> str:

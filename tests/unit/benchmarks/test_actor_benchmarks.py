@@ -12,6 +12,7 @@ from graftline.teachers.prompt import load_prompt
 from tests.protocol_server import ProtocolServer
 
 
+@pytest.mark.long
 def test_every_request_to_the_pool_is_answered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # the peer has an environment of its own
     monkeypatch.setattr(chat_pool, "PEERS_PYTHON", Path("/nowhere"))
@@ -20,6 +21,7 @@ def test_every_request_to_the_pool_is_answered_once(monkeypatch: pytest.MonkeyPa
     assert figures["faults"]["faults"], "no server was killed"
 
 
+@pytest.mark.long
 def test_every_merge_of_the_states_is_counted(tmp_path: Path) -> None:
     figures, peers = state_store.measure(tmp_path, state_store.QUICK)
     assert (figures["throughput"]["merges"], figures["concurrent"]["lost"]) == (120, 0)

@@ -65,6 +65,7 @@ def test_repeated_keys_and_escapes_are_as_in_the_dataset() -> None:
     assert (b"\\/" in line, line.isascii(), line.count(b"\n")) == (True, True, 1)
 
 
+@pytest.mark.long
 def test_the_stages_are_measured_with_and_without_the_parse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
 ) -> None:
@@ -105,6 +106,7 @@ def test_minhash_is_measured_beside_datasketch(tmp_path: Path) -> None:
         assert list(peers) == ["datasketch, sha1", "datasketch, xxhash"]
 
 
+@pytest.mark.long
 def test_the_curve_has_memory_of_all_processes_at_every_size(tmp_path: Path) -> None:
     figures, _ = datasets.curve(tmp_path, TINY)
     assert [point["rows"] for point in figures["points"]] == [100, 200]

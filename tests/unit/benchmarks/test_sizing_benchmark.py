@@ -22,6 +22,7 @@ def page(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_it_measures_all_it_tells_and_puts_the_tables_into_the_page(
     page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

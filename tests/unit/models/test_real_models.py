@@ -1,6 +1,5 @@
 """The real catalogue: what is in the checkout's folder of models, and, where it is asked for, the package index."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ from graftline.models.catalogue import load_models
 from graftline.models.stored import model_file, stored_models, verify_models
 from graftline.paths import Paths
 
-WITH_NETWORK = os.environ.get("GRAFTLINE_REAL_MODELS") == "1"
 _CHILD = """
 import os, sys
 from pathlib import Path
@@ -31,7 +29,7 @@ def test_a_model_of_the_checkout_is_a_gguf_file_with_the_pinned_digest(checkout:
         assert stream.read(4) == b"GGUF"
 
 
-@pytest.mark.skipif(not WITH_NETWORK, reason="fetches 98 MB: set GRAFTLINE_REAL_MODELS=1")
+@pytest.mark.long  # fetches 98 MB
 def test_the_smallest_model_comes_from_where_the_catalogue_says(checkout: Path, tmp_path: Path) -> None:
     fetched = subprocess.run(
         [sys.executable, "-c", _CHILD, str(checkout), str(tmp_path)], capture_output=True, text=True, timeout=600
