@@ -64,7 +64,7 @@ format: install ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-integration: install ## Run the tests that take minutes: of a cluster, of larger models, and of vLLM's CPU build where GRAFTLINE_VLLM_ENV names its environment
+integration: install ## Run the tests that take minutes: of a cluster, of benchmarks, of real models, and of vLLM's CPU build where GRAFTLINE_VLLM_ENV names its environment
 	$(BIN)/graftline models fetch smollm2-135m
 	$(BIN)/python -m pytest -m long
 

@@ -26,7 +26,7 @@ from graftline.harbor.service.settings import ServiceSettings
 from graftline.harbor.service.workers import Workers
 
 KEY = "a-key-of-the-tests-alone"
-_WITHIN_S = 30.0
+_WITHIN_S = 240.0
 Outcomes = Callable[[Box], Execution]
 
 

@@ -251,6 +251,6 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.pause_at is not None:
             self.wfile.write(body[: fault.pause_at])
             self.close_connection = True
-            self.hub.closing.wait(60)
+            self.hub.closing.wait(240)
             return
         self.wfile.write(body)

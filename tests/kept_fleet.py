@@ -86,7 +86,7 @@ def free_port() -> int:
         return port
 
 
-def comes(claim: Callable[[], bool], within_s: float = 30.0) -> bool:
+def comes(claim: Callable[[], bool], within_s: float = 240.0) -> bool:
     """Wait until `claim` holds, and say whether it does."""
     deadline = time.monotonic() + within_s
     while not (holds := claim()) and time.monotonic() < deadline:

@@ -54,7 +54,7 @@ def kill_when(
         finally:
             process.kill()
             process.wait()
-    _, alive = psutil.wait_procs(family, timeout=20)
+    _, alive = psutil.wait_procs(family, timeout=240)
     assert running(alive) == [], "children outlive the killed run"
 
 

@@ -98,7 +98,7 @@ def script_of(lines: Sequence[Typed], folder: Path) -> str:
     return "\n".join(parts) + "\n"
 
 
-def follow(lines: Sequence[Typed], root: Path, folder: Path, timeout_s: float = 280.0) -> dict[str, Printed]:
+def follow(lines: Sequence[Typed], root: Path, folder: Path, timeout_s: float = 1100.0) -> dict[str, Printed]:
     """Type `lines` in `root`, and return what each printed, by its command; `folder` is for logs of servers.
 
     After a line that fails nothing more is typed.

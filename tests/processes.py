@@ -4,7 +4,7 @@ import time
 
 import psutil
 
-_ENDS_WITHIN_S = 30.0
+_ENDS_WITHIN_S = 240.0
 
 
 def command_line(process: psutil.Process) -> str:

@@ -81,7 +81,7 @@ def test_the_worker_of_the_page_is_there_with_its_options(small_checkout: Any) -
         "GRAFTLINE_CELERY_URL": "redis://127.0.0.1:1/0",
     }
     command = [str(CHECKOUT / program), *arguments, "--help"]
-    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, timeout=240)
     assert (done.returncode, "--concurrency" in done.stdout) == (0, True), done.stderr
 
 
@@ -92,7 +92,7 @@ def test_limits_of_pools_are_set_by_the_commands_of_the_page(tmp_path: Path) -> 
     assert len(lines) == 2
     for line in lines:
         command = [str(Path(sys.executable).with_name("dagster")), *shlex.split(line)[1:]]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
         assert done.returncode == 0, done.stderr
     assert "sandbox" in done.stdout
     assert "4" in done.stdout

@@ -212,7 +212,7 @@ def test_who_waits_outside_of_namespaces_ends_as_the_process_that_was_to_enter_t
         kernel.unshare = lambda namespaces: os._exit(7)
         case_jail.enter_namespaces({"user": None})
     """
-    done = subprocess.run([sys.executable, "-c", dedented(program)], check=False, timeout=30)
+    done = subprocess.run([sys.executable, "-c", dedented(program)], check=False, timeout=240)
     assert done.returncode == 7
 
 

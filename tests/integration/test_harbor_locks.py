@@ -19,7 +19,7 @@ from graftline.harbor.service.settings import ServiceSettings
 from graftline.harbor.service.tables import Json, attempts, builds, contexts, deployments, jobs, rollouts
 from tests.postgres_server import new_database, postgres_server
 
-OWNER, WITHIN_S = "a-worker", 20.0
+OWNER, WITHIN_S = "a-worker", 240.0
 WAITING = text("select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()")
 
 

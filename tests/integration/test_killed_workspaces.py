@@ -180,7 +180,7 @@ def test_processes_share_a_folder_and_a_task_id(folder: Path, start: Start) -> N
         process.stdin.flush()
     for _ in range(20):
         Workspaces(folder, LIMITS).close()
-    assert [process.wait(60) for process in processes] == [0] * 4
+    assert [process.wait(240) for process in processes] == [0] * 4
     assert list(folder.iterdir()) == []
 
 

@@ -43,7 +43,7 @@ from tinker.cli.__main__ import main_cli as tinker_command
 
 from tests.unit.training.tiny_model import make_tiny_model
 
-TIMEOUT_S = 60
+TIMEOUT_S = 240
 LONG_S = 120
 RANK = 4
 MODEL, KEY = "tiny-qwen3", "tml-of-the-tests"

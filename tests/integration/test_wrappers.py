@@ -210,7 +210,7 @@ program = {(SURVIVOR.format(mark=mark) + "time.sleep(300)")!r}
 jail.run(Case("python", ("case.py",), {{"case.py": program.encode()}}))
 """
     process = subprocess.Popen([sys.executable, "-c", supervisor])
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not marked(mark) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     was_there = marked(mark) != []

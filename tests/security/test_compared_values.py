@@ -217,7 +217,11 @@ def in_a_small_process(module: str, wanted: str) -> str:
         jail.close()
     """
     done = subprocess.run(
-        [sys.executable, "-c", dedent(program), module, wanted], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", dedent(program), module, wanted],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
     )
     return done.stdout.strip() or done.stderr
 

@@ -271,7 +271,7 @@ print(psutil.Process().children()[0].pid, flush=True)
     # the folder of the jail, which nobody removes after a kill, goes with that of the test
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     argv = [sys.executable, "-c", program]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False, env=environment)
     wait_until_ended(int(done.stdout))
 
 
@@ -291,7 +291,7 @@ while True:
     assert parent.stdout is not None
     assert parent.stdout.readline() == b"ready\n"
     [spawner] = psutil.Process(parent.pid).children()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 240
     while not (children := spawner.children()) and time.monotonic() < deadline:
         time.sleep(0.001)
     parent.kill()

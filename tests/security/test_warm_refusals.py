@@ -35,7 +35,7 @@ LIMITS = Limits(cpu_s=1, memory_mb=512)
 def tried(attempt: str) -> str:
     """Return what the program says, or the signal that ended it."""
     command = [sys.executable, "-I", "-c", PROGRAM.format(attempt), LIMITS.model_dump_json()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     return done.stdout.strip() if done.returncode == 0 else signal.Signals(-done.returncode).name
 
 

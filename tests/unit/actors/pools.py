@@ -57,6 +57,6 @@ async def pool_of(
 
 async def until(claim: Callable[[], bool]) -> None:
     """Wait for `claim` to come true; a test in which it never does fails by its own time limit."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         while not claim():
             await asyncio.sleep(0.01)

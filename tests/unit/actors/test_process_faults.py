@@ -131,7 +131,7 @@ def duty_of(folder: Path, *arguments: str, end_within_s: float = 0.2) -> Duty:
 
 def keep(duty: Duty) -> None:
     told = json.dumps(asdict(duty)).encode()
-    subprocess.run([sys.executable, "-m", "graftline.actors.keeper"], input=told, check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "graftline.actors.keeper"], input=told, check=True, timeout=240)
 
 
 @pytest.mark.parametrize(("load_s", "end_within_s"), [(0, 0.2), (60, 60.0)], ids=["serving", "loading"])

@@ -74,7 +74,7 @@ def test_systemd_finds_no_fault(tmp_path: Path) -> None:
         pytest.skip("systemd-analyze is not here; it comes with systemd")
     vllm_stand_in.install(tmp_path / "vllm")
     written = write_units("gpu", FLEET, "m", tmp_path, tmp_path / "deploy")
-    found = subprocess.run([systemd, "verify", *written[:2]], capture_output=True, text=True, timeout=60, check=False)
+    found = subprocess.run([systemd, "verify", *written[:2]], capture_output=True, text=True, timeout=240, check=False)
     assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
 
 

@@ -118,7 +118,7 @@ def test_a_fault_that_did_not_happen_is_missed_and_not_inflicted(site: Site, tmp
 
 def test_a_code_server_that_does_not_end_with_its_daemon_is_killed_and_counted(checkout: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", ENDED, str(tmp_path), STUBBORN]
-    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=240)
     assert (done.stdout and json.loads(done.stdout), done.stderr) == ([True, 1, []], "")
 
 

@@ -150,7 +150,7 @@ def test_an_upload_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
             process.kill()
             process.communicate()
     before = {path.name: path.stat().st_mtime_ns for path in there.glob("[0-9]*")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stderr) == (0, "")
     sent = {path.stem.partition(".")[0] for path in there.glob("[0-9]*.sha256")}
     assert len(sent) == 80

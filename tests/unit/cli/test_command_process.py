@@ -43,7 +43,7 @@ HEAVY = (
 def ran(*command: str | Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     inherited = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     return subprocess.run(
-        command, cwd=folder, env={**inherited, **environment}, capture_output=True, text=True, check=False, timeout=60
+        command, cwd=folder, env={**inherited, **environment}, capture_output=True, text=True, check=False, timeout=240
     )
 
 

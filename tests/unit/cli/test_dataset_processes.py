@@ -30,13 +30,13 @@ def started(shop: Shop, *arguments: str, **environment: str) -> "subprocess.Pope
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     return process.returncode, out, err
 
 
 def wait_for_the_end_of_all(group: int) -> None:
     """Return when no process of a session is left; fail if one stays."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         try:
             os.killpg(group, 0)
@@ -101,5 +101,5 @@ def test_who_stops_reading_gets_no_message(made: Shop, form: list[str]) -> None:
     assert process.stderr is not None
     process.stdout.close()
 
-    assert (process.wait(timeout=60), process.stderr.read()) == (1, "")
+    assert (process.wait(timeout=240), process.stderr.read()) == (1, "")
     process.stderr.close()

@@ -339,7 +339,7 @@ def test_a_service_is_served_until_it_is_interrupted(place: Place, tmp_path: Pat
         key = (tmp_path / "files" / "api_key").read_text("utf-8")
         listed = Place(place.root, said["url"])("list", "--json", GRAFTLINE_HARBOR_KEY=key)
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(240) == 0
     assert (said["executor"], said["api_key_from"]) == ("memory", str(tmp_path / "files" / "api_key"))
     assert json.loads(listed.stdout) == {"deployments": []}
 

@@ -173,5 +173,5 @@ with Workers(2, partial(partial, math.sqrt)) as workers:
 
 def test_workers_do_not_begin_the_program_anew(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(UNGUARDED, "utf-8")
-    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert (done.stdout, done.returncode) == ("begun\n[2.0, 3.0]\n", 0)

@@ -244,7 +244,7 @@ def test_waiting_for_a_free_place_ends_when_it_is_cancelled(tmp_path: Path) -> N
         target=lambda: ends.append(executor.run(a_rollout(executor, "import time; time.sleep(60)"), first_is_over))
     )
     first.start()
-    assert runs.wait(60)
+    assert runs.wait(240)
     second = executor.run(a_rollout(executor), after(2))
     is_over.set()
     first.join()
@@ -267,7 +267,7 @@ def test_what_runs_is_ended_when_the_executor_is_closed(tmp_path: Path) -> None:
     box = a_rollout(executor, "import time; time.sleep(60)")
     runner = threading.Thread(target=lambda: ends.append(executor.run(box, is_cancelled)))
     runner.start()
-    assert runs.wait(60)
+    assert runs.wait(240)
     executor.close()
     runner.join()
     assert [(end.reward, end.failure_cause) for end in ends] == [(None, FailureCause.SANDBOX_FAILED)]

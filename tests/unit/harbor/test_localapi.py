@@ -246,7 +246,7 @@ def test_a_plain_handler_that_takes_too_long_keeps_its_thread_and_nothing_else()
 
     def handler(request: RolloutRequest) -> dict[str, Any]:
         if request is IN_A_HURRY:
-            go_on.wait(60)
+            go_on.wait(240)
         return PASSED
 
     async def two() -> list[RolloutResponse]:

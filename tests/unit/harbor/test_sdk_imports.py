@@ -102,4 +102,4 @@ assert "pydantic" not in sys.modules
 from graftline.harbor import HarborDeploymentRef, LocalAPIConfig
 assert not vendors & set(sys.modules), vendors & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=240)

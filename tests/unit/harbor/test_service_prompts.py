@@ -31,7 +31,7 @@ class Asked:
         prompt, seed = box.request["policy"]["config"]["prompt"], box.request["env"]["seed"]
         if self.waits_from is not None and len(self.pairs) >= self.waits_from:
             self.is_waiting.set()
-            assert self.may_go.wait(30)
+            assert self.may_go.wait(240)
         self.pairs.append((prompt, seed))
         details = {"feedback": f"The pattern `x{seed}` matches nothing."}
         return Execution(SuccessStatus.SUCCESS, helped(prompt, seed), details=details, cost_usd=0.001, tokens=10)
@@ -80,14 +80,14 @@ def test_a_cancelled_optimisation_goes_on_where_it_was(sqlite_url: str, optimise
     with service(sqlite_url, asked, optimiser, rollouts_at_once=4) as client:
         job = client.post(AT, json=body(deployed(client))).json()
         at = f"{AT}/{job['job_id']}"
-        assert asked.is_waiting.wait(30)
+        assert asked.is_waiting.wait(240)
         assert client.post(f"{at}/cancel").json()["status"] == "cancelled"
         asked.may_go.set()
         told = kinds(client.get(f"{at}/events/stream").text)
         assert told[-1] == "cancelled"
         asked.waits_from = None
         # the worker lets go of it first
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         while client.get(f"{at}/results").json()["outcome"] is None and time.monotonic() < deadline:
             time.sleep(0.02)
         paid = set(asked.pairs[:30])
@@ -105,7 +105,7 @@ def test_a_service_that_starts_again_goes_on_and_pays_nothing_twice(
     first = Asked(waits_from=25)
     with service(database_url, first, optimiser, rollouts_at_once=4) as client:
         at = f"{AT}/{client.post(AT, json=body(deployed(client))).json()['job_id']}"
-        assert first.is_waiting.wait(30)
+        assert first.is_waiting.wait(240)
         threading.Timer(0.3, first.may_go.set).start()
     second = Asked()
     with service(database_url, second, optimiser, rollouts_at_once=8) as client:

@@ -18,7 +18,7 @@ from tests.redis_server import RedisServer
 OpenQueue = Callable[..., RedisJobQueue]
 Start = Callable[..., subprocess.Popen[str]]
 PROGRAM = Path(__file__).with_name("worker_process.py")
-ENDS_WITHIN_S = 60.0
+ENDS_WITHIN_S = 240.0
 
 
 @pytest.fixture

@@ -373,13 +373,13 @@ def test_one_that_is_run_from_here_is_cancelled_and_resumed_by_another_job(tmp_p
         # from here on they are kept, so that it does not end before it is cancelled
         if number >= 20:
             waits.set()
-            assert may_go.wait(30)
+            assert may_go.wait(240)
 
     config.task_app_config = paid.config
     paid.on_asked = asked
     job = PromptLearningJob(config, folder=tmp_path)
     job_id = job.submit()
-    assert waits.wait(30)
+    assert waits.wait(240)
     # to cancel is to wait for those that are under way
     threading.Timer(1.0, may_go.set).start()
     cancelled = job.cancel()
@@ -400,10 +400,10 @@ def test_one_that_is_run_from_here_is_cancelled_and_resumed_by_another_job(tmp_p
 def test_another_job_in_the_same_folder_is_refused_while_the_first_goes_on(tmp_path: Path) -> None:
     config, paid, waits, may_go = wanted(), PaidApp(), threading.Event(), threading.Event()
     config.task_app_config = paid.config
-    paid.on_asked = lambda number: (waits.set(), may_go.wait(30))[0]
+    paid.on_asked = lambda number: (waits.set(), may_go.wait(240))[0]
     first, second = PromptLearningJob(config, folder=tmp_path), PromptLearningJob(config, folder=tmp_path)
     first.submit()
-    assert waits.wait(30)
+    assert waits.wait(240)
     second.submit()
     refused = second.poll_until_complete(interval_s=0.05)
     may_go.set()

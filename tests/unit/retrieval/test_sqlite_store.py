@@ -63,7 +63,7 @@ def start(*processes: "subprocess.Popen[str]") -> None:
 
 
 def end(process: "subprocess.Popen[str]") -> int:
-    code = process.wait(60)
+    code = process.wait(240)
     for stream in (process.stdin, process.stdout):
         assert stream is not None
         stream.close()

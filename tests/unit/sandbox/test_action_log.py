@@ -287,7 +287,7 @@ for number in range(int(sys.argv[2]), int(sys.argv[2]) + 200):
 def test_processes_do_not_mix_their_lines_nor_lose_any_when_files_are_put_aside(folder: Path) -> None:
     starts = range(0, 800, 200)
     processes = [subprocess.Popen([sys.executable, "-c", WRITING, str(folder), str(start)]) for start in starts]
-    assert [process.wait(60) for process in processes] == [0] * 4
+    assert [process.wait(240) for process in processes] == [0] * 4
     assert sorted(number for numbers in numbered(folder).values() for number in numbers) == list(range(800))
     assert max(path.stat().st_size for path in folder.iterdir()) <= 5_000
 

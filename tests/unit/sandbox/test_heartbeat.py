@@ -170,6 +170,6 @@ def test_what_processes_are_ready_to_use_is_seen_from_their_states(children: tup
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("there is one core")
     done = subprocess.run(
-        [sys.executable, "-c", LOOK, *children], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", LOOK, *children], capture_output=True, text=True, timeout=240, check=True
     )
     assert done.stdout == f"{ready_s} True\n"

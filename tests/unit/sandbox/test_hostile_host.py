@@ -85,7 +85,7 @@ def test_nothing_is_left_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def awaited(host: Host) -> list[str]:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 240
     while not (found := host.findings()) and time.monotonic() < deadline:
         time.sleep(0.01)
     return found

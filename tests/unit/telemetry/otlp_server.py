@@ -55,7 +55,7 @@ def otlp_server() -> Iterator[OtlpServer]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             state.asked += 1
-            state.let_go.wait(30)
+            state.let_go.wait(240)
             status = state.answers.popleft() if state.answers else 200
             if status == 200:
                 body = gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body

@@ -170,7 +170,7 @@ def test_a_line_that_a_killed_process_cut_ends_before_the_next_one(files: JsonLo
 
 
 def test_a_forked_child_writes_to_a_file_of_its_own(folder: Path) -> None:
-    subprocess.run([sys.executable, "-c", FORKING, str(folder)], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", FORKING, str(folder)], check=True, timeout=240)
     told = [[json.loads(line)["message"] for line in path.read_text().splitlines()] for path in folder.iterdir()]
     assert sorted(told) == [["child"], ["parent", "parent again"]]
 

@@ -51,7 +51,7 @@ def test_a_process_is_seen_in_every_way_at_once(
     assert "graftline_actor_prompt_tokens" in otlp.metrics()
     assert {headers["authorization"] for headers in otlp.headers} == {f"Bearer {secret}"}
     # the server of the tests ends a thread a moment after its answer has come
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 240
     while (left := {*threading.enumerate()} - threads) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert (left, logging.getLogger("graftline").level) == (set(), level)
@@ -103,7 +103,7 @@ def test_figures_that_do_not_arrive_are_counted_and_said_once(
         return has_arrived
 
     push = FigurePush(send, figures.close, PushSettings(figures_interval_s=0.01), lost.append)
-    assert enough.wait(20)
+    assert enough.wait(240)
     push.close()
     assert lost == [1, 1, 1]
     said = [record.message for record in caplog.records if record.name == "graftline.telemetry.push"]

@@ -15,7 +15,7 @@ EXTRA = "pip install 'graftline[training]'"
 SDK_ENVIRONMENT = {"TINKER_TELEMETRY": "0"}
 """What the SDK and the cookbook need where there is nothing but loopback."""
 _KEY = "tml-of-the-tests"
-_ENDS_WITHIN_S = 30
+_ENDS_WITHIN_S = 240
 
 
 @dataclass(frozen=True)

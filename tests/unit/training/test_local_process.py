@@ -92,7 +92,7 @@ def suspended(root: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[b
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(root)], env={**os.environ, **variables})
     child = None
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while child is None and time.monotonic() < deadline:
             time.sleep(0.02)
             child = next((one for one in backends(psutil.Process(parent.pid), root) if is_past_its_start(one)), None)
@@ -109,7 +109,7 @@ def suspended(root: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[b
 def test_it_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
     with suspended(tmp_path) as (parent, child):
         os.kill(parent.pid, signal.SIGKILL)
-        assert psutil.wait_procs([child], timeout=60)[1] == []
+        assert psutil.wait_procs([child], timeout=240)[1] == []
 
 
 @pytest.mark.skipif(

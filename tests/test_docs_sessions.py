@@ -1,0 +1,96 @@
+"""README and the pages that say how to do things, typed at a shell line after line, and what came of it.
+
+The checkout is a small one, with tiny models under the names of the real ones (`tests.scratch_checkout`), and every page is
+typed as it stands, in one shell. What a page says to type and is not typed here stands in `NOT_TYPED`, with the reason.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tinker", reason="the extra `training` is not installed")
+pytest.importorskip("xllamacpp", reason="the extra `embedded` is not installed")
+
+from tests.page_session import Printed, can_leave_the_network, follow, typed_lines
+from tests.pages import fences
+from tests.scratch_checkout import write_scratch_checkout, write_tiny_models
+
+pytestmark = [
+    # of a whole page, on a machine that does much else
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(
+        not can_leave_the_network(),
+        reason="this machine lets no process have a network of its own: run as root, or allow user namespaces",
+    ),
+]
+
+FETCHES = "fetches hundreds of megabytes"
+HOUR = "trains and judges for most of an hour: tests/unit/runtime/test_closed_loop.py does so with tiny models"
+NOT_TYPED: Mapping[str, Mapping[str, str]] = {
+    "README.md": {
+        "make test": "is this",
+        "make closed-loop": HOUR,
+        "GRAFTLINE_DATASETS=release_pairs,commitpackft make run": FETCHES,
+        "GRAFTLINE_DATASET_MIRROR=s3://bucket/datasets make run": "needs a bucket",
+    },
+}
+Outcome = Callable[[Path, Mapping[str, Printed]], None]
+
+
+def rows_of(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def assert_loss_falls(root: Path, recipe: str) -> None:
+    """Assert that the newest run of a recipe has learnt something, and that its adapter is there."""
+    [folder] = (root / "models" / "adapters" / "tinker").glob(f"{recipe}-*")
+    losses = [float(str(row["loss"])) for row in rows_of(folder / "steps.jsonl")]
+    assert losses[-1] < losses[0]
+    assert (folder / "adapter_model.safetensors").stat().st_size > 0
+
+
+def check_readme(root: Path, printed: Mapping[str, Printed]) -> None:
+    table = printed["make run"].output
+    assert re.search(r"^ +trained_adapter +4 ", table, re.M), table
+    assert re.search(r"^ +first_adapter +14 +\d+ +\d of 4 +\d of 4", table, re.M), table
+    assert "Nothing was recomputed" in printed["graftline run"].output
+    assert re.search(r"^ +python/train +[1-9]", printed["graftline summary"].output, re.M)
+    assert "1 place in 1 file would change" in printed["graftline rules apply rules.yml code"].output
+    assert "1 rule from 2 small changes" in printed["graftline rules mine shop"].output
+    attempts = [*(root / "data/trajectories/raw").glob("*/*/openai*/shard-*.jsonl")]
+    assert sum(len(rows_of(path)) for path in attempts) >= 6
+    assert rows_of(root / "data/exports/sft.jsonl")
+    assert_loss_falls(root, "sl_basic")
+    rollouts = printed["graftline harbor run refactoring-python"].output
+    assert len(re.findall(r"^ +\d+ .* 1\.0", rollouts, re.M)) == 5, rollouts
+    assert re.search(r"1\.0", printed["graftline harbor eval refactoring-python --seeds 0-4"].output)
+
+
+PAGES_TYPED: Mapping[str, Outcome] = {"README.md": check_readme}
+
+
+@pytest.fixture(scope="module")
+def checkout_of(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small checkout in which nothing was run yet."""
+    folder = tmp_path_factory.mktemp("sessions")
+    root = write_scratch_checkout(folder / "checkout")
+    write_tiny_models(root, folder / "models")
+    return root
+
+
+@pytest.mark.parametrize("page", PAGES_TYPED)
+def test_a_page_is_typed_and_comes_to_what_it_says(page: str, checkout_of: Path, tmp_path: Path) -> None:
+    lines = [line for line in typed_lines([fence for fence in fences() if fence.page == page])]
+    left_out = NOT_TYPED.get(page, {})
+    assert left_out.keys() <= {line.command for line in lines}
+    root = tmp_path / "checkout"
+    shutil.copytree(checkout_of, root, symlinks=True)
+    printed = follow([line for line in lines if line.command not in left_out], root, tmp_path / "logs")
+    failed = {command: outcome for command, outcome in printed.items() if outcome.status != 0}
+    assert not failed, next(f"{command}: {outcome.output[-3000:]}" for command, outcome in failed.items())
+    assert all("Traceback" not in outcome.output for outcome in printed.values())
+    PAGES_TYPED[page](root, printed)
