@@ -184,8 +184,8 @@ def list_(root: Path | None, as_json: bool) -> None:
 @click.pass_obj
 def download(root: Path | None, run_id: str, base_url: str | None, as_json: bool) -> None:
     """Fetch the adapter of a finished run, in the layout of PEFT."""
-    runs = runs_of(root)
-    folder = _download(runs, runs.get(run_id), base_url)
+    paths = paths_of(root)
+    folder = _download(paths, runs_of(paths.root).get(run_id), base_url)
     click.echo(json.dumps({"run_id": run_id, "folder": str(folder)}) if as_json else str(folder))
 
 
@@ -216,7 +216,7 @@ def _train(
             )
         except Interrupted:
             raise KeyboardInterrupt from None
-    folder = _download(runs_of(paths.root), result.run, base_url) if is_downloading else None
+    folder = _download(paths, result.run, base_url) if is_downloading else None
     _print_result(result, folder, as_json)
 
 
@@ -230,7 +230,8 @@ def _print_result(result: "TinkerTrainingResult", folder: Path | None, as_json: 
         click.echo(str(folder))
 
 
-def _download(runs: "Runs", known: "TrainingRun", base_url: str | None) -> Path:
+def _download(paths: "Paths", known: "TrainingRun", base_url: str | None) -> Path:
+    from graftline.models.catalogue import load_models
     from graftline.progress import progress_bars
     from graftline.training.adapter import download_adapter
     from graftline.training.tinker import TinkerSDKClient
@@ -238,7 +239,8 @@ def _download(runs: "Runs", known: "TrainingRun", base_url: str | None) -> Path:
     with TinkerSDKClient(None, base_url or known.backend) as client, progress_bars() as bars:
         bars.start("model", known.run_id)
         try:
-            folder = download_adapter(runs, known, client, bars.advance)
+            weights = load_models(paths).models.get(known.config["model"])
+            folder = download_adapter(runs_of(paths.root), known, client, weights, bars.advance)
         except BaseException:
             bars.fail()
             raise

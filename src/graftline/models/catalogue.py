@@ -96,6 +96,10 @@ class Weights(Config):
     """SPDX expression."""
     card: str = Field(min_length=1)
     """Name of the model on the hub, where its card says what it is and what it was made from."""
+    card_revision: str = Field(default="", pattern=r"^([0-9a-f]{40})?$")
+    """The commit of `card` that an adapter of the model is loaded on."""
+    quantization: str = ""
+    """How the weights of `card` are packed in the file, as `Q4_1`; empty where they are as they were."""
     places: tuple[Place, ...] = Field(min_length=1)
     """In the order in which they are tried."""
 

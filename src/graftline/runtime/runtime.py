@@ -20,6 +20,7 @@ from graftline.runtime.experiment import ExperimentSpec, experiment, recipe_conf
 from graftline.runtime.followed import resolved
 from graftline.runtime.manifests import DEFAULT_MANIFEST, Manifest
 from graftline.runtime.recipe_ports import RecipePorts, chosen, open_recipe_ports, wiring
+from graftline.runtime.served_model import served_weights
 from graftline.training.adapter import download_adapter
 from graftline.training.loop import OnStep
 from graftline.training.memory.service import MemoryTrainingService
@@ -101,7 +102,8 @@ class Runtime:
                 on_step=on_step,
                 is_stopped=is_stopped,
             )
-            adapter = download_adapter(runs, result.run, service)
+            weights = served_weights(opened.manifest.training_client, values, paths)
+            adapter = download_adapter(runs, result.run, service, weights)
         return RecipeRun(spec, described, result, adapter)
 
     @staticmethod

@@ -4,7 +4,7 @@ import os
 from http import HTTPStatus
 
 from graftline.errors import TrainingError
-from graftline.models.catalogue import load_models
+from graftline.models.catalogue import Weights, load_models
 from graftline.models.fetch import fetch_model
 from graftline.paths import Paths
 from graftline.training.open import TrainingClientConfig
@@ -21,6 +21,13 @@ def model_digest(model: str, paths: Paths) -> str:
     """Return what tells the weights of a model from others: their digest where the catalogue has them, else their name."""
     known = load_models(paths).models
     return known[model].sha256 if model in known else model
+
+
+def served_weights(port: TrainingClientConfig, config: TinkerTrainingConfig, paths: Paths) -> Weights | None:
+    """Return the weights of the catalogue that are trained; None where what is trained is not of the catalogue."""
+    if port.kind == "memory" or (port.kind == "local" and port.folder):
+        return None
+    return load_models(paths).models.get(served(port, config))
 
 
 def fetch_served(port: TrainingClientConfig, config: TinkerTrainingConfig, paths: Paths) -> None:

@@ -19,7 +19,7 @@ from graftline.record import RECORD_NAME, Record
 from graftline.runtime.followed import resolved
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.manifests import Manifest
-from graftline.runtime.served_model import fetch_served, model_digest, served
+from graftline.runtime.served_model import fetch_served, model_digest, served, served_weights
 from graftline.runtime.settings import stage_code
 from graftline.runtime.stages import identities
 from graftline.runtime.training_data import source_of, write_rows
@@ -39,6 +39,7 @@ from graftline.training.settings import TinkerTrainingConfig, deciding
 from graftline.training.solving import check_known, overview, page, rows, solve
 from graftline.training.tokenizers import tokenizer_of
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT, run_id_of, train_on_tinker
+from graftline.training.usage import base_of
 
 EVALUATION, SOLVED, STEPS = "evaluation.json", "solved.jsonl", "steps.jsonl"
 _LOOK_EVERY_S = 1.0
@@ -76,7 +77,8 @@ def trained_adapter(lineage: Lineage, name: str) -> Built:
         found = overview(tasks, before, after)
         write_rows(partial / SOLVED, rows(tasks, before, after))
         (partial / EVALUATION).write_text(json.dumps(found, indent=2) + "\n", "utf-8")
-        said = card(run, read_steps(partial / STEPS), _licences(dataset), page(found), source.prompt)
+        base = base_of(run, served_weights(port, config, lineage.paths))
+        said = card(run, read_steps(partial / STEPS), base, name, _licences(dataset), page(found), source.prompt)
         (partial / CARD).write_text(said, "utf-8")
         return Contents(_counts(run, found), facts=run.computed_with)
 
@@ -121,7 +123,8 @@ def _trained(
         sandbox=lambda: lineage.ports.sandbox,
         on_step=on_step,
     )
-    for path in download_adapter(runs, result.run, service).iterdir():
+    weights = served_weights(lineage.manifest.training_client, config, lineage.paths)
+    for path in download_adapter(runs, result.run, service, weights).iterdir():
         if path.name not in (RECORD_NAME, CARD):
             shutil.copyfile(path, partial / path.name)
     check_adapter(partial)

@@ -20,10 +20,12 @@ from graftline.downloads.web import AnswerError, Web
 from graftline.downloads.web_file import WebFile
 from graftline.errors import ConfigError, DataError, DownloadError
 from graftline.hashing import code_version
+from graftline.models.catalogue import Weights
 from graftline.paths import portable
 from graftline.training.card import CARD, card
 from graftline.training.runs import Runs, TrainingRun
 from graftline.training.service import TrainingService
+from graftline.training.usage import base_of, write_base
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _RENEWED_BEFORE = timedelta(minutes=5)
@@ -76,11 +78,15 @@ def download_adapter(
     runs: Runs,
     run: TrainingRun,
     client: TrainingService,
+    weights: Weights | None,
     advance: Advance = lambda done, total: None,
     patience: Patience | None = None,
     clock: Clock = utc_now,
 ) -> Path:
     """Return the folder of the adapter of `run`, fetched unless it is there.
+
+    Args:
+        weights: What it was trained on, where that is of the catalogue.
 
     Raises:
         ConfigError: the run is not done.
@@ -110,7 +116,9 @@ def download_adapter(
                 raise DataError(f"the export of {run.run_id} holds {name!r}, but files without folders were expected")
             download(ExportedFile(name, addresses, Web(given)), Pins(), partial / name, advance, given, _MAX_FILE_BYTES)
         check_adapter(partial)
-        (partial / CARD).write_text(card(run, runs.steps(run.run_id)), "utf-8")
+        base = base_of(run, weights)
+        write_base(partial / CONFIG, base)
+        (partial / CARD).write_text(card(run, runs.steps(run.run_id), base, run.run_id), "utf-8")
         return Contents({"trained_tokens": run.trained_tokens, "steps": run.next_step})
 
     return build(folder, request, make, clock).folder

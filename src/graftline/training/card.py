@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from graftline.markdown import table
 from graftline.training.runs import StepMetrics, TrainingRun
+from graftline.training.usage import Base, usage
 
 CARD = "README.md"
 _SHOWN_STEPS = 20
@@ -12,6 +13,8 @@ _SHOWN_STEPS = 20
 def card(
     run: TrainingRun,
     steps: Sequence[StepMetrics],
+    base: Base,
+    name: str,
     licences: Mapping[str, int] | None = None,
     solved: str = "",
     prompt: str = "",
@@ -21,6 +24,8 @@ def card(
     Args:
         run: What it ends.
         steps: Of the run.
+        base: What it is loaded on.
+        name: Of the folder that it is in.
         licences: Of the rows it was trained on, with how many there are of each; None where they are not known.
         solved: A table of the tasks that were solved without it and with it; empty where it was not tried.
         prompt: By which it is to be asked, of `configs/teacher_prompts.yaml`; empty where it may be any.
@@ -32,7 +37,8 @@ def card(
         if (step.step + 1) % every == 0 or step.held_out_loss is not None
     ]
     facts = [
-        {"": "base model", "is": run.config["model"]},
+        {"": "base model", "is": f"{base.repo_id}{f' at {base.revision}' if base.revision else ''}"},
+        {"": "trained as", "is": base.name},
         {"": "recipe", "is": run.recipe},
         {"": "LoRA rank", "is": run.config["lora"]["rank"]},
         *({"": name, "is": value} for name, value in run.computed_with.items()),
@@ -46,13 +52,18 @@ def card(
         *({"": package, "is": version} for package, version in sorted(run.versions.items())),
     ]
     parts = [
-        f"---\nbase_model: {run.config['model']}\nlibrary_name: peft\ntags: [lora, ast-grep]\n---\n",
+        f"---\nbase_model: {base.repo_id}\nbase_model_relation: adapter\nlibrary_name: peft\npipeline_tag: text-generation\n"
+        "tags: [lora, ast-grep]\n---\n",
         f"# {run.run_id}\n",
         "A LoRA adapter that proposes ast-grep rewrites, trained by Graftline on verified steps.\n",
         table(facts),
     ]
-    if prompt:
-        parts.append(f"It is to be asked by the prompt `{prompt}`, with the renderer `{run.config['renderer']}`.\n")
+    prompt = prompt or run.config.get("prompt", "")
+    question = f"by the prompt `{prompt}`" if prompt else "as the chats that it was trained on are"
+    parts += [
+        f"It is to be asked {question}, with the renderer `{run.config['renderer']}`.\n",
+        usage(run, base, name),
+    ]
     if solved:
         parts += ["## Tasks of other repositories\n", "One answer to each, the most probable one.\n", solved]
     parts += ["## Loss\n", "Mean over trained tokens, in nats.\n", table(curve), "## Licences\n"]

@@ -54,7 +54,7 @@ def trained(root: Path, recipe: str, run_id: str, **changes: Any) -> Path:
             service=service,
             run_id=run_id,
         )
-        return download_adapter(Runs(root / MEMORY_OUTPUT), done.run, service)
+        return download_adapter(Runs(root / MEMORY_OUTPUT), done.run, service, None)
 
 
 @pytest.fixture

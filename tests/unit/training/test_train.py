@@ -267,7 +267,9 @@ def test_a_killed_run_has_the_losses_and_the_adapter_of_one_that_nobody_disturbe
     assert [attempt.ended_by for attempt in run.attempts] == ["killed", "done"]
     assert 9 <= run.attempts[1].from_step < 36
     with TinkerSDKClient(training.server.api_key, training.server.url) as client:
-        folders = [download_adapter(training.runs, training.runs.get(name), client) for name in ("whole", "killed")]
+        folders = [
+            download_adapter(training.runs, training.runs.get(name), client, None) for name in ("whole", "killed")
+        ]
     contents = [(folder / "adapter_model.safetensors").read_bytes() for folder in folders]
     assert contents[0] == contents[1]
     assert {path.name for path in folders[0].iterdir()} >= {"README.md", "adapter_config.json", "_meta.json"}
@@ -281,13 +283,13 @@ def test_an_adapter_is_fetched_once_and_only_of_a_run_that_is_done(training: Tra
     [run] = training.runs.all()
     with TinkerSDKClient(training.server.api_key, training.server.url) as client:
         with pytest.raises(ConfigError, match="is interrupted; `graftline train resume"):
-            download_adapter(training.runs, run, client)
+            download_adapter(training.runs, run, client, None)
         run = training.train().run
-        folder = download_adapter(training.runs, run, client)
+        folder = download_adapter(training.runs, run, client, None)
     written = (folder / "_meta.json").stat().st_mtime_ns
     # nobody is asked: there is no such server
     with TinkerSDKClient(training.server.api_key, "http://127.0.0.1:9") as client:
-        assert download_adapter(training.runs, run, client) == folder
+        assert download_adapter(training.runs, run, client, None) == folder
     assert (folder / "_meta.json").stat().st_mtime_ns == written
     (folder / "adapter_config.json").write_text("{}", "utf-8")
     with pytest.raises(DataError, match="is no LoRA adapter of PEFT"):

@@ -1,0 +1,188 @@
+"""What the model card of an adapter tells people to type, typed, with a hub that is a folder in the layout of its cache."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from graftline.config import validated
+from graftline.models.catalogue import Weights
+from graftline.paths import Paths
+from graftline.training.adapter import download_adapter
+from graftline.training.recipes.open import load_recipe
+from graftline.training.runs import Runs, TrainingRun
+from tests.training_root import write_root
+from tests.unit.training.conftest import EXTRA, StartedServer
+
+pytest.importorskip("tinker", reason=EXTRA)
+
+from graftline.training.questions import Questions
+from graftline.training.tinker import TinkerSDKClient
+from graftline.training.tokenizers import load_tokenizer
+from graftline.training.train import OUTPUT, train_on_tinker
+
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+WEIGHTS = validated(
+    {
+        "file": "tiny.Q4_1.gguf", "format": "gguf", "size_bytes": 1, "sha256": "0" * 64, "licence": "MIT",
+        "card": "owner/tiny", "card_revision": REVISION, "quantization": "Q4_1",
+        "places": [{"kind": "folder", "path": "weights"}],
+    },
+    Weights,
+    "models.yaml",
+)  # fmt: skip
+QUESTION = [{"role": "user", "content": "Rewrite `old(x)` to `new(x)`."}]
+ANSWER_TOKENS = 12
+
+
+@dataclass
+class Trained:
+    """An adapter as `graftline train run` leaves it, and what its backend answers to the question of its card."""
+
+    folder: Path
+    run: TrainingRun
+    answer: str
+    tokens: list[int]
+    model: Path
+
+    @property
+    def card(self) -> str:
+        return (self.folder / "README.md").read_text("utf-8")
+
+    def snippet(self, heading: str, language: str = "python") -> str:
+        body = self.card.split(f"### {heading}\n")[1].split("\n### ")[0]
+        return re.findall(rf"```{language}\n(.*?)```", body, re.DOTALL)[0]
+
+
+@pytest.fixture(scope="module", params=["qwen3_instruct", "role_colon"])
+def trained(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    tiny_model: Path,
+    tinker_server: StartedServer,
+) -> Trained:
+    root = tmp_path_factory.mktemp("snippets") / "root"
+    write_root(root, tiny_model, renderer=request.param, max_steps=4, answer_tokens=ANSWER_TOKENS, learning_rate=0.03)
+    config = load_recipe(Paths(root), "tiny", {})
+    run = train_on_tinker(config, tinker_server.api_key, root=root, base_url=tinker_server.url).run
+    tokenizer = load_tokenizer(tiny_model)
+    tokens = Questions(config.renderer, tokenizer).tokens(QUESTION)
+    with TinkerSDKClient(tinker_server.api_key, tinker_server.url) as client:
+        folder = download_adapter(Runs(root / OUTPUT), run, client, WEIGHTS)
+        from tinker import types
+
+        sampled = client.sampling_client(model_path=run.sampler_path).sample(
+            types.ModelInput.from_ints(tokens),
+            1,
+            types.SamplingParams(max_tokens=ANSWER_TOKENS, temperature=0.0, seed=0),
+        )
+        [sequence] = client.result(sampled, "answers").sequences
+    return Trained(folder, run, tokenizer.decode(sequence.tokens, skip_special_tokens=True), tokens, tiny_model)
+
+
+def run_python(snippets: str, folder: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", snippets],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_transformers_and_peft_load_the_adapter_by_its_folder_and_answer_as_the_backend_does(
+    trained: Trained, tmp_path: Path
+) -> None:
+    repository = tmp_path / "hub" / "models--owner--tiny"
+    (repository / "snapshots").mkdir(parents=True)
+    (repository / "snapshots" / REVISION).symlink_to(trained.model)
+    # where nothing names a revision, as in `AutoModelForCausalLM.from_pretrained(folder)`, it is that of `main`
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(REVISION, "utf-8")
+    bare = (
+        "from transformers import AutoModelForCausalLM\nprint(AutoModelForCausalLM.from_pretrained('.').peft_config)\n"
+    )
+    said = run_python(
+        f"{trained.snippet('transformers')}\nprint('--')\n{trained.snippet('PEFT')}\nprint('--')\n{bare}",
+        trained.folder,
+        {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"},
+    )
+    by_transformers, by_peft, config = said.split("--\n")
+    assert (by_transformers, by_peft) == (f"{trained.answer}\n", f"{trained.answer}\n")
+    assert f"revision='{REVISION}'" in config
+    assert "TaskType.CAUSAL_LM" in config or "task_type='CAUSAL_LM'" in config
+
+
+def test_a_prompt_of_the_card_is_what_the_renderer_writes(trained: Trained) -> None:
+    namespace: dict[str, Any] = {"tokenizer": load_tokenizer(trained.model)}
+    [line] = re.findall(r"^prompt = .*$", trained.snippet("transformers"), re.MULTILINE)
+    exec(line, namespace)
+    assert namespace["tokenizer"].encode(namespace["prompt"], add_special_tokens=False) == trained.tokens
+
+
+@pytest.fixture
+def completions() -> Iterator[tuple[list[Any], int]]:
+    """A server that speaks the protocol of vLLM's `/v1/completions`: what it was asked, and its port."""
+    requests: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            requests.append((self.path, body))
+            answer = json.dumps({"model": body["model"], "choices": [{"index": 0, "text": "new(x)"}]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield requests, server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def test_the_request_of_the_card_asks_vllm_for_the_adapter_that_its_command_serves(
+    trained: Trained, completions: tuple[list[Any], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    requests, port = completions
+    words = trained.snippet("vLLM", "sh").split()
+    words.remove("--enable-lora")
+    options = dict(zip(words[3::2], words[4::2], strict=True))
+    name = trained.folder.name
+    assert (words[:3], options) == (
+        ["vllm", "serve", "owner/tiny"],
+        {"--revision": REVISION, "--max-lora-rank": "8", "--lora-modules": f"{name}=."},
+    )
+    exec(trained.snippet("vLLM").replace(":8000/", f":{port}/"), {})
+    assert capsys.readouterr().out == "new(x)\n"
+    [(path, body)] = requests
+    assert (path, body["model"], body["max_tokens"], body["temperature"]) == ("/v1/completions", name, ANSWER_TOKENS, 0)
+    assert load_tokenizer(trained.model).encode(body["prompt"], add_special_tokens=False) == trained.tokens
+
+
+def test_the_card_says_what_it_was_trained_on_and_what_that_means(trained: Trained) -> None:
+    card = " ".join(trained.card.split())
+    assert "base_model: owner/tiny base_model_relation: adapter" in card
+    assert "unpacked from Q4_1 to 16 bits" in card
+    assert f"with the renderer `{trained.run.config['renderer']}`" in card
+    assert (
+        f"graftline models adapter . --base tiny-qwen3 --into gguf llama-server --model tiny.Q4_1.gguf --lora gguf/{trained.folder.name}.gguf"
+        in card
+    )
