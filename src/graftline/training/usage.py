@@ -14,6 +14,9 @@ _QUESTION = "Rewrite `old(x)` to `new(x)`."
 _RENDERED = {
     "role_colon": "User: {question}\n\nAssistant:",  # after the first token of the tokenizer, where it has one
     "qwen3_instruct": "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n",
+    "qwen3_disable_thinking": (
+        "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    ),
 }
 """A question as renderers write it. The chat template of a base may write another text, such as a system message."""
 _VLLM_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
@@ -66,6 +69,7 @@ def usage(run: TrainingRun, base: Base, name: str) -> str:
     parts = [
         "## Use\n",
         "Run these in the folder of this file.\n",
+        *([] if prompt else ["The chat template of the base stands for the renderer, which may write another text.\n"]),
         *_origin(base),
         "### transformers\n",
         f"""```python

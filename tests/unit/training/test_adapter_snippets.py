@@ -29,6 +29,7 @@ from graftline.training.questions import Questions
 from graftline.training.tinker import TinkerSDKClient
 from graftline.training.tokenizers import load_tokenizer
 from graftline.training.train import OUTPUT, train_on_tinker
+from graftline.training.usage import base_of, usage
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 WEIGHTS = validated(
@@ -63,15 +64,12 @@ class Trained:
         return re.findall(rf"```{language}\n(.*?)```", body, re.DOTALL)[0]
 
 
-@pytest.fixture(scope="module", params=["qwen3_instruct", "role_colon"])
-def trained(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    tiny_model: Path,
-    tinker_server: StartedServer,
-) -> Trained:
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, tinker_server: StartedServer) -> Trained:
     root = tmp_path_factory.mktemp("snippets") / "root"
-    write_root(root, tiny_model, renderer=request.param, max_steps=4, answer_tokens=ANSWER_TOKENS, learning_rate=0.03)
+    write_root(
+        root, tiny_model, renderer="qwen3_instruct", max_steps=4, answer_tokens=ANSWER_TOKENS, learning_rate=0.03
+    )
     config = load_recipe(Paths(root), "tiny", {})
     run = train_on_tinker(config, tinker_server.api_key, root=root, base_url=tinker_server.url).run
     tokenizer = load_tokenizer(tiny_model)
@@ -80,13 +78,17 @@ def trained(
         folder = download_adapter(Runs(root / OUTPUT), run, client, WEIGHTS)
         from tinker import types
 
-        sampled = client.sampling_client(model_path=run.sampler_path).sample(
-            types.ModelInput.from_ints(tokens),
-            1,
-            types.SamplingParams(max_tokens=ANSWER_TOKENS, temperature=0.0, seed=0),
-        )
-        [sequence] = client.result(sampled, "answers").sequences
-    return Trained(folder, run, tokenizer.decode(sequence.tokens, skip_special_tokens=True), tokens, tiny_model)
+        parameters = types.SamplingParams(max_tokens=ANSWER_TOKENS, temperature=0.0, seed=0)
+        answers = []
+        for sampler in (
+            client.sampling_client(model_path=run.sampler_path),
+            client.sampling_client(base_model=config.model),
+        ):
+            sampled = sampler.sample(types.ModelInput.from_ints(tokens), 1, parameters)
+            [sequence] = client.result(sampled, "answers").sequences
+            answers.append(tokenizer.decode(sequence.tokens, skip_special_tokens=True))
+    assert answers[0] != answers[1], "the adapter is no small matter"
+    return Trained(folder, run, answers[0], tokens, tiny_model)
 
 
 def run_python(snippets: str, folder: Path, environment: dict[str, str]) -> str:
@@ -125,11 +127,14 @@ def test_transformers_and_peft_load_the_adapter_by_its_folder_and_answer_as_the_
     assert "TaskType.CAUSAL_LM" in config or "task_type='CAUSAL_LM'" in config
 
 
-def test_a_prompt_of_the_card_is_what_the_renderer_writes(trained: Trained) -> None:
-    namespace: dict[str, Any] = {"tokenizer": load_tokenizer(trained.model)}
-    [line] = re.findall(r"^prompt = .*$", trained.snippet("transformers"), re.MULTILINE)
-    exec(line, namespace)
-    assert namespace["tokenizer"].encode(namespace["prompt"], add_special_tokens=False) == trained.tokens
+@pytest.mark.parametrize("renderer", ["qwen3_instruct", "role_colon", "qwen3_disable_thinking"])
+def test_a_prompt_of_the_card_is_what_the_renderer_writes(trained: Trained, renderer: str) -> None:
+    tokenizer = load_tokenizer(trained.model)
+    run = trained.run.model_copy(update={"config": {**trained.run.config, "renderer": renderer}})
+    first, *_ = re.findall(r"^prompt = .*$", usage(run, base_of(run, WEIGHTS), "tiny"), re.MULTILINE)
+    exec(first, namespace := {"tokenizer": tokenizer})
+    written = tokenizer.encode(namespace["prompt"], add_special_tokens=False)
+    assert written == Questions(renderer, tokenizer).tokens(QUESTION)
 
 
 @pytest.fixture
