@@ -231,7 +231,7 @@ def _print_result(result: "TinkerTrainingResult", folder: Path | None, as_json: 
 
 
 def _download(paths: "Paths", known: "TrainingRun", base_url: str | None) -> Path:
-    from graftline.models.catalogue import load_models
+    from graftline.models.catalogue import find_weights
     from graftline.progress import progress_bars
     from graftline.training.adapter import download_adapter
     from graftline.training.tinker import TinkerSDKClient
@@ -239,7 +239,7 @@ def _download(paths: "Paths", known: "TrainingRun", base_url: str | None) -> Pat
     with TinkerSDKClient(None, base_url or known.backend) as client, progress_bars() as bars:
         bars.start("model", known.run_id)
         try:
-            weights = load_models(paths).models.get(known.config["model"])
+            weights = find_weights(known.config["model"], paths)
             folder = download_adapter(runs_of(paths.root), known, client, weights, bars.advance)
         except BaseException:
             bars.fail()

@@ -150,6 +150,15 @@ def load_models(paths: Paths) -> ModelCatalogue:
     return load_yaml(paths.configs / "models.yaml", ModelCatalogue)
 
 
+def find_weights(name: str, paths: Paths) -> Weights | None:
+    """Return the weights called `name`; None where no catalogue has them, or the root has no catalogue.
+
+    Raises:
+        ConfigError: the catalogue does not fit.
+    """
+    return load_models(paths).models.get(name) if (paths.configs / "models.yaml").exists() else None
+
+
 def _plain(path: str) -> str:
     try:
         return str(portable(path))

@@ -4,7 +4,7 @@ import os
 from http import HTTPStatus
 
 from graftline.errors import TrainingError
-from graftline.models.catalogue import Weights, load_models
+from graftline.models.catalogue import Weights, find_weights, load_models
 from graftline.models.fetch import fetch_model
 from graftline.paths import Paths
 from graftline.training.open import TrainingClientConfig
@@ -27,7 +27,7 @@ def served_weights(port: TrainingClientConfig, config: TinkerTrainingConfig, pat
     """Return the weights of the catalogue that are trained; None where what is trained is not of the catalogue."""
     if port.kind == "memory" or (port.kind == "local" and port.folder):
         return None
-    return load_models(paths).models.get(served(port, config))
+    return find_weights(served(port, config), paths)
 
 
 def fetch_served(port: TrainingClientConfig, config: TinkerTrainingConfig, paths: Paths) -> None:
