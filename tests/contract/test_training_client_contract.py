@@ -137,12 +137,13 @@ def test_a_loss_that_is_worked_out_here_is_as_good_as_one_of_the_service(service
     assert loss(service, here, TEXT, OTHER) == pytest.approx(loss(service, there, TEXT, OTHER), rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["importance_sampling", "ppo", "cispo", "dro"])
+@pytest.mark.parametrize("name", ["importance_sampling", "ppo", "cispo", "dro", "gspo"])
 def test_what_was_rewarded_becomes_more_likely(service: TrainingService, trainer: Trainer, name: Any) -> None:
     found = service.result(trainer.forward([TEXT], "cross_entropy"), "logprobs").loss_fn_outputs[0]
     sampled = found["logprobs"].to_numpy()
     advantages = np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0], np.float32)
-    rewarded = datum(65, 66, 67, 68, 69, 66, 71, logprobs=sampled, advantages=advantages)
+    inputs = {"logprobs": sampled, "advantages": advantages, "sequence_ratio_mask": np.ones(6, np.float32)}
+    rewarded = datum(65, 66, 67, 68, 69, 66, 71, **inputs)
     sent = trainer.forward_backward([rewarded], name)
     service.result(trainer.optim_step(types.AdamParams(learning_rate=1e-2)), "the step")
     # with ratios of 1: three rewards, or what they are worth
@@ -226,9 +227,12 @@ def test_data_at_fault_are_refused_and_no_step_is_taken_with_a_part_of_them(
     assert step(service, trainer, [TEXT]) == before
 
 
-def test_a_loss_whose_formula_nobody_knows_is_refused(service: TrainingService, trainer: Trainer) -> None:
-    with pytest.raises(DataError, match="loss_fn 'gspo' is not one of this backend; it has cross_entropy, importance_"):
-        service.result(trainer.forward_backward([TEXT], "gspo"), "gradients")
+def test_a_loss_of_recorded_sequences_is_refused_where_none_are_named(
+    service: TrainingService, trainer: Trainer
+) -> None:
+    rewarded = datum(65, 66, 67, advantages=[1.0, 1.0])
+    with pytest.raises(DataError, match=r"stable_reinforce needs .*sequences that"):
+        service.result(trainer.forward_backward([rewarded], "stable_reinforce"), "gradients")
 
 
 @pytest.fixture(scope="module")

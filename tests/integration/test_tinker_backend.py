@@ -267,6 +267,40 @@ def test_a_client_samples_from_the_weights_of_this_moment(trained: Trained) -> N
     assert found[1:] == pytest.approx(logprobs(trained.client, trained.batch[:1])[0], abs=1e-4)
 
 
+def test_samplers_in_flight_follow_the_weights_that_were_published_last(
+    new_client: Callable[..., tinker.TrainingClient], rest: tinker.RestClient
+) -> None:
+    run, batch = new_client(), [numbers(12)]
+    text = types.ModelInput.from_ints([*batch[0].model_input.to_ints(), 7])
+
+    def score(sampler: tinker.SamplingClient) -> list[float]:
+        return sampler.compute_logprobs(text).result(TIMEOUT_S)[1:-1]
+
+    def publish(kind: Any) -> tinker.SamplingClient:
+        sampler: tinker.SamplingClient = run.save_weights_and_get_sampling_client(kind=kind).result(TIMEOUT_S)
+        return sampler
+
+    first = publish("inflight")
+    before = score(first)
+    step(run, batch)
+    unpublished = score(first)
+    snapshot = publish("snapshot")
+    step(run, batch)
+    second = publish("inflight")
+    expected = logprobs(
+        run, [types.Datum(model_input=text, loss_fn_inputs={"target_tokens": [*text.to_ints()[1:], 7]})]
+    )
+
+    assert unpublished == before
+    assert score(second) == pytest.approx(expected[0][:-2], abs=1e-4)
+    # those there were before as well, but none that is to stay as it was
+    assert score(first) == score(second)
+    assert before != score(snapshot) != score(first)
+    # what nobody samples from any more is gone
+    run_id = run.get_info().model_id
+    assert len(rest.list_checkpoints(run_id).result(TIMEOUT_S).checkpoints) == 2
+
+
 def test_logprobs_of_what_was_sampled_are_those_that_training_sees(
     new_client: Callable[..., tinker.TrainingClient],
 ) -> None:
@@ -319,6 +353,7 @@ def rewarded(client: tinker.TrainingClient, batch: Sequence[types.Datum]) -> lis
                 "target_tokens": datum.loss_fn_inputs["target_tokens"],
                 "logprobs": np.array(sampled, np.float32),
                 "advantages": np.full(len(sampled), -1.0 if number == 0 else 1.0, np.float32),
+                "sequence_ratio_mask": np.ones(len(sampled), np.float32),
             },
         )
         for number, (datum, sampled) in enumerate(zip(batch, found, strict=True))
@@ -332,6 +367,7 @@ def rewarded(client: tinker.TrainingClient, batch: Sequence[types.Datum]) -> lis
         ("ppo", {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}),
         ("cispo", {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}),
         ("dro", {"beta": 0.05}),
+        ("gspo", {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}),
     ],
 )
 def test_rewarded_tokens_become_more_probable(
@@ -346,23 +382,68 @@ def test_rewarded_tokens_become_more_probable(
 
     # where p is q, ratios are 1, so the advantages of 12 tokens each cancel out; in the other losses so do p
     before = [row.loss_fn_inputs["logprobs"].tolist() for row in rows]
-    by_hand = 0.0 if loss in ("importance_sampling", "ppo") else sum(before[0]) - sum(before[1])
+    by_hand = 0.0 if loss in ("importance_sampling", "ppo", "gspo") else sum(before[0]) - sum(before[1])
     assert found.result(TIMEOUT_S).metrics["loss:sum"] == pytest.approx(by_hand, abs=1e-2)
     after = logprobs(run, batch)
     assert sum(after[0]) < sum(before[0])
     assert sum(after[1]) > sum(before[1])
 
 
-@pytest.mark.parametrize("loss", ["gspo", "stable_reinforce"])
-def test_a_loss_that_is_not_offered_is_refused_and_steps_go_on(
-    new_client: Callable[..., tinker.TrainingClient], loss: Any
+def named(prompt: types.ModelInput, sequence: types.SampledSequence, sequence_id: str, advantage: float) -> types.Datum:
+    """What was sampled after a prompt as a datum that says so."""
+    before, count = prompt.length, len(sequence.tokens)
+    tokens = [*prompt.to_ints(), *sequence.tokens]
+    return types.Datum(
+        model_input=types.ModelInput.from_ints(tokens[:-1]),
+        loss_fn_inputs={
+            "target_tokens": tokens[1:],
+            "advantages": [0.0] * (before - 1) + [advantage] * count,
+        },
+    ).with_provenance(
+        model_input=[
+            types.PromptProvenanceSpan(sequence_id=sequence_id, length=before),
+            types.SampledProvenanceSpan(sequence_id=sequence_id, length=count - 1),
+        ],
+        loss_fn_inputs=[
+            types.PromptProvenanceSpan(sequence_id=sequence_id, offset=1, length=before - 1),
+            types.SampledProvenanceSpan(sequence_id=sequence_id, length=count),
+        ],
+    )
+
+
+def test_what_was_recorded_when_it_was_sampled_is_trained_on_by_its_name(
+    new_client: Callable[..., tinker.TrainingClient],
 ) -> None:
+    run = new_client()
+    step(run, [numbers(20)])
+    sampler = run.save_weights_and_get_sampling_client(record_stability_info=True).result(TIMEOUT_S)
+    prompt, params = types.ModelInput.from_ints([30, 40, 50]), types.SamplingParams(max_tokens=6, seed=1, stop=[])
+    sampled = sampler.sample(prompt, 2, params).result(TIMEOUT_S).sequences
+
+    batch = [named(prompt, one, one.sequence_id, reward) for one, reward in zip(sampled, (1.0, -1.0), strict=True)]
+    found = run.forward_backward(batch, "stable_reinforce")
+    run.optim_step(types.AdamParams(learning_rate=1e-3)).result(TIMEOUT_S)
+
+    # nothing was learned since, so all ratios are 1
+    first, second = (sum(one.logprobs) for one in sampled)
+    assert found.result(TIMEOUT_S).metrics["loss:sum"] == pytest.approx(second - first, abs=1e-3)
+    after = [sum(one[2:]) for one in logprobs(run, batch)]
+    assert after[0] > first
+    assert after[1] < second
+
+
+def test_what_was_not_recorded_is_refused_and_steps_go_on(new_client: Callable[..., tinker.TrainingClient]) -> None:
     run, batch = new_client(), [numbers(12)]
     first = step(run, batch)
+    sampler = run.save_weights_and_get_sampling_client().result(TIMEOUT_S)
+    prompt, params = types.ModelInput.from_ints([30, 40, 50]), types.SamplingParams(max_tokens=4, seed=1, stop=[])
+    [sequence] = sampler.sample(prompt, 1, params).result(TIMEOUT_S).sequences
 
-    message = f"loss_fn '{loss}' is not one of this backend; it has cross_entropy, importance_sampling, ppo, cispo, dro"
+    message = f"sequence '{sequence.sequence_id}' is not recorded in this session; sample it with"
     with pytest.raises(tinker.RequestFailedError, match=message):
-        run.forward_backward(rewarded(run, batch), loss).result(TIMEOUT_S)
+        run.forward_backward([named(prompt, sequence, sequence.sequence_id, 1.0)], "stable_reinforce").result(TIMEOUT_S)
+    with pytest.raises(tinker.RequestFailedError, match="no step is taken"):
+        run.optim_step(types.AdamParams()).result(TIMEOUT_S)
 
     assert step(run, batch) < first
 

@@ -8,13 +8,12 @@ from typing import Protocol
 
 from graftline.errors import DataError
 
-LOSSES = ("cross_entropy", "importance_sampling", "ppo", "cispo", "dro")
-_CLIP_LOW, _CLIP_HIGH, _BETA = 0.8, 1.2, 0.05
-_OPTIONS = {
-    "ppo": {"clip_low_threshold": _CLIP_LOW, "clip_high_threshold": _CLIP_HIGH},
-    "cispo": {"clip_low_threshold": _CLIP_LOW, "clip_high_threshold": _CLIP_HIGH},
-    "dro": {"beta": _BETA},
-}
+LOSSES = ("cross_entropy", "importance_sampling", "ppo", "cispo", "dro", "gspo", "stable_reinforce")
+CLIP_OPTIONS = ("clip_low_threshold", "clip_high_threshold")
+"""Options that a datum may also have for each of its tokens, among its inputs."""
+UNMARKED = "sequence_ratio_mask marks no token of a datum, but at least one was expected to be other than 0"
+_CLIP = dict(zip(CLIP_OPTIONS, (0.8, 1.2), strict=True))
+_OPTIONS = {"ppo": _CLIP, "cispo": _CLIP, "gspo": _CLIP, "dro": {"beta": 0.05}}
 
 
 class Shaped(Protocol):
@@ -46,7 +45,10 @@ def used_inputs(loss: str, inputs: Mapping[str, Shaped]) -> tuple[str, ...]:
     """Return the names of the inputs that `loss` is worked out of."""
     if loss == "cross_entropy":
         return ("target_tokens", "weights") if "weights" in inputs else ("target_tokens",)
-    return ("target_tokens", "logprobs", "advantages")
+    used = ("target_tokens", "logprobs", "advantages")
+    if loss == "gspo":
+        used += ("sequence_ratio_mask",)
+    return used + tuple(name for name in _OPTIONS.get(loss, {}) if name in CLIP_OPTIONS and name in inputs)
 
 
 def check_inputs(loss: str, inputs: Mapping[str, Shaped], tokens: int) -> None:

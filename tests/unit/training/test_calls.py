@@ -100,6 +100,41 @@ def test_a_call_waits_for_those_before_it_but_not_for_other_runs() -> None:
     played(scenario)
 
 
+def test_what_waits_for_a_call_that_never_comes_is_refused_and_those_after_it_are_done() -> None:
+    lost: list[str] = []
+
+    async def scenario(desk: Desk) -> None:
+        # 2 failed in its client, after it had its number; so did 4
+        calls = [desk.submit(f"run/{number}", "run", number) for number in (1, 3, 5)]
+        refusal = "call 2 of this run never came, so this one after it is not done; send it again"
+        refused = "failed", {"error": refusal, "category": "user"}
+        assert await desk.ended(*calls) == [("done", {"did": "run/1"}), refused, refused]
+
+        assert await desk.ended(desk.submit("run/6", "run", 6)) == [("done", {"did": "run/6"})]
+        with pytest.raises(DataError, match=r"call 2 of run .* came so late that those after it did not wait"):
+            desk.submit("run/2", "run", 2)
+        assert desk.done == ["run/1", "run/6"]
+        assert lost == ["run"]
+
+    played(scenario, lost_s=SOON_S, lost=lost.append)
+
+
+def test_a_call_that_comes_late_is_not_lost() -> None:
+    lost: list[str] = []
+
+    async def scenario(desk: Desk) -> None:
+        late = desk.submit("run/2", "run", 2), desk.submit("run/4", "run", 4)
+        first = desk.submit("run/1", "run", 1)
+        # of these the wait begins anew, for another number is missing
+        assert await desk.ended(first, late[0]) == [("done", {"did": "run/1"}), ("done", {"did": "run/2"})]
+        third = desk.submit("run/3", "run", 3)
+        await desk.ended(third, late[1])
+        assert desk.done == [f"run/{number}" for number in range(1, 5)]
+        assert lost == []
+
+    played(scenario, lost_s=LONG_S, lost=lost.append)
+
+
 def test_a_call_that_is_made_again_is_the_same_call() -> None:
     async def scenario(desk: Desk) -> None:
         await desk.close_gate()

@@ -110,11 +110,35 @@ def test_every_loss_has_the_gradient_of_cross_entropy_where_nothing_has_changed_
         replace(one, inputs={**one.inputs, "logprobs": torch.as_tensor(q), "advantages": one.inputs["weights"]})
         for one, q in zip(BATCH, sampled, strict=True)
     ]
+    for one in batch:
+        one.inputs["sequence_ratio_mask"] = torch.ones(len(one.tokens))
 
     engine.forward_backward("run", batch, loss, {}, True)
 
     assert np.abs(expected).max() > 0.01
     assert gradients(engine, "run") == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_ratio_of_gspo_is_that_of_the_sequence_and_not_of_what_goes_through_the_model_with_it(
+    engine: Engine,
+) -> None:
+    sampled, _ = engine.forward_backward("run", BATCH, "cross_entropy", {}, False)
+    # all ratios of the first text are e^0.1, and of the other 1; the first token of each does not count, whatever it is
+    batch = []
+    for number, (one, q) in enumerate(zip(BATCH, sampled, strict=True)):
+        mask = torch.ones(len(one.tokens))
+        mask[0] = 0
+        drawn = torch.as_tensor(q) - (0.1 if number == 0 else 0.0)
+        drawn[0] = -9.0
+        advantages = torch.full((len(one.tokens),), 2.0)
+        inputs = {"target_tokens": one.inputs["target_tokens"], "logprobs": drawn}
+        batch.append(replace(one, inputs={**inputs, "advantages": advantages, "sequence_ratio_mask": mask}))
+
+    _, metrics = engine.forward_backward("run", batch, "gspo", {}, False)
+
+    lengths = [len(one.tokens) for one in BATCH]
+    by_hand = -2.0 * (math.exp(0.1) * lengths[0] + sum(lengths[1:]))
+    assert metrics["loss:sum"] == pytest.approx(by_hand, rel=1e-5)
 
 
 def test_two_calls_add_up_to_the_gradients_of_one(engine: Engine) -> None:
@@ -298,8 +322,8 @@ def test_after_gradients_that_were_dropped_all_is_as_if_they_had_not_been(engine
 def test_a_loss_that_is_not_offered_leaves_the_gradients_as_they_were(engine: Engine) -> None:
     engine.forward_backward("run", BATCH, "cross_entropy", {}, True)
 
-    with pytest.raises(DataError, match="loss_fn 'gspo' is not one of this backend"):
-        engine.forward_backward("run", BATCH, "gspo", {}, True)
+    with pytest.raises(DataError, match="loss_fn 'reinforce' is not one of this backend"):
+        engine.forward_backward("run", BATCH, "reinforce", {}, True)
 
     assert engine.optim_step("run")["grad_norm:mean"] > 0
 

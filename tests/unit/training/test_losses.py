@@ -12,13 +12,19 @@ pytest.importorskip("torch", reason=EXTRA)
 
 import torch
 
-from graftline.training.local.losses import chosen_logprobs, has_gradient, loss_sum
+from graftline.training.local.losses import chosen_logprobs, has_gradient, loss_sum, sequence_log_ratio
 from graftline.training.losses import LOSSES, check_inputs, checked_options, used_inputs
 
 LN2 = math.log(2)
 # p is 1/2 and 1/4, q is 1/4 and 1/2, and so the ratios are 2 and 1/2
 LOGPROBS = [-LN2, -2 * LN2]
-SAMPLED = {"target_tokens": [5, 6], "logprobs": [-2 * LN2, -LN2], "advantages": [1.0, -2.0]}
+SAMPLED = {
+    "target_tokens": [5, 6],
+    "logprobs": [-2 * LN2, -LN2],
+    "advantages": [1.0, -2.0],
+    "sequence_ratio_mask": [1.0, 1.0],
+}
+FIRST_COUNTS = {**SAMPLED, "sequence_ratio_mask": [1.0, 0.0]}
 
 
 def inputs(given: dict[str, Any]) -> dict[str, torch.Tensor]:
@@ -30,7 +36,10 @@ def inputs(given: dict[str, Any]) -> dict[str, torch.Tensor]:
 
 def loss_and_slope(loss: str, given: dict[str, Any], options: dict[str, float]) -> tuple[float, list[float]]:
     logprobs = torch.tensor(LOGPROBS, requires_grad=True)
-    value = loss_sum(loss, checked_options(loss, options), logprobs, inputs(given))
+    tensors = inputs(given)
+    if loss == "gspo":
+        tensors["sequence_log_ratio"] = sequence_log_ratio(logprobs, tensors)
+    value = loss_sum(loss, checked_options(loss, options), logprobs, tensors)
     value.backward()
     return float(value.detach()), logprobs.grad.tolist()
 
@@ -52,6 +61,29 @@ def loss_and_slope(loss: str, given: dict[str, Any], options: dict[str, float]) 
         # -(1.2 * -ln 2 * 1 + 0.8 * -2 ln 2 * -2); the ratio is a constant
         ("cispo", SAMPLED, {}, -2 * LN2, [-1.2, 1.6]),
         ("cispo", SAMPLED, {"clip_low_threshold": 0.5, "clip_high_threshold": 2.0}, 0.0, [-2.0, 1.0]),
+        # a datum may say for each token how its ratio is clipped: -(min(2, 3) + min(-1, -2 * 0.9))
+        (
+            "ppo",
+            {**SAMPLED, "clip_low_threshold": [0.0, 0.9], "clip_high_threshold": [3.0, 1.1]},
+            {},
+            -0.2,
+            [-2.0, 0.0],
+        ),
+        # the mean of ln 2 and -ln 2 is 0: -(1 * 1 - 1 * 2), and the slope of both is that of one token
+        ("gspo", SAMPLED, {}, 1.0, [-1.0, 2.0]),
+        # only the first counts, so both ratios are 2: -(min(2, 1.2) + min(-4, -2.4))
+        ("gspo", FIRST_COUNTS, {}, 2.8, [0.0, 4.0]),
+        ("gspo", FIRST_COUNTS, {"clip_high_threshold": 2.0}, 2.0, [-2.0, 4.0]),
+        # only the second counts, so both ratios are 1/2: -(min(-1/2, -0.8) + min(1, 1.6))
+        (
+            "gspo",
+            {**SAMPLED, "advantages": [-1.0, 2.0], "sequence_ratio_mask": [0.0, 1.0]},
+            {},
+            -0.2,
+            [0.0, -1.0],
+        ),
+        # -(min(2, 1) * -ln 2 * 1 + 1/2 * -2 ln 2 * -2); the ratio is a constant
+        ("stable_reinforce", SAMPLED, {}, -LN2, [-1.0, 1.0]),
         # -(-ln 2 + 4 ln 2 - 0.025 * 2 ln² 2)
         ("dro", SAMPLED, {}, -3 * LN2 + 0.05 * LN2**2, [-1 + 0.05 * LN2, 2 - 0.05 * LN2]),
         ("dro", SAMPLED, {"beta": 2}, -3 * LN2 + 2 * LN2**2, [-1 + 2 * LN2, 2 - 2 * LN2]),
@@ -72,7 +104,7 @@ def test_several_targets_for_one_token_are_summed_as_if_they_were_tokens() -> No
 
 def test_all_losses_have_the_slope_of_cross_entropy_where_nothing_has_changed_since_sampling() -> None:
     weights = [0.25, -3.0]
-    given = {"target_tokens": [5, 6], "logprobs": LOGPROBS, "advantages": weights, "weights": weights}
+    given = {**SAMPLED, "logprobs": LOGPROBS, "advantages": weights, "weights": weights}
 
     slopes = {loss: loss_and_slope(loss, given, {})[1] for loss in LOSSES}
 
@@ -99,7 +131,7 @@ def test_tokens_that_move_the_loss_are_found(loss: str, given: dict[str, Any], m
 @pytest.mark.parametrize("loss", LOSSES)
 def test_tokens_without_a_gradient_are_exactly_those_that_need_none(loss: str) -> None:
     given = {**SAMPLED, "advantages": [0.0, 1.0], "weights": [0.0, 1.0]}
-    options = {"clip_low_threshold": 0.1, "clip_high_threshold": 9.0} if loss in ("ppo", "cispo") else {}
+    options = {"clip_low_threshold": 0.1, "clip_high_threshold": 9.0} if loss in ("ppo", "cispo", "gspo") else {}
 
     _, slope = loss_and_slope(loss, given, options)
 
@@ -123,9 +155,10 @@ def test_options_have_defaults(loss: str, options: dict[str, float], expected: d
     ("loss", "options", "message"),
     [
         (
-            "gspo",
+            "reinforce",
             {},
-            "loss_fn 'gspo' is not one of this backend; it has cross_entropy, importance_sampling, ppo, cispo, dro",
+            "loss_fn 'reinforce' is not one of this backend; it has cross_entropy, importance_sampling, ppo, cispo, dro,"
+            " gspo, stable_reinforce",
         ),
         ("dro", {"bta": 1}, "dro has no option 'bta'; it has beta"),
         ("cross_entropy", {"beta": 1}, "cross_entropy has no option 'beta'; it has none"),
@@ -158,6 +191,16 @@ def test_inputs_that_a_loss_does_not_use_are_not_looked_at(loss: str) -> None:
             {"target_tokens": [5, 6], "advantages": [1.0, 1.0]},
             "ppo needs logprobs in loss_fn_inputs; there are advantages, target_tokens",
         ),
+        (
+            "gspo",
+            {"target_tokens": [5, 6], "advantages": [1.0, 1.0], "logprobs": [0.0, 0.0]},
+            "gspo needs sequence_ratio_mask in loss_fn_inputs; there are advantages, logprobs, target_tokens",
+        ),
+        (
+            "cispo",
+            {**SAMPLED, "clip_low_threshold": [0.8]},
+            "clip_low_threshold is of shape (1,), but target_tokens of (2,)",
+        ),
         ("cross_entropy", {"target_tokens": [5]}, "target_tokens is of shape (1,), but model_input has 2 tokens"),
         ("cross_entropy", {"target_tokens": 5}, "target_tokens is of shape (), but model_input has 2 tokens"),
         (
@@ -177,6 +220,11 @@ def test_inputs_that_a_loss_cannot_be_worked_out_of_are_refused(loss: str, given
         check_inputs(loss, inputs(given), 2)
 
     assert str(refused.value) == message
+
+
+def test_a_sequence_of_which_no_token_counts_is_refused() -> None:
+    with pytest.raises(DataError, match="sequence_ratio_mask marks no token of a datum"):
+        loss_and_slope("gspo", {**SAMPLED, "sequence_ratio_mask": [0.0, 0.0]}, {})
 
 
 def test_the_logprobs_of_chosen_tokens_and_their_gradient_are_those_of_log_softmax() -> None:

@@ -23,7 +23,10 @@ INPUTS = {
     "weights": np.array([[1.0, 0.0], [0.5, 2.0]]),
     "logprobs": np.array([[-0.9, -1.4], [-1.0, -0.9]]),
     "advantages": np.array([[1.0, -2.0], [0.5, -1.0]]),
+    "sequence_ratio_mask": np.array([[1.0, 1.0], [1.0, 0.0]]),
 }
+HAS_CONSTANT_RATIO = ("cispo", "gspo", "stable_reinforce")
+"""Losses whose slope is not that of their value: the ratio in them is a constant."""
 
 
 class Clock:
@@ -49,7 +52,7 @@ def numeric_slope(value: Callable[[], float], at: np.ndarray) -> np.ndarray:
     return slope
 
 
-@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss != "cispo"])
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss not in HAS_CONSTANT_RATIO])
 def test_slopes_of_losses_are_what_the_losses_do(loss: str) -> None:
     logprobs, options = LOGPROBS.copy(), checked_options(loss, {})
     found = loss_and_slopes(loss, options, logprobs, INPUTS)[1]
@@ -59,10 +62,12 @@ def test_slopes_of_losses_are_what_the_losses_do(loss: str) -> None:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_losses_are_those_of_the_backend_of_this_machine(loss: str) -> None:
     torch = pytest.importorskip("torch", reason=EXTRA)
-    from graftline.training.local.losses import loss_sum
+    from graftline.training.local.losses import loss_sum, sequence_log_ratio
 
     logprobs, options = torch.tensor(LOGPROBS, requires_grad=True), checked_options(loss, {})
-    total = loss_sum(loss, options, logprobs, {name: torch.tensor(one) for name, one in INPUTS.items()})
+    inputs = {name: torch.tensor(one) for name, one in INPUTS.items()}
+    inputs["sequence_log_ratio"] = sequence_log_ratio(logprobs, inputs)
+    total = loss_sum(loss, options, logprobs, inputs)
     total.backward()
     value, slopes = loss_and_slopes(loss, options, LOGPROBS, INPUTS)
     assert value == pytest.approx(float(total.detach()))

@@ -321,7 +321,9 @@ def test_what_the_server_finds_wrong_with_the_data_is_an_error_of_the_data(tinke
     datum = Datum(model_input=ModelInput.from_ints([5]), loss_fn_inputs={"target_tokens": [6], "weights": [1.0]})
     with TinkerSDKClient(tinker_server.api_key, tinker_server.url, deadline_s=60) as client:
         trainer = client.create_training_client(tinker_server.model, rank=4)
-        with pytest.raises(DataError, match=r"^step 1: is refused \(.*gspo.*\); mend what was sent$") as caught:
+        with pytest.raises(
+            DataError, match=r"^step 1: is refused \(.*gspo needs logprobs.*\); mend what was sent$"
+        ) as caught:
             client.result(trainer.forward_backward([datum], "gspo"), "step 1")
         assert "request_id" not in str(caught.value)
         with pytest.raises(

@@ -1,8 +1,9 @@
 """What clients asked for and is not done yet: one thread works on it, in the order that each client numbered it.
 
 Clients send pieces of a batch in parallel, and repeat a request whose answer got lost; so calls of one run are worked on by
-their numbers, whatever order they come in, and a number that was seen before is the same call. Requests to sample that wait
-for the same model are worked on together.
+their numbers, whatever order they come in, and a number that was seen before is the same call. A client that fails between
+taking a number and sending it never sends it: what waits for such a number is refused after a while. Requests to sample that
+wait for the same model are worked on together.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from graftline.errors import DataError, GraftlineError
@@ -52,9 +53,20 @@ class _Work:
 class Calls:
     """The calls of a server; `submit`, `wait` and `cancel` are for its event loop."""
 
-    def __init__(self, most_together: int, kept_s: float = 900.0, kept: int = 4096) -> None:
-        """At most so much is done together, by weight; answers stay for so long, and so many of them, for who asks again."""
+    def __init__(
+        self,
+        most_together: int,
+        kept_s: float = 900.0,
+        kept: int = 4096,
+        lost_s: float = 60.0,
+        lost: Callable[[str], None] = lambda run_id: None,
+    ) -> None:
+        """At most so much is done together, by weight; answers stay for so long, and so many of them, for who asks again.
+
+        A number that does not come within `lost_s` of one after it is lost; `lost` is told the run, in its turn.
+        """
         self._most_together, self._kept_s, self._kept = most_together, kept_s, kept
+        self._lost_s, self._lost = lost_s, lost
         self._queue: queue.Queue[_Work | None] = queue.Queue()
         self._calls: OrderedDict[str, Call] = OrderedDict()
         self._parked: dict[str, dict[int, _Work]] = {}
@@ -91,7 +103,7 @@ class Calls:
         """Have `do` called, after those of the same run with lower numbers; the first number is 1.
 
         Raises:
-            DataError: the number is one whose call is forgotten.
+            DataError: the number is one whose call is forgotten, or was given up.
         """
         return self._take(id, _Work(Call(id, facts=facts or {}), lambda works: [do()], "", None, 1), run_id, number)
 
@@ -147,7 +159,10 @@ class Calls:
             return self._calls[id]
         following = self._next.get(run_id, 1)
         if number is not None and number < following:
-            raise DataError(f"call {number} of {run_id} was answered long ago, and its answer is not known any more")
+            raise DataError(
+                f"call {number} of {run_id} was answered long ago, and its answer is not known any more; or it came so late"
+                " that those after it did not wait"
+            )
         self._forget_old()
         self._calls[id] = work.call
         if number is None:
@@ -159,7 +174,29 @@ class Calls:
             self._queue.put(parked.pop(following))
             following += 1
         self._next[run_id] = following
+        if parked:
+            asyncio.get_running_loop().call_later(self._lost_s, self._give_up, run_id, following)
         return work.call
+
+    def _give_up(self, run_id: str, missing: int) -> None:
+        """Refuse what still waits for the call `missing`."""
+        parked = self._parked.get(run_id, {})
+        if not parked or self._next[run_id] != missing:
+            return
+        logger.warning("call %s of %s never came", missing, run_id)
+
+        def tell(works: Sequence[_Work]) -> Sequence[Answer]:
+            self._lost(run_id)
+            return [{}]
+
+        def refuse(works: Sequence[_Work]) -> Sequence[Answer]:
+            raise DataError(f"call {missing} of this run never came, so this one after it is not done; send it again")
+
+        self._queue.put(_Work(Call(f"{run_id}/{missing}/lost"), tell, "", None, 1))
+        for number in sorted(parked):
+            self._queue.put(replace(parked[number], do=refuse))
+        self._next[run_id] = max(parked) + 1
+        parked.clear()
 
     def _forget_old(self) -> None:
         limit = time.monotonic() - self._kept_s

@@ -151,6 +151,12 @@ class Engine:
                 run.is_spoilt = True
             raise
 
+    def spoil(self, run_id: str) -> None:
+        """See to it that no step is taken with the gradients of a run, for a part of them is missing."""
+        run = self._runs.get(run_id)
+        if run is not None:
+            run.is_spoilt = True
+
     def optim_step(
         self,
         run_id: str,

@@ -10,15 +10,24 @@ With `p` the logprobs of the model that is trained, `q` those the tokens were sa
 | `ppo` | `-min(r * A, clip(r) * A)` |
 | `cispo` | `-(clip(r) * p * A)`, without a gradient through the ratio |
 | `dro` | `-(p * A - beta / 2 * (p - q)^2)` |
+| `gspo` | `-min(s * A, clip(s) * A)`; `s` has the value `exp(mean(p - q))` over a sequence and the gradient of its own `p` |
+| `stable_reinforce` | `-(min(r, 1) * p * A)`, without a gradient through the ratio; `q` is what the sampler recorded |
 
-Source: https://tinker-docs.thinkingmachines.ai/losses. `gspo` and `stable_reinforce` are names of the SDK whose formulas are
-published nowhere; both are refused. The SDK makes `custom` losses of two passes of `cross_entropy`.
+Source: https://tinker-docs.thinkingmachines.ai/tinker/losses; `gspo` is the token variant of https://arxiv.org/abs/2507.18071,
+over the tokens that `sequence_ratio_mask` marks. The SDK makes `custom` losses of two passes of `cross_entropy`.
+
+Deviation: the service publishes how `stable_reinforce` is called and what it is for, but no formula. Here it is REINFORCE with
+the truncated importance weights of https://arxiv.org/abs/1802.01561: a token that has become more probable since it was drawn
+counts once, and one that has become less probable counts less.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 import torch
+
+from graftline.errors import DataError
+from graftline.training.losses import CLIP_OPTIONS, UNMARKED
 
 Inputs = Mapping[str, torch.Tensor]
 
@@ -54,8 +63,23 @@ def chosen_logprobs(logits: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
     return found
 
 
+def sequence_log_ratio(logprobs: torch.Tensor, inputs: Inputs) -> torch.Tensor:
+    """Return for every token of one sequence the mean of `p - q` over the tokens that `sequence_ratio_mask` marks.
+
+    Raises:
+        DataError: it marks none.
+    """
+    is_counted = inputs["sequence_ratio_mask"] != 0
+    if not bool(is_counted.any()):
+        raise DataError(UNMARKED)
+    return (logprobs.detach() - inputs["logprobs"])[is_counted].mean().expand(logprobs.shape)
+
+
 def loss_sum(loss: str, options: Mapping[str, float], logprobs: torch.Tensor, inputs: Inputs) -> torch.Tensor:
-    """Return the loss of tokens whose `logprobs` and `inputs` have the same shape, (N,) or (N, K)."""
+    """Return the loss of tokens whose `logprobs` and `inputs` have the same shape, (N,) or (N, K).
+
+    Of `gspo`, `inputs` have the `sequence_log_ratio` as well, for the tokens may be a part of a sequence.
+    """
     if loss == "cross_entropy":
         weights = inputs.get("weights")
         return -(logprobs if weights is None else logprobs * weights).sum()
@@ -65,7 +89,12 @@ def loss_sum(loss: str, options: Mapping[str, float], logprobs: torch.Tensor, in
         return -(ratio * advantages).sum()
     if loss == "dro":
         return -(logprobs * advantages - 0.5 * options["beta"] * (logprobs - sampled) ** 2).sum()
-    clipped = ratio.clamp(options["clip_low_threshold"], options["clip_high_threshold"])
-    if loss == "ppo":
+    if loss == "stable_reinforce":
+        return -(ratio.clamp(max=1).detach() * logprobs * advantages).sum()
+    if loss == "gspo":
+        ratio = torch.exp(inputs["sequence_log_ratio"] + logprobs - logprobs.detach())
+    low, high = (inputs.get(name, ratio.new_tensor(options[name])) for name in CLIP_OPTIONS)
+    clipped = ratio.clamp(low, high)
+    if loss in ("ppo", "gspo"):
         return -torch.minimum(ratio * advantages, clipped * advantages).sum()
     return -(clipped.detach() * logprobs * advantages).sum()

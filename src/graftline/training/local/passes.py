@@ -10,7 +10,7 @@ import torch
 
 from graftline.errors import DataError
 from graftline.training.local.attention import attending_in_rows, can_attend_in_rows
-from graftline.training.local.losses import chosen_logprobs, has_gradient, loss_sum
+from graftline.training.local.losses import chosen_logprobs, has_gradient, loss_sum, sequence_log_ratio
 from graftline.training.losses import used_inputs
 
 _HIDDEN_THEN_HEAD = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
@@ -84,10 +84,12 @@ class Passes:
             name: torch.cat([example.inputs[name] for example in examples]).to(self._device)
             for name in used_inputs(loss, examples[0].inputs)
         }
+        ends = np.cumsum([len(example.tokens) for example in examples])
+        if loss == "gspo":
+            inputs["sequence_log_ratio"] = self._sequence_log_ratios(model, output.detach(), inputs, ends[:-1].tolist())
         logprobs, value = self._through_head(model, output, inputs, loss, options, is_training)
         if hidden.requires_grad and output.grad is not None and math.isfinite(value):
             hidden.backward(output.grad)
-        ends = np.cumsum([len(example.tokens) for example in examples])
         return np.split(logprobs.cpu().numpy(), ends[:-1]), value
 
     def _through_head(
@@ -116,6 +118,23 @@ class Passes:
             for piece in _pieces(~moving):
                 logprobs[piece] = self._token_logprobs(model, hidden[piece], targets[piece])
         return logprobs, total
+
+    def _sequence_log_ratios(
+        self, model: Any, hidden: torch.Tensor, inputs: Mapping[str, torch.Tensor], ends: Sequence[int]
+    ) -> torch.Tensor:
+        """Return for every token the log ratio of its example, which all its tokens have to be known for."""
+        targets = inputs["target_tokens"]
+        logprobs = torch.empty(targets.shape, dtype=torch.float32, device=self._device)
+        with torch.no_grad():
+            for piece in _pieces(inputs["sequence_ratio_mask"].reshape(len(targets), -1).any(-1)):
+                logprobs[piece] = self._token_logprobs(model, hidden[piece], targets[piece])
+        parts = [one.tensor_split(ends) for one in (logprobs, inputs["sequence_ratio_mask"], inputs["logprobs"])]
+        return torch.cat(
+            [
+                sequence_log_ratio(p, {"sequence_ratio_mask": mask, "logprobs": q})
+                for p, mask, q in zip(*parts, strict=True)
+            ]
+        )
 
     def _hidden(self, model: Any, texts: Sequence[list[int]]) -> torch.Tensor:
         """Return what comes before the output layer, (tokens of all texts, width); logits where that is all one can have."""

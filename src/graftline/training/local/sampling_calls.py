@@ -70,16 +70,23 @@ class SamplingCalls:
         check_request(self._engine, asked)
         last = body.get("prompt_logprobs_last_n")
 
-        def draw(items: Sequence[tuple[Sampling, int | None]]) -> list[bytes]:
+        session = self._sessions.going(sampler_id.partition(":")[0])
+
+        def draw(items: Sequence[tuple[Sampling, int | None, Sequence[str]]]) -> list[bytes]:
+            # the checkpoint of this moment: one that follows a run has had several
             with self._engine.sampling_from(sampler_id, self._folder(sampler_id, sampler.checkpoint)) as model:
-                found = sample(self._engine, model, [asked for asked, _ in items])
-            return [wire.sampling_answer(one, last) for one, (_, last) in zip(found, items, strict=True)]
+                found = sample(self._engine, model, [asked for asked, _, _ in items])
+            for one, (asked, _, recorded_ids) in zip(found, items, strict=True):
+                for sequence_id, drawn in zip(recorded_ids, one.sequences, strict=bool(recorded_ids)):
+                    session.recordings.record(sequence_id, asked.prompt, drawn.tokens, drawn.logprobs)
+            return [wire.sampling_answer(one, last) for one, (_, last, _) in zip(found, items, strict=True)]
 
         number = body.get("seq_id")
         id = f"{sampler_id}/{uuid.uuid4().hex if number is None else number}"
         ids = [f"{id}/{number}" for number in range(asked.count)]
+        item = asked, last, ids if body.get("record_stability_info") else ()
         call = self._calls.submit_shared(
-            id, sampler_id, (asked, last), asked.count * asked.length, draw, {"sample_sequence_ids": ids}
+            id, sampler_id, item, asked.count * asked.length, draw, {"sample_sequence_ids": ids}
         )
         return submitted(call, None)
 

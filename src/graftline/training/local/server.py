@@ -42,7 +42,7 @@ class TinkerServer:
     def __init__(self, engine: Engine, store: CheckpointStore, api_key: SecretStr, url_secret: bytes) -> None:
         self._engine, self._store = engine, store
         self._api_key, self._listing = api_key, Listing(store, Signer(url_secret))
-        self._calls = Calls(_MOST_TOGETHER_TOKENS)
+        self._calls = Calls(_MOST_TOGETHER_TOKENS, lost=engine.spoil)
         self._sessions = Sessions()
         self._samplers = Samplers()
         shared = engine, store, self._calls, self._sessions, self._samplers
@@ -188,6 +188,7 @@ class TinkerServer:
         gone = {name: self._samplers.pop(name) for name in session.samplers if name in self._samplers}
 
         def free() -> Answer:
+            session.recordings.clear()
             for run in session.runs:
                 self._engine.forget(run)
             for name, sampler in gone.items():

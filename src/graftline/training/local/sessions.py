@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graftline.training.local.checkpoints import Checkpoint, NotFound
+from graftline.training.local.recorded import Recordings
 
 _SILENT_S = 600.0
 """A client beats every 10 s."""
@@ -19,6 +20,7 @@ class Session:
     display_name: str | None = None
     runs: list[str] = field(default_factory=list)
     samplers: list[str] = field(default_factory=list)
+    recordings: Recordings = field(default_factory=Recordings)
     beat: float = field(default_factory=time.monotonic)
     is_finished: bool = False
 
@@ -31,6 +33,8 @@ class Sampler:
     """None for the model without an adapter."""
     is_of_session: bool = False
     """Whether its files go when the session ends."""
+    follows: str | None = None
+    """The run whose weights these are, as it last published them; None for weights that stay as they are."""
     clones: int = 0
 
 

@@ -1,7 +1,12 @@
-"""Training: runs, their passes and steps, and the checkpoints that are written of them."""
+"""Training: runs, their passes and steps, and the checkpoints that are written of them.
 
+What a client numbers is never refused before its number is taken: those after it would wait for that number.
+"""
+
+import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +17,17 @@ from graftline.errors import DataError
 from graftline.training.local import wire
 from graftline.training.local.answers import LONG_POLL_S, body_of, detail, json_of, submitted
 from graftline.training.local.calls import Answer, Calls
-from graftline.training.local.checkpoints import Checkpoint, CheckpointStore
+from graftline.training.local.checkpoints import Checkpoint, CheckpointStore, NotFound
 from graftline.training.local.engine import Engine
 from graftline.training.local.exports import encrypt, recipients_of
 from graftline.training.local.listing import Handler
 from graftline.training.local.lora import LoraShape
+from graftline.training.local.passes import Example
+from graftline.training.local.recorded import with_recorded_logprobs
 from graftline.training.local.sessions import Sampler, Samplers, Session, Sessions
+from graftline.training.losses import checked_options
+
+_ADAM_PARAMS = ("learning_rate", "beta1", "beta2", "eps", "weight_decay", "grad_clip_norm")
 
 
 class TrainingCalls:
@@ -61,11 +71,6 @@ class TrainingCalls:
 
     async def _load_weights(self, request: Request) -> Response:
         body = await json_of(request)
-        checkpoint = self._store.existing(self._store.parse(body["path"]))
-        with_optimizer = bool(body["optimizer"])
-        if body.get("base_model"):
-            self._engine.check_name(body["base_model"])
-        _check_optimizer(body.get("optimizer_config"))
         session = None
         if body.get("model_id") is None:
             session, run_id = self._new_run(body)
@@ -73,7 +78,11 @@ class TrainingCalls:
             run_id = body["model_id"]
 
         def load() -> Answer:
-            run = self._engine.load(run_id, self._store.files(checkpoint), with_optimizer)
+            checkpoint = self._store.parse(body["path"])
+            if body.get("base_model"):
+                self._engine.check_name(body["base_model"])
+            _check_optimizer(body.get("optimizer_config"))
+            run = self._engine.load(run_id, self._store.files(checkpoint), bool(body["optimizer"]))
             if session is not None:
                 self._note(run_id, run.shape, {**(body.get("user_metadata") or {}), "loaded_from": checkpoint.uri})
                 session.runs.append(run_id)
@@ -107,20 +116,35 @@ class TrainingCalls:
         asked = wire.read_forward_backward(body)
 
         def run() -> Answer:
-            found = self._engine.forward_backward(
-                asked.run_id, asked.examples, asked.loss, asked.options, asked.is_training
-            )
+            checked_options(asked.loss, asked.options)
+            try:
+                examples = [self._example(number, asked) for number in range(len(asked.datums))]
+            except DataError:
+                if asked.is_training:
+                    self._engine.spoil(asked.run_id)
+                raise
+            found = self._engine.forward_backward(asked.run_id, examples, asked.loss, asked.options, asked.is_training)
             return wire.forward_backward_answer(*found)
 
         return self._numbered(asked.run_id, asked.number, run)
 
+    def _example(self, number: int, asked: wire.ForwardBackward) -> Example:
+        datum = asked.datums[number]
+        try:
+            example = wire.read_example(datum)
+            if asked.loss != "stable_reinforce":
+                return example
+            spans = wire.read_spans(datum.model_input_spans), wire.read_spans(datum.loss_fn_input_spans)
+            recordings = self._sessions[asked.run_id.partition(":")[0]].recordings
+            return with_recorded_logprobs(asked.loss, example, *spans, recordings)
+        except DataError as error:
+            raise DataError(f"datum {number}: {error}") from None
+
     async def _optim_step(self, request: Request) -> Response:
         body = await json_of(request)
-        if "adam_params" not in body:
-            raise DataError("the local backend has the optimizer of AdamParams only")
 
         def step() -> Answer:
-            metrics = self._engine.optim_step(body["model_id"], **body["adam_params"])
+            metrics = self._engine.optim_step(body["model_id"], **_adam_params(body))
             self._store.note_run(body["model_id"])
             return {"metrics": metrics}
 
@@ -146,24 +170,29 @@ class TrainingCalls:
 
     async def _save_weights(self, request: Request) -> Response:
         body = await json_of(request)
-        checkpoint = self._wanted(body, "weights")
 
         def save() -> Answer:
-            self._save(body, checkpoint, with_optimizer=True)
+            checkpoint = self._save(body, "weights", with_optimizer=True)
             return {"type": "save_weights", "path": checkpoint.uri}
 
         return self._numbered(body["model_id"], body["seq_id"], save)
 
     async def _save_for_sampler(self, request: Request) -> Response:
         body = await json_of(request)
-        checkpoint = self._wanted(body, "sampler_weights")
-        sampler = f"{body['model_id'].partition(':')[0]}:sample:{body.get('sampling_session_seq_id')}"
+        run_id = body["model_id"]
+        sampler = f"{run_id.partition(':')[0]}:sample:{body.get('sampling_session_seq_id')}"
 
         def save() -> Answer:
-            self._save(body, checkpoint, with_optimizer=False)
+            kind = body.get("kind", "snapshot")
+            if kind not in ("snapshot", "inflight"):
+                raise DataError(f"kind is {kind!r}, but 'snapshot' or 'inflight' was expected")
+            checkpoint = self._save(body, "sampler_weights", with_optimizer=False)
             if body.get("path"):
                 return {"type": "save_weights_for_sampler", "path": checkpoint.uri}
-            self._samplers[sampler] = Sampler(checkpoint, is_of_session=True)
+            if kind == "inflight":
+                self._publish(run_id, checkpoint)
+            follows = run_id if kind == "inflight" else None
+            self._samplers[sampler] = Sampler(checkpoint, is_of_session=True, follows=follows)
             session = self._sessions.get(sampler.partition(":")[0])
             if session is not None:
                 session.samplers.append(sampler)
@@ -173,11 +202,10 @@ class TrainingCalls:
 
     async def _save_external(self, request: Request) -> Response:
         body = await json_of(request)
-        checkpoint = self._wanted(body, "external_weights")
-        recipients = recipients_of(body.get("age_encryption_recipients") or [])
 
         def save() -> Answer:
-            self._save(body, checkpoint, with_optimizer=False, recipients=recipients)
+            recipients = recipients_of(body.get("age_encryption_recipients") or [])
+            checkpoint = self._save(body, "external_weights", with_optimizer=False, recipients=recipients)
             return {"type": "save_weights_external", "path": checkpoint.uri}
 
         return self._numbered(body["model_id"], body["seq_id"], save)
@@ -206,12 +234,24 @@ class TrainingCalls:
             raise DataError(str(call.answer["error"]))
         return JSONResponse(call.answer)
 
-    def _wanted(self, body: Mapping[str, Any], kind: str) -> Checkpoint:
-        return self._store.at(body["model_id"], kind, body.get("path") or f"unnamed-{uuid.uuid4().hex[:16]}")
+    def _publish(self, run_id: str, checkpoint: Checkpoint) -> None:
+        """Have all samplers that follow a run sample from `checkpoint` from now on."""
+        former = set()
+        for name, sampler in [*self._samplers.items()]:
+            if sampler.follows == run_id and sampler.checkpoint is not None:
+                former.add(sampler.checkpoint)
+                sampler.checkpoint = checkpoint
+                self._engine.forget_sampler(name)
+        for old in former:
+            with suppress(NotFound):
+                self._store.delete(old)
 
     def _save(
-        self, body: Mapping[str, Any], checkpoint: Checkpoint, with_optimizer: bool, recipients: Sequence[Any] = ()
-    ) -> None:
+        self, body: Mapping[str, Any], kind: str, with_optimizer: bool, recipients: Sequence[Any] = ()
+    ) -> Checkpoint:
+        name = body.get("path") or f"unnamed-{uuid.uuid4().hex[:16]}"
+        checkpoint = self._store.at(body["model_id"], kind, name)
+
         def make(folder: Path) -> None:
             self._engine.save(body["model_id"], folder, with_optimizer)
             if recipients:
@@ -221,6 +261,20 @@ class TrainingCalls:
             checkpoint, make, body.get("ttl_seconds"), body.get("user_metadata"), bool(body.get("overwrite"))
         )
         self._store.note_run(body["model_id"])
+        return checkpoint
+
+
+def _adam_params(body: Mapping[str, Any]) -> dict[str, float]:
+    if "adam_params" not in body:
+        kind = (body.get("optimizer_params") or {}).get("type")
+        raise DataError(f"optimizer {kind!r} is not offered by the local backend; send AdamParams")
+    params = dict(body["adam_params"])
+    for name, value in params.items():
+        if name not in _ADAM_PARAMS:
+            raise DataError(f"AdamParams has no {name!r}; it has {', '.join(_ADAM_PARAMS)}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise DataError(f"{name} is {value!r}, but a number was expected")
+    return params
 
 
 def _check_optimizer(config: Mapping[str, Any] | None) -> None:

@@ -15,6 +15,7 @@ from tinker.proto import tinker_public_pb2 as pb
 
 from graftline.errors import DataError
 from graftline.training.local.passes import Example
+from graftline.training.local.recorded import Span
 from graftline.training.local.sampling import Sampled, Sampling, TopK
 
 MAX_BODY_BYTES = 256 << 20
@@ -41,7 +42,8 @@ class ForwardBackward:
     run_id: str
     number: int
     """Of the requests of this run: they are worked on in this order."""
-    examples: list[Example]
+    datums: Sequence[Any]
+    """As they came: `read_example` says what is wrong with them."""
     loss: str
     options: dict[str, Any]
     is_training: bool
@@ -69,7 +71,7 @@ def read_forward_backward(body: bytes) -> ForwardBackward:
     """Read a request of `forward_backward`.
 
     Raises:
-        DataError: it is none, or holds something else than text.
+        DataError: it is none.
     """
     message = pb.ForwardBackwardRequest()
     try:
@@ -82,24 +84,39 @@ def read_forward_backward(body: bytes) -> ForwardBackward:
     return ForwardBackward(
         run_id=message.model_id,
         number=message.seq_id,
-        examples=[_example(number, datum) for number, datum in enumerate(message.data)],
+        datums=message.data,
         loss=message.loss_fn,
         options=options,
         is_training=not message.forward_only,
     )
 
 
-def _example(number: int, datum: Any) -> Example:
+def read_example(datum: Any) -> Example:
+    """Read one datum.
+
+    Raises:
+        DataError: it holds something else than text, or an input that is no tensor.
+    """
     tokens: list[int] = []
     for chunk in datum.model_input:
         if chunk.WhichOneof("chunk") != "encoded_text":
-            raise DataError(f"datum {number}: holds something else than text, which this backend cannot train on")
+            raise DataError("holds something else than text, which this backend cannot train on")
         tokens += np.frombuffer(chunk.encoded_text.tokens, np.int32).tolist()
     try:
         inputs = {key: _tensor(value) for key, value in datum.loss_fn_inputs.items()}
     except (ValueError, KeyError, IndexError) as error:
-        raise DataError(f"datum {number}: an input of its loss is no tensor ({error})") from None
+        raise DataError(f"an input of its loss is no tensor ({error})") from None
     return Example(tokens, inputs)
+
+
+def read_spans(messages: Sequence[Any]) -> list[Span]:
+    """Read where the tokens or the targets of a datum come from."""
+    spans = []
+    for message in messages:
+        is_sampled = message.WhichOneof("span") == "sampled_tokens"
+        run = message.sampled_tokens if is_sampled else message.prompt_tokens
+        spans.append(Span(run.sequence_id, is_sampled, run.offset, run.length))
+    return spans
 
 
 def _tensor(message: Any) -> torch.Tensor:
@@ -157,7 +174,7 @@ def read_sampling(body: Mapping[str, Any]) -> Sampling:
     Raises:
         DataError: it asks for what this backend cannot do, or is none.
     """
-    for key in ("target_prompt_logprobs", "record_stability_info", "prompt_alt_tokens_k"):
+    for key in ("target_prompt_logprobs", "prompt_alt_tokens_k"):
         if body.get(key):
             raise DataError(f"{key} is not offered by this backend; leave it out")
     tokens: list[int] = []

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graftline.errors import DataError
+from graftline.training.losses import CLIP_OPTIONS, UNMARKED
 
 Array = NDArray[np.float64]
 
@@ -179,8 +180,17 @@ def loss_and_slopes(
         apart = logprobs - sampled
         total = -(logprobs * advantages - 0.5 * options["beta"] * apart**2).sum()
         return float(total), options["beta"] * apart - advantages
-    clipped = np.clip(ratio, options["clip_low_threshold"], options["clip_high_threshold"])
-    if loss == "ppo":
+    if loss == "stable_reinforce":
+        truncated = np.minimum(ratio, 1.0)
+        return float(-(truncated * logprobs * advantages).sum()), -truncated * advantages
+    if loss == "gspo":
+        is_counted = inputs["sequence_ratio_mask"] != 0
+        if not is_counted.any():
+            raise DataError(UNMARKED)
+        ratio = np.full_like(ratio, np.exp((logprobs - sampled)[is_counted].mean()))
+    low, high = (inputs.get(name, np.array(options[name])) for name in CLIP_OPTIONS)
+    clipped = np.clip(ratio, low, high)
+    if loss in ("ppo", "gspo"):
         # where the clipped one is the smaller, nothing that the model does changes the loss
         is_clipped = clipped * advantages < ratio * advantages
         return float(-np.minimum(ratio * advantages, clipped * advantages).sum()), np.where(

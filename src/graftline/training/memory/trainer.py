@@ -119,6 +119,8 @@ class MemoryTrainer:
         self, data: "Sequence[types.Datum]", loss: str, given: Mapping[str, object], gradients: Gradients | None
     ) -> "types.ForwardBackwardOutput":
         options, total = checked_options(loss, given), 0.0
+        if loss == "stable_reinforce":
+            raise DataError(f"{loss} needs sequences that were recorded when they were sampled; a table records none")
         texts = [self._read(number, datum, loss) for number, datum in enumerate(data)]
         for datum, text in zip(data, texts, strict=True):
             inputs = {
