@@ -53,7 +53,7 @@ def write_mirror(folder: Path, model: Path) -> Path:
     _lines(folder / "languages.jsonl", [_chat(f"Hello {word}", "en") for word in _WORDS])
     sentences = folder / "tinker_cookbook/example_data/multilingual.txt"
     sentences.parent.mkdir(parents=True)
-    sentences.write_text("The letter is here.\nDer Brief ist da.\n", "utf-8")
+    sentences.write_text("The letter is here.\n", "utf-8")
     longer = folder / MODEL
     shutil.copytree(model, longer)
     config = json.loads((longer / "config.json").read_text("utf-8")) | {"max_position_embeddings": CONTEXT}
