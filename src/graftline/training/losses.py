@@ -45,10 +45,9 @@ def used_inputs(loss: str, inputs: Mapping[str, Shaped]) -> tuple[str, ...]:
     """Return the names of the inputs that `loss` is worked out of."""
     if loss == "cross_entropy":
         return ("target_tokens", "weights") if "weights" in inputs else ("target_tokens",)
-    used = ("target_tokens", "logprobs", "advantages")
-    if loss == "gspo":
-        used += ("sequence_ratio_mask",)
-    return used + tuple(name for name in _OPTIONS.get(loss, {}) if name in CLIP_OPTIONS and name in inputs)
+    mask = ("sequence_ratio_mask",) if loss == "gspo" else ()
+    clips = (name for name in CLIP_OPTIONS if name in _OPTIONS.get(loss, {}) and name in inputs)
+    return ("target_tokens", "logprobs", "advantages", *mask, *clips)
 
 
 def check_inputs(loss: str, inputs: Mapping[str, Shaped], tokens: int) -> None:
