@@ -17,13 +17,7 @@ import pytest
 from tests.cookbook_mirror import MODEL, write_mirror
 from tests.unit.training.conftest import EXTRA, SDK_ENVIRONMENT, started_server
 
-pytestmark = [
-    pytest.mark.skipif(
-        os.environ.get("GRAFTLINE_LONG_TESTS") != "1",
-        reason="takes both cores for minutes: GRAFTLINE_LONG_TESTS=1, which `make integration` sets",
-    ),
-    pytest.mark.timeout(1200),
-]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 for library in ("tinker", "tinker_cookbook", "torch", "peft", "uvicorn"):
     pytest.importorskip(library, reason=EXTRA)
 
