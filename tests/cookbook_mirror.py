@@ -4,10 +4,11 @@ A path of the hub that is a folder here is taken from here by `datasets` and `tr
 """
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from tests.unit.training.tiny_model import make_tiny_model
 
 MODEL = "Qwen/Qwen3.6-35B-A3B"
 """The name under which the tiny model is served: the one that recipes name themselves, as a grader and as a teacher."""
@@ -25,8 +26,8 @@ _WORDS = (
 )
 
 
-def write_mirror(folder: Path, model: Path) -> Path:
-    """Write datasets below `folder`, and the tokenizer of `model` as that of `MODEL`; return the model for a longer context."""
+def write_mirror(folder: Path) -> Path:
+    """Write datasets below `folder`, and the tiny model as `MODEL`, for a longer context; return the folder of the model."""
     chats = [_chat(f"Who answers question {number}?", f"{word} answers.") for number, word in enumerate(_WORDS * 4)]
     problems = [
         {"question": f"What is {first} + {second}?", "answer": f"We add them. #### {first + second}"}
@@ -54,11 +55,10 @@ def write_mirror(folder: Path, model: Path) -> Path:
     sentences = folder / "tinker_cookbook/example_data/multilingual.txt"
     sentences.parent.mkdir(parents=True)
     sentences.write_text("The letter is here.\n", "utf-8")
-    longer = folder / MODEL
-    shutil.copytree(model, longer)
-    config = json.loads((longer / "config.json").read_text("utf-8")) | {"max_position_embeddings": CONTEXT}
-    (longer / "config.json").write_text(json.dumps(config), "utf-8")
-    return longer
+    model = make_tiny_model(folder / MODEL)
+    config = json.loads((model / "config.json").read_text("utf-8")) | {"max_position_embeddings": CONTEXT}
+    (model / "config.json").write_text(json.dumps(config), "utf-8")
+    return model
 
 
 def _chat(question: str, answer: str) -> dict[str, Any]:

@@ -14,13 +14,15 @@ from typing import Any
 
 import pytest
 
-from tests.cookbook_mirror import MODEL, write_mirror
 from tests.unit.training.conftest import EXTRA, SDK_ENVIRONMENT, started_server
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
-for library in ("tinker", "tinker_cookbook", "torch", "peft", "uvicorn"):
-    pytest.importorskip(library, reason=EXTRA)
+pytest.importorskip("tinker_cookbook", reason=EXTRA)
+pytest.importorskip("peft", reason=EXTRA)
+pytest.importorskip("uvicorn", reason=EXTRA)
 
+from tests.cookbook_mirror import MODEL, write_mirror
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 PROGRAM = Path(__file__).resolve().parents[1] / "cookbook_recipes.py"
 STEPS = 2
 _SHARED = f"model_name={MODEL}", f"max_steps={STEPS}"
@@ -81,7 +83,7 @@ RECIPES: dict[str, tuple[str, Sequence[str], str]] = {
     "sdft": (
         "sdft.train",
         ["eval_every=0", "groups_per_batch=2", "topk=3", "max_context_length=4096", _SHORT, _RANK],
-        "train_mean_nll",
+        "grad_norm:mean",
     ),
     "rubric": (
         "rubric.train",
@@ -106,10 +108,10 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run_recipe(hub: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunRecipe]:
+def run_recipe(hub: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunRecipe]:
     """What runs a recipe by its module and arguments, and returns what it said."""
     work = tmp_path_factory.mktemp("recipes")
-    with started_server(work / "root", write_mirror(hub, tiny_model), model=MODEL) as server:
+    with started_server(work / "root", write_mirror(hub), model=MODEL) as server:
         environment = {
             **os.environ,
             **SDK_ENVIRONMENT,
