@@ -13,7 +13,7 @@ import dagster as dg
 
 from assets.described import described
 from assets.harbor import metadata_of_evaluation
-from assets.outcome import materialized, metadata_of, version_of
+from assets.outcome import DATA_VERSION, materialized, metadata_of
 from assets.reports.plots import bars, embedded
 from assets.training import metadata_of_adapter, metadata_of_rows
 from graftline.building import Built
@@ -25,8 +25,6 @@ from graftline.runtime.settings import stage_code
 
 GROUP = "closed_loop"
 NAME = "closed_loop_results"
-_DATA_VERSION = "dagster/data_version"
-"""The tag by which an event says what Dagster takes from a result by itself."""
 _OF_STAGES: Mapping[str, Callable[[Paths, Built], Mapping[str, Any]]] = {
     "sft_dataset": lambda paths, built: metadata_of_rows(built),
     "trained_adapter": lambda paths, built: metadata_of_adapter(built),
@@ -56,7 +54,7 @@ def closed_loop_assets(paths: Paths) -> list[dg.AssetsDefinition]:
     def made(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
         def reported(stage: str, partition: str, built: Built) -> None:
             metadata = dict(_OF_STAGES[stage](lineage.paths, built))
-            tags = {_DATA_VERSION: version_of({partition: built}).value}
+            tags = {DATA_VERSION: built.record.identity}
             context.log_event(dg.AssetMaterialization(stage, metadata=metadata, partition=partition, tags=tags))
 
         return materialized(context, lineage, lambda: closed_loop(lineage, reported), _shown)

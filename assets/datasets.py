@@ -9,11 +9,13 @@ from typing import Any
 
 import dagster as dg
 
+from assets.checks import evaluate_check, result_of_faults
 from assets.described import columns_of, described, fields_of
 from assets.links import home_page, shown_at
 from assets.outcome import materialized, metadata_of
 from graftline.building import Built
 from graftline.datasets.catalogue import Catalogue, Dataset
+from graftline.datasets.losses import main_losses
 from graftline.datasets.tables import DIVISION, NORMALIZED
 from graftline.runtime.checks import invalid_edits
 from graftline.runtime.lineage import Lineage
@@ -108,12 +110,32 @@ def _over_all(
     return over_all
 
 
-def dataset_check(name: str) -> dg.AssetChecksDefinition:
-    """Return the check that every line of the normalised dataset is an edit or a label."""
+def dataset_checks(name: str) -> list[dg.AssetChecksDefinition]:
+    """Return the checks that every line of a normalized dataset is an edit or a label, and that most rows are kept."""
 
     @dg.asset_check(asset=dg.AssetKey(["normalized", name]), name="schema_valid", blocking=True)
-    def schema_valid(lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
-        faults = invalid_edits(lineage, name)
-        return dg.AssetCheckResult(passed=not faults, metadata={"faults": faults})
+    def schema_valid(context: dg.AssetCheckExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
+        remedy = f"delete the folder and materialize normalized/{name} again"
+        return evaluate_check(context, lambda: result_of_faults(invalid_edits(lineage, name), remedy))
 
-    return schema_valid
+    @dg.asset_check(asset=dg.AssetKey(["normalized", name]), name="most_rows_kept")
+    def most_rows_kept(
+        context: dg.AssetCheckExecutionContext, lineage: dg.ResourceParam[Lineage]
+    ) -> dg.AssetCheckResult:
+        """No more than half of the rows are rejected for one reason, when they are fetched or normalized."""
+
+        def evaluate() -> dg.AssetCheckResult:
+            losses = main_losses(
+                lineage.record(folder) for folder in (lineage.paths.raw(name), lineage.paths.normalized(name))
+            )
+            return dg.AssetCheckResult(
+                passed=not losses,
+                # the rows that are kept are as good as others
+                severity=dg.AssetCheckSeverity.WARN,
+                description=" ".join(f"{loss}." for loss in losses) or None,
+                metadata={loss.reason: loss.rejected for loss in losses},
+            )
+
+        return evaluate_check(context, evaluate)
+
+    return [schema_valid, most_rows_kept]

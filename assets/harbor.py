@@ -7,7 +7,7 @@ https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ import dagster as dg
 from assets.contests import metadata_of_contest
 from assets.described import described
 from assets.links import shown_at
-from assets.outcome import OverAll, materialized_each, metadata_of
+from assets.outcome import OverAll, materialize_each, metadata_of
 from assets.pictures import rows_by_partition
 from assets.reports.plots import bars, embedded
 from graftline.building import Built
@@ -90,9 +90,11 @@ def _asset(
         description=make.__doc__,
         metadata=described(make),
     )
-    def asset(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
+    def asset(
+        context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]
+    ) -> Iterator[dg.MaterializeResult[Any]]:
         makes = {name: partial(make, lineage, name) for name in context.partition_keys}
-        return materialized_each(context, lineage, makes, partial(shown, lineage.paths), over_all)
+        yield from materialize_each(context, lineage, makes, partial(shown, lineage.paths), over_all)
 
     return asset
 

@@ -8,11 +8,11 @@ from dataclasses import asdict
 
 import dagster as dg
 
+from assets.checks import evaluate_check, sentence
 from assets.harbor import EVALUATION
-from assets.outcome import readable_failure
 from graftline.markdown import table
 from graftline.runtime import evaluation_checks as checks
-from graftline.runtime.contest_checks import adapter_not_worse_than_deployed
+from graftline.runtime.contest_checks import Standing, adapter_not_worse_than_deployed
 from graftline.runtime.lineage import Lineage
 
 
@@ -25,34 +25,49 @@ def harbor_checks(evaluated: Sequence[str], contests: Sequence[str] = ()) -> lis
 
 def _check(find: Callable[[Lineage], list[checks.Finding]]) -> dg.AssetChecksDefinition:
     @dg.asset_check(asset=EVALUATION, name=find.__name__, blocking=True, description=find.__doc__)
-    def check(lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
-        with readable_failure():
-            findings = find(lineage)
-        values = {finding.name: finding.value for finding in findings if finding.value is not None}
-        return dg.AssetCheckResult(
-            passed=checks.all_right(findings),
-            metadata={"findings": dg.MetadataValue.md(table([asdict(finding) for finding in findings])), **values},
-        )
+    def check(context: dg.AssetCheckExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
+        return evaluate_check(context, lambda: _result(find.__name__, find(lineage)))
 
     return check
+
+
+def _result(check: str, findings: Sequence[checks.Finding]) -> dg.AssetCheckResult:
+    passed = checks.all_right(findings)
+    faults = [
+        f"evaluation {finding.name!r}: {check} is {finding.found}, but {finding.wanted} is asked for"
+        for finding in findings
+        if not finding.is_right
+    ] or ["no evaluation is stored"]
+    values = {finding.name: finding.value for finding in findings if finding.value is not None}
+    return dg.AssetCheckResult(
+        passed=passed,
+        description=None if passed else sentence(faults, "materialize evaluation again, or change its file"),
+        metadata={"findings": dg.MetadataValue.md(table([asdict(finding) for finding in findings])), **values},
+    )
 
 
 def _check_of_adapters() -> dg.AssetChecksDefinition:
     find = adapter_not_worse_than_deployed
 
     @dg.asset_check(asset=EVALUATION, name=find.__name__, blocking=True, description=find.__doc__)
-    def check(lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
-        with readable_failure():
-            standings = find(lineage)
-        has_failed = any(standing.outcome == "failed" for standing in standings)
-        is_doubtful = any(standing.outcome == "warned" for standing in standings)
-        rows = [{**asdict(standing)} for standing in standings]
-        values = {f"difference.{one.name}": one.difference for one in standings if one.difference is not None}
-        return dg.AssetCheckResult(
-            passed=not has_failed and not is_doubtful,
-            # what is not known holds up nobody, and is said
-            severity=dg.AssetCheckSeverity.ERROR if has_failed else dg.AssetCheckSeverity.WARN,
-            metadata={"standings": dg.MetadataValue.md(table(rows)), **values},
-        )
+    def check(context: dg.AssetCheckExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
+        return evaluate_check(context, lambda: _result_of_standings(find(lineage)))
 
     return check
+
+
+def _result_of_standings(standings: Sequence[Standing]) -> dg.AssetCheckResult:
+    has_failed = any(standing.outcome == "failed" for standing in standings)
+    faults = [
+        f"evaluation {standing.name!r}: {standing.candidate} {standing.outcome} beside {standing.deployed}: {standing.found}"
+        for standing in standings
+        if standing.outcome == ("failed" if has_failed else "warned")
+    ]
+    values = {f"difference.{one.name}": one.difference for one in standings if one.difference is not None}
+    return dg.AssetCheckResult(
+        passed=not faults,
+        description=sentence(faults, "deploy another adapter, or evaluate more tasks") if faults else None,
+        # what is not known holds up nobody, and is said
+        severity=dg.AssetCheckSeverity.ERROR if has_failed else dg.AssetCheckSeverity.WARN,
+        metadata={"standings": dg.MetadataValue.md(table([asdict(standing) for standing in standings])), **values},
+    )

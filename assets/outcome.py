@@ -18,6 +18,7 @@ from assets.pictures import left_out, outcomes, rows_by_partition
 from graftline.actions.astgrep import Language
 from graftline.building import Built
 from graftline.datasets.division import Split
+from graftline.datasets.losses import main_losses
 from graftline.errors import BoundaryError, GraftlineError
 from graftline.hashing import digest
 from graftline.markdown import table
@@ -28,6 +29,10 @@ _LOG_EVERY_S = 5.0
 _TOLD = ("rows", "examples", "steps")
 """Counts that the log of a run says."""
 _MOST_COLUMNS = 16
+DATA_VERSION = "dagster/data_version"
+"""The tag of an event that says what Dagster takes from a result by itself."""
+_DIMENSION = "dagster/partition/"
+_EVENTS_LOOKED_AT = 100
 
 
 OverAll = Callable[[Mapping[str, Built]], Mapping[str, Any]]
@@ -49,57 +54,93 @@ def materialized(
     return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(built.record.identity))
 
 
-def materialized_partitions(
+def materialize_partitions(
     context: dg.AssetExecutionContext,
     lineage: Lineage,
     make: Callable[[Language, Split], Built],
     over_all: OverAll = rows_by_partition,
-) -> dg.MaterializeResult[Any]:
-    """Make the artefact of every language and split of this run; the data version is that of all of them."""
+) -> Iterator[dg.MaterializeResult[Any]]:
+    """Make the artifact of every language and split of this run (see `materialize_each`)."""
     makes = {key: partial(make, language, split) for key, language, split in keys_of(context)}
-    return materialized_each(context, lineage, makes, metadata_of, over_all)
+    yield from materialize_each(context, lineage, makes, metadata_of, over_all)
 
 
-def materialized_each(
+def materialize_each(
     context: dg.AssetExecutionContext,
     lineage: Lineage,
     makes: Mapping[str, Callable[[], Built]],
     shown: Callable[[Built], Mapping[str, Any]],
     over_all: OverAll = lambda made: {},
-) -> dg.MaterializeResult[Any]:
-    """Make an artefact for each partition key; `shown` returns what is to be known of one, `over_all` of all together.
+) -> Iterator[dg.MaterializeResult[Any]]:
+    """Make an artifact for each partition key, and log an event of each with its own data version.
+
+    Dagster copies what a result says into the events of all partitions of a run, its data version too, and an unchanged
+    partition would then have another version than before. So the result says nothing, and an event follows it for each
+    partition. What concerns all of them stands in one observation.
+
+    Args:
+        context: Of the run, and of its partitions.
+        lineage: Reports progress to the log of the run.
+        makes: What makes each artifact, by partition key.
+        shown: Returns what there is to know of one artifact.
+        over_all: Returns what there is to know of all artifacts of the run together.
 
     Raises:
-        dagster.Failure: there is none; a range whose ends are in the wrong order is empty, and would succeed.
+        dagster.Failure: there is no key; a range whose ends are in the wrong order is empty, and would succeed.
     """
     if not makes:
         raise dg.Failure("the partition range is empty; give its ends in the order of the partitions")
     lineage.advance = _logged(context)
     made: dict[str, Built] = {}
+    metadata: dict[str, Mapping[str, Any]] = {}
     for key, make in makes.items():
         with readable_failure():
             made[key] = make()
         if made[key].is_fresh:
             context.log.info(_sentence(made[key]))
-        context.add_asset_metadata(shown(made[key]), partition_key=key)
+        metadata[key] = shown(made[key])
     if unchanged := sum(not built.is_fresh for built in made.values()):
         # in one line, for each takes the log of a run as long as looking at an artefact does
         context.log.info(f"{unchanged} of {len(made)} partitions are unchanged")
+    overview = {"partitions": dg.MetadataValue.md(_overview(made)), **over_all(made)}
+    yield dg.MaterializeResult(
+        data_version=dg.DataVersion(digest({key: built.record.identity for key, built in made.items()}))
+    )
+    context.log_event(dg.AssetObservation(context.asset_key, metadata=overview))
+    provenance = _provenance(context)
+    for key in context.partition_keys:
+        tags = {**provenance, **_dimensions(key), DATA_VERSION: made[key].record.identity}
+        context.log_event(dg.AssetMaterialization(context.asset_key, metadata=metadata[key], partition=key, tags=tags))
+
+
+def _provenance(context: dg.AssetExecutionContext) -> dict[str, str]:
+    """Return what the events of the result that was just yielded say of inputs and code."""
+    partition = context.partition_keys[0]
+    records = dg.AssetRecordsFilter(asset_key=context.asset_key, asset_partitions=[partition])
+    # another run may have logged one of its own in between
+    [tags] = [
+        record.asset_materialization.tags or {}
+        for record in context.instance.fetch_materializations(records, limit=_EVENTS_LOOKED_AT).records
+        if record.run_id == context.run.run_id and record.asset_materialization
+    ][:1]
+    return {name: value for name, value in tags.items() if not name.startswith(_DIMENSION)}
+
+
+def _dimensions(key: str) -> dict[str, str]:
+    """Return the tags by which an event is known to be of a partition of several dimensions."""
+    if not isinstance(key, dg.MultiPartitionKey):
+        return {}
+    return {f"{_DIMENSION}{name}": value for name, value in key.keys_by_dimension.items()}
+
+
+def _overview(made: Mapping[str, Built]) -> str:
+    """Return a table of what became of every partition, and how many rows each has."""
     rows = [{"partition": key, "state": _state(built), **built.record.counts} for key, built in made.items()]
     columns = list(dict.fromkeys(column for row in rows for column in row))
     if len(columns) > _MOST_COLUMNS:
         # what is counted by families, datasets or reasons stands in the table of each partition
         columns = [column for column in columns if "." not in column]
-    overview = table([{column: row.get(column) for column in columns} for row in rows])
-    return dg.MaterializeResult(
-        metadata={"partitions": dg.MetadataValue.md(overview), **over_all(made)},
-        data_version=version_of(made),
-    )
-
-
-def version_of(made: Mapping[str, Built]) -> dg.DataVersion:
-    """Return the data version of partitions that were made together, by their keys."""
-    return dg.DataVersion(digest({key: built.record.identity for key, built in made.items()}))
+    return table([{column: row.get(column) for column in columns} for row in rows])
 
 
 @contextmanager
@@ -135,18 +176,22 @@ def metadata_of(built: Built) -> Mapping[str, Any]:
         "counts": dg.MetadataValue.md(table(lines)),
         "made_from": dg.MetadataValue.md(table(inputs)),
         "state": _state(built),
-        **_by_reason(counts),
+        **_by_reason(record),
         **_on_terms(record),
     }
 
 
-def _by_reason(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Return a table of what was left out, where anything was."""
+def _by_reason(record: Record) -> dict[str, Any]:
+    """Return a table of what was left out, where anything was, and a warning where that is most of a dataset."""
     lines = [
         {"left out": how.replace("_", " "), "reason": reason, "rows": number}
-        for how, reason, number in left_out(counts)
+        for how, reason, number in left_out(record.counts)
     ]
-    return {"left_out": dg.MetadataValue.md(table(lines))} if lines else {}
+    warning = " ".join(f"{loss}." for loss in main_losses([record]))
+    return {
+        **({"left_out": dg.MetadataValue.md(table(lines))} if lines else {}),
+        **({"warning": warning} if warning else {}),
+    }
 
 
 def _on_terms(record: Record) -> dict[str, Any]:

@@ -5,7 +5,7 @@ A partition is a file of that folder. Not here: how prompts are found (`graftlin
 names it `optimized/<name>`. https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 
 from assets.described import described
-from assets.outcome import materialized_each, metadata_of
+from assets.outcome import materialize_each, metadata_of
 from assets.reports.plots import curves, embedded
 from graftline.building import Built
 from graftline.markdown import table
@@ -48,9 +48,11 @@ def prompt_assets(names: Sequence[str]) -> list[dg.AssetsDefinition]:
         description=optimized_prompt.__doc__,
         metadata=described(optimized_prompt),
     )
-    def asset(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
+    def asset(
+        context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]
+    ) -> Iterator[dg.MaterializeResult[Any]]:
         makes = {name: partial(optimized_prompt, lineage, name) for name in context.partition_keys}
-        return materialized_each(context, lineage, makes, _metadata)
+        yield from materialize_each(context, lineage, makes, _metadata)
 
     return [asset]
 

@@ -4,15 +4,16 @@ Not here: what a stage does (`graftline.runtime.lineage`). https://docs.dagster.
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
+from assets.checks import evaluate_check, result_of_faults
 from assets.described import columns_of, described, fields_of
-from assets.outcome import OverAll, materialized_partitions, readable_failure
+from assets.outcome import OverAll, materialize_partitions, readable_failure
 from assets.partitions import partitions_of
 from assets.pictures import rows_by_partition
 from assets.reports.plots import embedded, stacked
@@ -86,8 +87,10 @@ def _stage(
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=make.__doc__,
     )
-    def stage(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
-        return materialized_partitions(context, lineage, partial(make, lineage), over_all)
+    def stage(
+        context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]
+    ) -> Iterator[dg.MaterializeResult[Any]]:
+        yield from materialize_partitions(context, lineage, partial(make, lineage), over_all)
 
     return stage
 
@@ -133,9 +136,9 @@ def _teacher_trajectories(catalogue: Catalogue) -> dg.AssetsDefinition:
     )
     def teacher_trajectories(
         context: dg.AssetExecutionContext, config: Teaching, lineage: dg.ResourceParam[Lineage]
-    ) -> dg.MaterializeResult[Any]:
+    ) -> Iterator[dg.MaterializeResult[Any]]:
         with readable_failure(), lineage.with_ports(config.ports) as taught:
-            return materialized_partitions(context, taught, taught.teacher_trajectories, _endings)
+            yield from materialize_partitions(context, taught, taught.teacher_trajectories, _endings)
 
     return teacher_trajectories
 
@@ -155,31 +158,50 @@ def _endings(made: Mapping[str, Built]) -> Mapping[str, Any]:
 
 
 @dg.asset_check(asset="splits", name="schema_valid", blocking=True)
-def splits_schema_valid(lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
+def splits_schema_valid(
+    context: dg.AssetCheckExecutionContext, lineage: dg.ResourceParam[Lineage]
+) -> dg.AssetCheckResult:
     """Every line of every split is an edit, every Parquet file has the documented columns."""
-    faults = checks.invalid_splits(lineage)
-    return dg.AssetCheckResult(passed=not faults, metadata={"faults": faults})
+    remedy = "delete the folder and materialize splits again"
+    return evaluate_check(context, lambda: result_of_faults(checks.invalid_splits(lineage), remedy))
 
 
 @dg.asset_check(asset="splits", blocking=True)
-def no_row_in_two_splits(lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
+def no_row_in_two_splits(
+    context: dg.AssetCheckExecutionContext, lineage: dg.ResourceParam[Lineage]
+) -> dg.AssetCheckResult:
     """No edit, repository or package, commit, or cluster of near-duplicates is in two splits."""
-    faults = checks.leaks(lineage)
-    return dg.AssetCheckResult(passed=not faults, metadata={"leaks": faults})
+    remedy = "materialize division and all partitions of splits again"
+    return evaluate_check(context, lambda: result_of_faults(checks.leaks(lineage), remedy, "leaks"))
 
 
 @dg.asset_check(asset="trajectories", name="schema_valid", blocking=True)
-def trajectories_schema_valid(lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
+def trajectories_schema_valid(
+    context: dg.AssetCheckExecutionContext, lineage: dg.ResourceParam[Lineage]
+) -> dg.AssetCheckResult:
     """Every Parquet file has the documented columns, every reward is missing or between 0 and 1."""
-    faults = checks.invalid_trajectories(lineage)
-    return dg.AssetCheckResult(passed=not faults, metadata={"faults": faults})
+    remedy = "delete the folder and materialize trajectories again"
+    return evaluate_check(context, lambda: result_of_faults(checks.invalid_trajectories(lineage), remedy))
 
 
 @dg.asset_check(asset="trajectories", blocking=True)
-def enough_verified_steps(lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
+def enough_verified_steps(
+    context: dg.AssetCheckExecutionContext, lineage: dg.ResourceParam[Lineage]
+) -> dg.AssetCheckResult:
     """There are as many verified steps as `configs/trajectories.yaml` requires."""
-    found, required = checks.verified_steps(lineage), lineage.settings.trajectories.least_verified_steps
-    return dg.AssetCheckResult(passed=found >= required, metadata={"verified_steps": found, "required": required})
+
+    def evaluate() -> dg.AssetCheckResult:
+        steps, required = checks.verified_steps(lineage), lineage.settings.trajectories.least_verified_steps
+        lack = (
+            f"trajectories: {steps} verified steps, but least_verified_steps of configs/trajectories.yaml is {required}"
+        )
+        return dg.AssetCheckResult(
+            passed=steps >= required,
+            description=None if steps >= required else f"{lack}; add tasks, ask another teacher, or lower it",
+            metadata={"verified_steps": steps, "required": required},
+        )
+
+    return evaluate_check(context, evaluate)
 
 
 STAGE_CHECKS = (splits_schema_valid, no_row_in_two_splits, trajectories_schema_valid, enough_verified_steps)

@@ -7,7 +7,7 @@ what the stages do (`graftline.runtime.training_data`, `graftline.runtime.traine
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ import dagster as dg
 
 from assets.described import described
 from assets.links import licence_rows, model_page, shown_at
-from assets.outcome import OverAll, materialized_each, metadata_of
+from assets.outcome import OverAll, materialize_each, metadata_of
 from assets.reports.plots import curves, embedded, stacked
 from graftline.building import Built
 from graftline.markdown import table
@@ -71,9 +71,11 @@ def _asset(
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=make.__doc__,
     )
-    def asset(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
+    def asset(
+        context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]
+    ) -> Iterator[dg.MaterializeResult[Any]]:
         makes = {recipe: partial(make, lineage, recipe) for recipe in context.partition_keys}
-        return materialized_each(context, lineage, makes, shown, over_all)
+        yield from materialize_each(context, lineage, makes, shown, over_all)
 
     return asset
 

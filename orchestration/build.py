@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from assets.closed_loop import closed_loop_assets
-from assets.datasets import dataset_assets, dataset_check
+from assets.datasets import dataset_assets, dataset_checks
 from assets.harbor import harbor_assets
 from assets.harbor_checks import harbor_checks
 from assets.prompts import prompt_assets
@@ -78,7 +78,7 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
             *harbor_assets(deployments, evaluated, contests, recipes),
         ],
         asset_checks=[
-            *(dataset_check(name) for name in catalogue.sources),
+            *(check for name in catalogue.sources for check in dataset_checks(name)),
             *STAGE_CHECKS,
             *harbor_checks(evaluated, contests),
         ],

@@ -7,6 +7,7 @@ from assets.reports.evaluations import stated
 from assets.reports.funnel import number_of, steps
 from assets.reports.markdown import Row, Rows, diff, fenced, picture, plain, without_dataset
 from graftline.datasets.division import SPLITS
+from graftline.datasets.losses import main_losses
 from graftline.markdown import table
 from graftline.record import DatasetRecord, NormalizedRecord
 
@@ -28,6 +29,7 @@ def dataset_page(
             "",
             "[All datasets](index.md)",
             "",
+            *(f"**Warning**: {loss}.\n" for loss in main_losses([raw, normalized])),
             table(_facts(raw, normalized)),
             "## From rows to splits",
             "",

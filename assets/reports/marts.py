@@ -6,7 +6,7 @@ readable. https://docs.dagster.io/integrations/libraries/dbt
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ def report_models(catalogue: Catalogue) -> dg.AssetsDefinition:
         lineage: dg.ResourceParam[Lineage],
         warehouse: dg.ResourceParam[Warehouse],
     ) -> Iterator[Any]:
-        failed: list[str] = []
+        failed: dict[str, str] = {}
 
         def make(folder: Path) -> Contents:
             for left in folder.iterdir():  # by a killed build: the file, what it spilled, what dbt wrote
@@ -70,9 +70,10 @@ def report_models(catalogue: Catalogue) -> dg.AssetsDefinition:
                 target_path=folder / ".dbt",
                 raise_on_error=False,
             ).wait()
-            failed.extend(failed_tests(folder / ".dbt" / "run_results.json"))
+            failed.update(failed_nodes(folder / ".dbt" / "run_results.json"))
             if not build.is_successful():
-                raise DataError(f"dbt build failed: {', '.join(failed) or 'see its messages above'}")
+                causes = [f"{name} ({message})" for name, message in failed.items()]
+                raise DataError(f"dbt build failed: {', '.join(causes) or 'see its messages above'}")
             drop_sources(path)
             return Contents({"rows": len(context.assets_def.keys)})
 
@@ -87,7 +88,7 @@ def report_models(catalogue: Catalogue) -> dg.AssetsDefinition:
         context.log.info(f"report models: {f'made: {built.reason}' if built.is_fresh else 'unchanged'}")
         yield from _results(context, warehouse)
         # a warehouse in which a test failed is never put in place
-        yield from _checks(context, [])
+        yield from _checks(context, {})
 
     return models
 
@@ -130,18 +131,30 @@ def _cell(value: Any) -> Any:
     return value if not isinstance(value, str) or len(value) <= _MOST_CHARACTERS else f"{value[:_MOST_CHARACTERS]}…"
 
 
-def _checks(context: dg.AssetExecutionContext, failed: Sequence[str]) -> Iterator[dg.AssetCheckResult]:
-    """Yield a result for every selected dbt test, all of which passed but `failed`."""
+def _checks(context: dg.AssetExecutionContext, failed: Mapping[str, str]) -> Iterator[dg.AssetCheckResult]:
+    """Yield a result for every selected dbt test, all of which passed but `failed`: messages by name."""
     for check in sorted(context.selected_asset_check_keys):
-        yield dg.AssetCheckResult(passed=check.name not in failed, asset_key=check.asset_key, check_name=check.name)
+        message = failed.get(check.name)
+        model = check.asset_key.to_user_string()
+        description = f"{model}: {message}; materialize what the model reads again, the warehouse is as it was before"
+        yield dg.AssetCheckResult(
+            passed=message is None,
+            description=None if message is None else description,
+            asset_key=check.asset_key,
+            check_name=check.name,
+        )
 
 
-def failed_tests(results: Path) -> list[str]:
-    """Return the names of the dbt nodes that failed, from the `run_results.json` of a build."""
+def failed_nodes(results: Path) -> dict[str, str]:
+    """Return what dbt says of each node that failed, by its name, from the `run_results.json` of a build."""
     if not results.exists():
-        return []
+        return {}
     nodes = json.loads(results.read_text("utf-8"))["results"]
-    return sorted(node["unique_id"].split(".")[2] for node in nodes if node["status"] in ("fail", "error"))
+    return {
+        node["unique_id"].split(".")[2]: " ".join((node["message"] or node["status"]).split())
+        for node in sorted(nodes, key=lambda node: str(node["unique_id"]))
+        if node["status"] in ("fail", "error")
+    }
 
 
 def built_warehouse(lineage: Lineage, sources: Sources, make: Callable[[Path], Contents]) -> Built:

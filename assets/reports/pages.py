@@ -187,4 +187,4 @@ def _shown(folder: Path) -> dict[str, dg.MetadataValue[Any]]:
 def _code() -> str:
     folder = Path(__file__).parent
     own = [path.read_text("utf-8") for path in sorted(folder.glob("*.py"))]
-    return digest([code_version("graftline.markdown"), own])[:16]
+    return digest([*map(code_version, ("graftline.markdown", "graftline.datasets.losses")), own])[:16]

@@ -199,6 +199,8 @@ def summary(root: Path | None, as_json: bool) -> None:
         return
     for title, columns, rows in tables(found):
         print_table(title, columns, rows)
+    for warning in found.warnings:
+        click.echo(f"warning: {warning}", err=True)
     click.echo(verdict(found))
     click.echo(f"Files are in {paths.data}, reports in {paths.reports}. `make ui` opens the lineage in a browser.")
 

@@ -240,6 +240,8 @@ def _print_made(making: "Making", paths: "Paths", as_json: bool) -> None:
         _print_json(making.as_dict(paths))
     elif making.built:
         print_table(*made_table(making))
+    for warning in making.warnings():
+        click.echo(f"warning: {warning}", err=True)
     _print_faults(making.faults)
 
 

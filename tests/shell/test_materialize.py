@@ -182,7 +182,9 @@ def test_a_part_of_the_models_leaves_the_other_tables_where_they_were(made: Path
 
 
 @pytest.fixture(scope="module")
-def broken(runs: tuple[Path, Run, Run], tmp_path_factory: pytest.TempPathFactory) -> tuple[bool, dict[str, bool], bool]:
+def broken(
+    runs: tuple[Path, Run, Run], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[bool, dict[str, dg.AssetCheckEvaluation], bool]:
     """What became of a run of the models over two faults: its success, its checks, and whether the warehouse stayed."""
     root = Path(shutil.copytree(runs[0], tmp_path_factory.mktemp("broken") / "root"))
     before = Paths(root).warehouse.read_bytes()
@@ -197,7 +199,7 @@ def broken(runs: tuple[Path, Run, Run], tmp_path_factory: pytest.TempPathFactory
     with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
         patch.setenv("GRAFTLINE_ROOT", str(root))
         result = materialize(root, instance, models)
-    checks = {found.check_name: found.passed for found in result.get_asset_check_evaluations()}
+    checks = {found.check_name: found for found in result.get_asset_check_evaluations()}
     return result.success, checks, Paths(root).warehouse.read_bytes() == before
 
 
@@ -218,19 +220,23 @@ def forge_splits(paths: Paths) -> None:
 
 
 def test_a_failed_test_of_the_models_is_shown_and_keeps_the_old_warehouse(
-    broken: tuple[bool, dict[str, bool], bool],
+    broken: tuple[bool, dict[str, dg.AssetCheckEvaluation], bool],
 ) -> None:
     success, checks, is_kept = broken
-    assert [name for name, passed in checks.items() if passed] == []
+    assert [name for name, check in checks.items() if check.passed] == []
     assert (success, "group_in_one_split" in checks or "unique_stg_edits_id" in checks, is_kept) == (False, True, True)
 
 
 def test_a_licence_that_is_not_allowed_any_longer_fails_the_models(
-    broken: tuple[bool, dict[str, bool], bool],
+    broken: tuple[bool, dict[str, dg.AssetCheckEvaluation], bool],
 ) -> None:
     success, checks, _ = broken
     refused = "relationships_stg_edits_licence__licence__ref_stg_allowed_licences_"
-    assert (success, checks.get(refused)) == (False, False)
+    assert (success, checks[refused].passed) == (False, False)
+    assert checks[refused].description == (
+        "stg_edits: Got 9 results, configured to fail if != 0; materialize what the model reads again, the warehouse is"
+        " as it was before"
+    )
 
 
 def test_models_without_their_inputs_fail_and_say_nothing_of_their_tests(

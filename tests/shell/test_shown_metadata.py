@@ -50,7 +50,8 @@ def root(new_checkout: Any, varied_pairs: list[dict[str, Any]], tmp_path_factory
 
 @pytest.fixture(scope="module")
 def shown(root: Path) -> Shown:
-    """The metadata of the last materialization of every asset that the lineage and its recipes make."""
+    """What the page of every asset shows that the lineage and its recipes make: its last materialization, and of its
+    partitions together the last observation."""
     with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
         patch.setenv("GRAFTLINE_ROOT", str(root))
         definitions = build_definitions()
@@ -62,6 +63,10 @@ def shown(root: Path) -> Shown:
             for event in result.get_asset_materialization_events():
                 one = event.step_materialization_data.materialization
                 found[one.asset_key.to_user_string()] = one.metadata
+            for event in result.get_asset_observation_events():
+                observation = event.asset_observation_data.asset_observation
+                name = observation.asset_key.to_user_string()
+                found[name] = {**observation.metadata, **found[name]}
         return found
 
 

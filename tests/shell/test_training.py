@@ -81,7 +81,9 @@ def materialize(instance: dg.DagsterInstance, **options: Any) -> dg.ExecuteInPro
 
 
 def logged(result: dg.ExecuteInProcessResult) -> list[dg.AssetMaterialization]:
-    return [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
+    """Return the events of partitions, without the bare ones that Dagster itself logs."""
+    made = [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
+    return [one for one in made if one.metadata]
 
 
 # assets

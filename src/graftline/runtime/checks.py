@@ -22,7 +22,7 @@ _MOST_FAULTS = 20
 def invalid_edits(lineage: Lineage, dataset: str) -> list[str]:
     """Return the lines of the normalised `dataset` that are no edits, and no labels."""
     folder = lineage.paths.normalized(dataset)
-    lineage.bring(folder)
+    lineage.verified(folder, "normalized")
     faults = [fault for path in sorted(folder.glob("*-*.jsonl")) for fault in _invalid_lines(path, Edit)]
     labels = folder / "labels.jsonl"
     return (faults + (_invalid_lines(labels, Label) if labels.exists() else []))[:_MOST_FAULTS]

@@ -7,10 +7,11 @@ last one.
 import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from graftline.datasets.losses import main_losses
 from graftline.errors import RecordError
 from graftline.paths import Paths
 from graftline.record import RECORD_NAME, Record, load_record
@@ -72,6 +73,8 @@ class Summary:
     """Edits, tasks and trajectories by `language/split`."""
     adapters: dict[str, dict[str, int]]
     """What the adapter of each recipe was trained on, and how many tasks are solved without and with it."""
+    warnings: list[str] = field(default_factory=list)
+    """Of which datasets most rows are lost to one reason."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for one line of JSON."""
@@ -85,7 +88,12 @@ class Summary:
             }
             for stage in self.stages
         }
-        return {"stages": stages, "partitions": self.partitions, "adapters": self.adapters}
+        return {
+            "stages": stages,
+            "partitions": self.partitions,
+            "adapters": self.adapters,
+            "warnings": self.warnings,
+        }
 
 
 def summarize(paths: Paths) -> Summary:
@@ -107,7 +115,8 @@ def summarize(paths: Paths) -> Summary:
             if record.kind == kind:
                 partitions[record.name][column] = record.counts.get(count, 0)
     adapters = {record.name: dict(record.counts) for record in records.values() if record.kind == "trained_adapter"}
-    return Summary(stages, dict(sorted(partitions.items())), dict(sorted(adapters.items())))
+    warnings = [str(loss) for loss in main_losses(records.values())]
+    return Summary(stages, dict(sorted(partitions.items())), dict(sorted(adapters.items())), warnings)
 
 
 def _records(data: Path) -> dict[Path, Record]:

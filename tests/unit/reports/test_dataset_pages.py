@@ -72,6 +72,14 @@ def test_a_page_does_not_say_when_the_files_came() -> None:
     assert page(later) == page()
 
 
+def test_a_page_begins_with_a_warning_where_most_rows_are_lost_to_one_reason() -> None:
+    record = raw(counts={"rows": 148, "not_kept.several_files": 732})
+    assert page(record).startswith(
+        "# Dataset `one`\n\n[All datasets](index.md)\n\n**Warning**: dataset 'one': 732 of 880 rows (83%) are rejected as"
+        " several_files; they were not stored, which `keep: all` of the dataset in configs/datasets.yaml changes.\n\n|"
+    )
+
+
 def test_losses_have_a_dash_and_a_row_that_holds_one_thing_is_not_told_twice() -> None:
     assert section(page(), "From rows to splits").partition("\n\n")[2] == (
         "| step | rows | % |\n|---|---:|---:|\n| rows at the home | 1,200 | 100.0 |\n| rows read | 1,200 | 100.0 |\n"

@@ -118,7 +118,7 @@ def test_a_partial_folder_is_no_artefact(made: Path) -> None:
 
 def test_a_summary_is_plain_values(made: Path) -> None:
     plain = summarize(Paths(made)).as_dict()
-    assert (list(plain), list(plain["stages"])) == (["stages", "partitions", "adapters"], list(STAGES))
+    assert (list(plain), list(plain["stages"])) == (["stages", "partitions", "adapters", "warnings"], list(STAGES))
     assert plain["stages"]["tasks"] == {
         "artefacts": 3,
         "made": 3,

@@ -14,6 +14,7 @@ from typing import Any
 
 from graftline.building import Built
 from graftline.clock import Clock, utc_now
+from graftline.datasets.losses import main_losses
 from graftline.errors import GraftlineError, RecordError
 from graftline.paths import Paths
 from graftline.progress import Progress
@@ -37,7 +38,15 @@ class Making:
 
     def as_dict(self, paths: Paths) -> dict[str, Any]:
         """Return plain values, for one line of JSON."""
-        return {"artefacts": [_artefact(one, paths) for one in self.built], "faults": self.faults}
+        return {
+            "artefacts": [_artefact(one, paths) for one in self.built],
+            "warnings": self.warnings(),
+            "faults": self.faults,
+        }
+
+    def warnings(self) -> list[str]:
+        """Return of which datasets most rows are lost to one reason."""
+        return [str(loss) for loss in main_losses(built.record for built in self.built)]
 
 
 def fetch(paths: Paths, manifest: Manifest, names: Sequence[str], progress: Progress, clock: Clock = utc_now) -> Making:
