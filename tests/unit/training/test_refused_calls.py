@@ -207,14 +207,23 @@ def test_every_call_is_answered_in_order_whatever_is_refused_between_them(
     assert came == [(name, what) for name, (_, what) in zip(names, calls, strict=True)]
 
 
-@pytest.mark.parametrize("request_", [pass_wrong, take_wrong_step, save_state_wrongly, load_nonsense])
+@pytest.mark.parametrize(
+    ("refuse", "message"),
+    [
+        (lambda client: client.save_state("epoch 1"), "checkpoint name 'epoch 1' is not made of"),
+        (lambda client: client.optim_step(types.DimuonParams(learning_rate=1e-3)), "optimizer 'dimuon' is not offered"),
+        (lambda client: client.forward_backward([IMAGE], "cross_entropy"), "datum 0: holds something else than text"),
+        (lambda client: client.load_state("tinker://no-run/weights/missing"), "there is no checkpoint"),
+    ],
+)
 def test_the_call_after_a_refused_one_is_answered(
-    service: tinker.ServiceClient, tinker_server: StartedServer, request_: Request
+    service: tinker.ServiceClient,
+    tinker_server: StartedServer,
+    refuse: Callable[[tinker.TrainingClient], Any],
+    message: str,
 ) -> None:
     client = new_client(service, tinker_server)
-    refused, message = request_(client, Expected(""), random.Random(0))
-    assert isinstance(message, str)
     with pytest.raises((tinker.RequestFailedError, tinker.APIStatusError), match=message):
-        refused.result(TIMEOUT_S)
+        refuse(client).result(TIMEOUT_S)
 
     assert client.forward([GOOD], "cross_entropy").result(TIMEOUT_S).metrics["loss:sum"] > 0
