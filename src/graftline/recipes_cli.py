@@ -1,6 +1,7 @@
 """The commands below `graftline recipes`: recipes of training, and running one with the ports of a manifest."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,7 @@ def run(
                 dry_run=dry_run,
                 root=paths.root,
                 on_step=shown,
+                on_notice=partial(click.echo, err=True),
                 is_stopped=is_stopped,
             )
         except Interrupted:

@@ -3,8 +3,10 @@
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
@@ -12,7 +14,7 @@ from graftline.cli import changes_of, json_option, paths_of, print_table
 
 if TYPE_CHECKING:
     from graftline.paths import Paths
-    from graftline.training.runs import Runs, TrainingRun
+    from graftline.training.runs import Runs, RunState, TrainingRun
     from graftline.training.settings import TinkerTrainingConfig
     from graftline.training.train import TinkerTrainingResult
 
@@ -43,40 +45,23 @@ def _backend_options(command: CommandT) -> CommandT:
 @_config_options
 @json_option
 @click.pass_obj
-def upload(root: Path | None, recipe: str, changes: tuple[str, ...], as_json: bool) -> None:
-    """Check and render what RECIPE trains on, and say what training takes; nothing is sent or paid."""
-    from graftline.training.datums import load_tokenizer
-    from graftline.training.recipes.open import open_recipe
-    from graftline.training.schedule import batch_of, total_steps
-    from graftline.training.tokenizers import tokenizer_place
+def estimate(root: Path | None, recipe: str, changes: tuple[str, ...], as_json: bool) -> None:
+    """Check and render what RECIPE trains on, and count examples, tokens, steps and cost; nothing is sent or paid."""
+    _print_estimate(root, recipe, changes, as_json)
 
-    paths = paths_of(root)
-    config = _config(paths, recipe, changes)
-    data = open_recipe(config).load(paths.root, load_tokenizer(tokenizer_place(config, paths, os.environ)))
-    count = len(data.train)
-    read = sum(example.tokens for example in data.train)
-    steps = total_steps(config, count) if count else 0
-    tokens = sum(data.train[number].tokens for step in range(steps) for number in batch_of(config, count, step))
-    price = config.usd_per_million_tokens
-    said = {
-        "dataset": config.dataset,
-        "examples": count,
-        "dropped": dict(data.dropped),
-        "tokens": read,
-        "trained_tokens": sum(example.trained_tokens for example in data.train),
-        "held_out_examples": len(data.held_out),
-        "steps": steps,
-        "tokens_of_all_steps": tokens,
-        "usd": None if price is None else round(price * tokens / 1e6, 4),
-    }
-    if as_json:
-        click.echo(json.dumps(said))
-        return
-    print_table(
-        f"Training data of {recipe}",
-        ["", "is"],
-        [(key.replace("_", " "), _shown(value)) for key, value in said.items()],
+
+@click.command()
+@_config_options
+@json_option
+@click.pass_obj
+def upload(root: Path | None, recipe: str, changes: tuple[str, ...], as_json: bool) -> None:
+    """Do what `estimate` does: Tinker stores no datasets, every step of `run` sends its own examples."""
+    click.echo(
+        f"nothing is uploaded: Tinker stores no datasets, and `graftline train run {recipe}` sends the examples of every step"
+        " with it; this is what `graftline train estimate` says",
+        err=True,
     )
+    _print_estimate(root, recipe, changes, as_json)
 
 
 @click.command()
@@ -98,10 +83,15 @@ def run(
     as_json: bool,
 ) -> None:
     """Train by RECIPE, a file below configs/recipes/; what was interrupted goes on from its last checkpoint."""
-    from graftline.runtime.followed import resolved
+    from graftline.harbor.address import is_loopback
+    from graftline.runtime.followed import resolved, store_of
+    from graftline.training.open import LocalBackendConfig
+    from graftline.training.sdk_arguments import checked_url
 
     paths = paths_of(root)
-    config = resolved(_config(paths, recipe, changes), paths, runs_of(paths.root), has_checkpoints=True)
+    is_here = is_loopback(urlsplit(checked_url(base_url)).hostname or "")
+    store = store_of(LocalBackendConfig(), paths.root) if is_here else None
+    config = resolved(_config(paths, recipe, changes), paths, runs_of(paths.root), has_checkpoints=True, store=store)
     _train(paths, config, base_url, run_id, is_downloading, as_json)
 
 
@@ -140,6 +130,7 @@ def print_status(runs: "Runs", run_id: str, base_url: str | None, as_json: bool)
     from graftline.training.tinker import TinkerSDKClient
 
     known = runs.get(run_id)
+    state = runs.state(known)
     service = "not asked, for no attempt was made"
     if known.attempts:
         try:
@@ -151,13 +142,13 @@ def print_status(runs: "Runs", run_id: str, base_url: str | None, as_json: bool)
         except GraftlineError as error:
             service = str(error)
     if as_json:
-        click.echo(json.dumps({**known.model_dump(mode="json"), "service": service}))
+        click.echo(json.dumps({**_as_json(known, state), "service": service}))
         return
     expires_at = known.checkpoints[-1].expires_at if known.checkpoints else None
     print_table(
         f"Run {run_id}",
         ["", "is"],
-        [*_rows(known), ("checkpoint expires", expires_at or "never"), ("backend", service)],
+        [*_rows(known, state), ("checkpoint expires", expires_at or "never"), ("backend", service)],
     )
 
 
@@ -166,13 +157,14 @@ def print_status(runs: "Runs", run_id: str, base_url: str | None, as_json: bool)
 @click.pass_obj
 def list_(root: Path | None, as_json: bool) -> None:
     """List the runs there are records of."""
-    found = runs_of(root).all()
+    runs = runs_of(root)
+    states = [(run, runs.state(run)) for run in runs.all()]
     if as_json:
-        click.echo(json.dumps({"runs": [one.model_dump(mode="json") for one in found]}))
+        click.echo(json.dumps({"runs": [_as_json(run, state) for run, state in states]}))
         return
     rows = [
-        (one.run_id, one.recipe, one.status, f"{one.next_step} of {one.total_steps}", _loss(one.last_loss))
-        for one in found
+        (run.run_id, run.recipe, state.status, f"{run.next_step} of {run.total_steps}", _loss(run.last_loss))
+        for run, state in states
     ]
     print_table("Runs", ["run", "recipe", "status", "steps", "loss"], rows)
 
@@ -212,6 +204,7 @@ def _train(
                 base_url=base_url,
                 run_id=run_id,
                 on_step=shown,
+                on_notice=partial(click.echo, err=True),
                 is_stopped=is_stopped,
             )
         except Interrupted:
@@ -221,11 +214,14 @@ def _train(
 
 
 def _print_result(result: "TinkerTrainingResult", folder: Path | None, as_json: bool) -> None:
+    from graftline.training.runs import RunState
+
     said = {"run_id": result.run_id, "record": str(result.metadata_path), "adapter": str(folder) if folder else None}
     if as_json:
         click.echo(json.dumps({**said, "run": result.run.model_dump(mode="json")}))
         return
-    print_table(f"Run {result.run_id}", ["", "is"], [*_rows(result.run), ("record", str(result.metadata_path))])
+    state = RunState(result.run.status, result.run.error)
+    print_table(f"Run {result.run_id}", ["", "is"], [*_rows(result.run, state), ("record", str(result.metadata_path))])
     if folder:
         click.echo(str(folder))
 
@@ -248,6 +244,29 @@ def _download(paths: "Paths", known: "TrainingRun", base_url: str | None) -> Pat
     return folder
 
 
+def _print_estimate(root: Path | None, recipe: str, changes: tuple[str, ...], as_json: bool) -> None:
+    from graftline.training.datums import load_tokenizer
+    from graftline.training.dropped_rows import notice_of_dropped
+    from graftline.training.estimate import estimate_training
+    from graftline.training.recipes.open import open_recipe
+    from graftline.training.tokenizers import tokenizer_place
+
+    paths = paths_of(root)
+    config = _config(paths, recipe, changes)
+    data = open_recipe(config).load(paths.root, load_tokenizer(tokenizer_place(config, paths, os.environ)))
+    estimate = estimate_training(config, data)
+    if notice := notice_of_dropped(config, data):
+        click.echo(notice, err=True)
+    if as_json:
+        click.echo(json.dumps(estimate))
+        return
+    print_table(
+        f"Training data of {recipe}",
+        ["", "is"],
+        [(key.replace("_", " "), _shown(value)) for key, value in estimate.items()],
+    )
+
+
 def _config(paths: "Paths", recipe: str, changes: tuple[str, ...]) -> "TinkerTrainingConfig":
     from graftline.training.recipes.open import load_recipe
 
@@ -262,9 +281,13 @@ def runs_of(root: Path | None, output: Path | None = None) -> "Runs":
     return Runs(output or paths_of(root).root / OUTPUT)
 
 
-def _rows(known: "TrainingRun") -> list[tuple[str, str]]:
+def _as_json(run: "TrainingRun", state: "RunState") -> dict[str, Any]:
+    return {**run.model_dump(mode="json"), "status": state.status, "status_detail": state.detail}
+
+
+def _rows(known: "TrainingRun", state: "RunState") -> list[tuple[str, str]]:
     return [
-        ("status", known.status + (f": {known.error}" if known.error else "")),
+        ("status", state.status + (f": {state.detail}" if state.detail else "")),
         ("steps", f"{known.next_step} of {known.total_steps}"),
         ("loss, first and last", f"{_loss(known.first_loss)}, {_loss(known.last_loss)}"),
         ("held-out loss, before and after", f"{_loss(known.base_held_out_loss)}, {_loss(known.held_out_loss)}"),
@@ -283,4 +306,4 @@ def _shown(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else "-" if value is None or value == {} else str(value)
 
 
-COMMANDS = (upload, run, status, resume, list_, download)
+COMMANDS = (estimate, upload, run, status, resume, list_, download)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 )
 @click.option("--language", "languages", multiple=True, help="Of this language only; may be given several times.")
 @click.option("--teacher", "teachers", multiple=True, help="Of this teacher only; may be given several times.")
-@click.option("--prompt", default="large", show_default=True, help="Name of the prompt in teacher_prompts.yaml by which chats are made.")  # fmt: skip
+@click.option("--prompt", default="brief", show_default=True, help="Name of the prompt in teacher_prompts.yaml by which chats are made.")  # fmt: skip
 @json_option
 @click.pass_obj
 def export(

@@ -71,7 +71,7 @@ def experiment(config: TinkerTrainingConfig, output: str) -> ExperimentSpec:
     return ExperimentSpec(
         name=f"{config.recipe}_{config.model}",
         recipe=config.recipe,
-        description=description_of(config),
+        description=_first_line(config),
         sources=tuple(dict.fromkeys(_ADDRESS.findall(_page(config)))),
         stages=(
             StageSpec(name="train", module=module, options=config.model_dump(mode="json", exclude={"recipe"})),
@@ -81,7 +81,11 @@ def experiment(config: TinkerTrainingConfig, output: str) -> ExperimentSpec:
 
 
 def description_of(config: TinkerTrainingConfig) -> str:
-    """Return what a recipe does, in one line: the first of its module."""
+    """Return what tells a configured recipe from others, in one line; what its kind of recipe does where it does not say."""
+    return config.description or _first_line(config)
+
+
+def _first_line(config: TinkerTrainingConfig) -> str:
     return _page(config).partition("\n")[0]
 
 

@@ -6,6 +6,7 @@ What a recipe is stands in `training/recipes/`, what a manifest wires in `config
 module loads neither the SDK nor torch.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -17,7 +18,7 @@ from typing import Any
 from graftline.datasets.store.base import DatasetStore
 from graftline.paths import Paths, find_root
 from graftline.runtime.experiment import ExperimentSpec, experiment, recipe_config
-from graftline.runtime.followed import resolved
+from graftline.runtime.followed import resolved, store_of
 from graftline.runtime.manifests import DEFAULT_MANIFEST, Manifest
 from graftline.runtime.recipe_ports import RecipePorts, chosen, open_recipe_ports, wiring
 from graftline.runtime.served_model import served_weights
@@ -28,6 +29,8 @@ from graftline.training.runs import Runs
 from graftline.training.settings import TinkerTrainingConfig
 from graftline.training.tokenizers import tokenizer_of
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT, TinkerTrainingResult, train_on_tinker
+
+logger = logging.getLogger(__name__)
 
 Values = Mapping[str, Any] | TinkerTrainingConfig | None
 """Values in place of those of a recipe, by dotted key, or a whole configuration."""
@@ -59,6 +62,7 @@ class Runtime:
         dry_run: bool = False,
         root: Path | None = None,
         on_step: OnStep = lambda metrics, total: None,
+        on_notice: Callable[[str], None] = logger.warning,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> RecipeRun:
         """Train by a recipe and fetch the adapter; a run that was interrupted goes on, one that is done is not repeated.
@@ -72,6 +76,7 @@ class Runtime:
             dry_run: Whether to say what would be done, and to open nothing.
             root: The checkout; as the command finds it if it is None.
             on_step: Called for every step, with how many there will be.
+            on_notice: Called with what a person should know before the first step; logged if it is not given.
             is_stopped: Asked before every step whether to end, with a checkpoint.
 
         Raises:
@@ -89,7 +94,8 @@ class Runtime:
         if dry_run:
             return RecipeRun(spec, described)
         runs = Runs(paths.root / output)
-        values = resolved(values, paths, runs, has_checkpoints=output != MEMORY_OUTPUT)
+        store = None if "training_client" in given else store_of(wired.training_client, paths.root)
+        values = resolved(values, paths, runs, has_checkpoints=output != MEMORY_OUTPUT, store=store)
         with open_recipe_ports(paths, wired, given) as opened, _root_of(paths, opened.dataset_store) as recipe_root:
             service = opened.training_client_for(values.model, values.deadline_s)
             result = train_on_tinker(
@@ -100,6 +106,7 @@ class Runtime:
                 service=service,
                 sandbox=lambda: opened.sandbox,
                 on_step=on_step,
+                on_notice=on_notice,
                 is_stopped=is_stopped,
             )
             weights = served_weights(opened.manifest.training_client, values, paths)

@@ -16,7 +16,7 @@ from typing import Any
 from graftline.building import Built, Contents, Request
 from graftline.jsonl import read_lines
 from graftline.record import RECORD_NAME, Record
-from graftline.runtime.followed import resolved
+from graftline.runtime.followed import recipes_named, resolved, store_of
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.served_model import fetch_served, model_digest, served, served_weights
@@ -53,11 +53,12 @@ def trained_adapter(lineage: Lineage, name: str) -> Built:
     dataset = lineage.verified(folder, "sft_dataset")
     inputs = {"sft_dataset": dataset}
     port = lineage.manifest.training_client
+    for recipe in recipes_named(config):
+        lineage.bring(lineage.paths.adapter(recipe))
     if config.follows:
-        lineage.bring(before := lineage.paths.adapter(config.follows))
-        runs = Runs(lineage.paths.root / output_of(lineage.manifest))
-        config = resolved(config, lineage.paths, runs, has_checkpoints=port.kind != "memory")
-        inputs["trained_adapter"] = lineage.verified(before, "trained_adapter")
+        inputs["trained_adapter"] = lineage.verified(lineage.paths.adapter(config.follows), "trained_adapter")
+    runs, store = Runs(lineage.paths.root / output_of(lineage.manifest)), store_of(port, lineage.paths.root)
+    config = resolved(config, lineage.paths, runs, has_checkpoints=port.kind != "memory", store=store)
     settings = {
         "recipe": deciding(config),
         "model": model_digest(served(port, config), lineage.paths),

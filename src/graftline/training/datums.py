@@ -55,12 +55,15 @@ class Rendered:
     """Targets with a weight above 0."""
     dropped: Counter[str]
     """How many were left out, by `Drop`."""
+    too_long: tuple[int, ...] = ()
+    """Tokens of those that were left out for their length."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Dropped:
     reason: Drop
     message: str
+    tokens: int = 0
 
 
 def load_tokenizer(name_or_folder: str | Path) -> Tokenizer:
@@ -140,6 +143,7 @@ def render_all(
     is_split = train_on == "all_assistant_messages" and not rendering.has_extension_property
     datums: list[Datum] = []
     dropped: Counter[str] = Counter()
+    too_long: list[int] = []
     tokens = trained = 0
     for chat in chats:
         if fault_of(chat):
@@ -149,11 +153,12 @@ def render_all(
             found = _example(rendering, part, "last_assistant_message" if is_split else train_on, max_tokens)
             if isinstance(found, _Dropped):
                 dropped[found.reason] += 1
+                too_long += [found.tokens] if found.reason == "too_long" else []
                 continue
             datums.append(found)
             tokens += found.model_input.length
             trained += trained_tokens(found)
-    return Rendered(tuple(datums), tokens, trained, dropped)
+    return Rendered(tuple(datums), tokens, trained, dropped, tuple(too_long))
 
 
 def trajectory_messages(trajectories: Iterable[Trajectory], prompt: Prompt) -> Iterator[Chat]:
@@ -282,7 +287,8 @@ def _example(
     except RendererError as error:
         return _Dropped("refused", f"the renderer refuses the chat ({error}); mend it, or use another renderer")
     if max_tokens is not None and tokens.length > max_tokens:
-        return _Dropped("too_long", f"the chat has {tokens.length} tokens, but at most {max_tokens} are allowed")
+        said = f"the chat has {tokens.length} tokens, but at most {max_tokens} are allowed"
+        return _Dropped("too_long", said, tokens.length)
     datum: Datum = datum_from_model_input_weights(tokens, weights)
     if not trained_tokens(datum):
         return _Dropped(

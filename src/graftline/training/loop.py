@@ -2,6 +2,7 @@
 
 import logging
 import math
+import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,7 +68,7 @@ class TrainingLoop:
     def go_on(self) -> None:
         """Train from the newest checkpoint to the end."""
         run = self._run
-        run.status, run.error = "running", ""
+        run.status, run.error, run.host = "running", "", socket.gethostname()
         for attempt in run.attempts:
             attempt.ended_by = attempt.ended_by or "killed"
         # before anything is asked for that costs: whoever looks sees that it goes on
@@ -140,7 +141,15 @@ class TrainingLoop:
         """Return a new adapter, or one with the weights that it is to start from."""
         config, lora = self._config, self._config.lora
         if config.start_from:
-            return self._service.from_state(config.start_from, with_optimizer=False, user_metadata=self._labels())
+            try:
+                return self._service.from_state(config.start_from, with_optimizer=False, user_metadata=self._labels())
+            except TrainingError as error:
+                if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
+                    raise
+                raise TrainingError(
+                    f"{config.start_from}: the checkpoint that this run starts from is not there any more ({error}); train"
+                    " the run that it is of again, or name another one by start_from"
+                ) from None
         return self._service.create_training_client(
             config.model, lora.rank, lora.seed, lora.train_mlp, lora.train_attn, lora.train_unembed, self._labels()
         )
@@ -287,3 +296,10 @@ class TrainingLoop:
         run.sampler_path = str(self._service.result(sampler, "the weights to sample from").path)
         export = self._trainer.save_weights_external("final")
         run.export_path = str(self._service.result(export, "the weights to download").path)
+        newest = run.checkpoints[-1]
+        try:
+            # other runs may go on from it at any time
+            self._service.set_ttl(newest.path, None)
+            newest.expires_at = None
+        except TrainingError as error:
+            logger.warning("%s expires at %s: %s", newest.path, newest.expires_at, error)

@@ -8,11 +8,12 @@ import fcntl
 import json
 import os
 import re
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -24,6 +25,7 @@ _LOOKED_AT_S = 0.5
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 Status = Literal["running", "done", "stopped_early", "interrupted", "failed"]
+"""As its record has it: of a run whose process was killed, `running` (`Runs.state`)."""
 
 
 class _Model(BaseModel):
@@ -80,6 +82,8 @@ class TrainingRun(_Model):
     run_id: str
     status: Status = "running"
     error: str = ""
+    host: str = ""
+    """Name of the machine that trained it last; older records have none."""
     recipe: str
     config: dict[str, Any]
     config_digest: str
@@ -121,6 +125,13 @@ class TrainingRun(_Model):
         told = [one.computed_with for one in self.attempts]
         names = dict.fromkeys(name for one in told for name in one)
         return {name: ", ".join(dict.fromkeys(one[name] for one in told if name in one)) for name in names}
+
+
+class RunState(NamedTuple):
+    """What a run is at now, which its record alone does not tell."""
+
+    status: Status | Literal["unknown"]
+    detail: str = ""
 
 
 class Runs:
@@ -243,6 +254,20 @@ class Runs:
         finally:
             os.close(descriptor)
         return False
+
+    def state(self, run: TrainingRun, host: str | None = None) -> RunState:
+        """Return what `run` is at: whether a process trains it is seen by its lock; `host` is the name of this machine."""
+        if run.status != "running":
+            return RunState(run.status, run.error)
+        if self.is_trained(run.run_id):
+            return RunState("running")
+        resume = f"`graftline train resume {run.run_id}` goes on from step {run.next_step}"
+        if run.host and run.host != (host or socket.gethostname()):
+            return RunState(
+                "unknown",
+                f"it was last trained on the machine {run.host!r}; whether it still is cannot be seen from here. If not, {resume}",
+            )
+        return RunState("interrupted", f"its process was killed, or the machine stopped; {resume}")
 
     @contextmanager
     def alone(self, run_id: str) -> Iterator[None]:

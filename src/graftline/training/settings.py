@@ -29,12 +29,14 @@ class TinkerTrainingConfig(Config):
     """What all recipes have; a recipe adds what is its own."""
 
     recipe: str
+    description: str = ""
+    """What tells it from other configurations of the same recipe, in one line."""
     model: str
-    """As the backend calls it."""
+    """As the backend calls it: a name of `configs/models.yaml`, or one with a slash that a service has."""
     start_from: str = ""
     """A checkpoint of the backend, as that of another run: its weights are what is trained on; a new adapter if not given."""
     follows: str = ""
-    """In the lineage, another recipe: its adapter is what is trained on, in place of `start_from`."""
+    """Another recipe of the lineage: its adapter is what is trained on, in place of `start_from`."""
     is_on_demand: bool = False
     """Whether the lineage trains it only where it is asked for by name: no part of `make run` and `graftline run`."""
     tokenizer: str = ""
@@ -70,7 +72,7 @@ class TinkerTrainingConfig(Config):
     keep_checkpoints: int = Field(default=2, ge=1)
     """The newest so many; the others are deleted."""
     checkpoint_ttl_s: int | None = Field(default=7 * 24 * _HOUR_S, ge=_HOUR_S, le=_TEN_YEARS_S)
-    """After which the service removes them, whatever became of the run."""
+    """After which the service removes them; the last one of a run that is done stays, for others may follow it."""
     eval_every: int = Field(default=20, ge=1)
     patience: int | None = Field(default=None, ge=1)
     """Looks at the held-out loss without a better one, after which the run ends early."""
@@ -85,8 +87,6 @@ class TinkerTrainingConfig(Config):
     def _has_data(self) -> Self:
         if self.follows and self.start_from:
             raise ValueError("follows and start_from: both say what is trained on; name one of them")
-        if self.follows and self.data is None:
-            raise ValueError("follows: names a recipe of the lineage, but this one has no `data`; use start_from")
         if not self.dataset and self.data is None:
             raise ValueError("dataset: name a file, or say under data what the lineage is to make")
         return self
@@ -100,6 +100,7 @@ class TinkerTrainingConfig(Config):
 def deciding(config: TinkerTrainingConfig) -> dict[str, Any]:
     """Return what of `config` decides about the weights: not where checkpoints go, nor how long is waited."""
     left_out = {
+        "description",
         "save_every",
         "keep_checkpoints",
         "checkpoint_ttl_s",
@@ -108,8 +109,9 @@ def deciding(config: TinkerTrainingConfig) -> dict[str, Any]:
         "usd_per_million_tokens",
         "tracking",
         "is_on_demand",
-        # what it is stands in `start_from` when it is trained
+        # what they are stands in `start_from` and `teacher_path` when it is trained
         "follows",
+        "teacher_recipe",
         # its files tell what it made
         "data",
     }

@@ -8,6 +8,7 @@ checkpoint while later steps are on their way, and repeats them: https://github.
 issues 935 and 940.)
 """
 
+import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -16,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from graftline.clock import Clock, utc_now
-from graftline.errors import ConfigError, DataError
+from graftline.errors import ConfigError
 from graftline.hashing import digest
 from graftline.training.datums import load_tokenizer
+from graftline.training.dropped_rows import check_examples, notice_of_dropped
 from graftline.training.loop import Interrupted, OnStep, TrainingLoop
 from graftline.training.recipes.base import OpenSandbox, TrainingData
 from graftline.training.recipes.open import open_recipe
@@ -30,6 +32,8 @@ from graftline.training.tinker import TinkerSDKClient
 from graftline.training.tracking import open_trackers
 
 __all__ = ["MEMORY_OUTPUT", "OUTPUT", "Interrupted", "TinkerTrainingResult", "run_id_of", "train_on_tinker"]
+
+logger = logging.getLogger(__name__)
 
 OUTPUT = Path("models/adapters/tinker")
 MEMORY_OUTPUT = Path("models/adapters/memory")
@@ -63,6 +67,7 @@ def train_on_tinker(
     service: TrainingService | None = None,
     sandbox: OpenSandbox | None = None,
     on_step: OnStep = lambda metrics, total: None,
+    on_notice: Callable[[str], None] = logger.warning,
     is_stopped: Callable[[], bool] = lambda: False,
     clock: Clock = utc_now,
 ) -> TinkerTrainingResult:
@@ -79,6 +84,7 @@ def train_on_tinker(
         service: The backend itself, in place of the one that key and address are of; it stays open.
         sandbox: Returns what answers are graded in, for recipes that reward; this machine's if it is None.
         on_step: Called for every step.
+        on_notice: Called before the first step with what a person should know of it, such as how many rows are left out.
         is_stopped: Asked before every step whether to end, with a checkpoint.
         clock: What attempts are stamped with.
 
@@ -91,9 +97,9 @@ def train_on_tinker(
     """
     recipe = open_recipe(config, sandbox)
     data = recipe.load(root, tokenizer or load_tokenizer(config.tokenizer or config.model))
-    if not data.train:
-        why = ", ".join(f"{count} {reason}" for reason, count in sorted(data.dropped.items()))
-        raise DataError(f"{config.dataset}: no example is left to train on ({why or 'the file is empty'})")
+    check_examples(config, data)
+    if notice := notice_of_dropped(config, data):
+        on_notice(notice)
     runs = Runs(output_dir or root / OUTPUT)
     name = run_id or run_id_of(config, root)
     backend = nullcontext(service) if service else TinkerSDKClient(api_key, base_url, deadline_s=config.deadline_s)

@@ -17,7 +17,7 @@ SHORT = ["--set", "dataset=chats.jsonl", "--set", "max_steps=2", "--set", "batch
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A root with the shipped manifests, one of the shipped recipes, and chats."""
-    for name in ("manifests/local.yaml", "manifests/test.yaml", "recipes/sl_basic.yaml"):
+    for name in ("models.yaml", "manifests/local.yaml", "manifests/test.yaml", "recipes/sl_basic.yaml"):
         path = tmp_path / "configs" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text((CHECKOUT / "configs" / name).read_text("utf-8"), "utf-8")
@@ -41,12 +41,12 @@ def test_the_recipes_that_are_configured_are_listed(root: Path) -> None:
                     "name": "sl_basic",
                     "recipe": "sl_basic",
                     "model": "smollm2-135m",
-                    "description": "`sl_basic`: cross-entropy on the answers of chats.",
+                    "description": "verified steps of all teachers, as `trajectories export sft` writes them",
                 }
             ]
         },
     )
-    assert "`sl_basic`: cross-entropy on the answers of chats." in recipes(root, "list").stdout
+    assert "verified steps of all teachers" in recipes(root, "list").stdout
 
 
 def test_a_recipe_is_shown_with_all_its_values_and_its_source(root: Path) -> None:

@@ -313,7 +313,7 @@ def test_a_teacher_that_is_not_there_ends_a_run_before_its_first_step(
 
 @pytest.mark.parametrize(
     "teachers",
-    [{}, {"teacher_model": "m", "teacher_fleet": "f"}, {"teacher_path": "tinker://a/b/c", "teacher_model": "m"}],
+    [{}, {"teacher_model": "m", "teacher_fleet": "f"}, {"teacher_path": "tinker://a/b/c", "teacher_recipe": "r"}],
 )
 def test_one_teacher_is_needed_and_no_more(tmp_path: Path, teachers: dict[str, str]) -> None:
     folder = tmp_path / "configs" / "recipes"
@@ -322,7 +322,8 @@ def test_one_teacher_is_needed_and_no_more(tmp_path: Path, teachers: dict[str, s
     (folder / "learn.yaml").write_text(json.dumps(values), "utf-8")
     with pytest.raises(ConfigError) as error:
         load_recipe(Paths(tmp_path), "learn")
-    assert "one of teacher_path, teacher_model and teacher_fleet says who teaches; give exactly one" in str(error.value)
+    said = "one of teacher_recipe, teacher_path, teacher_model, teacher_fleet says who teaches; give exactly one"
+    assert said in str(error.value)
 
 
 # on the backend of this machine

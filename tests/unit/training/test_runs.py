@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from graftline.errors import ConfigError, RecordError
-from graftline.training.runs import Runs, StepMetrics, TrainingRun
+from graftline.training.runs import Runs, RunState, StepMetrics, TrainingRun
 
 
 def run(**values: Any) -> TrainingRun:
@@ -77,6 +77,34 @@ def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
     with runs.alone("one"):
         assert opened_below(tmp_path) == 1
     assert opened_below(tmp_path) == 0
+
+
+def test_a_run_whose_process_is_gone_is_interrupted_whatever_its_record_says(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    with runs.alone("one"):
+        assert runs.state(run()) == RunState("running")
+    found = runs.state(run(next_step=7))
+    assert found.status == "interrupted"
+    assert (
+        "its process was killed, or the machine stopped; `graftline train resume one` goes on from step 7"
+        in found.detail
+    )
+
+
+def test_of_a_run_of_another_machine_is_told_what_is_known(tmp_path: Path) -> None:
+    runs, elsewhere = Runs(tmp_path), run(host="far")
+    found = runs.state(elsewhere, host="here")
+    assert found.status == "unknown"
+    assert "last trained on the machine 'far'; whether it still is cannot be seen from here" in found.detail
+    assert runs.state(elsewhere, host="far").status == "interrupted"
+    with runs.alone("one"):  # as a lock of a file system that several machines share
+        assert runs.state(elsewhere, host="here").status == "running"
+
+
+@pytest.mark.parametrize("status", ["done", "stopped_early", "interrupted", "failed"])
+def test_a_run_that_ended_is_what_its_record_says(tmp_path: Path, status: str) -> None:
+    ended = run(status=status, error="why", host="far")
+    assert Runs(tmp_path).state(ended) == RunState(status, "why")  # type: ignore[arg-type]
 
 
 def opened_below(folder: Path) -> int:

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -262,6 +263,12 @@ def test_a_killed_run_has_the_losses_and_the_adapter_of_one_that_nobody_disturbe
     training.train(run_id="whole")
     kill_at(training, "killed", 10)
     assert training.runs.get("killed").status == "running"
+    for arguments in (["status", "killed"], ["list"]):
+        said = CliRunner().invoke(main, ["--root", str(training.root), "train", *arguments, "--json"])
+        [found] = [
+            one for one in json.loads(said.stdout).get("runs", [json.loads(said.stdout)]) if one["run_id"] == "killed"
+        ]
+        assert (found["status"], found["host"]) == ("interrupted", socket.gethostname())
     run = training.train(run_id="killed").run
     assert training.losses("killed") == training.losses("whole")
     assert [attempt.ended_by for attempt in run.attempts] == ["killed", "done"]
@@ -316,6 +323,11 @@ def test_what_is_preferred_becomes_more_probable_and_goes_on_after_an_interrupti
         training.train(config, run_id="parts", is_stopped=after(5))
     training.train(config, run_id="parts")
     assert training.losses("parts") == losses
+    # of a run of one step, the model is asked for nothing but its four pairs before it
+    training.train(config.model_copy(update={"max_steps": 1}), run_id="short")
+    reference = training.runs.known("short")["reference"]
+    assert (len(reference), sum(value is not None for value in reference)) == (24, 8)
+    assert training.losses("short") == losses[:1]
 
 
 def test_rows_that_are_no_pairs_are_refused(training: Training) -> None:
@@ -342,7 +354,7 @@ def test_a_recipe_that_is_unknown_is_refused_with_the_known_ones(training: Train
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "no example is left to train on (the file is empty)"),
+        ("", "no example is left to train on: the file is empty"),
         ("{}\n", "line 1: has no messages"),
         ('{"messages": []}\nx\n', "line 2: is no JSON"),
     ],

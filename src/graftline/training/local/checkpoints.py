@@ -172,7 +172,7 @@ class CheckpointStore:
         Raises:
             DataError: it exists already, or the time is out of range.
         """
-        if not may_replace and self._is_there(checkpoint):
+        if not may_replace and self.has(checkpoint):
             raise DataError(f"checkpoint {checkpoint.uri} exists already; choose another name, or ask to overwrite it")
         time = self._clock()
         config = {
@@ -276,7 +276,8 @@ class CheckpointStore:
             "expires_at": terms["expires_at"],
         }
 
-    def _is_there(self, checkpoint: Checkpoint) -> bool:
+    def has(self, checkpoint: Checkpoint) -> bool:
+        """Return whether `checkpoint` exists and has not expired."""
         try:
             self.existing(checkpoint)
         except NotFound:

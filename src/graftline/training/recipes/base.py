@@ -41,6 +41,8 @@ class TrainingData:
     """SHA-256 of the files, by what they are."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Rows that no example was made of, by reason."""
+    too_long: Sequence[int] = ()
+    """Tokens of those that were dropped for their length."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ from graftline.training.recipes.rollouts import RolloutConfig, Rollouts, policy_
 from graftline.training.service import Trainer, TrainingService
 from graftline.training.teacher_logprobs import ActorTeacher, BackendTeacher, TeacherLogprobs
 
+_TEACHERS = ("teacher_recipe", "teacher_path", "teacher_model", "teacher_fleet")
+
 Compared = tuple[Example, Drawn, list[float]]
 """An answer, and by how much its tokens are more probable to the teacher: `log q - log p` of each."""
 
@@ -33,8 +35,10 @@ class DistillConfig(RolloutConfig):
     learning_rate: float = Field(default=1e-4, gt=0, le=1)
     group_size: int = Field(default=4, ge=1, le=1024)
     coefficient: float = Field(default=1.0, gt=0)
+    teacher_recipe: str = ""
+    """A recipe of the lineage, whose adapter teaches; one of these four is needed."""
     teacher_path: str = ""
-    """A checkpoint of the backend to sample from; one of these three is needed."""
+    """A checkpoint of the backend to sample from."""
     teacher_model: str = ""
     """A model of the backend, without an adapter."""
     teacher_fleet: str = ""
@@ -42,8 +46,8 @@ class DistillConfig(RolloutConfig):
 
     @model_validator(mode="after")
     def _has_a_teacher(self) -> Self:
-        if sum(map(bool, (self.teacher_path, self.teacher_model, self.teacher_fleet))) != 1:
-            raise ValueError("one of teacher_path, teacher_model and teacher_fleet says who teaches; give exactly one")
+        if sum(bool(getattr(self, name)) for name in _TEACHERS) != 1:
+            raise ValueError(f"one of {', '.join(_TEACHERS)} says who teaches; give exactly one")
         return self
 
 

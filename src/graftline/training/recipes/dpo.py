@@ -17,6 +17,7 @@ from graftline.errors import DataError
 from graftline.training.chats import read_rows
 from graftline.training.datums import render_all
 from graftline.training.recipes.base import Example, Gradients, Training, TrainingData, mean_nll, sent
+from graftline.training.schedule import batch_of, total_steps
 from graftline.training.service import Trainer, TrainingService
 from graftline.training.settings import TinkerTrainingConfig
 
@@ -40,18 +41,26 @@ class Dpo:
         self._config = config
 
     def load(self, root: Path, tokenizer: Any) -> TrainingData:
-        train, dropped = self._pairs(root / self._config.dataset, tokenizer)
-        held_out, _ = self._pairs(root / self._config.held_out, tokenizer) if self._config.held_out else ([], None)
-        return TrainingData(train, held_out, self._config.digests(root), dropped)
+        dropped, too_long = Counter[str](), list[int]()
+        train = self._pairs(root / self._config.dataset, tokenizer, dropped, too_long)
+        held_out = self._pairs(root / self._config.held_out, tokenizer, Counter(), []) if self._config.held_out else []
+        return TrainingData(train, held_out, self._config.digests(root), dropped, too_long)
 
     def prepare(self, service: TrainingService, trainer: Trainer, data: TrainingData) -> dict[str, Any]:
-        datums = [datum for pair in data.train for datum in pair.datums]
+        # of a run of few steps, most pairs are never looked at
+        config, count = self._config, len(data.train)
+        steps = range(total_steps(config, count))
+        numbers = sorted({number for step in steps for number in batch_of(config, count, step)})
+        datums = [datum for number in numbers for datum in data.train[number].datums]
         found = service.result(trainer.forward(datums, "cross_entropy"), "what the model says before its first step")
         sums = [
-            _answer_logprob(datum, output["logprobs"].to_torch())
+            float(_answer_logprob(datum, output["logprobs"].to_torch()))
             for datum, output in zip(datums, found.loss_fn_outputs, strict=True)
         ]
-        return {"reference": [float(value) for value in sums]}
+        reference: list[float | None] = [None] * (2 * count)
+        for place, number in enumerate(numbers):
+            reference[2 * number : 2 * number + 2] = sums[2 * place : 2 * place + 2]
+        return {"reference": reference}
 
     def gradients(self, training: Training, step: int, batch: Sequence[int]) -> Gradients:
         reference = [training.known["reference"][2 * number + side] for number in batch for side in (0, 1)]
@@ -77,9 +86,8 @@ class Dpo:
         # of the chosen answers: what a model that moves too far away from itself forgets
         return mean_nll(training.service, training.trainer, examples)
 
-    def _pairs(self, path: Path, tokenizer: Any) -> tuple[list[Example], Counter[str]]:
-        config, dropped = self._config, Counter[str]()
-        pairs = []
+    def _pairs(self, path: Path, tokenizer: Any, dropped: Counter[str], too_long: list[int]) -> list[Example]:
+        config, pairs = self._config, []
         for row in read_rows(path, "chosen", "dpo"):
             if not isinstance(row.get("prompt"), list) or not isinstance(row.get("rejected"), list):
                 raise DataError(
@@ -90,8 +98,10 @@ class Dpo:
             if len(rendered.datums) == 2:
                 pairs.append(Example(rendered.datums, rendered.tokens, rendered.trained_tokens))
             else:
-                dropped[min(rendered.dropped)] += 1
-        return pairs, dropped
+                reason = min(rendered.dropped)
+                dropped[reason] += 1
+                too_long += [max(rendered.too_long)] if reason == "too_long" else []
+        return pairs
 
 
 def _answer_logprob(datum: "types.Datum", logprobs: Any) -> Any:

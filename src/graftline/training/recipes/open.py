@@ -5,6 +5,7 @@ from typing import Any
 
 from graftline.config import load_yaml, parse_yaml, validated
 from graftline.errors import ConfigError
+from graftline.models.catalogue import load_models
 from graftline.paths import Paths
 from graftline.sandbox.base import Sandbox
 from graftline.sandbox.open import WarmSandboxConfig, open_sandbox
@@ -26,6 +27,10 @@ CONFIGS: Mapping[str, type[TinkerTrainingConfig]] = {
 }
 
 
+_MEMORY = "memory"
+"""The model of the training service of that name, which is in no catalogue."""
+
+
 def configured(paths: Paths) -> list[str]:
     """Return the names of the configurations of a checkout."""
     return sorted(path.stem for path in (paths.configs / "recipes").glob("*.yaml"))
@@ -35,16 +40,43 @@ def load_recipe(paths: Paths, name: str, changes: Mapping[str, Any] | None = Non
     """Return the configuration called `name`, with `changes` of single values.
 
     Raises:
-        ConfigError: there is none, it is for no recipe that is known, or it does not fit.
+        ConfigError: there is none, it is for no recipe that is known, it does not fit, or it names a model or a recipe that
+            there is not.
     """
     if name not in (known := configured(paths)):
         raise ConfigError(f"recipe {name!r} is unknown; {paths.configs / 'recipes'} has {', '.join(known) or 'none'}")
     path = paths.configs / "recipes" / f"{name}.yaml"
     config = load_yaml(path, _config_of(parse_yaml(path.read_text("utf-8"), str(path)), str(path)), changes)
+    check_names(config, paths, str(path))
     if config.data is None or config.dataset:
         return config
     folder = paths.relative(paths.training_set(name))
     return config.model_copy(update={"dataset": f"{folder}/{TRAIN}", "held_out": f"{folder}/{HELD_OUT}"})
+
+
+def check_names(config: TinkerTrainingConfig, paths: Paths, source: str) -> None:
+    """Refuse models that the catalogue has not, and recipes that are not configured.
+
+    A name with a slash is one of a service, which alone knows it; so is that of a model whose `tokenizer` is named.
+
+    Raises:
+        ConfigError: there is such a name.
+    """
+    models, recipes = {"model": config.model}, {"follows": config.follows}
+    if isinstance(config, DistillConfig):
+        models["teacher_model"] = config.teacher_model
+        recipes["teacher_recipe"] = config.teacher_recipe
+    in_catalogue = [*load_models(paths).models]
+    allowed = {"", _MEMORY, *in_catalogue, *([config.model] if config.tokenizer else ())}
+    for key, model in models.items():
+        if model not in allowed and "/" not in model:
+            raise ConfigError(
+                f"{source}: {key} is {model!r}, but configs/models.yaml has {', '.join(in_catalogue)}; name one of them, or"
+                " one of a service with its slash, such as 'Qwen/Qwen3-8B'; for any other one, set `tokenizer` too"
+            )
+    for key, recipe in recipes.items():
+        if recipe and recipe not in (names := configured(paths)):
+            raise ConfigError(f"{source}: {key} is {recipe!r}, but {paths.configs / 'recipes'} has {', '.join(names)}")
 
 
 def restored(values: Mapping[str, Any], source: str) -> TinkerTrainingConfig:

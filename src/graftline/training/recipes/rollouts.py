@@ -60,15 +60,16 @@ class Rollouts:
 
     def load(self, root: Path, train: Rows, held_out: Rows) -> TrainingData:
         """Return questions as data; what is no chat, or longer than `max_tokens`, is dropped and counted."""
-        dropped: Counter[str] = Counter()
+        dropped, too_long = Counter[str](), list[int]()
         return TrainingData(
-            train=[*self._examples(train, dropped)],
-            held_out=[*self._examples(held_out, Counter())],
+            train=[*self._examples(train, dropped, too_long)],
+            held_out=[*self._examples(held_out, Counter(), [])],
             digests=self._config.digests(root),
             dropped=dropped,
+            too_long=too_long,
         )
 
-    def _examples(self, rows: Rows, dropped: Counter[str]) -> Iterator[Example]:
+    def _examples(self, rows: Rows, dropped: Counter[str], too_long: list[int]) -> Iterator[Example]:
         for chat, item in rows:
             try:
                 tokens = self.questions.tokens(chat)
@@ -77,6 +78,7 @@ class Rollouts:
                 continue
             if len(tokens) > self._config.max_tokens:
                 dropped["too_long"] += 1
+                too_long.append(len(tokens))
             else:
                 most = self._config.group_size * (len(tokens) + self._config.answer_tokens)
                 yield Example((prompt_datum(tokens),), most, 0, item)

@@ -37,6 +37,7 @@ class SlBasic:
             held_out=_examples(held_out) if held_out else [],
             digests=self._config.digests(root),
             dropped=train.dropped,
+            too_long=train.too_long,
         )
 
     def prepare(self, service: TrainingService, trainer: Trainer, data: TrainingData) -> dict[str, Any]:

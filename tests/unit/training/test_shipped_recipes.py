@@ -1,0 +1,79 @@
+"""The recipes of `configs/recipes/`: what they name is there, what is exported for them fits, and each says what it is."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graftline.errors import ConfigError
+from graftline.paths import Paths
+from graftline.runtime.audit import audit
+from graftline.runtime.experiment import description_of
+from graftline.teachers.prompt import load_prompt
+from graftline.training.recipes.open import configured, load_recipe
+from graftline.trajectories_cli import export
+from tests.pages import CHECKOUT
+from tests.recipes import write_recipe
+
+PATHS = Paths(CHECKOUT)
+RECIPES = {name: load_recipe(PATHS, name) for name in configured(PATHS)}
+
+
+def test_every_recipe_says_what_tells_it_from_the_others() -> None:
+    descriptions = [description_of(config) for config in RECIPES.values()]
+    assert len({*descriptions}) == len(RECIPES) > 10
+    assert all(config.description and len(config.description) <= 100 for config in RECIPES.values())
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, config in RECIPES.items() if config.dataset.startswith("data/exports/")]
+)
+def test_the_prompt_of_exports_leaves_nearly_all_tokens_of_a_recipe_to_the_code(name: str) -> None:
+    [prompt] = [option.default for option in export.params if option.name == "prompt"]
+    settings = load_prompt(PATHS.configs, str(prompt)).settings
+    # whatever the tokenizer, a token has a character at least
+    said = "".join(text for text in (settings.system, settings.user, settings.state) if text)
+    assert not settings.has_shots
+    assert len(said) <= RECIPES[name].max_tokens // 16
+    assert RECIPES[name].max_tokens >= 1024
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"model": "smollm2-1.7b"},
+            "model is 'smollm2-1.7b', but configs/models.yaml has smollm2-135m, qwen2.5-coder-0.5b",
+        ),
+        (
+            {"recipe": "distill", "teacher_model": "smollm2-1.7b"},
+            "teacher_model is 'smollm2-1.7b', but configs/models.yaml",
+        ),
+        ({"follows": "none"}, r"follows is 'none', but .*recipes has wrong"),
+        ({"recipe": "distill", "teacher_recipe": "none"}, r"teacher_recipe is 'none', but .*recipes has wrong"),
+    ],
+)
+def test_a_recipe_that_names_what_there_is_not_is_refused(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    (tmp_path / "configs").mkdir()
+    write_recipe(tmp_path, "wrong", None, dataset="a.jsonl", **changes)
+    with pytest.raises(ConfigError, match=message):
+        load_recipe(Paths(tmp_path), "wrong")
+    faults = audit(Paths(tmp_path), inputs_only=True).faults
+    assert [fault for fault in faults if "wrong.yaml: " in fault] != []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": "Qwen/Qwen3-8B"},
+        {"model": "my-own", "tokenizer": "models/my-own"},
+        {"recipe": "distill", "model": "Qwen/Qwen3-8B", "teacher_model": "Qwen/Qwen3-32B"},
+        {"follows": "right"},
+    ],
+)
+def test_a_recipe_may_name_models_that_a_service_or_a_folder_has(tmp_path: Path, changes: dict[str, Any]) -> None:
+    (tmp_path / "configs").mkdir()
+    write_recipe(tmp_path, "right", None, dataset="a.jsonl", **changes)
+    assert load_recipe(Paths(tmp_path), "right").dataset == "a.jsonl"
