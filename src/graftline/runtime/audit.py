@@ -27,7 +27,7 @@ from graftline.runtime.settings import load_settings
 from graftline.sandbox.runner import SandboxSettings
 from graftline.teachers.prompt import Prompts
 from graftline.telemetry.settings import TelemetrySettings
-from graftline.training.recipes.open import configured, load_recipe
+from graftline.training.recipes.open import check_recipe, configured
 
 _NO_ARTEFACTS = (
     "samples", "models", "actors", "retrieval", "blobs", "state", "tinker", "trajectories/attempts", "harbor/service",
@@ -66,7 +66,7 @@ def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> A
         for name, model in _MODELS.items()
         if (paths.configs / name).exists()
     ]
-    checks += [partial(load_recipe, paths, name) for name in configured(paths)]
+    checks += [partial(check_recipe, paths, name) for name in configured(paths)]
     checks += [partial(deployment_file, paths, name) for name in deployment_names(paths)]
     checks += [partial(prompt_file, paths, name) for name in prompt_names(paths)]
     checks += [partial(load_contest, paths.contests / f"{name}.yaml") for name in contest_names(paths)]

@@ -39,12 +39,6 @@ def resolved(
     return config.model_copy(update=changes) if changes else config
 
 
-def recipes_named(config: TinkerTrainingConfig) -> list[str]:
-    """Return the other recipes whose adapters `config` needs."""
-    teacher = config.teacher_recipe if isinstance(config, DistillConfig) else ""
-    return [recipe for recipe in (config.follows, teacher) if recipe]
-
-
 def store_of(port: TrainingClientConfig, root: Path) -> Path | None:
     """Return where the backend of `port` keeps checkpoints; None where that is not on this machine."""
     return root / port.store if port.kind == "local" else None

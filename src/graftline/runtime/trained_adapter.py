@@ -16,7 +16,7 @@ from typing import Any
 from graftline.building import Built, Contents, Request
 from graftline.jsonl import read_lines
 from graftline.record import RECORD_NAME, Record
-from graftline.runtime.followed import recipes_named, resolved, store_of
+from graftline.runtime.followed import resolved, store_of
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.served_model import fetch_served, model_digest, served, served_weights
@@ -31,7 +31,7 @@ from graftline.training.datums import Tokenizer
 from graftline.training.grading import Graded
 from graftline.training.open import open_training_client
 from graftline.training.questions import Questions
-from graftline.training.recipes.open import load_recipe
+from graftline.training.recipes.open import load_recipe, recipes_named
 from graftline.training.runs import Runs, StepMetrics, TrainingRun, read_steps
 from graftline.training.service import TrainingService
 from graftline.training.sets import TASKS
@@ -53,7 +53,7 @@ def trained_adapter(lineage: Lineage, name: str) -> Built:
     dataset = lineage.verified(folder, "sft_dataset")
     inputs = {"sft_dataset": dataset}
     port = lineage.manifest.training_client
-    for recipe in recipes_named(config):
+    for recipe in recipes_named(config).values():
         lineage.bring(lineage.paths.adapter(recipe))
     if config.follows:
         inputs["trained_adapter"] = lineage.verified(lineage.paths.adapter(config.follows), "trained_adapter")

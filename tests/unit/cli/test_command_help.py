@@ -56,7 +56,7 @@ NAMES = {
     "sandbox": ["probe", "apply", "test", "hostile"],
     "state": ["dump", "list", "history"],
     "tinker": ["serve"],
-    "train": ["upload", "run", "status", "resume", "list", "download"],
+    "train": ["estimate", "upload", "run", "status", "resume", "list", "download"],
     "trajectories": ["export", "upload"],
 }
 PLAIN = {"actor revive", "actors logs", "actors units", "eval report"}

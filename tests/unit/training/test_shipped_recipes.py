@@ -10,7 +10,7 @@ from graftline.paths import Paths
 from graftline.runtime.audit import audit
 from graftline.runtime.experiment import description_of
 from graftline.teachers.prompt import load_prompt
-from graftline.training.recipes.open import configured, load_recipe
+from graftline.training.recipes.open import check_recipe, configured, load_recipe
 from graftline.trajectories_cli import export
 from tests.pages import CHECKOUT
 from tests.recipes import write_recipe
@@ -59,7 +59,7 @@ def test_a_recipe_that_names_what_there_is_not_is_refused(
     (tmp_path / "configs").mkdir()
     write_recipe(tmp_path, "wrong", None, dataset="a.jsonl", **changes)
     with pytest.raises(ConfigError, match=message):
-        load_recipe(Paths(tmp_path), "wrong")
+        check_recipe(Paths(tmp_path), "wrong")
     faults = audit(Paths(tmp_path), inputs_only=True).faults
     assert [fault for fault in faults if "wrong.yaml: " in fault] != []
 
@@ -76,4 +76,4 @@ def test_a_recipe_that_names_what_there_is_not_is_refused(
 def test_a_recipe_may_name_models_that_a_service_or_a_folder_has(tmp_path: Path, changes: dict[str, Any]) -> None:
     (tmp_path / "configs").mkdir()
     write_recipe(tmp_path, "right", None, dataset="a.jsonl", **changes)
-    assert load_recipe(Paths(tmp_path), "right").dataset == "a.jsonl"
+    check_recipe(Paths(tmp_path), "right")

@@ -40,43 +40,60 @@ def load_recipe(paths: Paths, name: str, changes: Mapping[str, Any] | None = Non
     """Return the configuration called `name`, with `changes` of single values.
 
     Raises:
-        ConfigError: there is none, it is for no recipe that is known, it does not fit, or it names a model or a recipe that
-            there is not.
+        ConfigError: there is none, it is for no recipe that is known, it does not fit, or it names a model that the catalogue
+            has not.
     """
     if name not in (known := configured(paths)):
         raise ConfigError(f"recipe {name!r} is unknown; {paths.configs / 'recipes'} has {', '.join(known) or 'none'}")
     path = paths.configs / "recipes" / f"{name}.yaml"
     config = load_yaml(path, _config_of(parse_yaml(path.read_text("utf-8"), str(path)), str(path)), changes)
-    check_names(config, paths, str(path))
+    check_models(config, paths, str(path))
     if config.data is None or config.dataset:
         return config
     folder = paths.relative(paths.training_set(name))
     return config.model_copy(update={"dataset": f"{folder}/{TRAIN}", "held_out": f"{folder}/{HELD_OUT}"})
 
 
-def check_names(config: TinkerTrainingConfig, paths: Paths, source: str) -> None:
-    """Refuse models that the catalogue has not, and recipes that are not configured.
+def check_models(config: TinkerTrainingConfig, paths: Paths, source: str) -> None:
+    """Refuse models that the catalogue has not.
 
     A name with a slash is one of a service, which alone knows it; so is that of a model whose `tokenizer` is named.
 
     Raises:
         ConfigError: there is such a name.
     """
-    models, recipes = {"model": config.model}, {"follows": config.follows}
+    named = {"model": config.model}
     if isinstance(config, DistillConfig):
-        models["teacher_model"] = config.teacher_model
-        recipes["teacher_recipe"] = config.teacher_recipe
+        named["teacher_model"] = config.teacher_model
     in_catalogue = [*load_models(paths).models]
     allowed = {"", _MEMORY, *in_catalogue, *([config.model] if config.tokenizer else ())}
-    for key, model in models.items():
+    for key, model in named.items():
         if model not in allowed and "/" not in model:
             raise ConfigError(
                 f"{source}: {key} is {model!r}, but configs/models.yaml has {', '.join(in_catalogue)}; name one of them, or"
                 " one of a service with its slash, such as 'Qwen/Qwen3-8B'; for any other one, set `tokenizer` too"
             )
-    for key, recipe in recipes.items():
-        if recipe and recipe not in (names := configured(paths)):
-            raise ConfigError(f"{source}: {key} is {recipe!r}, but {paths.configs / 'recipes'} has {', '.join(names)}")
+
+
+def recipes_named(config: TinkerTrainingConfig) -> dict[str, str]:
+    """Return the other recipes whose adapters `config` needs, by the key that names them."""
+    named = {"follows": config.follows}
+    if isinstance(config, DistillConfig):
+        named["teacher_recipe"] = config.teacher_recipe
+    return {key: recipe for key, recipe in named.items() if recipe}
+
+
+def check_recipe(paths: Paths, name: str) -> None:
+    """Refuse a configuration that cannot be loaded, or names another recipe that there is not.
+
+    Raises:
+        ConfigError: it is such a one.
+    """
+    names = configured(paths)
+    for key, recipe in recipes_named(load_recipe(paths, name)).items():
+        if recipe not in names:
+            folder = paths.configs / "recipes"
+            raise ConfigError(f"{folder / f'{name}.yaml'}: {key} is {recipe!r}, but {folder} has {', '.join(names)}")
 
 
 def restored(values: Mapping[str, Any], source: str) -> TinkerTrainingConfig:
