@@ -28,7 +28,7 @@ def resolved(
         ConfigError: there is nothing to go on from.
         RecordError: the adapter was altered.
     """
-    changes = {}
+    changes: dict[str, str] = {}
     if config.follows:
         path = _checkpoint("follows", config.follows, "weights", paths, runs, has_checkpoints, store)
         changes |= {"follows": "", "start_from": path}
