@@ -47,10 +47,10 @@ def describe_dropped(config: TinkerTrainingConfig, data: TrainingData) -> str:
 
 
 def _too_long(config: TinkerTrainingConfig, data: TrainingData, count: int) -> str:
-    lengths = data.too_long
-    least, half, most = min(lengths), median_low(lengths), max(lengths)
+    least, half, most = min(data.too_long), median_low(data.too_long), max(data.too_long)
+    spread = f"{least:,} to {most:,} tokens, half of them at most {half:,}" if least < most else f"{most:,} tokens each"
     return (
-        f"{count:,} longer than max_tokens, which is {config.max_tokens:,}: {least:,} to {most:,} tokens, half of them at most"
-        f" {half:,}. Take them in with --set max_tokens={half} or {most}, which takes more time and memory, or ask"
-        " in fewer words: `graftline trajectories export` with --prompt brief, in the lineage `prompt` below data"
+        f"{count:,} longer than max_tokens, which is {config.max_tokens:,}: {spread}. Take them in with --set"
+        f" max_tokens={most}{f' (or {half}: half of them)' if half < most else ''}, which takes more time and memory, or ask in"
+        " fewer words: `graftline trajectories export` with --prompt brief, in the lineage `prompt` below data"
     )

@@ -26,9 +26,9 @@ def test_no_example_is_an_error_that_says_by_how_much_rows_are_too_long_and_what
         check_examples(CONFIG, data(0, {"too_long": 4, "no_target": 1}, [1055, 9796, 1409, 2000]))
     assert str(error.value) == (
         "a.jsonl: no example is left to train on: 1 without an answer to learn; 4 longer than max_tokens, which is 1,024: 1,055"
-        " to 9,796 tokens, half of them at most 1,409. Take them in with --set max_tokens=1409 or 9796, which takes"
-        " more time and memory, or ask in fewer words: `graftline trajectories export` with --prompt brief, in the lineage"
-        " `prompt` below data"
+        " to 9,796 tokens, half of them at most 1,409. Take them in with --set max_tokens=9796 (or 1409: half of them), which"
+        " takes more time and memory, or ask in fewer words: `graftline trajectories export` with --prompt brief, in the"
+        " lineage `prompt` below data"
     )
 
 
