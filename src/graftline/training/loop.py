@@ -142,7 +142,7 @@ class TrainingLoop:
         config, lora = self._config, self._config.lora
         if config.start_from:
             try:
-                return self._service.from_state(config.start_from, with_optimizer=False, user_metadata=self._labels())
+                self._service.weights_info(config.start_from)
             except TrainingError as error:
                 if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
                     raise
@@ -150,6 +150,7 @@ class TrainingLoop:
                     f"{config.start_from}: the checkpoint that this run starts from is not there any more ({error}); train"
                     " the run that it is of again, or name another one by start_from"
                 ) from None
+            return self._service.from_state(config.start_from, with_optimizer=False, user_metadata=self._labels())
         return self._service.create_training_client(
             config.model, lora.rank, lora.seed, lora.train_mlp, lora.train_attn, lora.train_unembed, self._labels()
         )

@@ -36,7 +36,7 @@ class Followed:
         self.paths, self.server, self.client = Paths(write_root(root, model, epochs=1)), server, client
         self.runs = Runs(root / OUTPUT)
         self.first = self.train(load_recipe(self.paths, "tiny"))
-        files = download_adapter(self.runs, self.first, client)
+        files = download_adapter(self.runs, self.first, client, None)
 
         def copy(folder: Path) -> Contents:
             for path in files.iterdir():
