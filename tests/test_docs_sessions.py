@@ -7,7 +7,7 @@ typed as it stands, in one shell. What a page says to type and is not typed here
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -37,8 +37,13 @@ NOT_TYPED: Mapping[str, Mapping[str, str]] = {
         "GRAFTLINE_DATASETS=release_pairs,commitpackft make run": FETCHES,
         "GRAFTLINE_DATASET_MIRROR=s3://bucket/datasets make run": "needs a bucket",
     },
+    "docs/training.md": {
+        f".venv/bin/dagster asset materialize -m orchestration.definitions --select {selected} --partition first_adapter": (
+            "tests/shell/test_training.py materializes recipes"
+        )
+        for selected in ("'group:training'", "trained_adapter")
+    },
 }
-Outcome = Callable[[Path, Mapping[str, Printed]], None]
 
 
 def rows_of(path: Path) -> list[dict[str, object]]:
@@ -70,27 +75,43 @@ def check_readme(root: Path, printed: Mapping[str, Printed]) -> None:
     assert re.search(r"1\.0", printed["graftline harbor eval refactoring-python --seeds 0-4"].output)
 
 
-PAGES_TYPED: Mapping[str, Outcome] = {"README.md": check_readme}
+def check_training(root: Path, printed: Mapping[str, Printed]) -> None:
+    for kind in ("sft", "dpo", "srl"):
+        assert rows_of(root / f"data/exports/{kind}.jsonl")
+    for recipe in ("sl_basic", "dpo"):
+        assert_loss_falls(root, recipe)
+    for recipe in ("srl", "rl_grpo", "distill"):
+        [folder] = (root / "models" / "adapters" / "tinker").glob(f"{recipe}-*")
+        assert (folder / "adapter_model.safetensors").exists()
 
 
 @pytest.fixture(scope="module")
-def checkout_of(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small checkout in which nothing was run yet."""
+def newcomer(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Mapping[str, Printed]]:
+    """A small checkout in which README was typed, and what that printed."""
     folder = tmp_path_factory.mktemp("sessions")
     root = write_scratch_checkout(folder / "checkout")
     write_tiny_models(root, folder / "models")
-    return root
+    return root, type_page("README.md", root, folder / "logs")
 
 
-@pytest.mark.parametrize("page", PAGES_TYPED)
-def test_a_page_is_typed_and_comes_to_what_it_says(page: str, checkout_of: Path, tmp_path: Path) -> None:
-    lines = [line for line in typed_lines([fence for fence in fences() if fence.page == page])]
+def type_page(page: str, root: Path, logs: Path) -> Mapping[str, Printed]:
+    """Type what a page says in `root`; every line of it has to succeed."""
+    lines = [*typed_lines([fence for fence in fences() if fence.page == page])]
     left_out = NOT_TYPED.get(page, {})
     assert left_out.keys() <= {line.command for line in lines}
-    root = tmp_path / "checkout"
-    shutil.copytree(checkout_of, root, symlinks=True)
-    printed = follow([line for line in lines if line.command not in left_out], root, tmp_path / "logs")
+    printed = follow([line for line in lines if line.command not in left_out], root, logs)
     failed = {command: outcome for command, outcome in printed.items() if outcome.status != 0}
     assert not failed, next(f"{command}: {outcome.output[-3000:]}" for command, outcome in failed.items())
     assert all("Traceback" not in outcome.output for outcome in printed.values())
-    PAGES_TYPED[page](root, printed)
+    return printed
+
+
+def test_the_readme_comes_to_what_it_says(newcomer: tuple[Path, Mapping[str, Printed]]) -> None:
+    check_readme(*newcomer)
+
+
+def test_the_page_on_training_trains(newcomer: tuple[Path, Mapping[str, Printed]], tmp_path: Path) -> None:
+    root = tmp_path / "checkout"
+    shutil.copytree(newcomer[0], root, symlinks=True)
+    shutil.rmtree(root / "models" / "adapters" / "tinker")
+    check_training(root, type_page("docs/training.md", root, tmp_path / "logs"))
