@@ -26,7 +26,7 @@ SHELLS = ("bash", "sh", "console")
 _BETWEEN = frozenset({"&&", "||", "|", ";", "&"})
 OTHER_PROGRAMS = frozenset({
     # the shell, and what a machine has
-    "cat", "cd", "cp", "dot", "du", "echo", "export", "ls", "mkdir", "openssl", "printf", "rm", "scp", "sed", "sort",
+    "cat", "cd", "cp", "dot", "du", "echo", "export", "ls", "mkdir", "openssl", "printf", "rm", "scp", "sed", "sh", "sort",
     "source", "ssh", "tar",
     # what is not ours
     "docker", "dvc", "git", "helm", "kubectl",
