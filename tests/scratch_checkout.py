@@ -38,7 +38,14 @@ def write_scratch_checkout(root: Path) -> Path:
         shutil.copy(CHECKOUT / name, root)
     _link_environment(root)
     _shorten_sample(root)
-    edit_yaml(root / "configs" / "trajectories.yaml", {r"least_verified_steps: \d+": "least_verified_steps: 1"})
+    edit_yaml(
+        root / "configs" / "trajectories.yaml",
+        {
+            r"least_verified_steps: \d+": "least_verified_steps: 1",
+            r"max_steps: \d+": "max_steps: 1",
+            r"most_tasks: \d+": "most_tasks: 1",
+        },
+    )
     edit_yaml(
         root / "configs" / "recipes" / "first_adapter.yaml",
         {r"examples: \d+": "examples: 14", r"held_out: \d+": "held_out: 4"},

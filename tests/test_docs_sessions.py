@@ -20,6 +20,7 @@ from tests.pages import fences
 from tests.scratch_checkout import write_scratch_checkout, write_tiny_models
 
 pytestmark = [
+    pytest.mark.long,
     # of a whole page, on a machine that does much else
     pytest.mark.timeout(1200),
     pytest.mark.skipif(

@@ -210,6 +210,8 @@ class TinkerSDKClient:
 
         def load() -> "APIFuture[TrainingClient]":
             service = self._sessions()
+            # one that is not there is told as that here; to load it would be a refused call like any other
+            self._rest().get_weights_info_by_tinker_path(path).result(self._deadline_s)
             if with_optimizer:
                 return service.create_training_client_from_state_with_optimizer(
                     path, user_metadata=_plain(user_metadata)

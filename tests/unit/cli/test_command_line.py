@@ -269,7 +269,11 @@ def test_the_summary_of_an_empty_root_is_empty(small_checkout: Any) -> None:
     result = graftline(small_checkout.root, "summary", "--json")
 
     found = the_json(result)
-    assert (result.exit_code, sorted(found), found["partitions"]) == (0, ["adapters", "partitions", "stages"], {})
+    assert (result.exit_code, sorted(found), found["partitions"]) == (
+        0,
+        ["adapters", "partitions", "stages", "warnings"],
+        {},
+    )
     assert [stage["artefacts"] for stage in found["stages"].values()] == [0] * len(found["stages"])
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from graftline.building import Contents, Request
 from graftline.datasets.tables import EDITS
+from graftline.errors import RecordError
 from graftline.parquet import read_parquet, write_parquet
 from graftline.paths import Paths
 from graftline.runtime import checks
@@ -100,12 +101,12 @@ def test_a_sound_lineage_answers_every_question_with_nothing(lineage: Lineage) -
     ) == ([], [], [], [], 9)
 
 
-def test_a_line_that_is_no_edit_is_told_with_its_number(lineage: Lineage) -> None:
+def test_a_file_that_was_altered_is_told_before_its_lines_are_read(lineage: Lineage) -> None:
     path = lineage.paths.normalized("release_pairs") / "python-00000.jsonl"
     lines = path.read_text("utf-8").splitlines()
     path.write_text("\n".join([lines[0], lines[1].replace('"language":"python"', '"language":"cobol"')]), "utf-8")
-    [fault] = checks.invalid_edits(lineage, "release_pairs")
-    assert fault.startswith(f"{path}: line 2: language: Input should be 'python'")
+    with pytest.raises(RecordError, match=r"python-00000\.jsonl' was altered after it was written"):
+        checks.invalid_edits(lineage, "release_pairs")
 
 
 def put(lineage: Lineage, where: str, stage: str, split: str, make: Callable[[Path], Contents]) -> None:

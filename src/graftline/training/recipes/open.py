@@ -40,14 +40,12 @@ def load_recipe(paths: Paths, name: str, changes: Mapping[str, Any] | None = Non
     """Return the configuration called `name`, with `changes` of single values.
 
     Raises:
-        ConfigError: there is none, it is for no recipe that is known, it does not fit, or it names a model that the catalogue
-            has not.
+        ConfigError: there is none, it is for no recipe that is known, or it does not fit.
     """
     if name not in (known := configured(paths)):
         raise ConfigError(f"recipe {name!r} is unknown; {paths.configs / 'recipes'} has {', '.join(known) or 'none'}")
     path = paths.configs / "recipes" / f"{name}.yaml"
     config = load_yaml(path, _config_of(parse_yaml(path.read_text("utf-8"), str(path)), str(path)), changes)
-    check_models(config, paths, str(path))
     if config.data is None or config.dataset:
         return config
     folder = paths.relative(paths.training_set(name))
@@ -84,13 +82,15 @@ def recipes_named(config: TinkerTrainingConfig) -> dict[str, str]:
 
 
 def check_recipe(paths: Paths, name: str) -> None:
-    """Refuse a configuration that cannot be loaded, or names another recipe that there is not.
+    """Refuse a configuration that cannot be loaded, or names a model or another recipe that there is not.
 
     Raises:
         ConfigError: it is such a one.
     """
     names = configured(paths)
-    for key, recipe in recipes_named(load_recipe(paths, name)).items():
+    config = load_recipe(paths, name)
+    check_models(config, paths, str(paths.configs / "recipes" / f"{name}.yaml"))
+    for key, recipe in recipes_named(config).items():
         if recipe not in names:
             folder = paths.configs / "recipes"
             raise ConfigError(f"{folder / f'{name}.yaml'}: {key} is {recipe!r}, but {folder} has {', '.join(names)}")
