@@ -115,6 +115,20 @@ def put(lineage: Lineage, where: str, stage: str, split: str, make: Callable[[Pa
     lineage.build(folder, Request(stage, f"python/{split}", "other code"), make)
 
 
+def test_a_line_that_is_no_edit_is_told_although_the_record_is_right(lineage: Lineage) -> None:
+    train = lineage.paths.partition("processed", "python", "train")
+    text, rows = (train / "edits.jsonl").read_text("utf-8"), read_parquet(train / "edits.parquet")
+
+    def in_cobol(folder: Path) -> Contents:
+        (folder / "edits.jsonl").write_text(text.replace('"language":"python"', '"language":"cobol"', 1), "utf-8")
+        write_parquet(folder / "edits.parquet", rows, EDITS)
+        return Contents({"rows": 1})
+
+    put(lineage, "processed", "splits", "train", in_cobol)
+    [fault] = checks.invalid_splits(lineage)
+    assert fault.startswith(f"{train / 'edits.jsonl'}: line 1: language")
+
+
 def test_an_edit_in_two_splits_is_a_leak_and_so_are_its_group_and_its_cluster(lineage: Lineage) -> None:
     train = lineage.paths.partition("processed", "python", "train")
     text, rows = (train / "edits.jsonl").read_text("utf-8"), read_parquet(train / "edits.parquet")
