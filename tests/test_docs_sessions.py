@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -63,7 +64,9 @@ def assert_loss_falls(root: Path, recipe: str) -> None:
     folder = root / "models" / "adapters" / "tinker"
     [run] = runs_of(root, recipe)
     losses = [float(str(row["loss"])) for row in rows_of(folder / "runs" / f"{run}.steps.jsonl") if "loss" in row]
-    assert losses[-1] < losses[0], losses
+    half = len(losses) // 2
+    # batches differ: no single step has to be better than another
+    assert mean(losses[half:]) < mean(losses[:half]), losses
     assert (folder / run / "adapter_model.safetensors").stat().st_size > 0
 
 
