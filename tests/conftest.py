@@ -1,5 +1,6 @@
 """What every test shares: no network but loopback, and a small checkout to run stages in."""
 
+import gc
 import json
 import logging
 import os
@@ -11,11 +12,22 @@ from typing import Any
 
 import pytest
 
+# what the modules of tests import stays: looking for garbage among it takes a third of the time to collect them
+gc.disable()
 pytest.register_assert_rewrite("tests.jails")  # it asserts for the tests that import it
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 OF_THE_USER = ("GRAFTLINE_", "HF_")
 """Variables by which whoever runs the tests chooses datasets and homes for runs of their own."""
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()  # libraries in C++ look for what is left of theirs at the end, and call it a leak
 
 
 @pytest.fixture(autouse=True, scope="session")

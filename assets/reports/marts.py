@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from dagster_dbt import DagsterDbtTranslator, DagsterDbtTranslatorSettings, DbtProject, dbt_assets
 
 from assets.outcome import readable_failure
 from assets.reports.sources import Sources, open_sources
@@ -23,7 +22,14 @@ from graftline.hashing import digest, sha256_file
 from graftline.markdown import table
 from graftline.runtime.lineage import Lineage
 from resources import warehouse as warehouse_module
-from resources.dbt import PROJECT, Dbt
+from resources.dbt import (
+    PROJECT,
+    DagsterDbtTranslator,
+    DagsterDbtTranslatorSettings,
+    Dbt,
+    DbtProject,
+    dbt_assets,
+)
 from resources.warehouse import Warehouse, create_sources, drop_sources
 
 GROUP = "reports"

@@ -7,7 +7,8 @@ an error), up to 1 MiB, without anchors: a configuration that needs them is a pr
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -76,9 +77,11 @@ def parse_yaml(text: str, source: str) -> Any:
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise ConfigError(f"{source}: is larger than {MAX_BYTES} bytes; expected a hand-written file")
     try:
-        if fault := _beyond_plain(YAML(typ="safe", pure=True).parse(StringIO(text))):
-            raise ConfigError(f"{source}: {fault}")
-        return YAML(typ="safe", pure=True).load(StringIO(text))
+        yaml = YAML(typ="safe", pure=True)
+        yaml.Parser = _plain_parser()
+        return yaml.load(StringIO(text))
+    except _BeyondPlain as error:
+        raise ConfigError(f"{source}: {error}") from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "somewhere"
@@ -125,23 +128,34 @@ def _represented_text(representer: Any, text: str) -> Any:
     return representer.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-def _beyond_plain(events: Iterable[Any]) -> str:
-    """Return what in a stream of YAML events is more than a hand-written file needs; stops at the first such thing."""
-    from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, DocumentStartEvent
+class _BeyondPlain(Exception):
+    """A document holds more than a hand-written file needs."""
 
-    depth = 0
-    for event in events:
-        if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
-            return "uses a YAML anchor or alias (&name, *name); write the value out"
-        if getattr(event, "tag", None):
-            return f"uses a YAML tag ({event.tag}); write the value without it"
-        if isinstance(event, DocumentStartEvent) and event.version not in (None, (1, 2)):
-            return "asks for another version of YAML than 1.2; take the %YAML line out"
-        # the parser takes time in the square of the depth
-        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            return f"is nested deeper than {MAX_DEPTH} levels"
-    return ""
+
+@cache
+def _plain_parser() -> type[Any]:
+    """Return the parser that refuses, at the first of them, events that a hand-written file does not need."""
+    from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, DocumentStartEvent
+    from ruamel.yaml.parser import Parser
+
+    class PlainParser(Parser):
+        depth = 0
+
+        def get_event(self) -> Any:
+            event = super().get_event()
+            if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
+                raise _BeyondPlain("uses a YAML anchor or alias (&name, *name); write the value out")
+            if getattr(event, "tag", None):
+                raise _BeyondPlain(f"uses a YAML tag ({event.tag}); write the value without it")
+            if isinstance(event, DocumentStartEvent) and event.version not in (None, (1, 2)):
+                raise _BeyondPlain("asks for another version of YAML than 1.2; take the %YAML line out")
+            # the parser takes time in the square of the depth
+            self.depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            if self.depth > MAX_DEPTH:
+                raise _BeyondPlain(f"is nested deeper than {MAX_DEPTH} levels")
+            return event
+
+    return PlainParser
 
 
 def _text(path: Path) -> str:

@@ -80,6 +80,7 @@ def _imports(source: str) -> list[str]:
     return names
 
 
+@cache
 def _path(module: str) -> Path | None:
     """Return the source of a module of this package, found by its name: a look by import would load its parents."""
     root, *parts = module.split(".")
