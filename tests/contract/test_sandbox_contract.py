@@ -280,7 +280,7 @@ def test_on_generated_actions_the_sandboxes_and_ast_grep_itself_agree(
         rows = [row for row in map(json.loads, stream) if len(row["pre"]) < 1500]
     outcomes: Counter[Verdict] = Counter()
     requests = []
-    for row in chance.sample(rows, 80):
+    for row in chance.sample(rows, 40):
         source, language = row["pre"], row["language"]
         if chance.random() < 0.2:
             source = source.replace("\n", "\r\n")
@@ -294,7 +294,7 @@ def test_on_generated_actions_the_sandboxes_and_ast_grep_itself_agree(
         assert len({(result.verdict, result.after, result.matches) for result in results}) == 1, action
         assert directly(request.source, request.language, action) == results[0].after, action
     assert set(outcomes) == {Verdict.OK, Verdict.NO_MATCH, Verdict.ACTION_ERROR}
-    assert outcomes[Verdict.OK] > 150
+    assert outcomes[Verdict.OK] > 75
 
 
 def test_requests_are_answered_in_their_order(sandbox: Sandbox) -> None:

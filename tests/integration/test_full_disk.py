@@ -24,8 +24,8 @@ CHANGES: dict[str, dict[str, Any]] = {
 """Settings by which everything is made again, from the normalised rows on or from the division on."""
 CASES = [
     # what is left, less than the shards of the normalised rows, than the division, than the largest split
-    pytest.param("all", 256 << 10, "normalized", id="normalising"),
-    pytest.param("division", 8 << 10, "division", id="dividing"),
+    pytest.param("all", 256 << 10, "normalized", id="normalising", marks=pytest.mark.long),
+    pytest.param("division", 8 << 10, "division", id="dividing", marks=pytest.mark.long),
     pytest.param("division", 100 << 10, "train", id="splitting"),
 ]
 

@@ -57,7 +57,7 @@ def created(service: KilledService, script: str, *arguments: str) -> str:
     return deployment
 
 
-@pytest.mark.parametrize(("agent", "mean"), [("oracle", "1.0000"), ("nop", "0.")])
+@pytest.mark.parametrize(("agent", "mean"), [("oracle", "1.0000"), pytest.param("nop", "0.", marks=pytest.mark.long)])
 def test_the_old_way_and_the_new_one_come_to_the_same_reward(service: KilledService, agent: str, mean: str) -> None:
     new = created(service, "upload_harbor_deployment.py", "--name", f"new-{agent}", "--agent", agent)
     old = created(service, "create_deployment.py", "--name", f"old-{agent}", "--agent", agent)

@@ -104,14 +104,15 @@ def test_a_fetch_that_is_killed_goes_on_where_it_was(
     assert contents(site.root / "data") == contents(undisturbed.root / "data")
 
 
+NORMALIZING = "raw/commits/.normalized.partial-*/dropped.parquet"
 MOMENTS = [
-    ("normalized", "raw/commits/.normalized.partial-*/dropped.parquet"),
-    ("division", ".division.partial-*"),
-    ("train", "processed/python/.*.partial-*"),
+    pytest.param("normalized", NORMALIZING, id="normalising", marks=pytest.mark.long),
+    pytest.param("division", ".division.partial-*", id="dividing", marks=pytest.mark.long),
+    pytest.param("train", "processed/python/.*.partial-*", id="splitting"),
 ]
 
 
-@pytest.mark.parametrize(("stage", "pattern"), MOMENTS, ids=["normalising", "dividing", "splitting"])
+@pytest.mark.parametrize(("stage", "pattern"), MOMENTS)
 def test_a_run_that_is_killed_leaves_the_old_output_and_the_next_one_completes(
     site: CommitSite, undisturbed: CommitSite, stage: str, pattern: str
 ) -> None:
@@ -128,12 +129,13 @@ def test_a_run_that_is_killed_leaves_the_old_output_and_the_next_one_completes(
     assert contents(site.root / "data") == contents(undisturbed.root / "data")
 
 
+@pytest.mark.long  # over former output in make test, above
 def test_a_root_without_former_output_holds_none_after_a_kill(
     commits: tuple[str, str], new_site: Callable[[Path], CommitSite], undisturbed: CommitSite, tmp_path: Path
 ) -> None:
     site = new_site(tmp_path)
     pin(site, commits[1])
-    site.kill_when(lambda: site.has_partial(MOMENTS[0][1]))
+    site.kill_when(lambda: site.has_partial(NORMALIZING))
     assert load_record(site.paths.raw("commits")).counts == {"rows": ROWS, "files": 1}
     with pytest.raises(RecordError, match=r"has no _meta\.json"):
         load_record(site.paths.normalized("commits"))

@@ -20,7 +20,7 @@ def completed(service: KilledService, job_id: str) -> int:
     return int(service.client.get(f"/api/eval/jobs/{job_id}").json()["num_completed"])
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 def test_a_service_that_is_killed_three_times_loses_nothing_and_counts_nothing_twice(tmp_path: Path, kind: str) -> None:
     if kind == "sqlite":
         check_survival(tmp_path, f"sqlite:///{tmp_path / 'harbor.sqlite'}")

@@ -198,7 +198,7 @@ def descriptors(family: list[psutil.Process]) -> int:
         return -1
 
 
-def test_two_hundred_cases_leave_nothing(kind: str, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_cases_leave_nothing(kind: str, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     groups = groups_of(os.getpid())  # those of jails that other tests share
     programs = [
@@ -221,7 +221,7 @@ def test_two_hundred_cases_leave_nothing(kind: str, temporary: Path, monkeypatch
         run(len(programs))
         gc.collect()  # what other tests left open is not to be counted now and gone later
         before, server = settled(jail, temporary), jail._server
-        run(200)
+        run(10 * len(programs))
         # what other tests of this process and of this machine let go of, or hold for a moment, is none of the jail's
         assert is_soon(lambda: not more(settled(jail, temporary), before), within_s=20), more(
             held(jail, temporary), before

@@ -47,7 +47,8 @@ def undisturbed(
     return contents(other.root / "data")
 
 
-@pytest.mark.parametrize("stage", ["tasks", "teacher_trajectories"])
+# the same in make test, by one moment of a stage that is made anew and with the other stages of it
+@pytest.mark.parametrize("stage", [pytest.param("tasks", marks=pytest.mark.long), "teacher_trajectories"])
 def test_a_killed_run_started_again_ends_in_the_same_files(
     stage: str, small_checkout: Any, sample: list[dict[str, Any]], undisturbed: dict[str, str], tmp_path: Path
 ) -> None:
@@ -65,6 +66,7 @@ def test_a_killed_run_started_again_ends_in_the_same_files(
     assert contents(root / "data") == undisturbed
 
 
+@pytest.mark.long  # by an interruption in make test: tests/unit/runtime/test_lineage_stages.py
 def test_what_was_collected_before_the_kill_is_not_collected_again(
     small_checkout: Any, sample: list[dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -83,6 +85,7 @@ def test_what_was_collected_before_the_kill_is_not_collected_again(
     assert sum(path.read_text("utf-8").count('"ending":"marked"') for path in stored) == 1
 
 
+@pytest.mark.long  # by the command in make test, above; Dagster runs the same stages
 def test_a_killed_dagster_run_started_again_ends_in_the_same_files(
     checkout: Path, small_checkout: Any, sample: list[dict[str, Any]], undisturbed: dict[str, str], tmp_path: Path
 ) -> None:

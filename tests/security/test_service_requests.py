@@ -12,7 +12,7 @@ from tests.harbor_parts import KEY, deployed, deployment, service
 from tests.hostile_requests import DEPLOYMENTS, ROLLOUTS, hostile_requests
 from tests.security.test_hostile_archives import HOSTILE
 
-EXAMPLES = 15
+EXAMPLES = 8
 NOT_BY_SCHEMA = {
     "POST /api/harbor/deployments": "whether a text is a sound tar.gz",
     "POST /api/harbor/deployments/{deployment}/instances/batch": "either a count or seeds",
@@ -100,4 +100,4 @@ def test_what_the_document_allows_is_answered_as_it_says(sqlite_url: str, verb: 
                 answered()
             except FailureGroup as failures:
                 pytest.fail(f"{operation.label}: {failures}")
-        assert asked >= 100
+        assert asked >= 50

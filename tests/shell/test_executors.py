@@ -1,6 +1,5 @@
 """Which executor a manifest comes to, and what the workers of Celery do with steps that come again."""
 
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -49,16 +48,6 @@ def test_settings_that_dagster_k8s_does_not_take_are_named() -> None:
     with pytest.raises(ConfigError) as error:
         executor_of(K8sJobConfig(settings={"step_k8s": {}}))
     assert 'Received unexpected config entry "step_k8s"' in str(error.value)
-
-
-def test_only_who_uses_a_cluster_loads_its_libraries(checkout: Path) -> None:
-    program = """
-import sys
-import orchestration.definitions
-print([name for name in ("celery", "dagster_celery", "dagster_k8s", "kubernetes", "dagster_postgres") if name in sys.modules])
-"""
-    done = subprocess.run([sys.executable, "-c", program], cwd=checkout, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_the_executor_of_a_manifest_is_not_a_port(small_checkout: Any) -> None:

@@ -66,6 +66,7 @@ def test_one_that_is_killed_is_told_as_that_and_not_as_an_address_where_nothing_
     assert "cannot be reached" in str(error.value.__cause__)
 
 
+@pytest.mark.long  # the one above has the same end of it in make test
 def test_one_that_is_killed_is_logged_where_who_used_it_went_on(
     tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
