@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+# no generated example fails by the clock
+settings.register_profile("graftline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("graftline")
 # what the modules of tests import stays: looking for garbage among it takes a third of the time to collect them
 gc.disable()
 pytest.register_assert_rewrite("tests.jails")  # it asserts for the tests that import it
@@ -23,6 +27,8 @@ OF_THE_USER = ("GRAFTLINE_", "HF_")
 
 def pytest_collection_finish() -> None:
     gc.freeze()
+    # and what the tests themselves import: the default looks through it a few times in every test
+    gc.set_threshold(50_000, 20, 50)
     gc.enable()
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from graftline.artefacts.open import BucketArtefactsConfig
@@ -68,6 +69,7 @@ def test_the_instance_of_the_page_is_the_one_that_is_shipped(tmp_path: Path) -> 
     assert shipped["run_monitoring"]["free_slots_after_run_end_seconds"] == 30
 
 
+@pytest.mark.long  # names and options are compared in tests/test_docs_commands.py
 def test_the_worker_of_the_page_is_there_with_its_options(small_checkout: Any) -> None:
     [line] = [line for line in COMMANDS if " worker " in line]
     program, *arguments = shlex.split(line)
@@ -85,6 +87,7 @@ def test_the_worker_of_the_page_is_there_with_its_options(small_checkout: Any) -
     assert (done.returncode, "--concurrency" in done.stdout) == (0, True), done.stderr
 
 
+@pytest.mark.long  # names and options are compared in tests/test_docs_commands.py
 def test_limits_of_pools_are_set_by_the_commands_of_the_page(tmp_path: Path) -> None:
     shutil.copy(CHECKOUT / "dagster.yaml", tmp_path)
     environment = {**os.environ, "DAGSTER_HOME": str(tmp_path)}

@@ -29,6 +29,10 @@ OF_A_CHECKOUT = ("docs/add-a-dataset.md", "docs/add-a-teacher.md", "docs/add-a-r
 """Pages that change the code or the configuration as it is shipped."""
 
 
+LONG = ("docs/add-a-dataset.md", "docs/add-a-recipe.md", "docs/provenance.md")
+"""Pages that take most of half a minute; their commands are run one by one in tests/test_docs.py as well."""
+
+
 def blocks(page: str) -> list[Fence]:
     return [fence for fence in fences() if fence.page == page and fence.language == "sh"]
 
@@ -65,7 +69,7 @@ def environment(root: Path, is_checkout: bool) -> Mapping[str, str]:
     return {**found, "PYTHONPATH": str(root / "src")} if is_checkout else found
 
 
-@pytest.mark.parametrize("page", EXECUTED)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.long] * (page in LONG)) for page in EXECUTED])
 def test_every_block_of_a_page_by_task_does_what_it_says(
     page: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -60,6 +60,7 @@ def test_each_scarce_thing_has_a_pool() -> None:
     assert {"reports/datasets", "reports/teacher"} <= pools["duckdb"]
 
 
+@pytest.mark.long  # what it stands on, slots claimed and freed, is in the tests below
 def test_two_steps_of_one_pool_do_not_overlap(home: Path, instance: dg.DagsterInstance) -> None:
     environment = {**os.environ, "DAGSTER_HOME": str(home), "PYTHONWARNINGS": "ignore"}
 

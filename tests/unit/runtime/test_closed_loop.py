@@ -79,6 +79,7 @@ def opened(looped: Paths) -> Callable[[], AbstractContextManager[Lineage]]:
     return opened
 
 
+@pytest.mark.long  # its stages have tests of their own in make test, beside this
 def test_the_closed_loop_trains_one_adapter_after_the_other_and_judges_all(
     looped: Paths, opened: Callable[[], AbstractContextManager[Lineage]]
 ) -> None:

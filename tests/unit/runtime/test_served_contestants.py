@@ -103,6 +103,7 @@ def test_servers_start_anew_for_an_adapter_that_they_do_not_have(fleet_root: Pat
     assert (len(said[1]), said[0] != said[1], adapted.record.counts["infra"]) == (4, True, 0)
 
 
+@pytest.mark.long  # in make test the next ones start and stop the same servers
 def test_models_of_this_machine_are_asked_one_after_the_other(root: Path) -> None:
     make_tiny_model(root / "model")
     recipe = {"recipe": "sl_basic", "renderer": "qwen3_instruct", "answer_tokens": 4, "data": {"kind": "synthetic"}}

@@ -59,6 +59,7 @@ def test_memory_that_was_freed_is_not_asked_of_the_kernel_again() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+@pytest.mark.long  # a promise of speed alone
 def test_importing_starts_no_thread_that_computes() -> None:
     # the library of numpy has threads as well
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
