@@ -52,7 +52,7 @@ screens: install ## Take pictures of every page of the UI and of the reports int
 test: install ## Run every test that needs nothing but the checkout, a small language model among them
 	@# without it the tests of a real model are left out, and say so
 	-@$(BIN)/graftline models fetch smollm2-135m > /dev/null
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile
 
 check: install ## Lint, types, import floors
 	$(BIN)/ruff format --check .
