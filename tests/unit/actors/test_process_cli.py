@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from graftline.actors.keeper_state import log_path
 from graftline.actors.status import fleet_status
 from graftline.actors_cli import down, logs, status, units, up
+from graftline.cli import main
 from graftline.errors import ConfigError
 from graftline.paths import Paths
 from tests.kept_fleet import NAME, KeptFleet
@@ -31,7 +32,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptFleet]:
 
 def said(kept: KeptFleet, command: click.Command, *words: str) -> tuple[int, str]:
     environment = {**kept.environment, "GRAFTLINE_FLEET": NAME}
-    result = CliRunner(env=environment).invoke(command, words, obj=kept.paths.root)
+    # a command keeps the option for help that it was first asked with, which is that of the whole command line
+    result = CliRunner(env=environment).invoke(command, words, obj=kept.paths.root, **main.context_settings)
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.exit_code, result.stdout

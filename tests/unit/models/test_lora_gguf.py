@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from gguf import GGUFReader, GGUFWriter
 from safetensors.numpy import save_file
 
+from graftline.cli import main
 from graftline.errors import DataError, ModelError
 from graftline.models.gguf_header import read_header
 from graftline.models.lora_gguf import KIND, convert_adapter, read_base, write_lora
@@ -201,5 +202,6 @@ def test_the_command_asks_for_the_fetched_model(
     monkeypatch.setenv("GRAFTLINE_MODELS", str(tmp_path / "none"))
     folder = write_adapter(tmp_path / "style", {OUTPUT: 8})
     words = [str(folder), "--base", "smollm2-135m", "--into", str(tmp_path / "into")]
-    result = CliRunner().invoke(adapter_command, words, obj=checkout)
+    # a command keeps the option for help that it was first asked with, which is that of the whole command line
+    result = CliRunner().invoke(adapter_command, words, obj=checkout, **main.context_settings)
     assert "run `graftline models fetch smollm2-135m`" in str(result.exception)

@@ -6,6 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from graftline.cli import main
 from graftline.models_cli import COMMANDS
 from tests.unit.models.places import CONTENT, FILE, Places
 
@@ -26,7 +27,10 @@ class Run:
 
     def __call__(self, *arguments: str) -> Result:
         group = click.Group("models", commands=list(COMMANDS))
-        return CliRunner().invoke(group, arguments, obj=self.places.paths.root, catch_exceptions=False)
+        # a command keeps the option for help that it was first asked with, which is that of the whole command line
+        return CliRunner().invoke(
+            group, arguments, obj=self.places.paths.root, catch_exceptions=False, **main.context_settings
+        )
 
 
 def test_fetch_says_where_a_model_came_from_and_lies(run: Run) -> None:
