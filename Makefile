@@ -23,14 +23,13 @@ help: ## Show this list
 
 run: data ## Bring the whole lineage up to date, then show what there is
 	@# a run is over partitions of one kind; where no recipe has data, there is nothing to train
-	recipes="$$($(BIN)/python -m assets.training)" && if [ -n "$$recipes" ]; then \
-		$(BIN)/dagster asset materialize -m orchestration.definitions --select 'group:training' --partition-range "$$recipes"; fi
+	recipes="$$($(BIN)/python -m assets.training --tags)" && if [ -n "$$recipes" ]; then \
+		$(BIN)/dagster job execute -m orchestration.definitions -j training --tags "$$recipes"; fi
 	$(BIN)/graftline summary
 
 data: install ## Bring the lineage up to date as far as trajectories: what adapters are trained on
 	@$(BIN)/graftline check --inputs
-	$(BIN)/dagster asset materialize -m orchestration.definitions --select 'not (group:training or group:harbor or group:evaluations or group:prompts or group:closed_loop)' \
-		--partition-range "$$($(BIN)/python -m assets.partitions)"
+	$(BIN)/dagster job execute -m orchestration.definitions -j lineage --tags "$$($(BIN)/python -m assets.partitions --tags)"
 
 closed-loop: data ## Train a small model and judge it beside one eleven times its size
 	@# training is a tenth faster with it, and works without

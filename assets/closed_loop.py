@@ -20,8 +20,8 @@ from graftline.building import Built
 from graftline.paths import Paths
 from graftline.runtime.closed_loop import REPORT, RESULTS, closed_loop
 from graftline.runtime.closed_loop_file import closed_loop_file
-from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
+from resources.artifacts import needs, stages_of
 
 GROUP = "closed_loop"
 NAME = "closed_loop_results"
@@ -50,8 +50,11 @@ def closed_loop_assets(paths: Paths) -> list[dg.AssetsDefinition]:
         pool="trainer",
         description=closed_loop.__doc__,
         metadata=described(closed_loop),
+        required_resource_keys=needs("sandbox", "actors", "teacher", "tinker", "harbor"),
     )
-    def made(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
+    def made(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+        lineage = stages_of(context)
+
         def reported(stage: str, partition: str, built: Built) -> None:
             metadata = dict(_OF_STAGES[stage](lineage.paths, built))
             tags = {DATA_VERSION: built.record.identity}

@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from assets.checks import evaluate_check, result_of_faults
-from assets.described import columns_of, described, fields_of
+from assets.described import WEEKLY, columns_of, described, fields_of
 from assets.links import home_page, shown_at
 from assets.outcome import materialized, metadata_of
 from graftline.building import Built
@@ -21,6 +21,7 @@ from graftline.runtime.checks import invalid_edits
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
 from graftline.tasks.open_task import OpenTask
+from resources.artifacts import Artifacts, needs, stages_of
 
 
 def dataset_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
@@ -56,9 +57,13 @@ def _raw(name: str, dataset: Dataset) -> dg.AssetsDefinition:
             "license": dataset.license,
             **described(Lineage.raw),
         },
+        required_resource_keys=needs("dataset_sources"),
+        # one that is pinned has nothing new to offer
+        freshness_policy=WEEKLY if dataset.follow else None,
         description=f"The untouched files of {name}, with source, version, licence and checksum.",
     )
-    def raw(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
+    def raw(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+        lineage = stages_of(context)
         return materialized(context, lineage, lambda: lineage.raw(name), shown)
 
     return raw
@@ -74,10 +79,12 @@ def _normalized(name: str, dataset: Dataset, deps: list[dg.AssetsDefinition]) ->
         owners=["team:data"],
         tags={"dataset": name},
         metadata=described(Lineage.normalized, columns_of(NORMALIZED)),
+        required_resource_keys=needs(),
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=f"The rows of {name} as edits and labels; those that are neither are counted, with file and line.",
     )
-    def normalized(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
+    def normalized(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+        lineage = stages_of(context)
         return materialized(context, lineage, lambda: lineage.normalized(name))
 
     return normalized
@@ -101,10 +108,12 @@ def _over_all(
         kinds=kinds,
         owners=["team:data"],
         metadata=described(make, rows),
+        required_resource_keys=needs(),
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=make.__doc__,
     )
-    def over_all(context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.MaterializeResult[Any]:
+    def over_all(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+        lineage = stages_of(context)
         return materialized(context, lineage, lambda: make(lineage))
 
     return over_all
@@ -114,17 +123,16 @@ def dataset_checks(name: str) -> list[dg.AssetChecksDefinition]:
     """Return the checks that every line of a normalized dataset is an edit or a label, and that most rows are kept."""
 
     @dg.asset_check(asset=dg.AssetKey(["normalized", name]), name="schema_valid", blocking=True)
-    def schema_valid(context: dg.AssetCheckExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
+    def schema_valid(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
         remedy = f"delete the folder and materialize normalized/{name} again"
-        return evaluate_check(context, lambda: result_of_faults(invalid_edits(lineage, name), remedy))
+        return evaluate_check(context, lambda: result_of_faults(invalid_edits(artifacts.stages({}), name), remedy))
 
     @dg.asset_check(asset=dg.AssetKey(["normalized", name]), name="most_rows_kept")
-    def most_rows_kept(
-        context: dg.AssetCheckExecutionContext, lineage: dg.ResourceParam[Lineage]
-    ) -> dg.AssetCheckResult:
+    def most_rows_kept(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
         """No more than half of the rows are rejected for one reason, when they are fetched or normalized."""
 
         def evaluate() -> dg.AssetCheckResult:
+            lineage = artifacts.stages({})
             losses = main_losses(
                 lineage.record(folder) for folder in (lineage.paths.raw(name), lineage.paths.normalized(name))
             )

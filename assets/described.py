@@ -6,6 +6,7 @@ https://docs.dagster.io/guides/build/assets/metadata-and-tags/table-metadata
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from pydantic import BaseModel
 
 from graftline.parquet import Column
 
+WEEKLY = dg.FreshnessPolicy.time_window(fail_window=timedelta(days=7))
+"""Of what follows something that changes elsewhere."""
 _TYPES = {"text": "string", "word": "string", "whole": "int", "number": "float", "flag": "bool", "key": "uint64", "keys": "list<uint64>"}  # fmt: skip
 
 

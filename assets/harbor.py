@@ -28,11 +28,14 @@ from graftline.runtime.evaluation_page import causes, figures
 from graftline.runtime.evaluations import REPORT, RESULTS, evaluation, read_summary
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
+from resources.artifacts import needs, stages_of
 
 GROUP, EVALUATIONS = "harbor", "evaluations"
 """Groups; each is over partitions of one kind."""
 DEPLOYED = (harbor_deployment.__name__, instance_batch.__name__)
 EVALUATION = evaluation.__name__
+_OF_CONTESTS = ("sandbox", "actors", "teacher", "tinker")
+"""Systems that contestants are had from."""
 _MOST_ROWS = 20
 _BINS = 5
 
@@ -65,7 +68,10 @@ def harbor_assets(
         if contests:
             above = ("splits", "tasks", *(["trained_adapter"] if recipes else []))
             deps += [dg.AssetDep(name, partition_mapping=everything) for name in above]
-        made.append(_asset(evaluation, EVALUATIONS, [*evaluated, *contests], deps, metadata_of_evaluation))
+        systems = [*(["harbor"] if evaluated else []), *(_OF_CONTESTS if contests else [])]
+        made.append(
+            _asset(evaluation, EVALUATIONS, [*evaluated, *contests], deps, metadata_of_evaluation, systems=systems)
+        )
     return made
 
 
@@ -76,6 +82,7 @@ def _asset(
     deps: Sequence[dg.AssetDep],
     shown: Callable[[Paths, Built], Mapping[str, Any]],
     over_all: OverAll = lambda made: {},
+    systems: Sequence[str] = ("harbor",),
 ) -> dg.AssetsDefinition:
     @dg.asset(
         name=make.__name__,
@@ -89,10 +96,10 @@ def _asset(
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=make.__doc__,
         metadata=described(make),
+        required_resource_keys=needs(*systems),
     )
-    def asset(
-        context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]
-    ) -> Iterator[dg.MaterializeResult[Any]]:
+    def asset(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        lineage = stages_of(context)
         makes = {name: partial(make, lineage, name) for name in context.partition_keys}
         yield from materialize_each(context, lineage, makes, partial(shown, lineage.paths), over_all)
 

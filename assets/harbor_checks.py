@@ -14,6 +14,7 @@ from graftline.markdown import table
 from graftline.runtime import evaluation_checks as checks
 from graftline.runtime.contest_checks import Standing, adapter_not_worse_than_deployed
 from graftline.runtime.lineage import Lineage
+from resources.artifacts import Artifacts
 
 
 def harbor_checks(evaluated: Sequence[str], contests: Sequence[str] = ()) -> list[dg.AssetChecksDefinition]:
@@ -25,8 +26,8 @@ def harbor_checks(evaluated: Sequence[str], contests: Sequence[str] = ()) -> lis
 
 def _check(find: Callable[[Lineage], list[checks.Finding]]) -> dg.AssetChecksDefinition:
     @dg.asset_check(asset=EVALUATION, name=find.__name__, blocking=True, description=find.__doc__)
-    def check(context: dg.AssetCheckExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
-        return evaluate_check(context, lambda: _result(find.__name__, find(lineage)))
+    def check(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
+        return evaluate_check(context, lambda: _result(find.__name__, find(artifacts.stages({}))))
 
     return check
 
@@ -50,8 +51,8 @@ def _check_of_adapters() -> dg.AssetChecksDefinition:
     find = adapter_not_worse_than_deployed
 
     @dg.asset_check(asset=EVALUATION, name=find.__name__, blocking=True, description=find.__doc__)
-    def check(context: dg.AssetCheckExecutionContext, lineage: dg.ResourceParam[Lineage]) -> dg.AssetCheckResult:
-        return evaluate_check(context, lambda: _result_of_standings(find(lineage)))
+    def check(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
+        return evaluate_check(context, lambda: _result_of_standings(find(artifacts.stages({}))))
 
     return check
 

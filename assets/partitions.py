@@ -3,6 +3,9 @@
 https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
+import json
+import sys
+from collections.abc import Sequence
 from typing import cast
 
 import dagster as dg
@@ -28,6 +31,18 @@ def whole_range(catalogue: Catalogue) -> tuple[str, str]:
     return f"{languages[0]}|{SPLITS[0]}", f"{languages[-1]}|{SPLITS[-1]}"
 
 
+def range_tags(first: str, last: str) -> dict[str, str]:
+    """Return the tags by which one run goes over every partition from `first` to `last`."""
+    return {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+
+
+def print_range(found: Sequence[str]) -> None:
+    """Print the range from the first of some partitions to the last, or with `--tags` the tags of a run over it."""
+    if found:
+        first, last = found[0], found[-1]
+        print(json.dumps(range_tags(first, last)) if "--tags" in sys.argv else f"{first}...{last}")
+
+
 def keys_of(context: dg.AssetExecutionContext) -> list[tuple[str, Language, Split]]:
     """Return every partition key of this run, with its language and split."""
     found = []
@@ -42,4 +57,4 @@ if __name__ == "__main__":
     from graftline.config import load_yaml
     from graftline.paths import Paths, find_root
 
-    print("...".join(whole_range(load_yaml(Paths(find_root()).configs / "datasets.yaml", Catalogue))))
+    print_range(whole_range(load_yaml(Paths(find_root()).configs / "datasets.yaml", Catalogue)))

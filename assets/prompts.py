@@ -19,9 +19,9 @@ from graftline.building import Built
 from graftline.markdown import table
 from graftline.optimization.comparison import mean
 from graftline.optimization.outcome import Outcome
-from graftline.runtime.lineage import Lineage
 from graftline.runtime.optimized_prompts import BEST, PAGE, front_rows, optimized_prompt, read_outcome
 from graftline.runtime.settings import stage_code
+from resources.artifacts import needs, stages_of
 
 GROUP = "prompts"
 NAME = optimized_prompt.__name__
@@ -47,10 +47,10 @@ def prompt_assets(names: Sequence[str]) -> list[dg.AssetsDefinition]:
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=optimized_prompt.__doc__,
         metadata=described(optimized_prompt),
+        required_resource_keys=needs("sandbox", "actors"),
     )
-    def asset(
-        context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]
-    ) -> Iterator[dg.MaterializeResult[Any]]:
+    def asset(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        lineage = stages_of(context)
         makes = {name: partial(optimized_prompt, lineage, name) for name in context.partition_keys}
         yield from materialize_each(context, lineage, makes, _metadata)
 

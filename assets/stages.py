@@ -9,11 +9,10 @@ from functools import partial
 from typing import Any
 
 import dagster as dg
-from pydantic import Field
 
 from assets.checks import evaluate_check, result_of_faults
 from assets.described import columns_of, described, fields_of
-from assets.outcome import OverAll, materialize_partitions, readable_failure
+from assets.outcome import OverAll, materialize_partitions
 from assets.partitions import partitions_of
 from assets.pictures import rows_by_partition
 from assets.reports.plots import embedded, stacked
@@ -29,6 +28,7 @@ from graftline.runtime.settings import stage_code
 from graftline.tasks.task import Task
 from graftline.trajectories.export import STEPS
 from graftline.trajectories.step import Trajectory
+from resources.artifacts import Artifacts, needs, stages_of
 
 
 def stage_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
@@ -36,9 +36,14 @@ def stage_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
     normalized = [dg.AssetKey(["normalized", name]) for name in catalogue.sources]
     return [
         _stage(catalogue, Lineage.splits, ["division", *normalized], "datasets", {"jsonl", "parquet"}),
-        _stage(catalogue, Lineage.synthetic_rules, [_snippets(catalogue)], "tasks", {"jsonl", "astgrep"}, "sandbox"),
-        _stage(catalogue, Lineage.tasks, ["splits", "synthetic_rules"], "tasks", {"jsonl"}, "sandbox"),
-        _teacher_trajectories(catalogue),
+        _stage(
+            catalogue, Lineage.synthetic_rules, [_snippets(catalogue)], "tasks", {"jsonl", "astgrep"}, ("sandbox",)
+        ),
+        _stage(catalogue, Lineage.tasks, ["splits", "synthetic_rules"], "tasks", {"jsonl"}, ("sandbox",)),
+        _stage(
+            catalogue, Lineage.teacher_trajectories, ["tasks"], "trajectories", {"jsonl", "astgrep"},
+            ("teacher", "sandbox", "actors", "queue"), "actors", _endings,
+        ),
         _stage(
             catalogue, Lineage.trajectories, ["tasks", "teacher_trajectories"], "trajectories", {"parquet"},
             over_all=_endings,
@@ -69,6 +74,7 @@ def _stage(
     deps: Sequence[str | dg.AssetKey | dg.AssetDep],
     group: str,
     kinds: set[str],
+    systems: Sequence[str] = (),
     pool: str | None = None,
     over_all: OverAll = rows_by_partition,
 ) -> dg.AssetsDefinition:
@@ -83,13 +89,14 @@ def _stage(
         kinds=kinds,
         owners=["team:data"],
         metadata=described(make, _rows_of(name)),
-        pool=pool,
+        # one run at a time uses the first of the systems, unless it is to be another one
+        pool=pool or next(iter(systems), None),
+        required_resource_keys=needs(*systems),
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=make.__doc__,
     )
-    def stage(
-        context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]
-    ) -> Iterator[dg.MaterializeResult[Any]]:
+    def stage(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        lineage = stages_of(context)
         yield from materialize_partitions(context, lineage, partial(make, lineage), over_all)
 
     return stage
@@ -104,43 +111,10 @@ def _rows_of(stage: str) -> dg.TableSchema:
             return fields_of(Edit)
         case "tasks":
             return fields_of(Task)
+        case "teacher_trajectories":
+            return fields_of(Trajectory)
         case _:
             return columns_of(STEPS)
-
-
-class Teaching(dg.Config):
-    """Which teacher makes the attempts of a run, and where."""
-
-    ports: dict[str, Any] = Field(
-        default={},
-        description="Ports of the manifest to replace, as `--port` does: {teacher: openai, chat_model.fleet: gpu,"
-        " queue: redis}. With the queue `redis`, workers make the attempts (`graftline actor run`).",
-    )
-
-
-def _teacher_trajectories(catalogue: Catalogue) -> dg.AssetsDefinition:
-    make = Lineage.teacher_trajectories
-
-    @dg.asset(
-        name=make.__name__,
-        deps=["tasks"],
-        partitions_def=partitions_of(catalogue),
-        group_name="trajectories",
-        code_version=stage_code(make.__name__),
-        kinds={"jsonl", "astgrep"},
-        owners=["team:data"],
-        metadata=described(make, fields_of(Trajectory)),
-        pool="actors",
-        backfill_policy=dg.BackfillPolicy.single_run(),
-        description=make.__doc__,
-    )
-    def teacher_trajectories(
-        context: dg.AssetExecutionContext, config: Teaching, lineage: dg.ResourceParam[Lineage]
-    ) -> Iterator[dg.MaterializeResult[Any]]:
-        with readable_failure(), lineage.with_ports(config.ports) as taught:
-            yield from materialize_partitions(context, taught, taught.teacher_trajectories, _endings)
-
-    return teacher_trajectories
 
 
 def _endings(made: Mapping[str, Built]) -> Mapping[str, Any]:
@@ -158,39 +132,46 @@ def _endings(made: Mapping[str, Built]) -> Mapping[str, Any]:
 
 
 @dg.asset_check(asset="splits", name="schema_valid", blocking=True)
-def splits_schema_valid(
-    context: dg.AssetCheckExecutionContext, lineage: dg.ResourceParam[Lineage]
-) -> dg.AssetCheckResult:
+def splits_schema_valid(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
     """Every line of every split is an edit, every Parquet file has the documented columns."""
     remedy = "delete the folder and materialize splits again"
-    return evaluate_check(context, lambda: result_of_faults(checks.invalid_splits(lineage), remedy))
+    return evaluate_check(context, lambda: result_of_faults(checks.invalid_splits(artifacts.stages({})), remedy))
 
 
 @dg.asset_check(asset="splits", blocking=True)
-def no_row_in_two_splits(
-    context: dg.AssetCheckExecutionContext, lineage: dg.ResourceParam[Lineage]
-) -> dg.AssetCheckResult:
+def no_row_in_two_splits(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
     """No edit, repository or package, commit, or cluster of near-duplicates is in two splits."""
     remedy = "materialize division and all partitions of splits again"
-    return evaluate_check(context, lambda: result_of_faults(checks.leaks(lineage), remedy, "leaks"))
+    return evaluate_check(context, lambda: result_of_faults(checks.leaks(artifacts.stages({})), remedy, "leaks"))
+
+
+@dg.asset_check(asset="tasks", name="schema_valid", blocking=True)
+def tasks_schema_valid(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
+    """Every line is a task, and no task is in two partitions."""
+    remedy = "delete the folder and materialize tasks again"
+    return evaluate_check(context, lambda: result_of_faults(checks.invalid_tasks(artifacts.stages({})), remedy))
+
+
+@dg.asset_check(asset="teacher_trajectories", name="schema_valid", blocking=True)
+def attempts_schema_valid(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
+    """Every line is an attempt, every reward is missing or between 0 and 1."""
+    remedy = "delete the folder and materialize teacher_trajectories again"
+    return evaluate_check(context, lambda: result_of_faults(checks.invalid_attempts(artifacts.stages({})), remedy))
 
 
 @dg.asset_check(asset="trajectories", name="schema_valid", blocking=True)
-def trajectories_schema_valid(
-    context: dg.AssetCheckExecutionContext, lineage: dg.ResourceParam[Lineage]
-) -> dg.AssetCheckResult:
+def trajectories_schema_valid(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
     """Every Parquet file has the documented columns, every reward is missing or between 0 and 1."""
     remedy = "delete the folder and materialize trajectories again"
-    return evaluate_check(context, lambda: result_of_faults(checks.invalid_trajectories(lineage), remedy))
+    return evaluate_check(context, lambda: result_of_faults(checks.invalid_trajectories(artifacts.stages({})), remedy))
 
 
 @dg.asset_check(asset="trajectories", blocking=True)
-def enough_verified_steps(
-    context: dg.AssetCheckExecutionContext, lineage: dg.ResourceParam[Lineage]
-) -> dg.AssetCheckResult:
+def enough_verified_steps(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
     """There are as many verified steps as `configs/trajectories.yaml` requires."""
 
     def evaluate() -> dg.AssetCheckResult:
+        lineage = artifacts.stages({})
         steps, required = checks.verified_steps(lineage), lineage.settings.trajectories.least_verified_steps
         lack = (
             f"trajectories: {steps} verified steps, but least_verified_steps of configs/trajectories.yaml is {required}"
@@ -204,4 +185,7 @@ def enough_verified_steps(
     return evaluate_check(context, evaluate)
 
 
-STAGE_CHECKS = (splits_schema_valid, no_row_in_two_splits, trajectories_schema_valid, enough_verified_steps)
+STAGE_CHECKS = (
+    splits_schema_valid, no_row_in_two_splits, tasks_schema_valid, attempts_schema_valid, trajectories_schema_valid,
+    enough_verified_steps,
+)  # fmt: skip

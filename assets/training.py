@@ -13,9 +13,11 @@ from typing import Any
 
 import dagster as dg
 
+from assets.checks import evaluate_check, result_of_faults
 from assets.described import described
 from assets.links import licence_rows, model_page, shown_at
 from assets.outcome import OverAll, materialize_each, metadata_of
+from assets.partitions import print_range
 from assets.reports.plots import curves, embedded, stacked
 from graftline.building import Built
 from graftline.markdown import table
@@ -24,10 +26,12 @@ from graftline.paths import Paths
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
 from graftline.runtime.trained_adapter import EVALUATION, STEPS, trained_adapter
+from graftline.runtime.training_checks import broken_adapters, unfit_rows
 from graftline.runtime.training_data import recipes_of_run, sft_dataset
 from graftline.training.card import CARD
 from graftline.training.runs import read_steps
 from graftline.training.sets import TRAIN
+from resources.artifacts import Artifacts, needs, stages_of
 
 GROUP = "training"
 NAMES = (sft_dataset.__name__, trained_adapter.__name__)
@@ -41,10 +45,10 @@ def training_assets(recipes: Sequence[str]) -> list[dg.AssetsDefinition]:
     everything = dg.AllPartitionMapping()
     deps = [dg.AssetDep(name, partition_mapping=everything) for name in ("splits", "tasks", "teacher_trajectories")]
     return [
-        _asset(sft_dataset, recipes, deps, {"jsonl"}, metadata_of_rows, "sandbox", _sizes),
+        _asset(sft_dataset, recipes, deps, {"jsonl"}, metadata_of_rows, ("sandbox",), "sandbox", _sizes),
         _asset(
-            trained_adapter, recipes, [dg.AssetDep(sft_dataset.__name__)], {"pytorch"}, metadata_of_adapter, "trainer",
-            _solved,
+            trained_adapter, recipes, [dg.AssetDep(sft_dataset.__name__)], {"pytorch"}, metadata_of_adapter,
+            ("tinker", "sandbox"), "trainer", _solved,
         ),
     ]  # fmt: skip
 
@@ -55,6 +59,7 @@ def _asset(
     deps: Sequence[dg.AssetDep],
     kinds: set[str],
     shown: Callable[[Built], Mapping[str, Any]],
+    systems: Sequence[str],
     pool: str,
     over_all: OverAll,
 ) -> dg.AssetsDefinition:
@@ -67,17 +72,37 @@ def _asset(
         kinds=kinds,
         owners=["team:ml"],
         metadata=described(make),
+        required_resource_keys=needs(*systems),
         pool=pool,
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=make.__doc__,
     )
-    def asset(
-        context: dg.AssetExecutionContext, lineage: dg.ResourceParam[Lineage]
-    ) -> Iterator[dg.MaterializeResult[Any]]:
+    def asset(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        lineage = stages_of(context)
         makes = {recipe: partial(make, lineage, recipe) for recipe in context.partition_keys}
         yield from materialize_each(context, lineage, makes, shown, over_all)
 
     return asset
+
+
+def training_checks(recipes: Sequence[str]) -> list[dg.AssetChecksDefinition]:
+    """Return the checks of what is stored of all recipes; nothing where there is none."""
+    if not recipes:
+        return []
+
+    @dg.asset_check(asset=sft_dataset.__name__, blocking=True)
+    def rows_fit(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
+        """There are rows to train on, and none of them is held out."""
+        remedy = "delete the folder and materialize sft_dataset again"
+        return evaluate_check(context, lambda: result_of_faults(unfit_rows(artifacts.stages({})), remedy))
+
+    @dg.asset_check(asset=trained_adapter.__name__, blocking=True)
+    def adapter_is_whole(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
+        """PEFT can load every adapter, and every loss on the way to it is a number."""
+        remedy = "delete the folder and materialize trained_adapter again"
+        return evaluate_check(context, lambda: result_of_faults(broken_adapters(artifacts.stages({})), remedy))
+
+    return [rows_fit, adapter_is_whole]
 
 
 def metadata_of_rows(built: Built) -> Mapping[str, Any]:
@@ -157,5 +182,4 @@ def metadata_of_adapter(built: Built) -> Mapping[str, Any]:
 if __name__ == "__main__":
     from graftline.paths import find_root
 
-    if found := recipes_of_run(Paths(find_root())):
-        print(f"{found[0]}...{found[-1]}")
+    print_range(recipes_of_run(Paths(find_root())))

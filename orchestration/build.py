@@ -19,8 +19,8 @@ from assets.prompts import prompt_assets
 from assets.reports.marts import report_models
 from assets.reports.pages import report_assets
 from assets.stages import STAGE_CHECKS, stage_assets
-from assets.training import training_assets
-from graftline.paths import find_root
+from assets.training import training_assets, training_checks
+from graftline.paths import Paths, find_root
 from graftline.runtime.contest_names import contest_names
 from graftline.runtime.deployments import deployment_names
 from graftline.runtime.evaluations import evaluated_names, evaluation_names
@@ -29,10 +29,12 @@ from graftline.runtime.prompt_files import prompt_names
 from graftline.runtime.settings import load_settings
 from graftline.runtime.training_data import lineage_recipes
 from orchestration.executors import executor_of
-from orchestration.jobs import closed_loop_job, harbor_jobs, lineage_job, prompt_job, training_job
+from orchestration.jobs import closed_loop_job, job_over, lineage_job
 from orchestration.schedules import daily_lineage
+from resources.artifacts import Artifacts
 from resources.dbt import open_dbt
-from resources.lineage import LineageResource
+from resources.forms import filled
+from resources.systems import systems_of
 from resources.warehouse import Warehouse
 from sensors.actor_health import actor_health
 from sensors.dataset_versions import dataset_versions
@@ -57,15 +59,15 @@ def build_definitions(resources: Mapping[str, Any] | None = None) -> dg.Definiti
 
 def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
     root = find_root(dict(os.environ), start=CHECKOUT)
-    lineage = LineageResource(root=str(root), manifest=os.environ.get("GRAFTLINE_MANIFEST", "local"))
-    catalogue = load_settings(lineage.paths).catalogue
-    recipes = lineage_recipes(lineage.paths)
-    training = training_job(recipes)
-    deployments, evaluated = deployment_names(lineage.paths), evaluated_names(lineage.paths)
-    contests = contest_names(lineage.paths)
-    harbor = harbor_jobs(deployments, evaluation_names(lineage.paths))
-    prompts = prompt_names(lineage.paths)
-    closed_loop = closed_loop_assets(lineage.paths)
+    paths, name = Paths(root), os.environ.get("GRAFTLINE_MANIFEST", "local")
+    catalogue = load_settings(paths).catalogue
+    recipes = lineage_recipes(paths)
+    training = job_over("training", recipes)
+    deployments, evaluated = deployment_names(paths), evaluated_names(paths)
+    contests = contest_names(paths)
+    harbor = [*job_over("harbor", deployments), *job_over("evaluations", evaluation_names(paths))]
+    prompts = prompt_names(paths)
+    closed_loop = closed_loop_assets(paths)
     return dg.Definitions(
         assets=[
             *dataset_assets(catalogue),
@@ -80,22 +82,33 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
         asset_checks=[
             *(check for name in catalogue.sources for check in dataset_checks(name)),
             *STAGE_CHECKS,
+            *training_checks(recipes),
             *harbor_checks(evaluated, contests),
         ],
-        jobs=[lineage_job, *training, *harbor, *prompt_job(prompts), *closed_loop_job(closed_loop)],
+        jobs=[lineage_job, *training, *harbor, *job_over("prompts", prompts), *closed_loop_job(closed_loop)],
         schedules=[daily_lineage(lineage_job.name, catalogue)],
         sensors=[
-            dataset_versions(lineage_job.name, catalogue, lineage),
-            actor_health(lineage),
+            dataset_versions(lineage_job.name, catalogue),
+            actor_health(),
             lost_runs(),
-            *(training_runs(job.name, lineage, recipes) for job in training),
-            *([harbor_builds(harbor, lineage, deployments, evaluated)] if deployments else []),
+            *(training_runs(job.name, recipes) for job in training),
+            *([harbor_builds(harbor, deployments, evaluated)] if deployments else []),
         ],
-        resources={
-            "lineage": lineage,
-            "dbt": open_dbt(),
-            "warehouse": Warehouse(path=str(lineage.paths.warehouse)),
-            **resources,
-        },
-        executor=executor_of(load_manifest(lineage.paths, lineage.manifest).executor),
+        resources={**resources_for(paths, name), **resources},
+        executor=executor_of(load_manifest(paths, name).executor),
     )
+
+
+def resources_for(paths: Paths, manifest: str) -> dict[str, Any]:
+    """Return the resources of the deployment that a manifest wires.
+
+    Raises:
+        ConfigError: there is no such manifest, or it does not fit.
+    """
+    wired = load_manifest(paths, manifest)
+    return {
+        "artifacts": Artifacts(root=str(paths.root), manifest=manifest, settings=filled(wired.artefacts)),
+        **systems_of(wired, paths, os.environ),
+        "warehouse": Warehouse(path=str(paths.warehouse)),
+        "dbt": open_dbt(),
+    }

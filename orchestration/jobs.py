@@ -1,8 +1,6 @@
-"""The jobs. `lineage` brings everything up to trajectories and reports up to date, `training` the adapters of recipes,
-`harbor` the deployments of `configs/harbor` and their instances, `evaluations` what those are worth, `prompts` the prompts of
-`configs/prompts`, `closed_loop` all from splits to adapters that are judged.
+"""The jobs: what is brought up to date together. A run is over partitions of one kind, so there is one for each kind.
 
-They are six, for a run is over partitions of one kind. https://docs.dagster.io/guides/build/jobs
+https://docs.dagster.io/guides/build/jobs
 """
 
 from collections.abc import Sequence
@@ -21,33 +19,24 @@ from assets.training import NAMES
 lineage_job = dg.define_asset_job(
     "lineage",
     selection=dg.AssetSelection.all() - dg.AssetSelection.groups(TRAINING, HARBOR, EVALUATIONS, PROMPTS, CLOSED_LOOP),
+    description="From the files of datasets to trajectories and reports. Trains nothing, and asks no service.",
 )
 
-
-def training_job(recipes: Sequence[str]) -> list[Any]:
-    """Return the job over the adapters of `recipes`; none where there are none, for a job is of something."""
-    if not recipes:
-        return []
-    return [dg.define_asset_job("training", selection=[*NAMES])]
-
-
-def harbor_jobs(names: Sequence[str], evaluated: Sequence[str]) -> list[Any]:
-    """Return the job over deployments called `names`, and that over the evaluations of `evaluated`, where there are any."""
-    jobs = []
-    if names:
-        jobs.append(dg.define_asset_job("harbor", selection=[*DEPLOYED]))
-    if evaluated:
-        jobs.append(dg.define_asset_job("evaluations", selection=[EVALUATION]))
-    return jobs
+_OVER_NAMES = {
+    "training": (NAMES, "What the recipes with `data` train on, and their adapters, each tried on held-out tasks."),
+    "harbor": (DEPLOYED, "The deployments of configs/harbor as the Harbor service builds them, and their instances."),
+    "evaluations": ([EVALUATION], "What deployments are worth, and which held-out tasks models solve."),
+    "prompts": ([OPTIMIZED_PROMPT], "The prompts of configs/prompts, made better by what their answers were worth."),
+}
 
 
-def prompt_job(names: Sequence[str]) -> list[Any]:
-    """Return the job over the prompts called `names`; none where there are none."""
-    if not names:
-        return []
-    return [dg.define_asset_job("prompts", selection=[OPTIMIZED_PROMPT])]
+def job_over(name: str, partitions: Sequence[str]) -> list[Any]:
+    """Return the job called `name`, which is over `partitions`; none where there are none, for a job is of something."""
+    assets, description = _OVER_NAMES[name]
+    return [dg.define_asset_job(name, selection=[*assets], description=description)] if partitions else []
 
 
 def closed_loop_job(assets: Sequence[Any]) -> list[Any]:
     """Return the job over the closed loop; none where there is none."""
-    return [dg.define_asset_job("closed_loop", selection=[*assets])] if assets else []
+    said = "From splits to adapters that are judged beside a larger model, as configs/closed_loop.yaml says."
+    return [dg.define_asset_job("closed_loop", selection=[*assets], description=said)] if assets else []

@@ -6,8 +6,8 @@ https://docs.dagster.io/guides/automate/schedules
 
 import dagster as dg
 
+from assets.partitions import range_tags, whole_range
 from graftline.datasets.catalogue import Catalogue
-from sensors.dataset_versions import range_tags
 
 
 def daily_lineage(job_name: str, catalogue: Catalogue) -> dg.ScheduleDefinition:
@@ -22,6 +22,8 @@ def daily_lineage(job_name: str, catalogue: Catalogue) -> dg.ScheduleDefinition:
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
         """Request one run over every asset and partition; what is unchanged is not made again."""
-        return dg.RunRequest(run_key=context.scheduled_execution_time.isoformat(), tags=range_tags(catalogue))
+        return dg.RunRequest(
+            run_key=context.scheduled_execution_time.isoformat(), tags=range_tags(*whole_range(catalogue))
+        )
 
     return schedule

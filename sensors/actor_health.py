@@ -14,21 +14,21 @@ from graftline.actors.open import ActorsConfig
 from graftline.actors.status import ActorStatus, fleet_status
 from graftline.errors import GraftlineError
 from graftline.markdown import table
-from graftline.runtime.manifests import load_manifest
-from resources.lineage import LineageResource
+from resources.artifacts import Artifacts
+from resources.systems import ActorsResource
 from sensors.cursor import read_object
 
 INTERVAL_S = 60
 
 
-def actor_health(lineage: LineageResource) -> dg.SensorDefinition:
-    """Return the sensor over the fleet that the manifest of `lineage` names."""
+def actor_health() -> dg.SensorDefinition:
+    """Return the sensor over the fleet of actors."""
 
     @dg.sensor(name="actor_health", minimum_interval_seconds=INTERVAL_S, asset_selection=["teacher_trajectories"])
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    def sensor(context: dg.SensorEvaluationContext, artifacts: Artifacts, actors: ActorsResource) -> dg.SensorResult:
         """Observe on `teacher_trajectories` which actors came up, and which are gone."""
         try:
-            name, found = _look(lineage)
+            name, found = _look(artifacts, actors)
         except GraftlineError as error:
             context.log.warning(str(error))
             return dg.SensorResult(skip_reason=f"the actors cannot be looked at: {error}", cursor=context.cursor)
@@ -50,13 +50,12 @@ def actor_health(lineage: LineageResource) -> dg.SensorDefinition:
     return sensor
 
 
-def _look(lineage: LineageResource) -> tuple[str, list[ActorStatus]]:
-    manifest = load_manifest(lineage.paths, lineage.manifest)
-    config = manifest.chat_model
+def _look(artifacts: Artifacts, actors: ActorsResource) -> tuple[str, list[ActorStatus]]:
+    paths, config = artifacts.paths, artifacts.wired(actors).chat_model
     if not isinstance(config, ActorsConfig):
         return "", []
-    fleet = load_fleet(lineage.paths.configs, config.fleet)
-    return config.fleet, fleet_status(paths=lineage.paths, name=config.fleet, fleet=fleet)
+    fleet = load_fleet(paths.configs, config.fleet)
+    return config.fleet, fleet_status(paths=paths, name=config.fleet, fleet=fleet)
 
 
 def _observation(fleet: str, found: list[ActorStatus]) -> dg.AssetObservation:

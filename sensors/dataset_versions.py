@@ -14,14 +14,16 @@ import dagster as dg
 from assets.closed_loop import GROUP as CLOSED_LOOP
 from assets.harbor import EVALUATIONS
 from assets.harbor import GROUP as HARBOR
-from assets.partitions import whole_range
+from assets.partitions import range_tags, whole_range
 from assets.prompts import GROUP as PROMPTS
 from assets.training import GROUP as TRAINING
 from graftline.clock import Clock, utc_now
 from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.hub.base import MIRROR_VARIABLE
 from graftline.hashing import digest
-from resources.lineage import LineageResource
+from graftline.runtime.ports import dataset_hub
+from resources.artifacts import Artifacts
+from resources.systems import DatasetSourcesResource
 from sensors.cursor import Cursor
 from sensors.looks import Looks
 from sensors.tick import Tick, raw_key, stored_datasets
@@ -34,7 +36,6 @@ WITHIN_S = 30.0
 def dataset_versions(
     job_name: str,
     catalogue: Catalogue,
-    lineage: LineageResource,
     clock: Clock = utc_now,
     within_s: float = WITHIN_S,
 ) -> dg.SensorDefinition:
@@ -42,7 +43,9 @@ def dataset_versions(
     looks = Looks()
 
     @dg.sensor(name="dataset_versions", job_name=job_name, minimum_interval_seconds=INTERVAL_S)
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    def sensor(
+        context: dg.SensorEvaluationContext, artifacts: Artifacts, dataset_sources: DatasetSourcesResource
+    ) -> dg.SensorResult:
         """Request one run over what depends on the datasets whose homes hold something else to fetch."""
         cursor = Cursor.read(context.cursor)
         if cursor is None:
@@ -51,12 +54,12 @@ def dataset_versions(
         used = catalogue.used
         tick = Tick(
             clock().timestamp(),
-            stored_datasets(lineage.paths, used, lineage.records()),
+            stored_datasets(artifacts.paths, used, artifacts.records()),
             os.environ.get(MIRROR_VARIABLE, ""),
         )
         known = {name: cursor.known(name, dataset) for name, dataset in used.items()}
         due = {name: (used[name], one) for name, one in known.items() if one.is_due(tick.moment)}
-        outcomes = looks.take(lineage.hub(), due, within_s)
+        outcomes = looks.take(dataset_hub(artifacts.wired(dataset_sources), artifacts.paths), due, within_s)
         for name, dataset in used.items():
             tick.judge(name, dataset, known[name], outcomes.get(name))
         for fault in tick.faults:
@@ -84,16 +87,10 @@ def run_request(tick: Tick, catalogue: Catalogue, repository: dg.RepositoryDefin
         run_key=digest({name: tick.known[name].history for name in tick.changed}),
         asset_selection=sorted(selected),
         tags={
-            **range_tags(catalogue),
+            **range_tags(*whole_range(catalogue)),
             **{f"graftline/revision.{name}": tick.known[name].fetched[:16] for name in tick.changed},
         },
     )
-
-
-def range_tags(catalogue: Catalogue) -> dict[str, str]:
-    """Return the tags by which one run goes over every partition."""
-    first, last = whole_range(catalogue)
-    return {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
 
 
 def _depending(repository: dg.RepositoryDefinition, names: Iterable[str]) -> set[dg.AssetKey]:

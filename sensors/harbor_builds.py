@@ -22,10 +22,10 @@ from graftline.paths import Paths
 from graftline.record import Record
 from graftline.runtime.deployments import DEPLOYMENT, SEEDS, TASKS, deployment_file
 from graftline.runtime.harbor_port import HarborService, ServiceHarborConfig, open_harbor
-from graftline.runtime.manifests import load_manifest
 from graftline.runtime.stages import part_identity
 from graftline.secrets import open_secrets
-from resources.lineage import LineageResource
+from resources.artifacts import Artifacts
+from resources.systems import HarborResource
 from sensors.cursor import read_object
 
 INTERVAL_S = 60
@@ -75,24 +75,22 @@ class _Seen:
         return f"{self.deployment}/{self.status}/{self.ready}/{self.instances}"
 
 
-def harbor_builds(
-    jobs: Sequence[Any], lineage: LineageResource, names: Sequence[str], evaluated: Sequence[str]
-) -> dg.SensorDefinition:
+def harbor_builds(jobs: Sequence[Any], names: Sequence[str], evaluated: Sequence[str]) -> dg.SensorDefinition:
     """Return the sensor over the deployments called `names`; of `jobs`, one makes them, the other evaluates `evaluated`."""
 
     @dg.sensor(name="harbor_builds", jobs=jobs, minimum_interval_seconds=INTERVAL_S)
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    def sensor(context: dg.SensorEvaluationContext, artifacts: Artifacts, harbor: HarborResource) -> dg.SensorResult:
         """Request what is missing of every deployment that is ready, and observe what changed of them."""
         try:
-            seen = _look(lineage, names)
+            seen = _look(artifacts, harbor, names)
         except GraftlineError as error:
             context.log.warning(str(error))
             return dg.SensorResult(skip_reason=f"the service cannot be looked at: {error}", cursor=context.cursor)
         if seen is None:
-            why = f"the service of manifest {lineage.manifest!r} runs only while an asset is made; nothing is started here"
+            why = f"the service of manifest {artifacts.manifest!r} runs only while an asset is made; nothing is started here"
             return dg.SensorResult(skip_reason=why, cursor=context.cursor)
         known, shown = read_object(context.cursor), {one.name: one.shown for one in seen}
-        stored = _Stored(lineage.paths, lineage.records())
+        stored = _Stored(artifacts.paths, artifacts.records())
         requests = [request for one in seen if (request := _missing(stored, one, one.name in evaluated))]
         return dg.SensorResult(
             run_requests=requests,
@@ -104,15 +102,14 @@ def harbor_builds(
     return sensor
 
 
-def _look(lineage: LineageResource, names: Sequence[str]) -> list[_Seen] | None:
+def _look(artifacts: Artifacts, harbor: HarborResource, names: Sequence[str]) -> list[_Seen] | None:
     """Return what the service has of the deployments; None where it is one of whoever makes assets."""
-    paths = lineage.paths
-    config = load_manifest(paths, lineage.manifest).harbor
+    paths, config = artifacts.paths, artifacts.wired(harbor).harbor
     if not isinstance(config, ServiceHarborConfig):
         return None
     from graftline.harbor import running
 
-    with open_harbor(config, paths.root, open_secrets(os.environ, paths.root)) as service:
+    with open_harbor(config, paths.root, open_secrets({**os.environ, **harbor.secrets()}, paths.root)) as service:
         return running.run(_looked(service, {name: deployment_file(paths, name).name for name in names}))
 
 

@@ -18,12 +18,12 @@ from graftline.errors import ConfigError, GraftlineError
 from graftline.paths import Paths
 from graftline.record import load_record
 from graftline.runtime.followed import resolved
-from graftline.runtime.manifests import load_manifest
 from graftline.runtime.trained_adapter import output_of
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import Runs, TrainingRun
 from graftline.training.train import MEMORY_OUTPUT, run_id_of
-from resources.lineage import LineageResource
+from resources.artifacts import Artifacts
+from resources.systems import TinkerResource
 from sensors.cursor import read_object
 
 INTERVAL_S = 30
@@ -41,16 +41,16 @@ class _Seen:
     loss: float | None
 
 
-def training_runs(job_name: str, lineage: LineageResource, recipes: Sequence[str]) -> dg.SensorDefinition:
+def training_runs(job_name: str, recipes: Sequence[str]) -> dg.SensorDefinition:
     """Return the sensor over the runs of `recipes`; the job called `job_name` makes their adapters."""
 
     @dg.sensor(name="training_runs", job_name=job_name, minimum_interval_seconds=INTERVAL_S)
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    def sensor(context: dg.SensorEvaluationContext, artifacts: Artifacts, tinker: TinkerResource) -> dg.SensorResult:
         """Request the adapter of every recipe whose run was left or ended, and observe the runs that go on."""
         seen, faults = [], []
         for recipe in recipes:
             try:
-                if (one := _look(lineage, recipe)) is not None:
+                if (one := _look(artifacts, tinker, recipe)) is not None:
                     seen.append(one)
             except GraftlineError as error:
                 context.log.warning(str(error))
@@ -78,13 +78,13 @@ def training_runs(job_name: str, lineage: LineageResource, recipes: Sequence[str
     return sensor
 
 
-def _look(lineage: LineageResource, recipe: str) -> _Seen | None:
+def _look(artifacts: Artifacts, tinker: TinkerResource, recipe: str) -> _Seen | None:
     """Return what the run of a recipe on its data is at; None where there is none."""
-    paths = lineage.paths
+    paths = artifacts.paths
     config = load_recipe(paths, recipe)
     if not (paths.root / config.dataset).is_file():
         return None
-    output = output_of(load_manifest(paths, lineage.manifest))
+    output = output_of(artifacts.wired(tinker))
     runs = Runs(paths.root / output)
     try:
         config = resolved(config, paths, runs, has_checkpoints=output != MEMORY_OUTPUT)

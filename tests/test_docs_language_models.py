@@ -2,6 +2,7 @@
 
 from typing import Any, get_args
 
+import dagster as dg
 import pytest
 from pydantic import BaseModel
 
@@ -39,6 +40,12 @@ def test_an_example_of_configuration_fits(fence: Fence) -> None:
     [first, *_] = given
     if "environment" in given:
         assert validated(given, DeploymentFile, f"{fence.page}:{fence.line}").name == given["name"]
+        return
+    if first == "resources":  # of a run
+        from orchestration.build import build_definitions  # takes seconds
+
+        job = build_definitions().resolve_implicit_global_asset_job_def()
+        assert dg.validate_run_config(job, given)["resources"].keys() >= given["resources"].keys()
         return
     local: dict[str, Any] = parse_yaml((CONFIGS / "manifests" / "local.yaml").read_text("utf-8"), "local")
     tree, model = (given, FILES[first]) if first in FILES else ({**local, **given}, Manifest)

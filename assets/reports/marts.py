@@ -13,6 +13,7 @@ from typing import Any
 
 import dagster as dg
 
+from assets.described import WEEKLY
 from assets.outcome import readable_failure
 from assets.reports.sources import Sources, open_sources
 from graftline.building import Built, Contents, Request
@@ -22,6 +23,7 @@ from graftline.hashing import digest, sha256_file
 from graftline.markdown import table
 from graftline.runtime.lineage import Lineage
 from resources import warehouse as warehouse_module
+from resources.artifacts import Artifacts
 from resources.dbt import (
     PROJECT,
     DagsterDbtTranslator,
@@ -36,6 +38,10 @@ GROUP = "reports"
 _MOST_ROWS, _MOST_CHARACTERS = 10, 60
 _SHORT = ("VARCHAR", "BIGINT", "INTEGER", "HUGEINT", "DOUBLE", "BOOLEAN", "DATE", "TIMESTAMP")
 """Types of columns that are shown; lists and objects are left to who asks for them."""
+
+
+WHEN_READY = dg.AutomationCondition.eager()
+"""Reports cost nothing but time: they follow what they are about, once their automation is switched on."""
 
 
 def report_models(catalogue: Catalogue) -> dg.AssetsDefinition:
@@ -58,10 +64,10 @@ def report_models(catalogue: Catalogue) -> dg.AssetsDefinition:
     def models(
         context: dg.AssetExecutionContext,
         dbt: dg.ResourceParam[Dbt],
-        lineage: dg.ResourceParam[Lineage],
+        artifacts: Artifacts,
         warehouse: dg.ResourceParam[Warehouse],
     ) -> Iterator[Any]:
-        failed: dict[str, str] = {}
+        lineage, failed = artifacts.stages({}), dict[str, str]()
 
         def make(folder: Path) -> Contents:
             for left in folder.iterdir():  # by a killed build: the file, what it spilled, what dbt wrote
@@ -192,4 +198,6 @@ class _Translator(DagsterDbtTranslator):
         deps = [dep for dep in spec.deps if dep.asset_key != whole]
         if len(deps) < len(list(spec.deps)):
             deps += [dg.AssetDep(["normalized", name]) for name in self._datasets]
-        return spec.replace_attributes(deps=deps, group_name=GROUP, owners=["team:data"])
+        return spec.replace_attributes(
+            deps=deps, group_name=GROUP, owners=["team:data"], automation_condition=WHEN_READY, freshness_policy=WEEKLY
+        )

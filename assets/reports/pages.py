@@ -11,9 +11,11 @@ from typing import Any
 
 import dagster as dg
 
+from assets.described import WEEKLY
 from assets.outcome import metadata_of, readable_failure
 from assets.reports.dataset_files import INDEX, write_datasets
 from assets.reports.markdown import Rows, without_pictures
+from assets.reports.marts import WHEN_READY
 from assets.reports.plots import bars, embedded, grouped, stacked
 from assets.reports.teacher_page import teacher_page, time_rows
 from graftline.building import Contents, Request
@@ -22,6 +24,7 @@ from graftline.rules.equality import Level
 from graftline.runtime.lineage import Lineage
 from graftline.trajectories.journal import times_folder
 from graftline.trajectories.step import AttemptTime
+from resources.artifacts import Artifacts
 from resources.warehouse import Warehouse
 
 DATASET_MARTS = (
@@ -60,10 +63,13 @@ def report_assets() -> list[dg.AssetsDefinition]:
         kinds={"markdown"},
         owners=["team:data"],
         pool="duckdb",
+        automation_condition=WHEN_READY,
+        freshness_policy=WEEKLY,
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
-    def dataset_reports(lineage: dg.ResourceParam[Lineage], warehouse: Warehouse) -> dg.MaterializeResult[Any]:
+    def dataset_reports(artifacts: Artifacts, warehouse: Warehouse) -> dg.MaterializeResult[Any]:
         """One page per dataset, and one over all: from rows to splits, lengths, licences, what was dropped and why."""
+        lineage = artifacts.stages({})
         used = lineage.catalogue.used
         inputs = {f"raw/{name}": lineage.paths.raw(name) for name in used}
         inputs |= {f"normalized/{name}": lineage.paths.normalized(name) for name in lineage.catalogue.sources}
@@ -79,10 +85,13 @@ def report_assets() -> list[dg.AssetsDefinition]:
         kinds={"markdown"},
         owners=["team:data"],
         pool="duckdb",
+        automation_condition=WHEN_READY,
+        freshness_policy=WEEKLY,
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
-    def teacher_report(lineage: dg.ResourceParam[Lineage], warehouse: Warehouse) -> dg.MaterializeResult[Any]:
+    def teacher_report(artifacts: Artifacts, warehouse: Warehouse) -> dg.MaterializeResult[Any]:
         """Precision by language, dataset, level, generality and failure; what actions do elsewhere; milliseconds."""
+        lineage = artifacts.stages({})
         times = time_rows(_times(lineage))
         return _report(
             lineage, warehouse, "teacher", TEACHER_MARTS, {}, lambda folder, marts: write_teacher(folder, marts, times),

@@ -11,8 +11,16 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from resources.lineage import LineageResource
+from graftline.paths import Paths
+from orchestration.build import resources_for
 from sensors.actor_health import actor_health
+
+
+def looked_at(root: Path, manifest: str = "local", cursor: str | None = None) -> Any:
+    """Return what the sensor says with the fleet of a manifest."""
+    resources = {name: resources_for(Paths(root), manifest)[name] for name in ("artifacts", "actors")}
+    with dg.build_sensor_context(cursor=cursor, resources=resources) as context:
+        return actor_health()(context)
 
 
 class Healthy(BaseHTTPRequestHandler):
@@ -44,12 +52,11 @@ def healthy_server() -> Iterator[str]:
 def tick(small_checkout: Any) -> Any:
     """A function of the address of an actor and a cursor that returns what the sensor answers."""
     root: Path = small_checkout.root
-    lineage = LineageResource(root=str(root))
 
     def look(url: str, cursor: str | None = None) -> Any:
         fleet = {"engine": "vllm", "model": "m", "actors": [{"name": "a", "url": url}]}
         (root / "configs" / "vllm_actors.yaml").write_text(json.dumps({"fleets": {"embedded": fleet}}), "utf-8")
-        return actor_health(lineage)(dg.build_sensor_context(cursor=cursor))
+        return looked_at(root, cursor=cursor)
 
     return look
 
@@ -93,6 +100,5 @@ def test_a_faulty_configuration_is_said_and_the_cursor_stays(tick: Any) -> None:
 
 
 def test_a_chat_model_in_memory_has_no_actors(small_checkout: Any) -> None:
-    lineage = LineageResource(root=str(small_checkout.root), manifest="test")
-    result = actor_health(lineage)(dg.build_sensor_context())
+    result = looked_at(small_checkout.root, "test")
     assert str(result.skip_reason.skip_message) == "the chat model of the manifest is no fleet of actors"

@@ -17,6 +17,8 @@ from tests.shell.graphql_client import Query, open_graphql
 DAMAGED = {
     "normalized/release_pairs": "data/raw/release_pairs/normalized",
     "splits": "data/processed/python/dev",
+    "tasks": "data/tasks/python/dev",
+    "teacher_trajectories": "data/trajectories/raw/python/dev/induction",
     "trajectories": "data/trajectories/parquet/python/dev",
 }
 """Folders by asset. The last byte of a file of each was lost."""
@@ -28,6 +30,8 @@ CHECKS = [
     ("normalized/release_pairs", "schema_valid"),
     ("splits", "schema_valid"),
     ("splits", "no_row_in_two_splits"),
+    ("tasks", "schema_valid"),
+    ("teacher_trajectories", "schema_valid"),
     ("trajectories", "schema_valid"),
     ("trajectories", "enough_verified_steps"),
 ]

@@ -17,8 +17,8 @@ from graftline.runtime.deployments import harbor_deployment, instance_batch
 from graftline.runtime.evaluations import evaluation
 from graftline.runtime.lineage import open_lineage
 from graftline.runtime.manifests import load_manifest
+from graftline.runtime.settings import load_settings
 from orchestration.build import build_definitions
-from resources.lineage import LineageResource
 from sensors.cursor import Known
 from sensors.dataset_versions import run_request
 from sensors.tick import Tick
@@ -169,7 +169,7 @@ def test_files_are_partitions_and_those_that_ask_for_an_evaluation_have_one(eval
 
 def test_another_version_of_a_dataset_evaluates_nothing_by_itself(evaluated: Path) -> None:
     tick = Tick(0.0, {}, known={"release_pairs": Known(entry="e", fetched="2")}, changed=["release_pairs"])
-    catalogue = LineageResource(root=str(evaluated)).settings.catalogue
+    catalogue = load_settings(Paths(evaluated)).catalogue
     request = run_request(tick, catalogue, build_definitions().get_repository_def())
     selected = {key.to_user_string() for key in request.asset_selection or ()}
     assert "tasks" in selected
@@ -201,7 +201,8 @@ def test_without_files_there_is_nothing_of_harbor(root: Path) -> None:
 def tick(root: Path, instance: dg.DagsterInstance, cursor: str | None = None) -> dg.SensorResult:
     """Return what one look of the sensor comes to."""
     sensor = build_definitions().get_repository_def().get_sensor_def("harbor_builds")
-    with dg.build_sensor_context(instance=instance, cursor=cursor) as context:
+    resources = {name: build_definitions().resources[name] for name in ("artifacts", "harbor")}
+    with dg.build_sensor_context(instance=instance, cursor=cursor, resources=resources) as context:
         found = sensor(context)
     assert isinstance(found, dg.SensorResult)
     return found

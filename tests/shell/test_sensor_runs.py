@@ -13,6 +13,7 @@ from graftline.progress import progress_bars
 from graftline.record import load_record
 from graftline.runtime.run import run_all
 from graftline.runtime.run_log import last_run
+from orchestration.build import resources_for
 from tests.hub_server import HubServer
 from tests.shell.watched_homes import FOLLOWED, Homes
 
@@ -34,8 +35,13 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 def evaluate(homes: Homes, instance: dg.DagsterInstance, cursor: str | None) -> Any:
     """Evaluate the sensor of the definitions, as the code location does for the daemon."""
     sensor = homes.repository.get_sensor_def("dataset_versions")
+    resources = {name: resources_for(Paths(homes.root), "local")[name] for name in ("artifacts", "dataset_sources")}
     with dg.build_sensor_context(
-        instance=instance, cursor=cursor, repository_def=homes.repository, sensor_name=sensor.name
+        instance=instance,
+        cursor=cursor,
+        repository_def=homes.repository,
+        sensor_name=sensor.name,
+        resources=resources,
     ) as context:
         return sensor.evaluate_tick(context)
 

@@ -25,8 +25,7 @@ from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import CheckpointNote, Runs, TrainingRun
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT, Interrupted, run_id_of, train_on_tinker
-from orchestration.build import build_definitions
-from resources.lineage import LineageResource
+from orchestration.build import build_definitions, resources_for
 from sensors.training_runs import training_runs
 from tests.recipes import SYNTHETIC, train_in_memory, write_recipe, write_recipes
 
@@ -151,6 +150,7 @@ def test_without_a_recipe_that_has_data_there_is_nothing_of_training(
     assert [sensor.name for sensor in definitions.get_repository_def().sensor_defs] == [
         "actor_health",
         "dataset_versions",
+        "default_automation_condition_sensor",
         "lost_runs",
     ]
     assert printed_range(monkeypatch, capsys) == ""
@@ -185,8 +185,12 @@ class Watched:
     def __post_init__(self) -> None:
         self.paths = Paths(self.root)
         self.runs = Runs(self.root / MEMORY_OUTPUT)
-        lineage = LineageResource(root=str(self.root))
-        self.sensor = training_runs("training", lineage, ["seen", "tiny"])
+        self.sensor = training_runs("training", ["seen", "tiny"])
+
+    def evaluate(self, sensor: Any, cursor: str | None = None) -> Any:
+        resources = {name: resources_for(self.paths, "local")[name] for name in ("artifacts", "tinker")}
+        with dg.build_sensor_context(instance=self.instance, cursor=cursor, resources=resources) as context:
+            return sensor(context)
 
     def make_dataset(self) -> None:
         with open_lineage(self.paths, load_manifest(self.paths, "local"), "watched") as lineage:
@@ -214,7 +218,7 @@ class Watched:
             self.train(on_step=lambda step, total: steps.append(step.step), is_stopped=lambda: len(steps) >= after)
 
     def tick(self, cursor: str | None = None) -> dg.SensorResult:
-        result = self.sensor(dg.build_sensor_context(instance=self.instance, cursor=cursor))
+        result = self.evaluate(self.sensor, cursor)
         assert isinstance(result, dg.SensorResult)
         return result
 
@@ -309,10 +313,9 @@ def test_a_run_that_goes_on_from_another_adapter_is_gone_on_with(watched: Watche
     (paths.configs / "manifests" / "local.yaml").write_text(text, "utf-8")
     runs = Runs(watched.root / OUTPUT)
     about = {"recipe": "sl_basic", "config": {}, "config_digest": "0", "dataset": {}, "examples": 1, "versions": {}}
-    sensor = training_runs("training", LineageResource(root=str(watched.root)), ["after"])
-    context = dg.build_sensor_context(instance=watched.instance)
+    sensor = training_runs("training", ["after"])
     # what it follows is not there yet
-    assert sensor(context).skip_reason.skip_message == "no recipe of the lineage was trained yet"
+    assert watched.evaluate(sensor).skip_reason.skip_message == "no recipe of the lineage was trained yet"
     checkpoint = CheckpointNote(step=4, path="tinker://a/weights/4", probe_loss=1.0)
     runs.write(TrainingRun(run_id="sl-1", **about, backend="b", total_steps=4, checkpoints=[checkpoint]))
     request = Request("trained_adapter", "tiny", "1", {}, {"run_id": "sl-1"})
@@ -321,7 +324,7 @@ def test_a_run_that_goes_on_from_another_adapter_is_gone_on_with(watched: Watche
     run_id = run_id_of(config, paths.root)
     runs.write(TrainingRun(run_id=run_id, status="interrupted", **about, backend="b", total_steps=4))
 
-    [request] = sensor(context).run_requests
+    [request] = watched.evaluate(sensor).run_requests
 
     assert (request.partition_key, request.run_key) == ("after", f"{run_id}/left/0")
 

@@ -17,8 +17,7 @@ from graftline.paths import Paths
 from graftline.runtime.lineage import open_lineage
 from graftline.runtime.manifests import load_manifest
 from graftline.runtime.settings import load_settings
-from orchestration.build import build_definitions
-from resources.lineage import LineageResource
+from orchestration.build import build_definitions, resources_for
 from sensors.dataset_versions import dataset_versions
 from tests.hub_server import HubServer
 
@@ -87,7 +86,6 @@ class Homes:
         self.sensor = dataset_versions(
             "lineage",
             load_settings(Paths(self.root)).catalogue,
-            LineageResource(root=str(self.root)),
             clock=lambda: datetime.fromtimestamp(self.moment, UTC),
             within_s=self.within_s,
         )
@@ -95,8 +93,9 @@ class Homes:
     def tick(self, cursor: str | None = None, after_s: float = 0.0) -> dg.SensorResult:
         """Evaluate the sensor, `after_s` later than last time."""
         self.moment += after_s
-        context = dg.build_sensor_context(cursor=cursor, repository_def=self.repository)
-        result = self.sensor(context)
+        resources = {name: resources_for(Paths(self.root), "local")[name] for name in ("artifacts", "dataset_sources")}
+        with dg.build_sensor_context(cursor=cursor, repository_def=self.repository, resources=resources) as context:
+            result = self.sensor(context)
         assert isinstance(result, dg.SensorResult)
         return result
 

@@ -14,9 +14,12 @@ from graftline.jsonl import read_lines
 from graftline.parquet import column_names, read_parquet
 from graftline.record import verified
 from graftline.runtime.lineage import Lineage
+from graftline.tasks.task import Task
 from graftline.trajectories.export import STEPS, TRAJECTORIES
+from graftline.trajectories.shards import sealed_shards
+from graftline.trajectories.step import Trajectory
 
-_MOST_FAULTS = 20
+MOST_FAULTS = 20
 
 
 def invalid_edits(lineage: Lineage, dataset: str) -> list[str]:
@@ -25,7 +28,7 @@ def invalid_edits(lineage: Lineage, dataset: str) -> list[str]:
     lineage.verified(folder, "normalized")
     faults = [fault for path in sorted(folder.glob("*-*.jsonl")) for fault in _invalid_lines(path, Edit)]
     labels = folder / "labels.jsonl"
-    return (faults + (_invalid_lines(labels, Label) if labels.exists() else []))[:_MOST_FAULTS]
+    return (faults + (_invalid_lines(labels, Label) if labels.exists() else []))[:MOST_FAULTS]
 
 
 def invalid_splits(lineage: Lineage) -> list[str]:
@@ -33,7 +36,7 @@ def invalid_splits(lineage: Lineage) -> list[str]:
     faults = []
     for folder in _stored(lineage, "processed", "splits"):
         faults += _invalid_lines(folder / "edits.jsonl", Edit) + _other_columns(folder / "edits.parquet", set(EDITS))
-    return faults[:_MOST_FAULTS]
+    return faults[:MOST_FAULTS]
 
 
 def leaks(lineage: Lineage) -> list[str]:
@@ -51,7 +54,7 @@ def leaks(lineage: Lineage) -> list[str]:
         (what, name, [each for at, each in enumerate(SPLITS) if mask >> at & 1])
         for (what, name), mask in leaking.items()
     )
-    return sorted(f"{what} {name!r} is in {', '.join(sorted(splits))}" for what, name, splits in found)[:_MOST_FAULTS]
+    return sorted(f"{what} {name!r} is in {', '.join(sorted(splits))}" for what, name, splits in found)[:MOST_FAULTS]
 
 
 def _indivisible(folder: Path) -> Iterator[tuple[str, str]]:
@@ -72,7 +75,32 @@ def invalid_trajectories(lineage: Lineage) -> list[str]:
         for row in read_parquet(folder / "steps.parquet"):
             if row["reward"] is not None and not 0 <= row["reward"] <= 1:
                 faults.append(f"{row['task_id']} step {row['step']}: reward {row['reward']} is not in [0, 1]")
-    return faults[:_MOST_FAULTS]
+    return faults[:MOST_FAULTS]
+
+
+def invalid_tasks(lineage: Lineage) -> list[str]:
+    """Return the lines of the stored tasks that are no tasks, and tasks that stand in two partitions."""
+    faults: list[str] = []
+    seen: dict[str, str] = {}
+    for folder in _stored(lineage, "tasks", "tasks"):
+        where = lineage.paths.relative(folder)
+        if found := _invalid_lines(folder / "tasks.jsonl", Task):
+            faults += found
+            continue
+        for task in read_lines(folder / "tasks.jsonl", Task):
+            if seen.setdefault(task.id, where) != where:
+                faults.append(f"task {task.id!r} is in {seen[task.id]} and in {where}")
+    return faults[:MOST_FAULTS]
+
+
+def invalid_attempts(lineage: Lineage) -> list[str]:
+    """Return the lines of the stored attempts of all teachers that are no attempts, or have an impossible reward."""
+    faults: list[str] = []
+    for language, split in lineage.partitions():
+        for folder in lineage.attempted(language, split):
+            lineage.verified(folder, "teacher_trajectories")
+            faults += [fault for shard in sealed_shards(folder) for fault in _invalid_lines(shard, Trajectory)]
+    return faults[:MOST_FAULTS]
 
 
 def verified_steps(lineage: Lineage) -> int:
@@ -100,7 +128,7 @@ def _invalid_lines(path: Path, model: type[BaseModel]) -> list[str]:
             except ValidationError as error:
                 fault = error.errors(include_url=False)[0]
                 faults.append(f"{path}: line {number}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}")
-    return faults[:_MOST_FAULTS]
+    return faults[:MOST_FAULTS]
 
 
 def _other_columns(path: Path, columns: set[str]) -> list[str]:

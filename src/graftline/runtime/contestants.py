@@ -23,7 +23,7 @@ from graftline.runtime.served_model import context_tokens, fetch_served, model_d
 from graftline.runtime.trained_adapter import output_of
 from graftline.teachers.open import open_teacher
 from graftline.teachers.prompt import Prompt, load_prompt
-from graftline.training.open import TrainingClientConfig, open_training_client
+from graftline.training.open import TrainingClientConfig
 from graftline.training.questions import Questions
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import Runs
@@ -211,8 +211,7 @@ class Entrants:
                 self._of_services.close()
                 self._services.clear()
             fetch_served(port, config, paths)
-            secrets = self._lineage.ports.secrets
-            opened = open_training_client(port, paths.root, secrets, config.model, config.deadline_s)
+            opened = self._lineage.ports.training(config.model, config.deadline_s)
             self._services[key] = self._of_services.enter_context(opened)
         return self._services[key]
 

@@ -27,7 +27,7 @@ from graftline.record import Record, verified
 from graftline.runtime.attempt_settings import attempt_settings, has_examples, rewriter
 from graftline.runtime.dataset_stages import DatasetStages
 from graftline.runtime.job_feed import JobFeed
-from graftline.runtime.manifests import Manifest, replaced
+from graftline.runtime.manifests import Manifest
 from graftline.runtime.ports import open_ports
 from graftline.runtime.run_log import RunLog
 from graftline.runtime.settings import load_settings, stage_code
@@ -48,21 +48,6 @@ class Lineage(DatasetStages):
 
     feed: JobFeed | None = None
     """The attempts that a run comes to later, where workers make them."""
-
-    @contextmanager
-    def with_ports(self, overrides: Mapping[str, Any]) -> Iterator["Lineage"]:
-        """Yield the same lineage with ports replaced (see `manifests.replaced`), closed at the end; itself for none.
-
-        Raises:
-            ConfigError: there is no such port, or it does not fit.
-            BoundaryError: a port cannot be had on this machine.
-        """
-        if not overrides:
-            yield self
-            return
-        manifest = replaced(self.manifest, overrides)
-        with open_ports(manifest, self.paths) as ports, ExitStack() as stack:
-            yield Lineage(self.paths, self.settings, manifest, ports, self.run_log, stack, self.clock, self.advance)
 
     def synthetic_rules(self, language: Language, split: Split) -> Built:
         """Make synthetic edits, each with its gold action, on the snippets of one language and split."""
@@ -192,9 +177,15 @@ class Lineage(DatasetStages):
         return self.build(self.paths.partition("trajectories/parquet", language, split), request, make)
 
     def _attempted(self, language: Language, split: Split) -> dict[str, Path]:
-        """Return the folder of every teacher that attempted these tasks, by name; of the one in use if there is none."""
-        own = self.paths.attempts(language, split, self.ports.teacher.name)
-        return {path.name: path for path in self.attempted(language, split)} or {own.name: own}
+        """Return the folder of every teacher that attempted these tasks, by name.
+
+        Raises:
+            RecordError: there is none.
+        """
+        if found := {path.name: path for path in self.attempted(language, split)}:
+            return found
+        folder = self.paths.partition("trajectories/raw", language, split)
+        raise RecordError(f"{folder}: has no _meta.json; materialise the asset that writes it")
 
     def _asked(
         self, language: Language, split: Split, made_by: str, tasks: Sequence[Task], known: Mapping[str, Trajectory]

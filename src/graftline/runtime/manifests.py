@@ -6,7 +6,7 @@ from typing import Any
 from graftline.actors.open import ActorsConfig, ChatModelConfig
 from graftline.artefacts.open import ArtefactsConfig, FolderArtefactsConfig
 from graftline.blobs.open import BlobsConfig, FilesystemBlobsConfig
-from graftline.config import Config, load_yaml, put, validated
+from graftline.config import Config, load_yaml
 from graftline.datasets.hub.open import HubConfig
 from graftline.datasets.store.open import DatasetStoreConfig, FilesDatasetStoreConfig
 from graftline.errors import ConfigError
@@ -55,18 +55,6 @@ def load_manifest(paths: Paths, name: str, overrides: Mapping[str, Any] | None =
         raise ConfigError(f"manifest {name!r} is unknown; known: {', '.join((DEFAULT_MANIFEST, *MANIFESTS))}")
     file = f"{'local' if name == DEFAULT_MANIFEST else name}.yaml"
     return load_yaml(paths.configs / "manifests" / file, Manifest, _values(overrides or {}))
-
-
-def replaced(manifest: Manifest, overrides: Mapping[str, Any]) -> Manifest:
-    """Return `manifest` with ports, or single keys of them, replaced as `load_manifest` does.
-
-    Raises:
-        ConfigError: there is no such port, or the result does not fit.
-    """
-    tree = manifest.model_dump(mode="json")
-    for key, value in _values(overrides).items():
-        put(tree, key, value, "ports")
-    return validated(tree, Manifest, "ports")
 
 
 def _values(overrides: Mapping[str, Any]) -> dict[str, Any]:

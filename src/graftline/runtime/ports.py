@@ -1,10 +1,9 @@
 """From a manifest to open ports, or to a description of what would be opened."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 
 from graftline.actors.blocking import BlockingChatModel
 from graftline.actors.fleet import load_fleet
@@ -17,6 +16,7 @@ from graftline.datasets.hub.base import MIRROR_VARIABLE, DatasetHub
 from graftline.datasets.hub.open import open_hub
 from graftline.datasets.store.base import DatasetStore
 from graftline.datasets.store.open import open_dataset_store
+from graftline.errors import ConfigError
 from graftline.jobs.base import JobQueue
 from graftline.jobs.open import open_queue
 from graftline.paths import Paths
@@ -31,6 +31,15 @@ from graftline.teachers.base import Teacher
 from graftline.training.open import DEFAULT_MODEL, open_training_client
 from graftline.training.service import TrainingService
 
+PortT = TypeVar("PortT")
+
+
+class _Closed(Protocol):
+    def close(self) -> Any: ...
+
+
+ClosedT = TypeVar("ClosedT", bound=_Closed)
+
 if TYPE_CHECKING:
     from graftline.teachers.examples import Examples
     from graftline.teachers.open import Served
@@ -42,100 +51,151 @@ class Ports:
     """Everything a lineage talks to; each is opened at its first use, and closed with `stack`."""
 
     def __init__(
-        self, manifest: Manifest, paths: Paths, secrets: Secrets, stack: ExitStack, hub: DatasetHub | None = None
+        self,
+        manifest: Manifest,
+        paths: Paths,
+        secrets: Secrets,
+        stack: ExitStack,
+        opened: dict[str, Any] | None = None,
+        named: Collection[str] | None = None,
     ) -> None:
+        """Open nothing yet.
+
+        Args:
+            manifest: What stands behind each port.
+            paths: Of the checkout.
+            secrets: Of this process.
+            stack: What is opened is closed with it.
+            opened: Ports that are open already, or stand in for one, by name; those that are opened here join them.
+            named: Ports that may be used; all of them without it.
+        """
         self._manifest, self._paths, self._stack = manifest, paths, stack
         self.secrets = secrets
-        self._hub = hub
-
-    @cached_property
-    def dataset_hub(self) -> DatasetHub:
-        """The homes of the datasets."""
-        return self._hub or dataset_hub(self._manifest, self._paths)
+        self._opened = {} if opened is None else opened
+        self._named = named
 
     @classmethod
     def closed_with(cls, stack: ExitStack, manifest: Manifest, paths: Paths) -> Self:
         """Return the ports of `manifest`, none of them open, with the secrets of this process."""
         return cls(manifest, paths, open_secrets(os.environ, paths.root), stack)
 
-    @cached_property
+    def stand_in(self, name: str, port: Any) -> None:
+        """Use `port`, which is open and stays so, in place of what would be opened under a name."""
+        self._opened[name] = port
+
+    @property
+    def dataset_hub(self) -> DatasetHub:
+        """The homes of the datasets."""
+        return self._once("dataset_hub", lambda: dataset_hub(self._manifest, self._paths))
+
+    @property
     def sandbox(self) -> Sandbox:
         """Where actions are applied."""
-        opened = open_sandbox(self._manifest.sandbox)
-        self._stack.callback(opened.close)
-        return opened
+        return self._once("sandbox", lambda: self._closing(open_sandbox(self._manifest.sandbox)))
 
-    @cached_property
+    @property
     def teacher(self) -> Teacher:
         """What attempts tasks."""
-        # who only wants to know what is configured need not load the teachers, which takes a while
-        from graftline.teachers.open import open_teacher
 
-        return open_teacher(self._manifest.teacher, self.sandbox, self._served)
+        def opened() -> Teacher:
+            # who only wants to know what is configured need not load the teachers, which takes a while
+            from graftline.teachers.open import open_teacher
 
-    @cached_property
+            return open_teacher(self._manifest.teacher, self.sandbox, self._served)
+
+        return self._once("teacher", opened)
+
+    @property
     def chat_model(self) -> BlockingChatModel:
         """The served language model."""
-        opened = BlockingChatModel(open_chat_model(self._manifest.chat_model, self._paths.configs, self.secrets))
-        self._stack.callback(opened.close)
-        return opened
 
-    @cached_property
+        def opened() -> BlockingChatModel:
+            model = open_chat_model(self._manifest.chat_model, self._paths.configs, self.secrets)
+            return self._closing(BlockingChatModel(model))
+
+        return self._once("chat_model", opened)
+
+    @property
     def queue(self) -> JobQueue:
         """The queue of attempts to be made."""
-        opened = open_queue(self._manifest.queue, self.secrets)
-        self._stack.callback(opened.close)
-        return opened
+        return self._once("queue", lambda: self._closing(open_queue(self._manifest.queue, self.secrets)))
 
-    @cached_property
+    @property
     def blobs(self) -> BlobStore:
         """Where shards are uploaded to."""
-        return open_blob_store(self._manifest.blobs, self._paths.root, self.secrets)
+        return self._once("blobs", lambda: open_blob_store(self._manifest.blobs, self._paths.root, self.secrets))
 
-    @cached_property
+    @property
     def embedder(self) -> Embedder:
         """What makes vectors of texts."""
-        return open_embedder(self._manifest.embedder)
+        return self._once("embedder", lambda: open_embedder(self._manifest.embedder))
 
-    @cached_property
+    @property
     def vector_store(self) -> VectorStore:
         """Where the vectors nearest to one are looked for."""
-        opened = open_vector_store(self._manifest.vector_store, self._paths.root)
-        self._stack.callback(opened.close)
-        return opened
+        config, root = self._manifest.vector_store, self._paths.root
+        return self._once("vector_store", lambda: self._closing(open_vector_store(config, root)))
 
-    @cached_property
+    @property
     def training_client(self) -> TrainingService:
         """What trains."""
-        return self.training_client_for()
+        return self._once("training_client of no recipe", self.training_client_for, "training_client")
 
-    @cached_property
+    @property
     def artefacts(self) -> ArtefactStore:
         """Where the artefacts of all workers are."""
-        return open_artefacts(self._manifest.artefacts, self._paths.root, self.secrets)
+        config, root = self._manifest.artefacts, self._paths.root
+        return self._once("artefacts", lambda: open_artefacts(config, root, self.secrets))
 
-    @cached_property
+    @property
     def dataset_store(self) -> DatasetStore:
         """Where recipes find what they train on."""
-        return open_dataset_store(self._manifest.dataset_store, self._paths.root)
+        config, root = self._manifest.dataset_store, self._paths.root
+        return self._once("dataset_store", lambda: open_dataset_store(config, root))
 
-    @cached_property
+    @property
     def harbor(self) -> HarborService:
         """What keeps deployments, and runs their rollouts."""
-        return self._stack.enter_context(open_harbor(self._manifest.harbor, self._paths.root, self.secrets))
+        config, root = self._manifest.harbor, self._paths.root
+        return self._once("harbor", lambda: self._stack.enter_context(open_harbor(config, root, self.secrets)))
 
-    @cached_property
+    @property
     def examples(self) -> "Examples":
         """Verified steps that language models are shown."""
         from graftline.teachers.examples import Examples
 
-        return Examples(self.embedder, self.vector_store)
+        return self._once("examples", lambda: Examples(self.embedder, self.vector_store), "teacher")
 
     def training_client_for(self, model: str = DEFAULT_MODEL, deadline_s: float = 600.0) -> TrainingService:
-        """Open what trains once more: for `model`, and with so long for every answer."""
+        """Return what trains `model`, with so long for every answer; it stays open until the end."""
+        return self._stack.enter_context(self.training(model, deadline_s))
+
+    @contextmanager
+    def training(self, model: str, deadline_s: float) -> Iterator[TrainingService]:
+        """Give what trains `model`, with so long for every answer, and close it; one that stands in for it stays open."""
+        self._check("training_client")
+        if "training_client" in self._opened:
+            yield self._opened["training_client"]
+            return
         config = self._manifest.training_client
-        opened = open_training_client(config, self._paths.root, self.secrets, model, deadline_s)
-        return self._stack.enter_context(opened)
+        with open_training_client(config, self._paths.root, self.secrets, model, deadline_s) as service:
+            yield service
+
+    def _once(self, name: str, opened: Callable[[], PortT], port: str = "") -> PortT:
+        self._check(port or name)
+        if name not in self._opened:
+            self._opened[name] = opened()
+        return cast(PortT, self._opened[name])
+
+    def _check(self, port: str) -> None:
+        if self._named is not None and port not in self._named:
+            raise ConfigError(
+                f"port {port!r} is used by what does not name it; known to it: {', '.join(sorted(self._named))}"
+            )
+
+    def _closing(self, port: ClosedT) -> ClosedT:
+        self._stack.callback(port.close)
+        return port
 
     def _served(self) -> "Served":
         from graftline.teachers.open import Served

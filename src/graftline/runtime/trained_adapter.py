@@ -29,7 +29,6 @@ from graftline.training.adapter import check_adapter, download_adapter
 from graftline.training.card import CARD, card
 from graftline.training.datums import Tokenizer
 from graftline.training.grading import Graded
-from graftline.training.open import open_training_client
 from graftline.training.questions import Questions
 from graftline.training.recipes.open import load_recipe, recipes_named
 from graftline.training.runs import Runs, StepMetrics, TrainingRun, read_steps
@@ -102,7 +101,7 @@ def _opened(lineage: Lineage, config: TinkerTrainingConfig) -> Iterator[Training
     run = runs.find(run_id)
     if port.kind == "memory" and run is not None and run.is_over:
         runs.write(run.model_copy(update={"status": "interrupted", "sampler_path": "", "export_path": ""}))
-    with open_training_client(port, paths.root, lineage.ports.secrets, config.model, config.deadline_s) as service:
+    with lineage.ports.training(config.model, config.deadline_s) as service:
         yield service
 
 

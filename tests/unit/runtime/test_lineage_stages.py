@@ -157,7 +157,7 @@ def test_an_unsound_edit_is_counted_and_no_task(
         ("synthetic_rules", "data/processed/python/dev"),
         ("tasks", "data/processed/python/dev"),
         ("teacher_trajectories", "data/tasks/python/dev"),
-        ("trajectories", "data/trajectories/raw/python/dev/induction"),
+        ("trajectories", "data/trajectories/raw/python/dev"),
     ],
 )
 def test_a_stage_without_its_input_says_what_is_missing_and_what_to_do(

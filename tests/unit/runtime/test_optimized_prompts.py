@@ -105,7 +105,7 @@ def lineage(root: Path, model: Learning) -> Iterator[Lineage]:
         open_lineage(paths, load_manifest(paths, "test", {}), "run") as lineage,
         BlockingChatModel(MemoryChatModel(model)) as chat_model,
     ):
-        lineage.ports.chat_model = chat_model
+        lineage.ports.stand_in("chat_model", chat_model)
         yield lineage
 
 

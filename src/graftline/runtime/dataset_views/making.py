@@ -122,7 +122,7 @@ def open_dataset_stages(
     hub = CountedHub(dataset_hub(manifest, paths), progress.advance)
     run = RunLog(paths, f"{clock():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}")
     with ExitStack() as stack:
-        ports = Ports(manifest, paths, open_secrets(os.environ, paths.root), stack, hub)
+        ports = Ports(manifest, paths, open_secrets(os.environ, paths.root), stack, {"dataset_hub": hub})
         yield DatasetStages(paths, settings, manifest, ports, run, stack, clock, progress.advance)
 
 

@@ -1,0 +1,122 @@
+"""The resource that every stage needs: where artifacts are kept, and the stages over them.
+
+A stage gets exactly the systems that its asset names; another one is refused, however the deployment is wired. What was
+opened in a run, and which files were found right, is shared by the steps of its process.
+
+Not here: what stages do (`graftline.runtime`). https://docs.dagster.io/guides/build/external-resources
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import Field, PrivateAttr
+
+from graftline.artefacts.open import FolderArtefactsConfig, open_artefacts
+from graftline.config import validated
+from graftline.paths import Paths
+from graftline.record import Record, load_record
+from graftline.runtime.lineage import Lineage
+from graftline.runtime.manifests import Manifest, load_manifest
+from graftline.runtime.ports import Ports
+from graftline.runtime.run_log import RunLog
+from graftline.runtime.settings import Settings, load_settings
+from graftline.secrets import open_secrets
+from resources.forms import filled, form_of
+from resources.slots import take_over_slots
+from resources.systems import SYSTEMS, System
+
+NAME = "artifacts"
+
+
+class Artifacts(System):
+    """Where artifacts are kept: the root folder, and the bucket where several machines share them."""
+
+    port = "artefacts"
+    root: str = Field(description="Folder that holds configs/ and data/.")
+    manifest: str = Field(default="local", description="Manifest under configs/manifests that wires the deployment.")
+    settings: form_of("artefacts") = Field(  # type: ignore[valid-type]
+        default=filled(FolderArtefactsConfig()), discriminator="kind", description="Where other machines find them."
+    )
+    _run: "_Run" = PrivateAttr(default_factory=lambda: _Run())
+
+    @property
+    def paths(self) -> Paths:
+        """The folders."""
+        return Paths(Path(self.root))
+
+    def wired(self, *systems: System) -> Manifest:
+        """Return the manifest of the deployment, with what was set of artifacts and of `systems`."""
+        return _wired(load_manifest(self.paths, self.manifest), [self, *systems])
+
+    def records(self) -> Callable[[Path], Record]:
+        """Return what gives the record of an artifact, by its folder, from where artifacts are kept.
+
+        It raises RecordError where there is none.
+        """
+        paths = self.paths
+        store = open_artefacts(self.wired().artefacts, paths.root, open_secrets(os.environ, paths.root))
+        return lambda folder: store.record(paths.relative(folder)) or load_record(folder)
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        self._run = _Run(context.run.run_id if context.run else "direct")
+        executor = load_manifest(self.paths, self.manifest).executor
+        if context.run and context.instance and executor.kind == "in_process":
+            take_over_slots(context.instance, context.run.run_id)
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        self._run.stack.close()
+
+    def stages(self, systems: Mapping[str, Any]) -> Lineage:
+        """Return the stages with `systems` alone, by the names of resources.
+
+        Raises:
+            ConfigError: settings do not fit.
+        """
+        configured = [system for system in systems.values() if isinstance(system, System)]
+        run, paths = self._run, self.paths
+        manifest = self.wired(*configured)
+        # whatever else stands under the name of a resource is what would have been opened
+        stand_ins = {SYSTEMS[name].port: system for name, system in systems.items() if not isinstance(system, System)}
+        run.opened.update(stand_ins)
+        given = {name: secret for system in configured for name, secret in system.secrets().items()}
+        secrets = open_secrets({**os.environ, **given}, paths.root)
+        kinds = [Artifacts, *(SYSTEMS[name] for name in systems)]
+        named = {port for kind in kinds for port in (kind.port, *kind.used_through_it)}
+        ports = Ports(manifest, paths, secrets, run.stack, run.opened, named)
+        if run.settings is None:
+            run.settings = load_settings(paths)
+        return Lineage(
+            paths, run.settings, manifest, ports, RunLog(paths, run.id), run.stack, _seen=run.seen, _read=run.read
+        )
+
+
+class _Run:
+    """What the steps of one run share in one process."""
+
+    def __init__(self, id: str = "direct") -> None:
+        self.id = id
+        self.settings: Settings | None = None
+        self.stack = ExitStack()
+        self.opened: dict[str, Any] = {}
+        self.seen: dict[Path, Any] = {}
+        self.read: dict[str, Any] = {}
+
+
+def needs(*systems: str) -> set[str]:
+    """Return the resources of an asset or a check whose stage uses `systems`."""
+    return {NAME, *systems}
+
+
+def stages_of(context: Any) -> Lineage:
+    """Return the stages with the systems that an asset or a check names among its resources."""
+    given = context.resources._asdict()
+    return given[NAME].stages({name: system for name, system in given.items() if name in SYSTEMS})
+
+
+def _wired(manifest: Manifest, systems: list[System]) -> Manifest:
+    told = {port: settings for system in systems for port, settings in system.in_manifest().items()}
+    return validated({**manifest.model_dump(mode="json"), **told}, Manifest, "resources")
