@@ -98,7 +98,7 @@ def facts_of(dataset: Dataset, found: Found, mirror: str) -> dict[str, str]:
 
 
 def stored_datasets(paths: Paths, names: Iterable[str], record_of: Callable[[Path], Record]) -> dict[str, Stored]:
-    """Return those of the datasets called `names` that are stored; `record_of` is `LineageResource.records`."""
+    """Return those of the datasets called `names` that are stored; `record_of` is `Artifacts.records`."""
     stored = {}
     for name in names:
         try:
