@@ -17,6 +17,7 @@ from pydantic import Field, PrivateAttr
 
 from graftline.artefacts.open import FolderArtefactsConfig, open_artefacts
 from graftline.config import validated
+from graftline.errors import GraftlineError
 from graftline.paths import Paths
 from graftline.record import Record, load_record
 from graftline.runtime.lineage import Lineage
@@ -74,8 +75,14 @@ class Artifacts(System):
         """Return the stages with `systems` alone, by the names of resources.
 
         Raises:
-            ConfigError: settings do not fit.
+            dagster.Failure: a setting or a configuration file does not fit; it says which.
         """
+        try:
+            return self._stages(systems)
+        except GraftlineError as error:
+            raise dg.Failure(str(error), allow_retries=False) from None
+
+    def _stages(self, systems: Mapping[str, Any]) -> Lineage:
         configured = [system for system in systems.values() if isinstance(system, System)]
         run, paths = self._run, self.paths
         manifest = self.wired(*configured)

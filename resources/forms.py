@@ -1,12 +1,12 @@
 """The library's configuration as Dagster's, so that a launchpad knows names, kinds and alternatives of every setting.
 
-Not here: what the settings mean and how they are checked (the library's own models).
+Not here: what the settings mean, and their ranges, which the library's own models check when a run begins.
 https://docs.dagster.io/guides/operate/configuration/advanced-config-types
 """
 
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
 import dagster as dg
 from pydantic import BaseModel, Field, create_model
@@ -27,7 +27,9 @@ def filled(settings: BaseModel) -> dg.Config:
 
 @cache
 def _form(model: type[BaseModel]) -> type[dg.Config]:
-    fields: dict[str, Any] = {name: (_kind_of(field), _described(field)) for name, field in model.model_fields.items()}
+    fields: dict[str, Any] = {
+        name: (_converted(field.annotation), _described(field)) for name, field in model.model_fields.items()
+    }
     return create_model(model.__name__, __base__=dg.Config, __doc__=model.__doc__, **fields)
 
 
@@ -40,11 +42,6 @@ def _described(field: FieldInfo) -> Any:
     elif isinstance(default, tuple):
         default = [*default]
     return Field(default=default, description=field.description)
-
-
-def _kind_of(field: FieldInfo) -> Any:
-    kind = _converted(field.annotation)
-    return Annotated[(kind, *field.metadata)] if field.metadata else kind
 
 
 def _converted(kind: Any) -> Any:

@@ -129,6 +129,9 @@ def test_what_a_launchpad_offers_is_refused_before_the_run(
 def test_a_number_out_of_its_range_is_refused_with_the_range(root: Path) -> None:
     result = materialize(root, "synthetic_rules", config={"sandbox": {"settings": {"warm": {"workers": 0}}}})
     assert not result.success
+    told = failure_of(result)
+    assert told.startswith("resources: sandbox.warm.workers: ")
+    assert "greater than or equal to 1" in told
 
 
 def test_the_resources_show_settings_and_of_secrets_the_names_alone(
