@@ -31,6 +31,7 @@ from resources.slots import take_over_slots
 from resources.systems import SYSTEMS, System
 
 NAME = "artifacts"
+OF_REPORTS = ("warehouse", "dbt")
 
 
 class Artifacts(System):
@@ -119,7 +120,17 @@ def needs(*systems: str) -> set[str]:
 
 
 def stages_of(context: Any) -> Lineage:
-    """Return the stages with the systems that an asset or a check names among its resources."""
+    """Return the stages with the systems that an asset or a check names among its resources.
+
+    Raises:
+        dagster.Failure: the run sets a resource that there is not, or something that does not fit.
+    """
+    # Dagster passes over names that no asset of the run lists
+    known = [NAME, *SYSTEMS, *OF_REPORTS]
+    if unknown := sorted({*context.run.run_config.get("resources", {})} - {*known, "io_manager"}):
+        raise dg.Failure(
+            f"resources.{unknown[0]}: there is no such resource; known: {', '.join(known)}", allow_retries=False
+        )
     given = context.resources._asdict()
     return given[NAME].stages({name: system for name, system in given.items() if name in SYSTEMS})
 

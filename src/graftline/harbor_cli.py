@@ -142,7 +142,7 @@ def run(
     backend_url: str,
     as_json: bool,
 ) -> None:
-    """Run a rollout of every seed, and say what it earned; one without a reward is never counted as 0."""
+    """Run a rollout of every seed, and say what it earned; fails where no seed has a reward that counts."""
     from graftline.harbor.coverage import summary_of
     from graftline.harbor.rollout_batch import run_rollouts
 
@@ -155,10 +155,12 @@ def run(
     summary = asdict(summary_of(ended))
     if as_json:
         click.echo(json.dumps({"rollouts": [one.as_dict() for one in ended], "summary": summary, "trials": folders}))
-        return
-    print_rollouts(deployment, ended, summary)
-    if output:
-        click.echo(f"{len(folders)} trials are in {output}")
+    else:
+        print_rollouts(deployment, ended, summary)
+        if output:
+            click.echo(f"{len(folders)} trials are in {output}")
+    if not summary["n_valid"]:
+        raise click.exceptions.Exit(1)
 
 
 @click.command("eval")

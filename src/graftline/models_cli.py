@@ -30,8 +30,8 @@ def fetch(root: Path | None, names: tuple[str, ...], as_json: bool) -> None:
         found = [_fetched(name, paths, bars) for name in dict.fromkeys(names)]
     if as_json:
         _print_json({"models": found})
-    else:
-        print_table("Models", ["model", "path"], [(one["name"], one["path"]) for one in found if not one["fault"]])
+    elif made := [(one["name"], one["path"]) for one in found if not one["fault"]]:
+        print_table("Models", ["model", "path"], made)
     _print_faults([one["fault"] for one in found if one["fault"]])
 
 

@@ -133,7 +133,9 @@ def load_record(folder: Path) -> Record:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise RecordError(f"{folder}: has no {RECORD_NAME}; materialise the asset that writes it") from None
+        raise RecordError(
+            f"{folder}: has no {RECORD_NAME}, so it was not made yet; run `graftline run`, or materialize its asset"
+        ) from None
     except OSError as error:
         raise RecordError(f"{path}: is not a record ({_first_line(error)}); materialise its asset again") from None
     return parse_record(content, str(path))

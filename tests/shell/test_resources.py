@@ -134,6 +134,14 @@ def test_a_number_out_of_its_range_is_refused_with_the_range(root: Path) -> None
     assert "greater than or equal to 1" in told
 
 
+def test_a_resource_that_there_is_not_is_refused_though_no_asset_lists_it(root: Path) -> None:
+    job = build_definitions().resolve_implicit_global_asset_job_def()
+    # the framework takes any name for one that the chosen assets do not need
+    assert dg.validate_run_config(job, {"resources": {"sandbx": {"config": {}}}})
+    result = materialize(root, "raw", config={"sandbx": {}})
+    assert (result.success, failure_of(result)[:43]) == (False, "resources.sandbx: there is no such resource")
+
+
 def test_the_resources_show_settings_and_of_secrets_the_names_alone(
     root: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Requests wait in one line for room at any actor; whoever makes room says so, and the line is handed out."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,8 @@ from dataclasses import dataclass
 from graftline.actors.member import Member
 from graftline.actors.routing import chosen
 from graftline.errors import ActorError
+
+logger = logging.getLogger(__name__)
 
 _TICK_S = 0.001
 
@@ -80,6 +83,11 @@ class Dispatcher:
         self.hand_out()
         if self._giving_up is None and not any(member.health.is_in_service for member in self._members):
             self._giving_up = asyncio.get_running_loop().call_later(self._patience_s, self._give_up)
+            logger.warning(
+                "no actor answers: %s; waiting up to %g s for one (`graftline actors up` starts those of this machine)",
+                self._report(),
+                self._patience_s,
+            )
 
     def returned(self) -> None:
         """Say that an actor is in service again."""

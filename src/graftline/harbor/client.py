@@ -251,7 +251,11 @@ class HttpClient:
             return failures > patience.max_retries or passed_s > min(limit_s, patience.timeout_s)
 
         def say(state: "RetryCallState") -> None:
-            logger.info("%s; next attempt in %.1f s", _again(state).fault, state.upcoming_sleep)
+            again = _again(state)
+            # people wait for it: they are told once what for
+            is_news = again.kind == "unreachable" and state.attempt_number == 1
+            level = logging.WARNING if is_news else logging.INFO
+            logger.log(level, "%s; next attempt in %.1f s", again.fault, state.upcoming_sleep)
 
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(_AgainError), wait=pause_s, stop=is_over, before_sleep=say, reraise=True

@@ -185,7 +185,9 @@ class Lineage(DatasetStages):
         if found := {path.name: path for path in self.attempted(language, split)}:
             return found
         folder = self.paths.partition("trajectories/raw", language, split)
-        raise RecordError(f"{folder}: has no _meta.json; materialise the asset that writes it")
+        raise RecordError(
+            f"{folder}: has no _meta.json, so it was not made yet; run `graftline run`, or materialize its asset"
+        )
 
     def _asked(
         self, language: Language, split: Split, made_by: str, tasks: Sequence[Task], known: Mapping[str, Trajectory]

@@ -10,6 +10,10 @@ from graftline.extras import install_command
 
 DEFAULT_BASE_URL = "https://tinker.thinkingmachines.dev/services/tinker-prod"
 KEY_VARIABLE, BASE_URL_VARIABLE = "TINKER_API_KEY", "TINKER_BASE_URL"
+KEY_ADVICE = (
+    f"set {KEY_VARIABLE}; for `graftline tinker serve` of this machine, also {BASE_URL_VARIABLE} to the address that it"
+    " prints: its key is in data/tinker/api_key"
+)
 KEY_PREFIXES = ("tml-", "eyJ")
 """Of keys, and of JSON web tokens."""
 

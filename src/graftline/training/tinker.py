@@ -24,7 +24,7 @@ from pydantic import SecretStr
 from graftline.errors import ConfigError, GraftlineError, TrainingError
 from graftline.training.sdk_arguments import (
     BASE_URL_VARIABLE,
-    KEY_VARIABLE,
+    KEY_ADVICE,
     check_path,
     checked_key,
     checked_url,
@@ -296,7 +296,7 @@ class TinkerSDKClient:
     def _asked(self, what: str, submit: "Callable[[], APIFuture[_T]]") -> _T:
         """Return what `submit` asks for; also where the SDK blocks before it hands out a future."""
         if self._key is None:
-            raise ConfigError(f"{what}: there is no API key; set {KEY_VARIABLE}")
+            raise ConfigError(f"{what}: there is no API key; {KEY_ADVICE}")
         require_sdk()
         self.preflight()
 

@@ -176,6 +176,8 @@ def test_rollouts_are_a_table_for_people_and_trials_for_programs(place: Place, t
     ]
     rewards = [json.loads(path.read_text()) for path in tmp_path.glob("trials/*/verifier/reward.json")]
     assert rewards == [{"reward": 0.2}]
+    assert shown.exit_code == 0
+    assert place("run", "halves", "--seeds", "3").exit_code == 1
 
 
 def test_without_seeds_those_of_the_instances_are_run(place: Place) -> None:

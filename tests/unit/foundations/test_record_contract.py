@@ -200,13 +200,19 @@ def fault(folder: Path, kind: str = "tasks") -> str:
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "nowhere"
 
-    assert fault(folder) == f"{folder}: has no _meta.json; materialise the asset that writes it"
+    assert (
+        fault(folder)
+        == f"{folder}: has no _meta.json, so it was not made yet; run `graftline run`, or materialize its asset"
+    )
 
 
 def test_a_folder_without_a_record_is_refused(plain: Path) -> None:
     (plain / RECORD_NAME).unlink()
 
-    assert fault(plain) == f"{plain}: has no _meta.json; materialise the asset that writes it"
+    assert (
+        fault(plain)
+        == f"{plain}: has no _meta.json, so it was not made yet; run `graftline run`, or materialize its asset"
+    )
 
 
 def test_an_artefact_of_another_kind_is_refused(plain: Path) -> None:

@@ -256,12 +256,13 @@ def test_how_an_agent_ends_is_said_without_a_reward(
     assert result["reward_info"]["outcome_reward"] is None
 
 
-def test_an_agent_that_is_not_installed_is_the_machines_failure(tasks: Path, tmp_path: Path, fake_agent: Path) -> None:
+def test_an_agent_that_is_not_installed_is_not_asked_for_again(tasks: Path, tmp_path: Path, fake_agent: Path) -> None:
     fake_agent.unlink()
     spec = import_harbor_tasks(tasks, "mine", tmp_path / "staging")
     result = acted(spec.context_dir, spec.tasks[1].agent_files, tmp_path / "agent", **ASKED)
-    assert result["failure_cause"] == "sandbox_failed"
-    assert result["error"].startswith("the agent codex cannot be started: ")
+    # a cause that is never tried again
+    assert result["failure_cause"] == "unclassified"
+    assert result["error"].startswith("the agent codex cannot be started: this box has no codex: ")
     assert result["reward_info"]["outcome_reward"] is None
 
 

@@ -249,7 +249,6 @@ def test_the_same_rollout_comes_to_the_same() -> None:
     ("seed", "policy", "expected"),
     [
         (0, {"teacher": "nop"}, (0.0, "none", 0, "gave_up: nop")),
-        (0, {"teacher": "memory"}, (0.0, "none", 0, "gave_up: no_gold")),
         (1, {"teacher": "memory"}, (1.0, "exact", 1, "done")),
         (1, {"teacher": "induction", "max_steps": 1}, (1.0, "exact", 1, "done")),
         (None, {"teacher": "induction"}, (1.0, "exact", 1, "done")),
@@ -260,6 +259,12 @@ def test_the_policy_says_who_acts(seed: int | None, policy: dict[str, Any], expe
     details = response.reward_info.details
     said = (response.reward_info.outcome_reward, details["level"], details["steps"], response.status_detail)
     assert (said, response.reward_valid) == (expected, True)
+
+
+def test_a_task_without_gold_actions_has_no_reference_solution_to_grade() -> None:
+    response = environment().run_rollout(asked(0, {"teacher": "memory"}))
+    assert (response.reward_info.outcome_reward, response.failure_cause) == (None, "unclassified")
+    assert response.status_detail == "task a: an edit of a real repository has no gold actions to take"
 
 
 def test_a_policy_cannot_take_more_steps_than_the_environment_allows() -> None:

@@ -354,7 +354,7 @@ FAULTS: dict[str, tuple[dict[str, Any], type[GraftlineError], str]] = {
     "an artefact that is not there": (
         {"environment": {"kind": "refactoring", "tasks": "data/tasks/python/test/tasks.jsonl"}},
         RecordError,
-        "data/tasks/python/test: has no _meta.json; materialise the asset that writes it",
+        "data/tasks/python/test: has no _meta.json, so it was not made yet; run `graftline run`, or materialize its asset",
     ),
     "a file that is not there": (
         {"environment": {"kind": "refactoring", "tasks": "data/nowhere.jsonl"}},

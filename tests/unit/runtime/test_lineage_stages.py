@@ -167,7 +167,7 @@ def test_a_stage_without_its_input_says_what_is_missing_and_what_to_do(
     with opened() as lineage, pytest.raises(RecordError) as error:
         getattr(lineage, stage)(*arguments)
     assert str(error.value) == (
-        f"{small_checkout.root / missing}: has no _meta.json; materialise the asset that writes it"
+        f"{small_checkout.root / missing}: has no _meta.json, so it was not made yet; run `graftline run`, or materialize its asset"
     )
 
 

@@ -217,7 +217,8 @@ def test_nothing_is_asked_without_a_key() -> None:
     with FaultyService() as service:
         client = TinkerSDKClient("", service.url)
         with pytest.raises(
-            ConfigError, match=r"^creating an adapter on 'tiny': there is no API key; set TINKER_API_KEY$"
+            ConfigError,
+            match=r"^creating an adapter on 'tiny': there is no API key; set TINKER_API_KEY; for `graftline tinker serve` of this",
         ):
             client.create_training_client("tiny")
         assert service.seen == []

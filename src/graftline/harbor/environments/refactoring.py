@@ -121,6 +121,8 @@ class RefactoringEnvironment:
                 422, "other_task", f"seed {request.seed}: stands for task {task.id!r}, and another was asked for"
             )
         policy = policy_of(request.policy.config)
+        if policy.teacher == "memory" and task.gold_action is None:
+            return _not_applied(request, f"task {task.id}: an edit of a real repository has no gold actions to take")
         collecting = self._collecting.model_copy(
             update={"max_steps": min(policy.max_steps or self._collecting.max_steps, self._collecting.max_steps)}
         )
@@ -304,7 +306,7 @@ def _not_applied(request: RolloutRequest, detail: str) -> RolloutResponse:
         trace_correlation_id=request.trace_correlation_id,
         reward_info=RewardInfo(outcome_reward=None),
         success_status=SuccessStatus.APPLY_FAILED,
-        # of whoever wrote the prompt: another try would end alike
+        # of whoever asked: another try would end alike
         failure_cause=FailureCause.UNCLASSIFIED,
         status_detail=detail,
     )

@@ -187,6 +187,12 @@ def _acted(
         finished = run_command(command, work, variables, timeout_s)
     except ValueError as error:
         return "unclassified", "apply_failed", str(error), None
+    except FileNotFoundError as error:
+        # asked for again, it would end the same
+        lack = (
+            f"this box has no {error.filename}: agents come with an image that has them (--executor docker or daytona)"
+        )
+        return "unclassified", "apply_failed", f"the agent {asked.agent} cannot be started: {lack}", None
     except OSError as error:
         # never a reward: nothing has tried
         return "sandbox_failed", "apply_failed", f"the agent {asked.agent} cannot be started: {error}", None
