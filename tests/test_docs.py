@@ -178,7 +178,7 @@ def test_the_table_of_manifests_is_what_they_wire() -> None:
 def test_every_environment_variable_that_is_read_is_documented() -> None:
     sources = [
         path
-        for folder in ("src", "orchestration", "resources", "sensors", "assets")
+        for folder in ("graftline", "orchestration", "resources", "sensors", "assets")
         for path in (CHECKOUT / folder).rglob("*.py")
         if path.name != "secret_finds.py"  # names that are refused, whatever they hold
     ]
@@ -269,21 +269,21 @@ def test_the_tree_of_the_readme_is_the_checkout() -> None:
     top = {name.partition("/")[0] for name in named if name not in areas}
     assert sorted(name for name in top if not (CHECKOUT / name).exists()) == []
     assert sorted(tracked - top) == []
-    assert sorted(areas) == sorted(path.parent.name for path in (CHECKOUT / "src/graftline").glob("*/__init__.py"))
+    assert sorted(areas) == sorted(path.parent.name for path in (CHECKOUT / "graftline").glob("*/__init__.py"))
 
 
 def test_the_tree_and_the_floors_of_the_architecture_are_the_real_ones() -> None:
     tree = section("ARCHITECTURE.md", "## The tree").split("```")[1].splitlines()[1:]
     named: dict[str, set[str]] = {}
-    folder = "src/graftline"
+    folder = "graftline"
     for line in tree:
         indent, words = len(line) - len(line.lstrip()), line.split()
         if words[0].endswith("/"):
-            folder = (f"src/graftline/{words[0]}" if indent else words[0]).rstrip("/")
+            folder = (f"graftline/{words[0]}" if indent else words[0]).rstrip("/")
             named[folder] = set(words[1:])
         else:  # more of the folder above
             named.setdefault(folder, set()).update(words)
-    tops = ("src/graftline", "orchestration", "sensors", "assets", "resources")
+    tops = ("graftline", "orchestration", "sensors", "assets", "resources")
     real: dict[str, set[str]] = {}
     for path in (path for top in tops for path in (CHECKOUT / top).rglob("*.py") if path.name != "__init__.py"):
         real.setdefault(path.parent.relative_to(CHECKOUT).as_posix(), set()).add(path.stem)

@@ -57,7 +57,7 @@ def made(new_checkout: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copied(root: Path) -> Path:
     """Copy what a page changes of a checkout to `root`."""
     leave = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for name in ("src", "configs", "data/samples"):
+    for name in ("graftline", "configs", "data/samples"):
         shutil.copytree(CHECKOUT / name, root / name, ignore=leave)
     return root
 
@@ -66,7 +66,7 @@ def environment(root: Path, is_checkout: bool) -> Mapping[str, str]:
     found = {name: value for name, value in os.environ.items() if not name.startswith(("GRAFTLINE_", "PYTEST_"))}
     found["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{found['PATH']}"
     # the code of the page, in place of that of the checkout
-    return {**found, "PYTHONPATH": str(root / "src")} if is_checkout else found
+    return {**found, "PYTHONPATH": str(root)} if is_checkout else found
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.long] * (page in LONG)) for page in EXECUTED])

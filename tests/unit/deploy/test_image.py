@@ -97,7 +97,7 @@ def test_every_extra_is_installed_but_those_that_are_of_no_use_there() -> None:
 
 def test_every_extra_that_a_door_asks_for_exists() -> None:
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    sources = [path for part in ("src", "orchestration", "assets") for path in (CHECKOUT / part).rglob("*.py")]
+    sources = [path for part in ("graftline", "orchestration", "assets") for path in (CHECKOUT / part).rglob("*.py")]
     asked = {extra for path in sources for extra in re.findall(r"install_command\([\"'](\w+)", path.read_text("utf-8"))}
     assert "optimization" in asked
     assert asked <= project.keys()

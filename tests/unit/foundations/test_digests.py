@@ -176,12 +176,17 @@ def _version_elsewhere(module: str, source: Path | None = None, seed: str = "0")
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1"}
     if source:
         environment["PYTHONPATH"] = str(source)
-    command = [sys.executable, "-c", f"from graftline.hashing import code_version; print(code_version({module!r}))"]
+    command = [
+        sys.executable,
+        "-P",
+        "-c",
+        f"from graftline.hashing import code_version; print(code_version({module!r}))",
+    ]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_the_imports_that_are_read_off_the_text_are_those_of_its_syntax_tree(checkout: Path) -> None:
-    for path in (checkout / "src" / "graftline").rglob("*.py"):
+    for path in (checkout / "graftline").rglob("*.py"):
         text = path.read_text("utf-8")
         wanted = set[str]()
         for node in ast.walk(ast.parse(text)):

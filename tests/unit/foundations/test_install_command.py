@@ -35,7 +35,7 @@ def test_where_nobody_knows_where_it_came_from_a_wheel_is_to_be_named(installed:
 
 
 def test_no_message_and_no_page_advises_a_package_that_is_not_published(checkout: Path) -> None:
-    pages = [checkout / "README.md", *(checkout / "docs").glob("*.md"), *(checkout / "src").rglob("*.py")]
+    pages = [checkout / "README.md", *(checkout / "docs").glob("*.md"), *(checkout / "graftline").rglob("*.py")]
     advice = re.compile(r"pip install '?graftline\[[^]]*\](?! @)")
     assert [page.name for page in pages if advice.search(page.read_text("utf-8"))] == []
 
@@ -43,7 +43,7 @@ def test_no_message_and_no_page_advises_a_package_that_is_not_published(checkout
 def test_every_extra_that_is_advised_is_there(checkout: Path) -> None:
     named = {
         name
-        for path in (checkout / "src").rglob("*.py")
+        for path in (checkout / "graftline").rglob("*.py")
         for name in re.findall(r"""install_command\(['"](\w+)['"]\)""", path.read_text("utf-8"))
     }
     extras = {*Distribution.from_name("graftline").metadata.get_all("Provides-Extra", [])}

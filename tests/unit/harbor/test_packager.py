@@ -144,7 +144,7 @@ def test_the_bytes_are_the_same_in_every_process_and_whatever_the_disk_says(cont
         subprocess.Popen(
             [sys.executable, "-c", _ANOTHER_PROCESS, str(top), umask],
             cwd=folder,
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(CHECKOUT / "src"), **environment},
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(CHECKOUT), **environment},
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -136,7 +136,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next_that_adds_one(tmp_pat
     folder, source = tmp_path / "snapshots", tmp_path / "source"
     source.write_bytes(DATA)
     command = [sys.executable, "-c", _KILLED, str(folder), str(source), DIGEST]
-    environment = {"PYTHONPATH": str(CHECKOUT / "src")}
+    environment = {"PYTHONPATH": str(CHECKOUT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "written\n"

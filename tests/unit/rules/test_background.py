@@ -41,7 +41,7 @@ def test_no_text_of_the_sample_is_in_it() -> None:
 
 
 def test_the_notice_names_every_package_with_its_licence_and_number_of_functions() -> None:
-    notice = (CHECKOUT / "src" / "graftline" / "rules" / "background.NOTICE").read_text("utf-8")
+    notice = (CHECKOUT / "graftline" / "rules" / "background.NOTICE").read_text("utf-8")
     listed = re.findall(r"^(\S+) +(\S+) +(pypi|npm|debian) +(\d+)$", notice, re.M)
     counted: Counter[tuple[str, str, str]] = Counter()
     for row in background.rows():

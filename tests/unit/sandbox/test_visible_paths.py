@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import graftline
 from graftline.sandbox.visible import Interpreter, visible
 
 
@@ -15,3 +16,14 @@ def test_a_folder_below_another_is_not_shown_for_itself_whatever_stands_between_
     assert [path for path in seen.paths if Path(path).is_relative_to(tmp_path)] == [
         str(folder) for folder in folders[:2]
     ]
+
+
+def test_of_a_checkout_the_package_is_shown_and_nothing_that_lies_beside_it() -> None:
+    checkout = Path(graftline.__file__).resolve().parents[1]
+    beside = {path for path in visible((), Interpreter(sys.executable)).paths if Path(path).is_relative_to(checkout)}
+    interpreters = {path for path in beside if Path(path).is_relative_to(sys.prefix)}
+    assert beside - interpreters == {str(checkout / "graftline"), str(checkout / "editable")}
+    assert [path.name for path in (checkout / "editable").iterdir()] == ["graftline"]
+    # nor where the checkout is named as a folder of modules
+    named = visible((), Interpreter(sys.executable, (str(checkout),))).paths
+    assert str(checkout) not in named

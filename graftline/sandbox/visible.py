@@ -22,6 +22,8 @@ from graftline.actions.astgrep import executable
 from graftline.errors import ConfigError, SandboxError
 from graftline.sandbox.jail import Program
 
+_PACKAGE = Path(graftline.__file__).resolve().parent
+_IS_CHECKOUT = Path(_PACKAGE.parent, "pyproject.toml").is_file()
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
 _TIMEOUT_S = 60
 _DATA = ("/usr/share/zoneinfo", "/etc/ld.so.cache", "/etc/localtime", "/usr/share/nodejs", "/usr/share/javascript")
@@ -58,7 +60,7 @@ def interpreter(is_other_user: bool) -> Interpreter:
     """
     if not is_other_user or _is_open(os.path.realpath(sys.executable)):
         return Interpreter(sys.executable)
-    packages = [sysconfig.get_path("purelib"), str(Path(graftline.__file__).parents[1])]
+    packages = [sysconfig.get_path("purelib"), _folder_of_modules()]
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for folder in ("/usr/local/bin", "/usr/bin"):
         path = f"{folder}/{name}"
@@ -139,7 +141,15 @@ def _folders_of(python: Interpreter) -> set[str]:
     )
     prefix, *folders = json.loads(answer.stdout)
     settings = str(Path(prefix, "pyvenv.cfg"))
-    return {os.path.realpath(folder) for folder in (settings, *folders) if folder and Path(folder).exists()}
+    found = {os.path.realpath(folder) for folder in (settings, *folders) if folder and Path(folder).exists()}
+    # beside the package of a checkout lie data, secrets and whatever else
+    return {str(_PACKAGE), *(found - ({str(_PACKAGE.parent)} if _IS_CHECKOUT else set()))}
+
+
+def _folder_of_modules() -> str:
+    """Return the folder in which `graftline` is found: of a checkout, the one that links to the package alone."""
+    links = (folder for folder in sys.path if Path(folder, _PACKAGE.name).is_symlink())
+    return next((folder for folder in links if Path(folder, _PACKAGE.name).resolve() == _PACKAGE), str(_PACKAGE.parent))
 
 
 def _program(name: Program, python: Interpreter) -> str | None:

@@ -77,6 +77,8 @@ def watch(session: Session) -> None:
     """
     paths = (
         str(Path(os.__file__).parent),
+        # of a checkout, the folder of modules only links to it
+        str(Path(__file__).resolve().parents[1]),
         *(path for path in sys.path if not f"{path}/".startswith(f"{session.folder}/")),
     )
     library = tuple({os.path.realpath(path) for path in paths if path})
