@@ -10,6 +10,7 @@ import re
 import shlex
 import sys
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -138,7 +139,21 @@ def _dagster() -> click.Command:
     return create_dagster_cli()
 
 
-CLICK_PROGRAMS: Mapping[str, Callable[[], click.Command]] = {"graftline": _graftline, "dagster": _dagster}
+def _dg() -> click.Command:
+    with warnings.catch_warnings():
+        # it imports what its click of the next version will not have
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import typer  # noqa: F401 - before its commands do so, one after the other
+        from dagster_dg_cli.cli import create_dg_cli
+
+    return create_dg_cli()
+
+
+CLICK_PROGRAMS: Mapping[str, Callable[[], click.Command]] = {
+    "graftline": _graftline,
+    "dagster": _dagster,
+    "dg": _dg,
+}
 
 
 def click_fault(command: click.Command, name: str, arguments: Sequence[str], is_mention: bool = False) -> str | None:
