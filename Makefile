@@ -36,7 +36,10 @@ closed-loop: data ## Train a small model and judge it beside one eleven times it
 	-@ldconfig -p | grep -q tcmalloc_minimal || apt-get install --yes --no-install-recommends libtcmalloc-minimal4
 	@# where only packages of strangers have the larger one, this says which variable allows them, and what the risk is
 	$(BIN)/graftline models fetch smollm2-135m qwen2.5-coder-1.5b
-	$(BIN)/dagster job execute -m orchestration.definitions -j closed_loop
+	@# a run for each adapter and each evaluation, so that what is interrupted goes on at the step it was at
+	steps="$$($(BIN)/python -m assets.closed_loop)" && while read -r job tags; do \
+		$(BIN)/dagster job execute -m orchestration.definitions -j "$$job" --tags "$$tags" < /dev/null || exit 1; \
+	done <<< "$$steps"
 	@cat data/closed_loop/report.md
 
 ui: install ## Open the Dagster UI on http://127.0.0.1:3000

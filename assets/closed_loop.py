@@ -1,66 +1,67 @@
-"""`closed_loop_results`: the whole way from splits to adapters that are judged, in one run.
+"""`closed_loop_results`: whether adapters beat a larger model, read from the evaluations that say so.
 
-Adapters and evaluations are assets of their own, with partitions of other kinds, which one run cannot span; what is made of
-them here is reported as theirs. Not here: what is done (`graftline.runtime.closed_loop`).
-https://docs.dagster.io/guides/build/assets/metadata-and-tags
+What it reads is made by runs over the recipes and the evaluations of `configs/closed_loop.yaml`, one after the other:
+`python -m assets.closed_loop` prints their jobs and tags, and the sensor `closed_loop` requests them. Not here: what is trained
+and judged (`graftline.runtime.closed_loop`).
+https://docs.dagster.io/guides/build/partitions-and-backfills/defining-dependencies-between-partitioned-assets
 """
 
 import json
-from collections.abc import Callable, Mapping
+import os
+import sys
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
 
 from assets.described import described
-from assets.harbor import metadata_of_evaluation
-from assets.outcome import DATA_VERSION, materialized, metadata_of
+from assets.harbor import EVALUATION, EVALUATIONS
+from assets.outcome import materialized, metadata_of
+from assets.partitions import range_tags
 from assets.reports.plots import bars, embedded
-from assets.training import metadata_of_adapter, metadata_of_rows
+from assets.training import GROUP as TRAINING
+from assets.training import NAMES
 from graftline.building import Built
-from graftline.paths import Paths
-from graftline.runtime.closed_loop import REPORT, RESULTS, closed_loop
+from graftline.errors import GraftlineError
+from graftline.paths import Paths, find_root
+from graftline.runtime.closed_loop import REPORT, RESULTS, closed_loop_results, closed_loop_steps
 from graftline.runtime.closed_loop_file import closed_loop_file
+from graftline.runtime.lineage import open_lineage
+from graftline.runtime.manifests import load_manifest
 from graftline.runtime.settings import stage_code
 from resources.artifacts import needs, stages_of
 
 GROUP = "closed_loop"
-NAME = "closed_loop_results"
-_OF_STAGES: Mapping[str, Callable[[Paths, Built], Mapping[str, Any]]] = {
-    "sft_dataset": lambda paths, built: metadata_of_rows(built),
-    "trained_adapter": lambda paths, built: metadata_of_adapter(built),
-    "evaluation": metadata_of_evaluation,
-}
-"""What is shown of what is made on the way, as where it is made on its own."""
+NAME = closed_loop_results.__name__
+JOBS: Mapping[str, str] = {NAMES[-1]: TRAINING, EVALUATION: EVALUATIONS}
+"""The job that makes a step, by its stage."""
 
 
 def closed_loop_assets(paths: Paths) -> list[dg.AssetsDefinition]:
     """Return the asset; nothing where no file says what the loop is."""
-    if closed_loop_file(paths) is None:
+    file = closed_loop_file(paths)
+    if file is None:
         return []
-    everything = dg.AllPartitionMapping()
-    deps = [dg.AssetDep(name, partition_mapping=everything) for name in ("splits", "tasks", "teacher_trajectories")]
+    read = {NAMES[-1]: file.recipes, EVALUATION: tuple(file.evaluations)}
+    deps = [
+        dg.AssetDep(name, partition_mapping=dg.SpecificPartitionsPartitionMapping(list(partitions)))
+        for name, partitions in read.items()
+    ]
 
     @dg.asset(
         name=NAME,
         deps=deps,
         group_name=GROUP,
         code_version=stage_code("closed_loop"),
-        kinds={"pytorch", "markdown"},
+        kinds={"markdown"},
         owners=["team:ml"],
-        pool="trainer",
-        description=closed_loop.__doc__,
-        metadata=described(closed_loop),
-        required_resource_keys=needs("sandbox", "actors", "teacher", "tinker", "harbor"),
+        description=closed_loop_results.__doc__,
+        metadata=described(closed_loop_results),
+        required_resource_keys=needs(),
     )
     def made(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
         lineage = stages_of(context)
-
-        def reported(stage: str, partition: str, built: Built) -> None:
-            metadata = dict(_OF_STAGES[stage](lineage.paths, built))
-            tags = {DATA_VERSION: built.record.identity}
-            context.log_event(dg.AssetMaterialization(stage, metadata=metadata, partition=partition, tags=tags))
-
-        return materialized(context, lineage, lambda: closed_loop(lineage, reported), _shown)
+        return materialized(context, lineage, lambda: closed_loop_results(lineage), _shown)
 
     return [made]
 
@@ -89,3 +90,20 @@ def _shown(built: Built) -> Mapping[str, Any]:
         "plot": dg.MetadataValue.md(embedded("solved", bars(_solved(built), ["tasks", "contestant"], "solved"))),
         "report": dg.MetadataValue.path(str(report)),
     }
+
+
+def main() -> None:
+    """Print the job and the tags of every run that the results need, in their order, and then those of the results."""
+    paths = Paths(find_root())
+    manifest = load_manifest(paths, os.environ.get("GRAFTLINE_MANIFEST", "local"))
+    with open_lineage(paths, manifest, "closed_loop") as lineage:
+        for step in closed_loop_steps(lineage):
+            print(JOBS[step.stage], json.dumps(range_tags(step.name, step.name), separators=(",", ":")))
+    print(GROUP, "{}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except GraftlineError as error:
+        sys.exit(f"error: {error}")

@@ -37,6 +37,7 @@ from resources.forms import filled
 from resources.systems import systems_of
 from resources.warehouse import Warehouse
 from sensors.actor_health import actor_health
+from sensors.closed_loop import closed_loop_sensor
 from sensors.dataset_versions import dataset_versions
 from sensors.harbor_builds import harbor_builds
 from sensors.lost_runs import lost_runs
@@ -68,6 +69,7 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
     harbor = [*job_over("harbor", deployments), *job_over("evaluations", evaluation_names(paths))]
     prompts = prompt_names(paths)
     closed_loop = closed_loop_assets(paths)
+    jobs = [lineage_job, *training, *harbor, *job_over("prompts", prompts), *closed_loop_job(closed_loop)]
     return dg.Definitions(
         assets=[
             *dataset_assets(catalogue),
@@ -85,13 +87,14 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
             *training_checks(recipes),
             *harbor_checks(evaluated, contests),
         ],
-        jobs=[lineage_job, *training, *harbor, *job_over("prompts", prompts), *closed_loop_job(closed_loop)],
+        jobs=jobs,
         schedules=[daily_lineage(lineage_job.name, catalogue)],
         sensors=[
             dataset_versions(lineage_job.name, catalogue),
             actor_health(),
             lost_runs(),
             *(training_runs(job.name, recipes) for job in training),
+            *([closed_loop_sensor(jobs)] if closed_loop else []),
             *([harbor_builds(harbor, deployments, evaluated)] if deployments else []),
         ],
         resources={**resources_for(paths, name), **resources},

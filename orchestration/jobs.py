@@ -38,5 +38,5 @@ def job_over(name: str, partitions: Sequence[str]) -> list[Any]:
 
 def closed_loop_job(assets: Sequence[Any]) -> list[Any]:
     """Return the job over the closed loop; none where there is none."""
-    said = "From splits to adapters that are judged beside a larger model, as configs/closed_loop.yaml says."
+    said = "Whether the adapters of configs/closed_loop.yaml beat a larger model: reads the evaluations that say so."
     return [dg.define_asset_job("closed_loop", selection=[*assets], description=said)] if assets else []

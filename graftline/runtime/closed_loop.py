@@ -1,11 +1,11 @@
-"""The stage `closed_loop`: from splits to adapters to what they are worth, and whether a small model beats a larger one.
+"""The closed loop: adapters that are trained one after the other, and whether the small model beats a larger one.
 
-`configs/closed_loop.yaml` names the recipes, which are trained one after the other, and the evaluations. All of them are
-stages of their own; what is up to date is left as it is.
+`configs/closed_loop.yaml` names the recipes and the evaluations. Each is made by its own stage, and what is up to date is left as
+it is; the stage here reads what the evaluations say, and makes nothing else.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,44 +14,43 @@ from graftline.building import Built, Contents, Request
 from graftline.evals.figures import Measure, compared
 from graftline.markdown import table
 from graftline.paths import Paths
-from graftline.record import Record
-from graftline.runtime.closed_loop_file import ClosedLoopFile, checked_closed_loop
+from graftline.runtime.closed_loop_file import ClosedLoopFile, Step, checked_closed_loop
 from graftline.runtime.contests import read_attempts
-from graftline.runtime.evaluations import evaluation
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
 from graftline.runtime.stages import identities
-from graftline.runtime.trained_adapter import trained_adapter
-from graftline.runtime.training_data import sft_dataset
 
 RESULTS, REPORT = "results.json", "report.md"
-OnMade = Callable[[str, str, Built], None]
-"""Told of every artefact: its stage, its partition, and what it is."""
 _MEASURES: Mapping[Measure, str] = {"verified": "solved", "right_on_unseen": "right on unseen code"}
 
 
-def closed_loop(lineage: Lineage, on_made: OnMade = lambda stage, partition, built: None) -> Built:
-    """Train the adapters of the closed loop, judge them beside a larger model, and say who is better, with intervals."""
+def closed_loop_steps(lineage: Lineage) -> list[Step]:
+    """Return what is made for the closed loop, in its order, once all that it names can be had.
+
+    Raises:
+        ConfigError: a recipe, an evaluation, a contestant, or the fleet or prompt of one is unknown or does not fit.
+    """
     # loads what asks models, for whoever only wants to know the assets
     from graftline.runtime.contestants import Entrants
 
     file, contests = checked_closed_loop(lineage.paths)
-    made: dict[str, Record] = {}
-
-    def keep(stage: str, name: str, built: Built) -> None:
-        made[f"{stage}.{name}"] = built.record
-        on_made(stage, name, built)
-
     with ExitStack() as stack:
         entrants = Entrants(lineage, stack)
         for entry in (entry for contest in contests.values() for entry in contest.contestants.values()):
-            # an unknown fleet, recipe or prompt is told now, and not after everything was trained
+            # told now, and not after everything was trained
             entrants.settings(entry)
-        for name in file.recipes:
-            keep("sft_dataset", name, sft_dataset(lineage, name))
-            keep("trained_adapter", name, trained_adapter(lineage, name))
-        for name in file.evaluations:
-            keep("evaluation", name, evaluation(lineage, name, entrants))
+    return file.steps
+
+
+def closed_loop_results(lineage: Lineage) -> Built:
+    """Say whether the adapters of the closed loop are better than a larger model, with intervals; only reads evaluations."""
+    file, _ = checked_closed_loop(lineage.paths)
+    paths = lineage.paths
+    made = {
+        **{f"sft_dataset.{name}": lineage.verified(paths.training_set(name), "sft_dataset") for name in file.recipes},
+        **{f"trained_adapter.{name}": lineage.verified(paths.adapter(name), "trained_adapter") for name in file.recipes},
+        **{f"evaluation.{name}": lineage.verified(paths.contest(name), "evaluation") for name in file.evaluations},
+    }
     request = Request(
         "closed_loop", "closed_loop", stage_code("closed_loop"), identities(made), file.model_dump(mode="json")
     )

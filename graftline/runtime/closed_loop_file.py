@@ -1,6 +1,7 @@
 """The file of the closed loop, `configs/closed_loop.yaml`, and what can be told of it before anything is trained."""
 
 from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -12,6 +13,14 @@ from graftline.runtime.contest_names import contest_names
 from graftline.training.recipes.open import load_recipe
 
 _ROLES = ("base", "candidate", "reinforced", "rival")
+
+
+class Step(NamedTuple):
+    """What has to be made before the results say anything."""
+
+    stage: Literal["trained_adapter", "evaluation"]
+    name: str
+    """Of the recipe, or of the evaluation."""
 
 
 class ClosedLoopFile(Config):
@@ -29,6 +38,14 @@ class ClosedLoopFile(Config):
     """The one after the round of reinforcement."""
     rival: str
     """The larger model."""
+
+    @property
+    def steps(self) -> list[Step]:
+        """What is made, in its order."""
+        return [
+            *(Step("trained_adapter", name) for name in self.recipes),
+            *(Step("evaluation", name) for name in self.evaluations),
+        ]
 
 
 def closed_loop_file(paths: Paths) -> ClosedLoopFile | None:

@@ -94,7 +94,7 @@ def _package(name: str, remedy: str) -> Finding:
 
 def _vllm(environment: Mapping[str, str]) -> Finding:
     remedy = (
-        f"`python -m venv ENV` and `ENV/bin/pip install vllm` on a machine with a GPU, and {VLLM_VARIABLE}=ENV; see"
+        f"`python -m venv ENV` and `ENV/bin/pip install '.[vllm]'` on a machine with a GPU, and {VLLM_VARIABLE}=ENV; see"
         " docs/actors.md"
     )
     named = environment.get(VLLM_VARIABLE)

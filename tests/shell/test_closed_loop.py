@@ -1,4 +1,4 @@
-"""The job of the closed loop over a small root: what it makes on the way is shown as where it is made on its own."""
+"""The closed loop over a small root: the jobs that are printed make it, and the sensor requests one after the other."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from assets.closed_loop import main
+from assets.partitions import range_tags
 from graftline.paths import Paths
 from graftline.record import load_record
 from orchestration.build import build_definitions
@@ -25,22 +27,28 @@ PORTS = {
 
 
 @pytest.mark.long
-def test_adapters_and_evaluations_are_shown_as_those_that_are_made_on_their_own(
-    looped: Paths, monkeypatch: pytest.MonkeyPatch
+def test_the_jobs_that_are_printed_make_what_the_results_read(
+    looped: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (looped.configs / "manifests" / "local.yaml").write_text(json.dumps(PORTS), "utf-8")
     monkeypatch.setenv("GRAFTLINE_ROOT", str(looped.root))
+    main()
+    planned = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert [job for job, _ in planned] == ["training", "training", "evaluations", "closed_loop"]
+    definitions, made = build_definitions(), []
     with dg.DagsterInstance.ephemeral() as instance:
-        result = build_definitions().resolve_job_def("closed_loop").execute_in_process(instance=instance)
-    made = [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
-    shown = {(one.asset_key.to_user_string(), one.partition): one.metadata for one in made}
+        for job, tags in planned:
+            result = definitions.resolve_job_def(job).execute_in_process(instance=instance, tags=json.loads(tags))
+            made += result.get_asset_materialization_events()
+    found = [event.step_materialization_data.materialization for event in made]
+    shown = {(one.asset_key.to_user_string(), one.partition): one.metadata for one in found}
+    versions = {
+        (one.asset_key.to_user_string(), one.partition): (one.tags or {}).get("dagster/data_version") for one in found
+    }
     assert {*shown} == {
         ("sft_dataset", "first"), ("trained_adapter", "first"), ("sft_dataset", "second"),
         ("trained_adapter", "second"), ("evaluation", "pairs"), ("closed_loop_results", None),
     }  # fmt: skip
-    versions = {
-        (one.asset_key.to_user_string(), one.partition): (one.tags or {}).get("dagster/data_version") for one in made
-    }
     adapter = load_record(looped.adapter("first"))
     assert versions["trained_adapter", "first"] == adapter.identity
     assert None not in versions.values()
@@ -50,3 +58,45 @@ def test_adapters_and_evaluations_are_shown_as_those_that_are_made_on_their_own(
     assert Path(str(shown["evaluation", "pairs"]["report"].value)).exists()
     assert "# The closed loop" in str(shown["closed_loop_results", None]["results"].value)
     assert str(shown["closed_loop_results", None]["plot"].value).startswith("![solved](data:image/png;base64,")
+
+
+@pytest.mark.parametrize(
+    ("job", "tags", "following"),
+    [
+        ("training", {"dagster/partition": "first"}, ("training", "second")),
+        ("training", range_tags("second", "second"), ("evaluations", "pairs")),
+        ("evaluations", {"dagster/partition": "pairs"}, ("closed_loop", None)),
+    ],
+)
+def test_the_sensor_requests_what_comes_after_a_step(
+    looped: Paths, monkeypatch: pytest.MonkeyPatch, job: str, tags: dict[str, str], following: tuple[str, str | None]
+) -> None:
+    [request] = asked(looped, monkeypatch, job, tags)
+    assert isinstance(request, dg.RunRequest)
+    assert (request.job_name, request.partition_key) == following
+
+
+@pytest.mark.parametrize("tags", [{"dagster/partition": "other"}, range_tags("first", "second"), {}])
+def test_the_sensor_leaves_other_runs_alone(
+    looped: Paths, monkeypatch: pytest.MonkeyPatch, tags: dict[str, str]
+) -> None:
+    [skipped] = asked(looped, monkeypatch, "training", tags)
+    assert isinstance(skipped, dg.SkipReason)
+
+
+def asked(paths: Paths, monkeypatch: pytest.MonkeyPatch, job: str, tags: dict[str, str]) -> list[object]:
+    """Return what the sensor says of a run that has succeeded."""
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(paths.root))
+    definitions = build_definitions()
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = instance.create_run_for_job(definitions.resolve_job_def(job), tags=tags)
+        context = dg.build_run_status_sensor_context(
+            sensor_name="closed_loop",
+            dagster_event=dg.DagsterEvent("PIPELINE_SUCCESS", job_name=job),
+            dagster_instance=instance,
+            dagster_run=run,
+            repository_def=definitions.get_repository_def(),
+            resources={"artifacts": definitions.resources["artifacts"]},
+        )
+        sensor = definitions.resolve_sensor_def("closed_loop")
+        return [sensor(context)]

@@ -80,6 +80,7 @@ NOT_FOR_A_CLUSTER = {
     "daytona": "boxes are in pods, which reach nothing but their database",
     "dev": "the tools of a checkout",
     "ui": "pictures are taken where there is a browser",
+    "vllm": "servers of models have an image of their own",
 }
 
 

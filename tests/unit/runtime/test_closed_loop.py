@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
-from graftline.building import Built
-from graftline.errors import ConfigError
+from graftline.errors import ConfigError, RecordError
 from graftline.paths import Paths
 from graftline.record import load_record
-from graftline.runtime.closed_loop import REPORT, RESULTS, closed_loop
-from graftline.runtime.closed_loop_file import closed_loop_file
+from graftline.runtime.closed_loop import REPORT, RESULTS, closed_loop_results, closed_loop_steps
+from graftline.runtime.closed_loop_file import Step, closed_loop_file
+from graftline.runtime.evaluations import evaluation
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
+from graftline.runtime.trained_adapter import trained_adapter
+from graftline.runtime.training_data import sft_dataset
 from graftline.training.runs import Runs
 from graftline.training.train import OUTPUT
 from tests.recipes import write_recipe
@@ -79,23 +81,25 @@ def opened(looped: Paths) -> Callable[[], AbstractContextManager[Lineage]]:
     return opened
 
 
+def made_of(lineage: Lineage, step: Step) -> list[bool]:
+    """Make a step, and return of each of its artifacts whether it was made anew."""
+    if step.stage == "evaluation":
+        return [evaluation(lineage, step.name).is_fresh]
+    return [make(lineage, step.name).is_fresh for make in (sft_dataset, trained_adapter)]
+
+
 @pytest.mark.long  # its stages have tests of their own in make test, beside this
 def test_the_closed_loop_trains_one_adapter_after_the_other_and_judges_all(
     looped: Paths, opened: Callable[[], AbstractContextManager[Lineage]]
 ) -> None:
-    made: list[tuple[str, str, bool]] = []
-
-    def keep(stage: str, partition: str, built: Built) -> None:
-        made.append((stage, partition, built.is_fresh))
-
     with opened() as lineage:
-        built = closed_loop(lineage, keep)
-        again = closed_loop(lineage, lambda stage, partition, built: None)
-    assert made == [
-        ("sft_dataset", "first", True), ("trained_adapter", "first", True),
-        ("sft_dataset", "second", True), ("trained_adapter", "second", True), ("evaluation", "pairs", True),
-    ]  # fmt: skip
-    assert not again.is_fresh
+        steps = closed_loop_steps(lineage)
+        assert steps == [("trained_adapter", "first"), ("trained_adapter", "second"), ("evaluation", "pairs")]
+        assert [is_fresh for step in steps for is_fresh in made_of(lineage, step)] == [True] * 5
+        built = closed_loop_results(lineage)
+        assert [is_fresh for step in steps for is_fresh in made_of(lineage, step)] == [False] * 5
+        again = closed_loop_results(lineage)
+    assert (built.is_fresh, again.is_fresh) == (True, False)
     first, second = (load_record(looped.adapter(name)) for name in ("first", "second"))
     runs = Runs(looped.root / OUTPUT)
     assert second.inputs["trained_adapter"] == first.identity
@@ -137,10 +141,8 @@ def test_a_name_that_means_nothing_is_said_before_anything_is_trained(
     looped: Paths, opened: Callable[[], AbstractContextManager[Lineage]], changes: dict[str, Any], said: str
 ) -> None:
     (looped.configs / "closed_loop.yaml").write_text(json.dumps({**FILE, **changes}), "utf-8")
-    made: list[str] = []
     with opened() as lineage, pytest.raises(ConfigError, match=said):
-        closed_loop(lineage, lambda stage, partition, built: made.append(stage))
-    assert made == []
+        closed_loop_steps(lineage)
 
 
 def test_a_contestant_that_cannot_be_asked_is_said_before_anything_is_trained(
@@ -149,10 +151,15 @@ def test_a_contestant_that_cannot_be_asked_is_said_before_anything_is_trained(
     asked = {**CONTESTANTS, "rival": {"kind": "actors", "fleet": "nobody"}}
     contest = {"tasks": [{"kind": "pairs", "path": "pairs.jsonl"}], "contestants": asked}
     (looped.configs / "evaluations" / "pairs.yaml").write_text(json.dumps(contest), "utf-8")
-    made: list[str] = []
     with opened() as lineage, pytest.raises(ConfigError, match="fleet 'nobody' is unknown"):
-        closed_loop(lineage, lambda stage, partition, built: made.append(stage))
-    assert made == []
+        closed_loop_steps(lineage)
+
+
+def test_results_without_an_adapter_say_what_was_not_made_yet(
+    looped: Paths, opened: Callable[[], AbstractContextManager[Lineage]]
+) -> None:
+    with opened() as lineage, pytest.raises(RecordError, match="has no _meta.json, so it was not made yet"):
+        closed_loop_results(lineage)
 
 
 def test_a_file_that_does_not_fit_says_where(looped: Paths) -> None:

@@ -94,7 +94,7 @@ def test_vllm_is_looked_for_in_the_environment_of_its_own(tmp_path: Path) -> Non
     missing = found("vllm")
     assert (missing.is_there, missing.detail) == (False, "no environment of its own is named by GRAFTLINE_VLLM_ENV")
     assert missing.remedy == (
-        "`python -m venv ENV` and `ENV/bin/pip install vllm` on a machine with a GPU, and GRAFTLINE_VLLM_ENV=ENV; see"
+        "`python -m venv ENV` and `ENV/bin/pip install '.[vllm]'` on a machine with a GPU, and GRAFTLINE_VLLM_ENV=ENV; see"
         " docs/actors.md"
     )
     assert found("vllm", {"GRAFTLINE_VLLM_ENV": str(tmp_path)}).is_there is False

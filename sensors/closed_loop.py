@@ -1,0 +1,47 @@
+"""Goes on with the closed loop: once a run has made one step of it, the next step is requested, and at last the results.
+
+A step is a run over a recipe or an evaluation, whoever launched it. One that failed ends the sequence; launched again, it goes on
+from there. https://docs.dagster.io/guides/automate/run-status-sensors
+"""
+
+from typing import Any
+
+import dagster as dg
+
+from assets.closed_loop import GROUP, JOBS
+from graftline.runtime.closed_loop_file import closed_loop_file
+from resources.artifacts import Artifacts
+
+NAME = "closed_loop"
+_PARTITION, _RANGE_START, _RANGE_END = (
+    "dagster/partition",
+    "dagster/asset_partition_range_start",
+    "dagster/asset_partition_range_end",
+)
+
+
+def closed_loop_sensor(jobs: list[Any]) -> dg.SensorDefinition:
+    """Return the sensor over `jobs`: those that make steps, and that of the results. It is off until it is switched on."""
+    steps = [job for job in jobs if job.name in JOBS.values()]
+
+    @dg.run_status_sensor(
+        run_status=dg.DagsterRunStatus.SUCCESS, name=NAME, monitored_jobs=steps, request_jobs=jobs
+    )
+    def sensor(context: dg.RunStatusSensorContext, artifacts: Artifacts) -> dg.RunRequest | dg.SkipReason:
+        """Request what comes after the step that a run has made."""
+        run = context.dagster_run
+        file = closed_loop_file(artifacts.paths)
+        made = run.job_name, _partition_of(run.tags)
+        planned = [(JOBS[step.stage], step.name) for step in (file.steps if file else [])]
+        if made not in planned:
+            return dg.SkipReason(f"{made[0]} of {made[1] or 'several partitions'} is no step of the closed loop")
+        following = [*planned, (GROUP, None)][planned.index(made) + 1]
+        return dg.RunRequest(run_key=run.run_id, job_name=following[0], partition_key=following[1])
+
+    return sensor
+
+
+def _partition_of(tags: dict[str, str]) -> str | None:
+    """Return the one partition that a run is over; None where it is over several."""
+    first, last = tags.get(_RANGE_START), tags.get(_RANGE_END)
+    return tags.get(_PARTITION) or (first if first == last else None)
