@@ -1,4 +1,4 @@
-"""`raw/<dataset>` and `normalized/<dataset>` for each dataset in use, then `division` and `label_tasks` over all of them.
+"""`raw_<dataset>` and `normalized_<dataset>` for each dataset in use, then `division` and `label_tasks` over all of them.
 
 Not here: reading rows (`graftline.datasets.sources`) and what is dropped (`graftline.datasets.ingest`).
 https://docs.dagster.io/guides/build/assets
@@ -10,9 +10,9 @@ from typing import Any
 import dagster as dg
 
 from assets.checks import evaluate_check, result_of_faults
-from assets.described import WEEKLY, columns_of, described, fields_of
+from assets.described import WEEKLY, columns_of, described, fields_of, key_of, source_key
 from assets.links import home_page, shown_at
-from assets.outcome import materialized, metadata_of
+from assets.outcome import DATA_VERSION, materialized, metadata_of
 from graftline.building import Built
 from graftline.datasets.catalogue import Catalogue, Dataset
 from graftline.datasets.losses import main_losses
@@ -23,6 +23,9 @@ from graftline.runtime.settings import stage_code
 from graftline.tasks.open_task import OpenTask
 from resources.artifacts import Artifacts, needs, stages_of
 
+_INPUT_VERSION = "dagster/input_data_version/"
+"""The tag of an event that says of which version of an input it was made, before the key of that."""
+
 
 def dataset_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
     """Return the assets of the datasets in use, and those over all of them together."""
@@ -31,7 +34,7 @@ def dataset_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
     for name, dataset in catalogue.sources.items():
         raw = _raw(name, dataset)
         assets += [raw, _normalized(name, dataset, [raw, *evaluations])]
-    normalized = [dg.AssetKey(["normalized", name]) for name in catalogue.sources]
+    normalized = [key_of("normalized", name) for name in catalogue.sources]
     return [
         *assets,
         _over_all(Lineage.division, normalized, "datasets", {"parquet"}, columns_of(DIVISION)),
@@ -39,15 +42,35 @@ def dataset_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
     ]
 
 
+def source_assets(catalogue: Catalogue) -> list[dg.AssetSpec]:
+    """Return the datasets in use as their homes have them: made elsewhere, and observed by the sensor `dataset_versions`."""
+    return [
+        dg.AssetSpec(
+            source_key(name),
+            group_name="datasets",
+            kinds={_kind(dataset)},
+            owners=["team:data"],
+            metadata=_links(dataset),
+            description=f"{name} in its home, or the mirror. Its data version is the revision that a run would fetch.",
+        )
+        for name, dataset in catalogue.used.items()
+    ]
+
+
+def _kind(dataset: Dataset) -> str:
+    return "huggingface" if (dataset.home or "").startswith("hf://") else "file"
+
+
 def _raw(name: str, dataset: Dataset) -> dg.AssetsDefinition:
     def shown(built: Built) -> Mapping[str, Any]:
         return {**metadata_of(built), **_links(dataset)}
 
     @dg.asset(
-        key=["raw", name],
+        key=key_of("raw", name),
+        deps=[source_key(name)],
         group_name="datasets",
         code_version=stage_code("raw", dataset.reader),
-        kinds={"huggingface" if (dataset.home or "").startswith("hf://") else "file"},
+        kinds={_kind(dataset)},
         owners=["team:data"],
         tags={"licence": "per-row", "dataset": name},
         backfill_policy=dg.BackfillPolicy.single_run(),
@@ -64,14 +87,21 @@ def _raw(name: str, dataset: Dataset) -> dg.AssetsDefinition:
     )
     def raw(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
         lineage = stages_of(context)
-        return materialized(context, lineage, lambda: lineage.raw(name), shown)
+        result = materialized(context, lineage, lambda: lineage.raw(name), shown)
+        revision = lineage.record(lineage.paths.raw(name)).inputs.get("home")
+        if not revision:
+            return result
+        # what was fetched may be newer than what was seen when the run began
+        context.log_event(dg.AssetObservation(source_key(name), tags={DATA_VERSION: revision}))
+        tags = {f"{_INPUT_VERSION}{source_key(name).to_user_string()}": revision}
+        return dg.MaterializeResult(metadata=result.metadata, data_version=result.data_version, tags=tags)
 
     return raw
 
 
 def _normalized(name: str, dataset: Dataset, deps: list[dg.AssetsDefinition]) -> dg.AssetsDefinition:
     @dg.asset(
-        key=["normalized", name],
+        key=key_of("normalized", name),
         deps=deps,
         group_name="datasets",
         code_version=stage_code("normalized", dataset.reader),
@@ -122,12 +152,12 @@ def _over_all(
 def dataset_checks(name: str) -> list[dg.AssetChecksDefinition]:
     """Return the checks that every line of a normalized dataset is an edit or a label, and that most rows are kept."""
 
-    @dg.asset_check(asset=dg.AssetKey(["normalized", name]), name="schema_valid", blocking=True)
+    @dg.asset_check(asset=key_of("normalized", name), name="schema_valid", blocking=True)
     def schema_valid(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
-        remedy = f"delete the folder and materialize normalized/{name} again"
+        remedy = f"delete the folder and materialize normalized_{name} again"
         return evaluate_check(context, lambda: result_of_faults(invalid_edits(artifacts.stages({}), name), remedy))
 
-    @dg.asset_check(asset=dg.AssetKey(["normalized", name]), name="most_rows_kept")
+    @dg.asset_check(asset=key_of("normalized", name), name="most_rows_kept")
     def most_rows_kept(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
         """No more than half of the rows are rejected for one reason, when they are fetched or normalized."""
 

@@ -59,6 +59,16 @@ def fields_of(model: type[BaseModel]) -> dg.TableSchema:
     )
 
 
+def key_of(stage: str, dataset: str) -> dg.AssetKey:
+    """Return the key of what a stage makes of one dataset; the graph of the UI shows the last part of a key alone."""
+    return dg.AssetKey(f"{stage}_{dataset}")
+
+
+def source_key(dataset: str) -> dg.AssetKey:
+    """Return the key of a dataset in its home, which is made elsewhere."""
+    return dg.AssetKey(["source", dataset])
+
+
 def _column(name: str, kind: Column) -> dg.TableColumn:
     bare = kind.removesuffix("?")
     return dg.TableColumn(

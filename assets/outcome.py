@@ -31,6 +31,7 @@ _TOLD = ("rows", "examples", "steps")
 _MOST_COLUMNS = 16
 DATA_VERSION = "dagster/data_version"
 """The tag of an event that says what Dagster takes from a result by itself."""
+ROW_COUNT, _ROWS_OF_PARTITION = "dagster/row_count", "dagster/partition_row_count"
 _DIMENSION = "dagster/partition/"
 _EVENTS_LOOKED_AT = 100
 
@@ -103,6 +104,8 @@ def materialize_each(
         # in one line, for each takes the log of a run as long as looking at an artefact does
         context.log.info(f"{unchanged} of {len(made)} partitions are unchanged")
     overview = {"partitions": dg.MetadataValue.md(_overview(made)), **over_all(made)}
+    own = {key: told.get(ROW_COUNT, 0) for key, told in metadata.items()}
+    of_asset = _rows_of_asset(context, own)
     yield dg.MaterializeResult(
         data_version=dg.DataVersion(digest({key: built.record.identity for key, built in made.items()}))
     )
@@ -110,7 +113,32 @@ def materialize_each(
     provenance = _provenance(context)
     for key in context.partition_keys:
         tags = {**provenance, **_dimensions(key), DATA_VERSION: made[key].record.identity}
-        context.log_event(dg.AssetMaterialization(context.asset_key, metadata=metadata[key], partition=key, tags=tags))
+        rows = {_ROWS_OF_PARTITION: own[key], **({} if of_asset is None else {ROW_COUNT: of_asset})}
+        told = {**{name: value for name, value in metadata[key].items() if name != ROW_COUNT}, **rows}
+        context.log_event(dg.AssetMaterialization(context.asset_key, metadata=told, partition=key, tags=tags))
+
+
+def _rows_of_asset(context: dg.AssetExecutionContext, own: Mapping[str, int]) -> int | None:
+    """Return the rows of all partitions once those of this run are `own`; None where those of the others are not known."""
+    partitions = context.assets_def.partitions_def
+    if partitions and partitions.get_num_partitions(dynamic_partitions_store=context.instance) == len(own):
+        return sum(own.values())
+    last = context.instance.get_latest_materialization_event(context.asset_key)
+    if last is None:
+        return sum(own.values())
+    replaced = (_told(context, partition) for partition in own)
+    before = [told.get(_ROWS_OF_PARTITION) if told else dg.IntMetadataValue(0) for told in replaced]
+    all_before = last.asset_materialization.metadata.get(ROW_COUNT) if last.asset_materialization else None
+    if all_before is None or None in before:
+        return None
+    return sum(own.values()) + int(all_before.value) - sum(int(one.value) for one in before if one)
+
+
+def _told(context: dg.AssetExecutionContext, partition: str) -> Mapping[str, Any] | None:
+    """Return the metadata of the newest event of a partition that has any; None where there is no event."""
+    records = dg.AssetRecordsFilter(asset_key=context.asset_key, asset_partitions=[partition])
+    found = context.instance.fetch_materializations(records, limit=1).records
+    return next((one.asset_materialization.metadata for one in found if one.asset_materialization), None)
 
 
 def _provenance(context: dg.AssetExecutionContext) -> dict[str, str]:
@@ -168,7 +196,7 @@ def metadata_of(built: Built) -> Mapping[str, Any]:
     return {
         # a count may be called what a table is called
         **{name: number for name, number in counts.items() if name != "rows"},
-        "dagster/row_count": counts.get("rows", 0),
+        ROW_COUNT: counts.get("rows", 0),
         "dagster/uri": built.folder.as_uri(),
         "folder": dg.MetadataValue.path(str(built.folder)),
         "record": dg.MetadataValue.path(str(built.folder / RECORD_NAME)),

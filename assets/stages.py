@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 
 from assets.checks import evaluate_check, result_of_faults
-from assets.described import columns_of, described, fields_of
+from assets.described import key_of, columns_of, described, fields_of
 from assets.outcome import OverAll, materialize_partitions
 from assets.partitions import partitions_of
 from assets.pictures import rows_by_partition
@@ -33,7 +33,7 @@ from resources.artifacts import Artifacts, needs, stages_of
 
 def stage_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
     """Return the partitioned stages over the datasets of `catalogue`."""
-    normalized = [dg.AssetKey(["normalized", name]) for name in catalogue.sources]
+    normalized = [key_of("normalized", name) for name in catalogue.sources]
     return [
         _stage(catalogue, Lineage.splits, ["division", *normalized], "datasets", {"jsonl", "parquet"}),
         _stage(

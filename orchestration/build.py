@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from assets.closed_loop import closed_loop_assets
-from assets.datasets import dataset_assets, dataset_checks
+from assets.datasets import dataset_assets, dataset_checks, source_assets
 from assets.harbor import harbor_assets
 from assets.harbor_checks import harbor_checks
 from assets.prompts import prompt_assets
@@ -72,6 +72,7 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
     jobs = [lineage_job, *training, *harbor, *job_over("prompts", prompts), *closed_loop_job(closed_loop)]
     return dg.Definitions(
         assets=[
+            *source_assets(catalogue),
             *dataset_assets(catalogue),
             *stage_assets(catalogue),
             report_models(catalogue),

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import dagster as dg
 
 from assets.closed_loop import GROUP as CLOSED_LOOP
+from assets.described import key_of
 from assets.harbor import EVALUATIONS
 from assets.harbor import GROUP as HARBOR
 from assets.partitions import range_tags, whole_range
@@ -26,7 +27,7 @@ from resources.artifacts import Artifacts
 from resources.systems import DatasetSourcesResource
 from sensors.cursor import Cursor
 from sensors.looks import Looks
-from sensors.tick import Tick, raw_key, stored_datasets
+from sensors.tick import Tick, stored_datasets
 
 INTERVAL_S = 300
 WITHIN_S = 30.0
@@ -95,7 +96,7 @@ def run_request(tick: Tick, catalogue: Catalogue, repository: dg.RepositoryDefin
 
 def _depending(repository: dg.RepositoryDefinition, names: Iterable[str]) -> set[dg.AssetKey]:
     """Return the raw assets of the datasets called `names`, and all of the lineage that depends on them."""
-    keys = [raw_key(name) for name in names]
+    keys = [key_of("raw", name) for name in names]
     # adapters, evaluations and prompts have partitions of other kinds, and cost what nobody asked for
     apart = dg.AssetSelection.groups(TRAINING, HARBOR, EVALUATIONS, PROMPTS, CLOSED_LOOP)
     selection = dg.AssetSelection.assets(*keys).downstream() - apart

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import dagster as dg
 
+from assets.described import source_key
+from assets.outcome import DATA_VERSION
 from graftline.datasets.catalogue import Dataset
 from graftline.datasets.hub.mirror import is_mirrored
 from graftline.downloads.web import shown
@@ -69,7 +71,13 @@ class Tick:
         told = digest(facts)
         if told != known.shown:
             looked_at = {"looked at": dg.MetadataValue.timestamp(self.moment)}
-            self.events.append(dg.AssetObservation(raw_key(name), metadata={**facts, **looked_at}))
+            self.events.append(
+                dg.AssetObservation(
+                    source_key(name),
+                    metadata={**facts, **looked_at},
+                    tags={DATA_VERSION: found.fetched or found.observation.revision},
+                )
+            )
         return known.seen(found.observation, found.fetched, stored.written_at).model_copy(update={"shown": told})
 
     def missing(self) -> list[str]:
@@ -109,6 +117,3 @@ def stored_datasets(paths: Paths, names: Iterable[str], record_of: Callable[[Pat
     return stored
 
 
-def raw_key(name: str) -> dg.AssetKey:
-    """Return the asset that is the untouched files of a dataset."""
-    return dg.AssetKey(["raw", name])

@@ -13,7 +13,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.described import WEEKLY
+from assets.described import WEEKLY, key_of
 from assets.outcome import readable_failure
 from assets.reports.sources import Sources, open_sources
 from graftline.building import Built, Contents, Request
@@ -197,7 +197,7 @@ class _Translator(DagsterDbtTranslator):
         whole = dg.AssetKey("normalized")
         deps = [dep for dep in spec.deps if dep.asset_key != whole]
         if len(deps) < len(list(spec.deps)):
-            deps += [dg.AssetDep(["normalized", name]) for name in self._datasets]
+            deps += [dg.AssetDep(key_of("normalized", name)) for name in self._datasets]
         return spec.replace_attributes(
             deps=deps, group_name=GROUP, owners=["team:data"], automation_condition=WHEN_READY, freshness_policy=WEEKLY
         )

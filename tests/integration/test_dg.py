@@ -37,14 +37,14 @@ def dg(environment: dict[str, str], *words: str) -> str:
 
 def test_it_lists_the_definitions(environment: dict[str, str]) -> None:
     listed = json.loads(dg(environment, "list", "defs", "--json"))
-    assert {"raw/release_pairs", "teacher_trajectories"} <= {asset["asset_key"] for asset in listed["assets"]}
+    assert {"raw_release_pairs", "teacher_trajectories"} <= {asset["asset_key"] for asset in listed["assets"]}
     assert "lineage" in {job["name"] for job in listed["jobs"]}
 
 
 @pytest.mark.long
 def test_it_checks_the_definitions_and_launches_assets_and_jobs(environment: dict[str, str]) -> None:
     assert "All definitions loaded successfully" in dg(environment, "check", "defs")
-    dg(environment, "launch", "--assets", "raw/release_pairs")
+    dg(environment, "launch", "--assets", "raw_release_pairs")
     assert (Path(environment["GRAFTLINE_ROOT"]) / "data/raw/release_pairs/source/_meta.json").is_file()
 
 

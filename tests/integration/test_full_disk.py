@@ -122,7 +122,7 @@ def test_an_asset_on_a_full_disk_fails_with_a_sentence(site: CommitSite, monkeyp
     site.configure(HOME, "rows.jsonl", **CHANGES["all"])
     monkeypatch.setenv("GRAFTLINE_ROOT", str(site.root))
     definitions = build_definitions()
-    selection = dg.AssetSelection.assets(dg.AssetKey(["normalized", "commits"]))
+    selection = dg.AssetSelection.assets(dg.AssetKey("normalized_commits"))
     job = definitions.resolve_implicit_global_asset_job_def().get_subset(
         asset_selection=selection.resolve(definitions.resolve_asset_graph())
     )

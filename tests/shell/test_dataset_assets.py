@@ -16,6 +16,7 @@ from graftline.paths import Paths
 from graftline.record import load_record
 from graftline.runtime.run import run_all
 from orchestration.build import build_definitions
+from tests.shell.asset_keys import stage_of
 from tests.small_mirror import configure, shared_data, small_mirror
 
 STAGES = ("raw", "normalized", "division", "splits", "label_tasks")
@@ -43,11 +44,11 @@ def test_every_dataset_in_use_has_its_assets_and_check(checkout: Path, monkeypat
     sources = {name for name, dataset in catalogue.datasets.items() if dataset.reader != "evaluation"}
 
     declared = {key.to_user_string() for key in graph.executable_asset_keys}
-    assert {name for name in declared if name.startswith("raw/")} == {f"raw/{name}" for name in catalogue.datasets}
-    assert {name for name in declared if name.startswith("normalized/")} == {f"normalized/{name}" for name in sources}
+    assert {name for name in declared if name.startswith("raw_")} == {f"raw_{name}" for name in catalogue.datasets}
+    assert {name for name in declared if name.startswith("normalized_")} == {f"normalized_{name}" for name in sources}
     assert {"division", "splits", "label_tasks"} <= declared
     blocking = {key.asset_key.to_user_string() for key in graph.asset_check_keys if graph.get(key).blocking}
-    assert {name for name in blocking if name.startswith("normalized/")} == {f"normalized/{name}" for name in sources}
+    assert {name for name in blocking if name.startswith("normalized_")} == {f"normalized_{name}" for name in sources}
 
 
 def test_edits_wait_for_the_evaluations_that_they_are_kept_away_from(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,12 +56,12 @@ def test_edits_wait_for_the_evaluations_that_they_are_kept_away_from(monkeypatch
     graph = build_definitions().resolve_asset_graph()
     parents = {
         key: sorted(parent.to_user_string() for parent in graph.get(dg.AssetKey(key.split("/"))).parent_keys)
-        for key in ("normalized/commitpackft", "normalized/marv", "division", "label_tasks", "splits")
+        for key in ("normalized_commitpackft", "normalized_marv", "division", "label_tasks", "splits")
     }
-    normalized = ["normalized/commitpackft", "normalized/marv"]
+    normalized = ["normalized_commitpackft", "normalized_marv"]
     assert parents == {
-        "normalized/commitpackft": ["raw/canitedit", "raw/commitpackft"],
-        "normalized/marv": ["raw/canitedit", "raw/marv"],
+        "normalized_commitpackft": ["raw_canitedit", "raw_commitpackft"],
+        "normalized_marv": ["raw_canitedit", "raw_marv"],
         "division": normalized,
         "label_tasks": normalized,
         "splits": ["division", *normalized],
@@ -92,7 +93,7 @@ def root(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 def materialize(instance: dg.DagsterInstance, catalogue: Catalogue, *names: str) -> dg.ExecuteInProcessResult:
     definitions = build_definitions()
     graph = definitions.resolve_asset_graph()
-    wanted = [key for key in graph.executable_asset_keys if key.path[0] in names]
+    wanted = [key for key in graph.executable_asset_keys if stage_of(key) in names]
     selection = dg.AssetSelection.assets(*wanted)
     job = definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection=selection.resolve(graph))
     first, last = whole_range(catalogue)
@@ -105,9 +106,9 @@ def test_materializing_makes_what_a_run_without_dagster_makes(root: Path, instan
     result = materialize(instance, catalogue, *STAGES)
     assert result.success
     events = result.get_asset_materialization_events()
-    made = {(event.asset_key.to_user_string(), event.partition) for event in events if event.asset_key}
+    made = {(stage_of(event.asset_key), event.asset_key.path[0], event.partition) for event in events if event.asset_key}
     # seven datasets, one of which is an evaluation; `splits` tells of each of its 15 partitions
-    assert {stage: sum(name.partition("/")[0] == stage for name, _ in made) for stage in STAGES} == {
+    assert {stage: sum(name == stage for name, *_ in made) for stage in STAGES} == {
         "raw": 7,
         "normalized": 6,
         "division": 1,
@@ -133,7 +134,7 @@ def test_data_versions_are_the_identities_of_what_is_stored(root: Path, instance
     catalogue = load_yaml(root / "configs" / "datasets.yaml", Catalogue)
     result = materialize(instance, catalogue, "raw")
     versions = {
-        event.asset_key.path[-1]: event.step_materialization_data.materialization.tags["dagster/data_version"]
+        event.asset_key.path[0].removeprefix("raw_"): event.step_materialization_data.materialization.tags["dagster/data_version"]
         for event in result.get_asset_materialization_events()
         if event.asset_key
     }
@@ -154,7 +155,7 @@ def test_a_dataset_that_cannot_be_had_leaves_the_others_to_be_made(root: Path, i
         f"{root.parent}/mirror/marv/MaRV.json: no such file; mend `files` of the dataset; found: nothing"
     )
     made = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
-    assert {f"normalized/{name}" for name in catalogue.sources if name != "marv"} <= made
+    assert {f"normalized_{name}" for name in catalogue.sources if name != "marv"} <= made
     # what is decided over all datasets is not decided without one
     assert "division" not in made
 

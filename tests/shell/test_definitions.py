@@ -64,8 +64,8 @@ print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))
 def test_every_stage_of_the_lineage_is_an_asset(definitions: dg.Definitions) -> None:
     keys = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
     assert {
-        "raw/release_pairs",
-        "normalized/release_pairs",
+        "raw_release_pairs",
+        "normalized_release_pairs",
         "division",
         "splits",
         "label_tasks",
@@ -118,14 +118,14 @@ def test_the_lineage_has_the_edges_it_should(definitions: dg.Definitions) -> Non
         )
     }
     assert parents == {
-        "division": ["normalized/release_pairs"],
-        "splits": ["division", "normalized/release_pairs"],
-        "label_tasks": ["normalized/release_pairs"],
+        "division": ["normalized_release_pairs"],
+        "splits": ["division", "normalized_release_pairs"],
+        "label_tasks": ["normalized_release_pairs"],
         "synthetic_rules": ["splits"],
         "tasks": ["splits", "synthetic_rules"],
         "trajectories": ["tasks", "teacher_trajectories"],
         "stg_edits": ["splits"],
-        "stg_drops": ["normalized/release_pairs"],
+        "stg_drops": ["normalized_release_pairs"],
         "reports/teacher": [
             "teacher_comparison",
             "teacher_failures",
@@ -151,9 +151,9 @@ def test_the_checks_that_guard_the_lineage_block_it(definitions: dg.Definitions)
         if graph.get(key.asset_key).group_name != "reports"
     }
     assert ours == {
-        ("normalized/release_pairs", "schema_valid"): True,
+        ("normalized_release_pairs", "schema_valid"): True,
         # what is left of a dataset is as good as before
-        ("normalized/release_pairs", "most_rows_kept"): False,
+        ("normalized_release_pairs", "most_rows_kept"): False,
         ("splits", "schema_valid"): True,
         ("splits", "no_row_in_two_splits"): True,
         ("tasks", "schema_valid"): True,

@@ -12,10 +12,11 @@ import pytest
 
 from graftline.building import Contents, Request, build
 from orchestration.build import build_definitions
+from tests.shell.asset_keys import stage_of
 from tests.shell.graphql_client import Query, open_graphql
 
 DAMAGED = {
-    "normalized/release_pairs": "data/raw/release_pairs/normalized",
+    "normalized_release_pairs": "data/raw/release_pairs/normalized",
     "splits": "data/processed/python/dev",
     "tasks": "data/tasks/python/dev",
     "teacher_trajectories": "data/trajectories/raw/python/dev/induction",
@@ -27,7 +28,7 @@ ON_TERMS = {
     "sha256": "0" * 64, "num_records": 1, "licences": {"MIT": 1}, "tokenizer": "characters/4",
 }  # fmt: skip
 CHECKS = [
-    ("normalized/release_pairs", "schema_valid"),
+    ("normalized_release_pairs", "schema_valid"),
     ("splits", "schema_valid"),
     ("splits", "no_row_in_two_splits"),
     ("tasks", "schema_valid"),
@@ -51,7 +52,7 @@ class Shown:
 def root(new_checkout: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     small = new_checkout(tmp_path_factory.mktemp("damaged") / "root")
     for asset, folder in DAMAGED.items():
-        store(small.root / folder, asset.partition("/")[0])
+        store(small.root / folder, stage_of(dg.AssetKey(asset)))
     return Path(small.root)
 
 

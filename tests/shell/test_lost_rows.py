@@ -16,7 +16,7 @@ from orchestration.build import build_definitions
 from tests.shell.graphql_client import Query, open_graphql
 from tests.small_mirror import first_rows, put_lines, shared_data
 
-NORMALIZED = ["normalized", "agentpack"]
+NORMALIZED = "normalized_agentpack"
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def query(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quer
     """The UI, after a run that fetched and normalized the dataset."""
     home = str(tmp_path_factory.mktemp("dagster"))
     with dg.DagsterInstance.local_temp(home) as instance:
-        keys = {dg.AssetKey(["raw", "agentpack"]), dg.AssetKey(NORMALIZED)}
+        keys = {dg.AssetKey("raw_agentpack"), dg.AssetKey(NORMALIZED)}
         job = build_definitions().resolve_implicit_global_asset_job_def().get_subset(asset_selection=keys)
         assert job.execute_in_process(instance=instance).success
         with open_graphql(instance) as query:

@@ -17,7 +17,7 @@ from graftline.runtime.run_log import last_run
 from graftline.runtime.settings import load_settings
 from orchestration.build import build_definitions
 
-DATASET_STAGES = ("raw/release_pairs", "normalized/release_pairs", "division")
+DATASET_STAGES = ("raw_release_pairs", "normalized_release_pairs", "division")
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_another_teacher_of_the_run_configuration_adds_its_attempts(made: Path, 
 
 
 def test_metadata_shows_counts_tables_and_where_files_are(root: Path, instance: dg.DagsterInstance) -> None:
-    result = materialize(root, instance, dg.AssetSelection.assets(dg.AssetKey(["raw", "release_pairs"])))
+    result = materialize(root, instance, dg.AssetSelection.assets(dg.AssetKey("raw_release_pairs")))
     [event] = result.get_asset_materialization_events()
     metadata = event.step_materialization_data.materialization.metadata
     assert metadata["dagster/row_count"].value == 9

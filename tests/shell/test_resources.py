@@ -14,6 +14,7 @@ from graftline.runtime.settings import load_settings
 from graftline.sandbox.memory import MemorySandbox
 from orchestration.build import build_definitions, resources_for
 from tests.recipes import train_in_memory, write_recipes
+from tests.shell.asset_keys import stage_of
 from tests.shell.graphql_client import open_graphql
 
 OF_STAGES: Mapping[str, set[str]] = {
@@ -57,7 +58,7 @@ def materialize(
     """Materialize assets by their names, with some resources replaced."""
     definitions = build_definitions(resources)
     first, last = whole_range(load_settings(Paths(root)).catalogue)
-    chosen = [key for key in definitions.resolve_asset_graph().executable_asset_keys if key.path[0] in names]
+    chosen = [key for key in definitions.resolve_asset_graph().executable_asset_keys if stage_of(key) in names]
     job = definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection={*chosen})
     with dg.DagsterInstance.ephemeral() as instance:
         return job.execute_in_process(
@@ -82,7 +83,7 @@ def test_every_asset_names_the_systems_it_uses_and_no_other(root: Path) -> None:
         assert isinstance(asset, dg.AssetsDefinition)
         for key in asset.keys:
             systems = asset.required_resource_keys - {"artifacts", "io_manager", "dbt"}
-            assert found.setdefault(key.path[0], systems) == systems
+            assert found.setdefault(stage_of(key), systems) == systems
     # of dbt's models each is an asset
     models = {name for name, systems in found.items() if name not in OF_STAGES}
     assert {name: found[name] for name in found if name not in models} == dict(OF_STAGES)
@@ -101,7 +102,7 @@ class Broken(MemorySandbox):
 def test_a_sandbox_that_cannot_be_had_breaks_nothing_that_does_not_name_it(root: Path) -> None:
     impossible = {"sandbox": {"settings": {"process": {"limits": {"memory_mb": 256}, "required_level": "full"}}}}
     result = materialize(root, *DATASETS, "synthetic_rules", config=impossible)
-    made = {event.asset_key.path[0] for event in result.get_asset_materialization_events()}
+    made = {stage_of(event.asset_key) for event in result.get_asset_materialization_events()}
     assert (result.success, made) == (False, {*DATASETS})
     assert "full" in failure_of(result)
     assert "Traceback" not in failure_of(result)

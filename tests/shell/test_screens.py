@@ -31,7 +31,7 @@ def home(root: Path, small_checkout: Any, varied_pairs: list[dict[str, Any]], tm
     home.mkdir()
     shutil.copy(CHECKOUT / "dagster.yaml", home)
     definitions = build_definitions()
-    key = dg.AssetKey(["raw", "release_pairs"])
+    key = dg.AssetKey("raw_release_pairs")
     raw = definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection={key})
     with dg.DagsterInstance.from_config(str(home)) as instance:
         assert raw.execute_in_process(instance=instance).success

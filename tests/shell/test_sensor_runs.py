@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets.described import source_key
 from graftline.paths import Paths
 from graftline.progress import progress_bars
 from graftline.record import load_record
@@ -79,14 +80,14 @@ def test_the_requested_run_brings_what_depends_on_a_new_revision_up_to_date(
     assert evaluate(homes, instance, second.cursor).run_requests == []
     # the checks of what was made again have run, and those of the others have not
     checks = {found.asset_key.to_user_string() for found in part.get_asset_check_evaluations()}
-    assert {"normalized/followed", "splits"} <= checks
-    assert "normalized/pinned" not in checks
+    assert {"normalized_followed", "splits"} <= checks
+    assert "normalized_pinned" not in checks
 
 
 def test_what_was_observed_is_in_the_catalogue_of_assets(homes: Homes, instance: dg.DagsterInstance) -> None:
     for event in evaluate(homes, instance, None).asset_events:
         instance.report_runless_asset_event(event)
-    found = instance.fetch_observations(dg.AssetKey(["raw", "pinned"]), limit=5).records
+    found = instance.fetch_observations(source_key("pinned"), limit=5).records
     [observation] = [record.asset_observation for record in found]
     assert observation is not None
     assert {key: observation.metadata[key].value for key in ("newest revision", "newer than pinned")} == {

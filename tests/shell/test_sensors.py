@@ -56,7 +56,7 @@ def test_a_new_revision_requests_what_depends_on_it_and_nothing_else(homes: Home
     newest = homes.server.put(FOLLOWED, {"rows.jsonl": homes.content(0, 1)})
     changed = homes.tick(seen.cursor, 300)
     keys = set(selected(changed))
-    assert {key for key in keys if key.startswith(("raw/", "normalized/"))} == {"raw/followed", "normalized/followed"}
+    assert {key for key in keys if key.startswith(("raw_", "normalized_"))} == {"raw_followed", "normalized_followed"}
     assert keys >= DOWNSTREAM
     assert changed.run_requests[0].tags["graftline/revision.followed"] == newest[:16]
     assert reason(homes.tick(changed.cursor, 300)) == "3 of 3 homes hold nothing new to fetch"
@@ -66,7 +66,7 @@ def test_a_changed_file_of_a_web_server_requests_a_run(homes: Homes) -> None:
     homes.fetch()
     seen = homes.tick()
     homes.server.files[PLAIN] = homes.content(1, 2)
-    assert "raw/plain" in selected(homes.tick(seen.cursor, 300))
+    assert "raw_plain" in selected(homes.tick(seen.cursor, 300))
 
 
 def test_all_that_changed_is_one_run(homes: Homes) -> None:
@@ -74,8 +74,8 @@ def test_all_that_changed_is_one_run(homes: Homes) -> None:
     seen = homes.tick()
     homes.server.put(FOLLOWED, {"rows.jsonl": b""})
     homes.server.files[PLAIN] = b""
-    raw = {key for key in selected(homes.tick(seen.cursor, 300)) if key.startswith("raw/")}
-    assert raw == {"raw/followed", "raw/plain"}
+    raw = {key for key in selected(homes.tick(seen.cursor, 300)) if key.startswith("raw_")}
+    assert raw == {"raw_followed", "raw_plain"}
 
 
 def test_a_home_that_did_not_change_is_asked_by_condition_and_answers_without_a_body(homes: Homes) -> None:
@@ -97,7 +97,7 @@ def test_a_newer_revision_than_the_pinned_one_is_shown_and_not_fetched(homes: Ho
     changed = homes.tick(seen.cursor, 300)
     assert reason(changed) == "3 of 3 homes hold nothing new to fetch"
     assert told(changed) == {
-        "raw/pinned": {
+        "source/pinned": {
             "newest revision": newest,
             "pinned revision": homes.first_pin,
             "newer than pinned": "yes",
@@ -113,14 +113,14 @@ def test_another_pin_requests_a_run(homes: Homes) -> None:
     second = homes.server.put(PINNED, {"rows.jsonl": homes.content(1, 2)})
     seen = homes.tick()
     homes.configure(pinned={"version": second})
-    assert {key for key in selected(homes.tick(seen.cursor)) if key.startswith("raw/")} == {"raw/pinned"}
+    assert {key for key in selected(homes.tick(seen.cursor)) if key.startswith("raw_")} == {"raw_pinned"}
 
 
 def test_a_version_that_is_no_commit_is_reported_beside_the_newest_commit(homes: Homes) -> None:
     homes.configure(used=("followed", "pinned"), pinned={"version": "main"})
     result = homes.tick()
-    facts = told(result)["raw/pinned"]
-    assert selected(result) == ["normalized/followed", "raw/followed"]
+    facts = told(result)["source/pinned"]
+    assert selected(result) == ["normalized_followed", "raw_followed"]
     assert (facts["newest revision"], facts["newer than pinned"]) == (homes.first_pin, "cannot be told")
     assert facts["pinned revision"].startswith("none: dataset 'pinned': version 'main' is not a commit")
 
@@ -150,7 +150,7 @@ def test_a_home_that_fails_is_reported_and_asked_again_after_a_pause(homes: Home
     assert reason(waiting).startswith("2 of 3 homes hold nothing new to fetch; pinned: is asked again in ")
     recovered = homes.tick(waiting.cursor, 540)
     assert reason(recovered) == "3 of 3 homes hold nothing new to fetch"
-    assert (told(recovered)["raw/pinned"]["newest revision"], homes.known(recovered)["pinned"]["failures"]) == (
+    assert (told(recovered)["source/pinned"]["newest revision"], homes.known(recovered)["pinned"]["failures"]) == (
         newest,
         0,
     )
@@ -171,7 +171,7 @@ def test_a_home_that_fails_never_keeps_the_others_from_a_run(homes: Homes) -> No
     seen = homes.tick()
     homes.server.faults[LOOKS["pinned"]] = [Fault(status=500)]
     homes.server.put(FOLLOWED, {"rows.jsonl": b""})
-    assert {"raw/followed", *DOWNSTREAM} <= set(selected(homes.tick(seen.cursor, 300)))
+    assert {"raw_followed", *DOWNSTREAM} <= set(selected(homes.tick(seen.cursor, 300)))
 
 
 def test_a_home_that_wants_to_be_left_alone_is_left_alone_for_as_long(homes: Homes) -> None:
@@ -210,17 +210,17 @@ def test_a_slow_home_costs_a_tick_its_limit_and_is_learnt_of_later(homes: Homes)
     homes.server.faults[LOOKS["followed"]] = [Fault(drip_s=0.04)]
     asked = len(homes.server.seen)
     first = homes.tick(seen.cursor)
-    assert {key for key in selected(first) if key.startswith("raw/")} == {"raw/plain"}
+    assert {key for key in selected(first) if key.startswith("raw_")} == {"raw_plain"}
     assert homes.known(first)["followed"] == homes.known(seen)["followed"]
     cursor, requested = first.cursor, []
     for _ in range(200):
         later = homes.tick(cursor, 300)
         cursor = later.cursor
         if later.run_requests:
-            requested.append({key for key in selected(later) if key.startswith("raw/")})
+            requested.append({key for key in selected(later) if key.startswith("raw_")})
             break
         sleep(0.05)
-    assert requested == [{"raw/followed"}]
+    assert requested == [{"raw_followed"}]
     # one look, however many ticks there were meanwhile, and then which revision a run would fetch
     assert [path for _, path in homes.server.asked()[asked:]].count(LOOKS["followed"]) == 2
 
@@ -228,12 +228,12 @@ def test_a_slow_home_costs_a_tick_its_limit_and_is_learnt_of_later(homes: Homes)
 def test_what_needs_a_dataset_that_was_never_fetched_waits_for_it(homes: Homes) -> None:
     homes.server.faults[LOOKS["followed"]] = [Fault(status=500)]
     first = homes.tick()
-    assert selected(first) == ["normalized/pinned", "normalized/plain", "raw/pinned", "raw/plain"]
+    assert selected(first) == ["normalized_pinned", "normalized_plain", "raw_pinned", "raw_plain"]
     homes.configure(used=("pinned", "plain"))
     homes.fetch()
     homes.configure(used=("followed", "pinned", "plain"))
     then = selected(homes.tick(first.cursor, 600))
-    assert {"raw/followed", *DOWNSTREAM} <= set(then)
+    assert {"raw_followed", *DOWNSTREAM} <= set(then)
 
 
 def test_a_tick_that_is_repeated_asks_for_the_same_run(homes: Homes) -> None:

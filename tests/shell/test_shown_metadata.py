@@ -18,11 +18,11 @@ from tests.recipes import train_in_memory, write_recipes
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 
 PLOTTED = {
-    "normalized/release_pairs", "division", "splits", "synthetic_rules", "tasks", "teacher_trajectories", "trajectories",
+    "normalized_release_pairs", "division", "splits", "synthetic_rules", "tasks", "teacher_trajectories", "trajectories",
     "sft_dataset", "trained_adapter", "reports/datasets", "reports/teacher",
 }  # fmt: skip
 """Assets whose numbers say more as a picture."""
-LINKED = {"raw/release_pairs", "normalized/release_pairs", "sft_dataset"}
+LINKED = {"raw_release_pairs", "normalized_release_pairs", "sft_dataset"}
 """Assets that name what has a page of its own: homes, licences."""
 MOST_CHARACTERS = 40_000
 """Of a picture of 30 kB, as text."""
@@ -137,7 +137,7 @@ def test_a_raw_dataset_leads_to_its_home_and_its_terms(checkout: Path, monkeypat
     monkeypatch.setenv("GRAFTLINE_ROOT", str(checkout))
     monkeypatch.setenv("GRAFTLINE_DATASETS", ",".join(names))
     graph = build_definitions().resolve_asset_graph()
-    found = {name: graph.get(dg.AssetKey(["raw", name])).metadata for name in names}
+    found = {name: graph.get(dg.AssetKey(f"raw_{name}")).metadata for name in names}
     assert {name: metadata["home"] for name, metadata in found.items()} == {
         "release_pairs": dg.MetadataValue.text("data/samples"),
         "commitpackft": dg.MetadataValue.url("https://huggingface.co/datasets/bigcode/commitpackft"),
@@ -179,7 +179,7 @@ def test_a_model_of_the_hub_leads_to_its_card(card: str, page: str) -> None:
 
 
 def test_a_table_of_files_is_not_hidden_by_the_number_of_files(shown: Shown) -> None:
-    assert "| `release_pairs.jsonl` |" in str(shown["raw/release_pairs"]["files"].value)
+    assert "| `release_pairs.jsonl` |" in str(shown["raw_release_pairs"]["files"].value)
 
 
 def test_paths_that_are_shown_exist(shown: Shown) -> None:
@@ -201,7 +201,7 @@ def test_tables_of_rows_have_their_columns(root: Path, shown: Shown, monkeypatch
         if "dagster/column_schema" in graph.get(key).metadata
     }
     assert {
-        "normalized/release_pairs", "division", "splits", "label_tasks", "synthetic_rules", "tasks",
+        "normalized_release_pairs", "division", "splits", "label_tasks", "synthetic_rules", "tasks",
         "teacher_trajectories", "trajectories",
     } <= declared.keys()  # fmt: skip
     assert ("licence" in declared["splits"], "steps" in declared["teacher_trajectories"]) == (True, True)
@@ -214,11 +214,11 @@ def test_tables_of_rows_have_their_columns(root: Path, shown: Shown, monkeypatch
 
 
 def test_what_was_left_out_is_a_table_by_reason_and_a_plot(shown: Shown) -> None:
-    normalized = shown["normalized/release_pairs"]
+    normalized = shown["normalized_release_pairs"]
     assert "| dropped | malformed_json | 1 |" in str(normalized["left_out"].value)
     assert str(normalized["plot"].value).startswith("![outcomes](data:image/png;base64,")
     assert "| [MIT](https://spdx.org/licenses/MIT.html) | 3 |" in str(normalized["licences"].value)
-    assert "| licence | [MIT](https://spdx.org/licenses/MIT.html) |" in str(shown["raw/release_pairs"]["terms"].value)
+    assert "| licence | [MIT](https://spdx.org/licenses/MIT.html) |" in str(shown["raw_release_pairs"]["terms"].value)
     assert str(shown["teacher_trajectories"]["plot"].value).startswith("![attempts](data:image/png;base64,")
 
 

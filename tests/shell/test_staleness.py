@@ -81,7 +81,7 @@ def home(
         patch.setenv("GRAFTLINE_ROOT", str(small.root))
         with open_graphql(instance) as query:
             home = Home(small, rows, instance, query)
-            home.run("raw/release_pairs", "normalized/release_pairs", "division", *STAGES)
+            home.run("raw_release_pairs", "normalized_release_pairs", "division", *STAGES)
             yield home
 
 
@@ -101,7 +101,7 @@ def test_of_a_partition_that_changed_only_the_same_one_is_stale_downstream(home:
 
 def test_a_changed_row_makes_what_was_made_of_other_languages_no_staler(home: Home) -> None:
     home.change(row=-1)
-    home.run("raw/release_pairs", "normalized/release_pairs", "division", "splits")
+    home.run("raw_release_pairs", "normalized_release_pairs", "division", "splits")
     assert {partition.partition("|")[0] for _, partition in home.stale()} == {home.rows[-1]["language"]}
 
 
