@@ -24,6 +24,8 @@ from graftline.sandbox.jail import Program
 
 _PACKAGE = Path(graftline.__file__).resolve().parent
 _IS_CHECKOUT = Path(_PACKAGE.parent, "pyproject.toml").is_file()
+_LINKS = _PACKAGE.parent / "editable"
+"""The folder of a checkout that links to the package, and holds nothing else."""
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
 _TIMEOUT_S = 60
 _DATA = ("/usr/share/zoneinfo", "/etc/ld.so.cache", "/etc/localtime", "/usr/share/nodejs", "/usr/share/javascript")
@@ -58,9 +60,10 @@ def interpreter(is_other_user: bool) -> Interpreter:
     Raises:
         SandboxError: there is none.
     """
+    own = str(_LINKS if _LINKS.is_dir() else _PACKAGE.parent)
     if not is_other_user or _is_open(os.path.realpath(sys.executable)):
-        return Interpreter(sys.executable)
-    packages = [sysconfig.get_path("purelib"), _folder_of_modules()]
+        return Interpreter(sys.executable, (own,) if _IS_CHECKOUT else ())
+    packages = [sysconfig.get_path("purelib"), own]
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for folder in ("/usr/local/bin", "/usr/bin"):
         path = f"{folder}/{name}"
@@ -144,12 +147,6 @@ def _folders_of(python: Interpreter) -> set[str]:
     found = {os.path.realpath(folder) for folder in (settings, *folders) if folder and Path(folder).exists()}
     # beside the package of a checkout lie data, secrets and whatever else
     return {str(_PACKAGE), *(found - ({str(_PACKAGE.parent)} if _IS_CHECKOUT else set()))}
-
-
-def _folder_of_modules() -> str:
-    """Return the folder in which `graftline` is found: of a checkout, the one that links to the package alone."""
-    links = (folder for folder in sys.path if Path(folder, _PACKAGE.name).is_symlink())
-    return next((folder for folder in links if Path(folder, _PACKAGE.name).resolve() == _PACKAGE), str(_PACKAGE.parent))
 
 
 def _program(name: Program, python: Interpreter) -> str | None:

@@ -239,7 +239,7 @@ def test_an_agent_that_is_missing_is_no_reward_of_the_task_app(tmp_path: Path, s
     environment = EngineBenchEnvironment(staged, {"PATH": "/nowhere"})
     request = {"trace_correlation_id": "c", "env": {"seed": 1}, "policy": {"config": {"model": "m"}}}
     response = environment.run_rollout(RolloutRequest.model_validate(request))
-    assert (response.reward_info.outcome_reward, response.failure_cause) == (None, FailureCause.SANDBOX_FAILED)
+    assert (response.reward_info.outcome_reward, response.failure_cause) == (None, FailureCause.UNCLASSIFIED)
     assert not response.reward_valid
 
 
