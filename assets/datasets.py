@@ -12,7 +12,7 @@ import dagster as dg
 from assets.checks import evaluate_check, result_of_faults
 from assets.described import WEEKLY, columns_of, described, fields_of, key_of, source_key
 from assets.links import home_page, shown_at
-from assets.outcome import DATA_VERSION, materialized, metadata_of
+from assets.outcome import DATA_VERSION, materialized, metadata_of, readable_failure
 from graftline.building import Built
 from graftline.datasets.catalogue import Catalogue, Dataset
 from graftline.datasets.losses import main_losses
@@ -42,19 +42,30 @@ def dataset_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
     ]
 
 
-def source_assets(catalogue: Catalogue) -> list[dg.AssetSpec]:
+def source_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
     """Return the datasets in use as their homes have them: made elsewhere, and observed by the sensor `dataset_versions`."""
-    return [
-        dg.AssetSpec(
-            source_key(name),
-            group_name="datasets",
-            kinds={_kind(dataset)},
-            owners=["team:data"],
-            metadata=_links(dataset),
-            description=f"{name} in its home, or the mirror. Its data version is the revision that a run would fetch.",
-        )
-        for name, dataset in catalogue.used.items()
-    ]
+    return [_source(name, dataset) for name, dataset in catalogue.used.items()]
+
+
+def _source(name: str, dataset: Dataset) -> dg.AssetsDefinition:
+    spec = dg.AssetSpec(
+        source_key(name),
+        group_name="datasets",
+        kinds={_kind(dataset)},
+        owners=["team:data"],
+        metadata=_links(dataset),
+        description=f"{name} in its home, or the mirror. Its data version is the revision that a run would fetch.",
+    )
+
+    @dg.multi_observable_source_asset(
+        name=f"source_{name}", specs=[spec], required_resource_keys=needs("dataset_sources")
+    )
+    def source(context: dg.AssetExecutionContext) -> dg.ObserveResult:
+        hub = stages_of(context).ports.dataset_hub
+        with readable_failure():
+            return dg.ObserveResult(spec.key, data_version=dg.DataVersion(hub.revision(name, dataset)))
+
+    return source
 
 
 def _kind(dataset: Dataset) -> str:

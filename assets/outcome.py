@@ -121,7 +121,7 @@ def materialize_each(
 def _rows_of_asset(context: dg.AssetExecutionContext, own: Mapping[str, int]) -> int | None:
     """Return the rows of all partitions once those of this run are `own`; None where those of the others are not known."""
     partitions = context.assets_def.partitions_def
-    if partitions and partitions.get_num_partitions(dynamic_partitions_store=context.instance) == len(own):
+    if partitions and len(partitions.get_partition_keys(dynamic_partitions_store=context.instance)) == len(own):
         return sum(own.values())
     last = context.instance.get_latest_materialization_event(context.asset_key)
     if last is None:

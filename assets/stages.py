@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 
 from assets.checks import evaluate_check, result_of_faults
-from assets.described import key_of, columns_of, described, fields_of
+from assets.described import columns_of, described, fields_of, key_of
 from assets.outcome import OverAll, materialize_partitions
 from assets.partitions import partitions_of
 from assets.pictures import rows_by_partition

@@ -42,7 +42,13 @@ _LATER = dict.fromkeys(("licences", "lineage"), "graftline.lineage_cli")
 """Commands in modules of their own, loaded when they are asked for."""
 _WIDE = 1000
 _WARNING = (
-    *("graftline.actors.dispatcher", "graftline.datasets.hub", "graftline.downloads", "graftline.harbor.client", "graftline.models"),
+    *(
+        "graftline.actors.dispatcher",
+        "graftline.datasets.hub",
+        "graftline.downloads",
+        "graftline.harbor.client",
+        "graftline.models",
+    ),
     "graftline.decontamination",
 )
 """Loggers whose warnings are shown without `-v`: why a home or a server is waited for, and that edits are kept away from nothing."""

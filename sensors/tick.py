@@ -115,5 +115,3 @@ def stored_datasets(paths: Paths, names: Iterable[str], record_of: Callable[[Pat
             continue
         stored[name] = Stored(record.inputs.get("home", ""), record.written_at)
     return stored
-
-

@@ -198,10 +198,12 @@ def test_jobs_and_sensors_that_are_named_exist(repository: dg.RepositoryDefiniti
             named["sensor"].add(words[3])
         if words[1:2] == ("job",):
             named["job"].add(dict(pairwise(words))["-j"])
+    # of the closed loop, what tests/shell/test_closed_loop.py says
+    named["job"] -= {'"$$job"'}
     assert named["sensor"] - {sensor.name for sensor in repository.sensor_defs} == set()
     assert named["job"] - set(repository.job_names) == set()
     assert "dataset_versions" in named["sensor"]
-    assert "closed_loop" in named["job"]
+    assert "training" in named["job"]
 
 
 def test_programs_that_are_parsed_are_not_started(monkeypatch: pytest.MonkeyPatch) -> None:

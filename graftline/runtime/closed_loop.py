@@ -48,7 +48,9 @@ def closed_loop_results(lineage: Lineage) -> Built:
     paths = lineage.paths
     made = {
         **{f"sft_dataset.{name}": lineage.verified(paths.training_set(name), "sft_dataset") for name in file.recipes},
-        **{f"trained_adapter.{name}": lineage.verified(paths.adapter(name), "trained_adapter") for name in file.recipes},
+        **{
+            f"trained_adapter.{name}": lineage.verified(paths.adapter(name), "trained_adapter") for name in file.recipes
+        },
         **{f"evaluation.{name}": lineage.verified(paths.contest(name), "evaluation") for name in file.evaluations},
     }
     request = Request(

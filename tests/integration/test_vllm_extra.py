@@ -41,7 +41,12 @@ def test_its_command_starts_servers_without_any_other_extra(environment: Path, t
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GRAFTLINE_")}
     done = subprocess.run(
         [environment / "bin" / "graftline", "actors", "up", "--fleet", "cpu"],
-        env={**variables, "GRAFTLINE_ROOT": str(CHECKOUT), "GRAFTLINE_VLLM_ENV": str(environment), "HOME": str(tmp_path)},
+        env={
+            **variables,
+            "GRAFTLINE_ROOT": str(CHECKOUT),
+            "GRAFTLINE_VLLM_ENV": str(environment),
+            "HOME": str(tmp_path),
+        },
         capture_output=True,
         text=True,
     )

@@ -1,6 +1,7 @@
 """The closed loop over a small root: the jobs that are printed make it, and the sensor requests one after the other."""
 
 import json
+import warnings
 from pathlib import Path
 
 import dagster as dg
@@ -88,15 +89,15 @@ def asked(paths: Paths, monkeypatch: pytest.MonkeyPatch, job: str, tags: dict[st
     """Return what the sensor says of a run that has succeeded."""
     monkeypatch.setenv("GRAFTLINE_ROOT", str(paths.root))
     definitions = build_definitions()
-    with dg.DagsterInstance.ephemeral() as instance:
+    with dg.DagsterInstance.ephemeral() as instance, warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)
         run = instance.create_run_for_job(definitions.resolve_job_def(job), tags=tags)
-        context = dg.build_run_status_sensor_context(
+        with dg.build_run_status_sensor_context(
             sensor_name="closed_loop",
             dagster_event=dg.DagsterEvent("PIPELINE_SUCCESS", job_name=job),
             dagster_instance=instance,
             dagster_run=run,
             repository_def=definitions.get_repository_def(),
             resources={"artifacts": definitions.resources["artifacts"]},
-        )
-        sensor = definitions.resolve_sensor_def("closed_loop")
-        return [sensor(context)]
+        ) as context:
+            return [definitions.resolve_sensor_def("closed_loop")(context)]

@@ -87,7 +87,7 @@ def test_every_stage_of_the_lineage_is_an_asset(definitions: dg.Definitions) -> 
 
 def test_every_asset_has_group_and_owner_and_one_run_for_a_range_of_partitions(definitions: dg.Definitions) -> None:
     graph = definitions.resolve_asset_graph()
-    executable = [graph.get(key) for key in graph.executable_asset_keys]
+    executable = [graph.get(key) for key in graph.materializable_asset_keys]
     lacking = [
         node.key.to_user_string()
         for node in executable

@@ -54,7 +54,7 @@ def test_each_scarce_thing_has_a_pool() -> None:
     assert {pool: keys for pool, keys in pools.items() if pool != "duckdb"} == {
         "sandbox": {"synthetic_rules", "tasks", "sft_dataset"},
         "actors": {"teacher_trajectories", "optimized_prompt"},
-        "trainer": {"trained_adapter", "closed_loop_results"},
+        "trainer": {"trained_adapter"},
         "harbor": {"harbor_deployment", "instance_batch", "evaluation"},
     }
     assert {"reports/datasets", "reports/teacher"} <= pools["duckdb"]

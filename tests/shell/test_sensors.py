@@ -26,7 +26,7 @@ def homes(small_checkout: Any, varied_pairs: list[dict[str, Any]], monkeypatch: 
 def test_homes_that_were_never_fetched_request_one_run_over_everything(homes: Homes) -> None:
     result = homes.tick()
     [request] = result.run_requests or []
-    everything = homes.repository.asset_graph.executable_asset_keys
+    everything = homes.repository.asset_graph.materializable_asset_keys
     assert set(request.asset_selection or []) == everything
     assert {key: value for key, value in request.tags.items() if key.startswith("dagster/")} == {
         "dagster/asset_partition_range_start": "java|train",
@@ -40,7 +40,7 @@ def test_prompts_and_the_closed_loop_are_no_part_of_what_is_requested(homes: Hom
     shutil.copy(CHECKOUT / "configs" / "closed_loop.yaml", homes.root / "configs")
     homes.configure()
     [request] = homes.tick().run_requests or []
-    everything = {key.to_user_string() for key in homes.repository.asset_graph.executable_asset_keys}
+    everything = {key.to_user_string() for key in homes.repository.asset_graph.materializable_asset_keys}
     requested = {key.to_user_string() for key in request.asset_selection or []}
     assert everything - requested == {"optimized_prompt", "closed_loop_results"}
 

@@ -8,6 +8,8 @@ import dagster as dg
 import pytest
 from dagster._core.events.log import EventLogEntry
 
+from assets.described import source_key
+from assets.outcome import DATA_VERSION
 from graftline.paths import Paths
 from graftline.record import RECORD_NAME, Record
 from orchestration.build import build_definitions
@@ -50,6 +52,11 @@ class Home:
         record = json.loads(path.read_text("utf-8"))
         other = Record.model_validate({**record, "counts": {**record["counts"], "restored": 1}}).identified()
         path.write_text(other.model_dump_json(), "utf-8")
+
+    def status(self, asset: str) -> str:
+        """Return what the UI says of an asset without partitions."""
+        [node] = self._query(f'{{ assetNodes(assetKeys: [{{path: ["{asset}"]}}]) {{ staleStatus }} }}')["assetNodes"]
+        return str(node["staleStatus"])
 
     def stale(self) -> list[tuple[str, str]]:
         """Return the stages and partitions that are not fresh."""
@@ -103,6 +110,17 @@ def test_a_changed_row_makes_what_was_made_of_other_languages_no_staler(home: Ho
     home.change(row=-1)
     home.run("raw_release_pairs", "normalized_release_pairs", "division", "splits")
     assert {partition.partition("|")[0] for _, partition in home.stale()} == {home.rows[-1]["language"]}
+
+
+def test_a_dataset_whose_home_has_another_revision_is_stale_until_it_is_fetched(home: Home) -> None:
+    home.run("raw_release_pairs")
+    assert home.status("raw_release_pairs") == "FRESH"
+    seen = dg.AssetObservation(source_key("release_pairs"), tags={DATA_VERSION: "another revision"})
+    home.instance.report_runless_asset_event(seen)
+    assert home.status("raw_release_pairs") == "STALE"
+    # what is fetched is what the home has now, whatever was seen before
+    home.run("raw_release_pairs")
+    assert home.status("raw_release_pairs") == "FRESH"
 
 
 def test_the_events_of_a_partition_are_small_however_many_partitions_a_run_has(home: Home) -> None:

@@ -106,7 +106,10 @@ def test_each_recipe_is_a_partition_and_shows_what_it_learnt(root: Path, instanc
     # rows have a name of Dagster's own
     counts = {name: count for name, count in record.counts.items() if name != "rows"}
     assert {name: metadata[name].value for name in counts} == counts
-    assert metadata["dagster/row_count"].value == record.counts["rows"]
+    assert metadata["dagster/partition_row_count"].value == record.counts["rows"]
+    # of the asset: both recipes
+    both = sum(shown["trained_adapter", name]["dagster/partition_row_count"].value for name in ("seen", "tiny"))
+    assert metadata["dagster/row_count"].value == both
     assert (metadata["share_solved_before"].value, metadata["last_loss"].value > 0) == (0.0, True)
     assert shown["sft_dataset", "tiny"]["licence.MIT"].value == metadata["examples"].value
 

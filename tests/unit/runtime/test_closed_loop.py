@@ -158,7 +158,7 @@ def test_a_contestant_that_cannot_be_asked_is_said_before_anything_is_trained(
 def test_results_without_an_adapter_say_what_was_not_made_yet(
     looped: Paths, opened: Callable[[], AbstractContextManager[Lineage]]
 ) -> None:
-    with opened() as lineage, pytest.raises(RecordError, match="has no _meta.json, so it was not made yet"):
+    with opened() as lineage, pytest.raises(RecordError, match="so it was not made yet"):
         closed_loop_results(lineage)
 
 
