@@ -47,7 +47,7 @@ def instance(home: Path) -> Iterator[dg.DagsterInstance]:
 def test_each_scarce_thing_has_a_pool() -> None:
     graph = build_definitions().resolve_asset_graph()
     pools: dict[str, set[str]] = {}
-    for key in graph.executable_asset_keys:
+    for key in graph.materializable_asset_keys:
         node = graph.get(key)
         for pool in node.pools or ():
             pools.setdefault(pool, set()).add(key.to_user_string())

@@ -169,7 +169,7 @@ def test_the_range_of_recipes_is_printed_and_the_rest_is_a_job_of_its_own(
         name: definitions.resolve_job_def(name).asset_layer.executable_asset_keys for name in ("lineage", "training")
     }
     assert {key.to_user_string() for key in jobs["training"]} == {"sft_dataset", "trained_adapter"}
-    assert jobs["lineage"] | jobs["training"] == graph.executable_asset_keys
+    assert jobs["lineage"] | jobs["training"] == graph.materializable_asset_keys
     assert not jobs["lineage"] & jobs["training"]
     parents = sorted(key.to_user_string() for key in graph.get(dg.AssetKey("sft_dataset")).parent_keys)
     assert parents == ["splits", "tasks", "teacher_trajectories"]
