@@ -1,0 +1,178 @@
+"""Every asset by itself, with stub resources: the manifest `test` is where they come from, by `resources_for`."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.partitions import range_tags, whole_range
+from graftline.errors import SandboxError
+from graftline.paths import Paths
+from graftline.record import load_record
+from graftline.runtime.settings import load_settings
+from graftline.training.memory.service import MemoryTrainingService
+from orchestration.build import build_definitions, resources_for
+from tests.harbor_lineage import task, write_deployment, write_tasks
+from tests.recipes import SYNTHETIC, write_recipe
+from tests.unit.runtime.test_optimized_prompts import FILE as PROMPT
+from tests.unit.runtime.test_optimized_prompts import task as prompt_task
+
+DATASET = "release_pairs"
+OVER_ALL = ("raw", "normalized", "division", "label_tasks")
+OF_PARTITIONS = ("splits", "synthetic_rules", "tasks", "teacher_trajectories", "trajectories")
+OF_NAMES = {
+    "sft_dataset": "tiny", "trained_adapter": "tiny", "harbor_deployment": "tiny", "instance_batch": "tiny",
+    "evaluation": "teachers", "optimized_prompt": "tiny",
+}  # fmt: skip
+"""Assets that are over names, with one of theirs."""
+REPORTS = ("report_models", "reports/datasets", "reports/teacher")
+LAST = ("closed_loop_results",)
+FOLDERS: Mapping[str, Callable[[Paths], Path]] = {
+    "raw": lambda paths: paths.raw(DATASET),
+    "normalized": lambda paths: paths.normalized(DATASET),
+    "division": lambda paths: paths.data / "division",
+    "label_tasks": lambda paths: paths.data / "label_tasks",
+    "splits": lambda paths: paths.partition("processed", "python", "train"),
+    "synthetic_rules": lambda paths: paths.partition("synthetic", "python", "train"),
+    "tasks": lambda paths: paths.partition("tasks", "python", "train"),
+    "trajectories": lambda paths: paths.partition("trajectories/parquet", "python", "train"),
+    "sft_dataset": lambda paths: paths.training_set("tiny"),
+    "trained_adapter": lambda paths: paths.adapter("tiny"),
+    "harbor_deployment": lambda paths: paths.harbor("deployments", "tiny"),
+    "instance_batch": lambda paths: paths.harbor("instances", "tiny"),
+    "evaluation": lambda paths: paths.contest("teachers"),
+    "closed_loop_results": lambda paths: paths.data / "closed_loop",
+}
+"""Where the artifact of an asset is, of which the event has to say the identity."""
+
+
+@pytest.fixture(scope="module")
+def root(new_checkout: Any, varied_pairs: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with a file for everything that may be configured, and nothing made of it."""
+    small = new_checkout(tmp_path_factory.mktemp("each") / "root")
+    root: Path = small.root
+    small.write([row for row in varied_pairs if row["language"] == "python"])
+    small.configure(languages=("python",), per_partition=1)
+    write_recipe(root, "tiny", SYNTHETIC)
+    write_tasks(root, task(0), task(1))
+    write_deployment(root)
+    rows = [{"language": "python", "pre": f"x = old({n})\n", "post": f"x = new({n})\n"} for n in range(2)]
+    (root / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    (root / "tasks.jsonl").write_text("".join(f"{prompt_task(n).model_dump_json()}\n" for n in range(24)), "utf-8")
+    contestants = {name: {"kind": "teacher"} for name in ("base", "candidate", "reinforced", "rival")}
+    contest = {"tasks": [{"kind": "pairs", "path": "pairs.jsonl"}], "contestants": contestants}
+    loop = {"recipes": ["tiny"], "evaluations": {"teachers": "pairs"}, **{name: name for name in contestants}}
+    for name, content in {"evaluations/teachers": contest, "prompts/tiny": PROMPT, "closed_loop": loop}.items():
+        path = root / "configs" / f"{name}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(content), "utf-8")
+    return root
+
+
+def stubs(root: Path, **replaced: Any) -> dict[str, Any]:
+    """Return resources that start no process and reach no network, some of them replaced."""
+    manifest = root / "configs" / "manifests" / "test.yaml"
+    text = manifest.read_text("utf-8").replace("dataset_hub:\n  kind: memory", "dataset_hub:\n  kind: homes")
+    manifest.write_text(text, "utf-8")
+    return {**resources_for(Paths(root), "test"), **replaced}
+
+
+def assets_of(root: Path) -> dict[str, dg.AssetsDefinition]:
+    """Return every asset by the name of its key, that of the report models by the name of what makes them all."""
+    found = {}
+    for one in build_definitions().assets or ():
+        assert isinstance(one, dg.AssetsDefinition)
+        keys = sorted(key.to_user_string() for key in one.keys)
+        name = keys[0].removesuffix(f"_{DATASET}") if len(keys) == 1 else "report_models"
+        found[name] = one
+    return found
+
+
+def materialize(
+    root: Path, name: str, asset: dg.AssetsDefinition, instance: dg.DagsterInstance, **replaced: Any
+) -> dg.ExecuteInProcessResult:
+    """Materialize one asset alone."""
+    first, last = whole_range(load_settings(Paths(root)).catalogue)
+    over = {"partition_key": OF_NAMES[name]} if name in OF_NAMES else {}
+    tags = range_tags(first, last) if name in OF_PARTITIONS else {}
+    resources = {key: one for key, one in stubs(root, **replaced).items() if key in asset.required_resource_keys}
+    return dg.materialize([asset], resources=resources, instance=instance, tags=tags, raise_on_error=False, **over)
+
+
+@pytest.fixture(scope="module")
+def results(root: Path) -> dict[str, dg.ExecuteInProcessResult]:
+    """What came of every asset, each in a run of its own, in the order in which they need each other."""
+    with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
+        patch.setenv("GRAFTLINE_ROOT", str(root))
+        assets = assets_of(root)
+        order = [*OVER_ALL, *OF_PARTITIONS, *OF_NAMES, *REPORTS, *LAST]
+        assert {*order, f"source/{DATASET}"} == {*assets, f"source/{DATASET}"}
+        return {name: materialize(root, name, assets[name], instance) for name in order}
+
+
+@pytest.mark.parametrize("name", [*OVER_ALL, *OF_PARTITIONS, *OF_NAMES, *REPORTS, *LAST])
+def test_an_asset_is_made_alone_with_stub_resources(
+    root: Path, results: Mapping[str, dg.ExecuteInProcessResult], name: str
+) -> None:
+    result = results[name]
+    assert result.success, failure_of(result)
+    made = [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
+    assert made
+    if name in FOLDERS:
+        identity = load_record(FOLDERS[name](Paths(root))).identity
+        assert identity in {(one.tags or {}).get("dagster/data_version") for one in made}
+
+
+class Refusing:
+    """What is given in place of a system, and says so when it is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)  # the framework looks whether it is a resource
+        raise SandboxError(f"the stand-in was asked for {name}")
+
+
+class RefusingTrainer(MemoryTrainingService):
+    """One that refuses to train: another object has no words for its tokens."""
+
+    def create_training_client(self, *arguments: Any, **settings: Any) -> Any:
+        raise SandboxError("the stand-in was asked for a training client")
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [
+        ("dataset_sources", "raw"),
+        ("sandbox", "synthetic_rules"),
+        ("teacher", "teacher_trajectories"),
+        ("tinker", "trained_adapter"),
+        ("harbor", "harbor_deployment"),
+        ("actors", "optimized_prompt"),
+    ],
+)
+def test_what_is_given_in_place_of_a_resource_is_what_its_asset_uses(
+    root: Path,
+    results: Mapping[str, dg.ExecuteInProcessResult],
+    monkeypatch: pytest.MonkeyPatch,
+    resource: str,
+    name: str,
+) -> None:
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(root))
+    stand_in = RefusingTrainer() if resource == "tinker" else Refusing()
+    # so that it has to be made anew
+    for folder in [FOLDERS[name](Paths(root))] if name in FOLDERS else []:
+        shutil.rmtree(folder)
+    shutil.rmtree(root / "models" / "adapters" / "memory", ignore_errors=True)
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = materialize(root, name, assets_of(root)[name], instance, **{resource: stand_in})
+    assert not result.success
+    assert "the stand-in was asked for" in failure_of(result)
+
+
+def failure_of(result: dg.ExecuteInProcessResult) -> str:
+    failures = [event.step_failure_data for event in result.get_step_failure_events()]
+    return "\n".join(str(one.user_failure_data.description if one.user_failure_data else one.error) for one in failures)
