@@ -34,6 +34,8 @@ from graftline.training.sets import TRAIN
 from resources.artifacts import Artifacts, needs, stages_of
 
 GROUP = "training"
+_CURVES = ("reward", "groups_with_contrast", "reverse_kl", "answer_tokens")
+"""Figures of steps that are shown by step, beside the loss, where a recipe has them."""
 NAMES = (sft_dataset.__name__, trained_adapter.__name__)
 
 
@@ -157,6 +159,12 @@ def metadata_of_adapter(built: Built) -> Mapping[str, Any]:
         "held-out loss": [(step.step + 1, step.held_out_loss) for step in steps if step.held_out_loss is not None],
     }
     image = curves(losses, "step", "loss")
+    others = {
+        f"{name}_curve": dg.MetadataValue.md(embedded(name, curves({name: points}, "step", name)))
+        for name in _CURVES
+        if (points := [(step.step + 1, step.metrics[name]) for step in steps if name in step.metrics])
+    }
+    rows = Paths(built.folder.parents[2]).training_set(built.record.name) / TRAIN
     solved = json.loads((built.folder / EVALUATION).read_text("utf-8"))
     counts = built.record.counts
     shares = {
@@ -168,7 +176,9 @@ def metadata_of_adapter(built: Built) -> Mapping[str, Any]:
         **metadata_of(built),
         "dagster/row_count": counts["examples"],
         "loss_curve": dg.MetadataValue.md(embedded("loss", image)),
+        **others,
         "last_loss": steps[-1].loss,
+        "trained_on": dg.MetadataValue.path(str(rows)),
         "run": built.record.config["run_id"],
         "base_model": _card_of(built),
         "solved": dg.MetadataValue.md(table(solved)),

@@ -16,6 +16,7 @@ from assets.datasets import dataset_assets, dataset_checks, source_assets
 from assets.harbor import harbor_assets
 from assets.harbor_checks import harbor_checks
 from assets.prompts import prompt_assets
+from assets.reports.adapters import adapter_report
 from assets.reports.marts import report_models
 from assets.reports.pages import report_assets
 from assets.stages import STAGE_CHECKS, stage_assets
@@ -80,6 +81,7 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
             report_models(catalogue),
             *report_assets(),
             *training_assets(recipes),
+            *adapter_report(recipes, contests),
             *prompt_assets(prompts),
             *closed_loop,
             *harbor_assets(deployments, evaluated, contests, recipes),

@@ -23,7 +23,10 @@ lineage_job = dg.define_asset_job(
 )
 
 _OVER_NAMES = {
-    "training": (NAMES, "What the recipes with `data` train on, and their adapters, each tried on held-out tasks."),
+    "training": (
+        (*NAMES, "reports/adapters"),
+        "What the recipes with `data` train on, and their adapters, each tried on held-out tasks.",
+    ),
     "harbor": (DEPLOYED, "The deployments of configs/harbor as the Harbor service builds them, and their instances."),
     "evaluations": ([EVALUATION], "What deployments are worth, and which held-out tasks models solve."),
     "prompts": ([OPTIMIZED_PROMPT], "The prompts of configs/prompts, made better by what their answers were worth."),

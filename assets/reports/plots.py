@@ -11,6 +11,8 @@ from assets.reports.markdown import Rows
 
 _MAIN, _LOSS, _SECOND, _THIRD = "#4f6d9a", "#c98a5b", "#8fae7f", "#a895bd"
 _PARTS = (_MAIN, _LOSS, _SECOND, _THIRD)
+_STROKES = ("-", "--", ":", "-.")
+"""Of lines, when there are more than colours."""
 _WIDTH_INCHES = 7
 _MOST_BARS = 40
 _COLOURS = 32
@@ -126,11 +128,12 @@ def grouped(rows: Rows, labels: Sequence[str], values: Sequence[str], unit: str)
 
 
 def curves(lines: Mapping[str, Sequence[tuple[float, float]]], across: str, upwards: str) -> bytes:
-    """Return a PNG with a line for each of `lines`, which are points; those without any are left out."""
+    """Return a PNG with a line for each of `lines`, which are points; those without any are left out, and all after sixteen."""
     with _png(3.2) as plot:
-        for (name, points), colour in zip(lines.items(), _PARTS, strict=False):
+        for number, (name, points) in enumerate(list(lines.items())[: len(_PARTS) * len(_STROKES)]):
             if points:
-                plot.axes.plot(*zip(*points, strict=True), color=colour, label=name, linewidth=1.4)
+                colour, stroke = _PARTS[number % len(_PARTS)], _STROKES[number // len(_PARTS)]
+                plot.axes.plot(*zip(*points, strict=True), color=colour, linestyle=stroke, label=name, linewidth=1.4)
         plot.axes.set_xlabel(across)
         plot.axes.set_ylabel(upwards)
         # those of policy gradients fall below it

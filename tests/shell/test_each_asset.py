@@ -30,7 +30,7 @@ OF_NAMES = {
 }  # fmt: skip
 """Assets that are over names, with one of theirs."""
 REPORTS = ("report_models", "reports/datasets", "reports/teacher")
-LAST = ("closed_loop_results",)
+LAST = ("reports/adapters", "closed_loop_results")
 FOLDERS: Mapping[str, Callable[[Paths], Path]] = {
     "raw": lambda paths: paths.raw(DATASET),
     "normalized": lambda paths: paths.normalized(DATASET),
@@ -45,6 +45,7 @@ FOLDERS: Mapping[str, Callable[[Paths], Path]] = {
     "harbor_deployment": lambda paths: paths.harbor("deployments", "tiny"),
     "instance_batch": lambda paths: paths.harbor("instances", "tiny"),
     "evaluation": lambda paths: paths.contest("teachers"),
+    "reports/adapters": lambda paths: paths.reports / "adapters",
     "closed_loop_results": lambda paths: paths.data / "closed_loop",
 }
 """Where the artifact of an asset is, of which the event has to say the identity."""

@@ -29,7 +29,9 @@ OF_STAGES: Mapping[str, set[str]] = {
     "trajectories": set(),
     "sft_dataset": {"sandbox"},
     "trained_adapter": {"tinker", "sandbox"},
-    "reports": {"warehouse"},
+    "reports/adapters": set(),
+    "reports/datasets": {"warehouse"},
+    "reports/teacher": {"warehouse"},
     "source": {"dataset_sources"},
 }
 """The systems that assets use, beside `artifacts`, which all do."""

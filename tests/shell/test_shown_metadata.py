@@ -18,6 +18,7 @@ from tests.recipes import train_in_memory, write_recipes
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 
 PLOTTED = {
+    "reports/adapters",
     "normalized_release_pairs", "division", "splits", "synthetic_rules", "tasks", "teacher_trajectories", "trajectories",
     "sft_dataset", "trained_adapter", "reports/datasets", "reports/teacher",
 }  # fmt: skip

@@ -1,6 +1,7 @@
 """The assets of recipes and the sensor on their runs, over a small root that trains in memory."""
 
 import json
+import re
 import runpy
 import shutil
 import subprocess
@@ -92,6 +93,8 @@ def test_each_recipe_is_a_partition_and_shows_what_it_learnt(root: Path, instanc
     tags = {"dagster/asset_partition_range_start": "seen", "dagster/asset_partition_range_end": "tiny"}
     result = materialize(instance, tags=tags)
     shown = {(one.asset_key.to_user_string(), one.partition): one.metadata for one in logged(result)}
+    page = str(shown.pop(("reports/adapters", None))["page"].value)
+    assert re.search(r"^\| seen \| sl_basic \| memory \|.*\n\| tiny \| sl_basic \| memory \|", page, re.M), page
     assert (result.success, sorted(shown)) == (
         True,
         [(asset, recipe) for asset in ("sft_dataset", "trained_adapter") for recipe in ("seen", "tiny")],
@@ -118,7 +121,7 @@ def test_a_second_run_of_a_partition_makes_nothing_and_keeps_its_data_version(
     root: Path, instance: dg.DagsterInstance
 ) -> None:
     first, second = (logged(materialize(instance, partition_key="tiny")) for _ in range(2))
-    assert [one.metadata["state"].value for one in second] == ["unchanged", "unchanged"]
+    assert [one.metadata["state"].value for one in second] == ["unchanged"] * 3
     versions = [[(one.tags or {})["dagster/data_version"] for one in made] for made in (first, second)]
     assert versions[0] == versions[1]
 
@@ -168,7 +171,7 @@ def test_the_range_of_recipes_is_printed_and_the_rest_is_a_job_of_its_own(
     jobs = {
         name: definitions.resolve_job_def(name).asset_layer.executable_asset_keys for name in ("lineage", "training")
     }
-    assert {key.to_user_string() for key in jobs["training"]} == {"sft_dataset", "trained_adapter"}
+    assert {key.to_user_string() for key in jobs["training"]} == {"sft_dataset", "trained_adapter", "reports/adapters"}
     assert jobs["lineage"] | jobs["training"] == graph.materializable_asset_keys
     assert not jobs["lineage"] & jobs["training"]
     parents = sorted(key.to_user_string() for key in graph.get(dg.AssetKey("sft_dataset")).parent_keys)

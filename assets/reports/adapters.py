@@ -1,0 +1,157 @@
+"""`reports/adapters`: all adapters on one page, side by side: what each learnt from, how its loss went, what it solves.
+
+Not here: the page of one adapter (`assets.training`), and how an adapter is judged (`graftline.runtime.contests`).
+https://docs.dagster.io/guides/build/assets/metadata-and-tags
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets.described import described
+from assets.outcome import materialized, metadata_of
+from assets.reports.plots import bars, curves, embedded
+from graftline.building import Built, Contents, Request
+from graftline.errors import RecordError
+from graftline.evals.figures import figures
+from graftline.hashing import code_version, digest
+from graftline.markdown import table
+from graftline.record import Record
+from graftline.runtime.contests import read_attempts
+from graftline.runtime.lineage import Lineage
+from graftline.runtime.trained_adapter import STEPS
+from graftline.training.runs import read_steps
+from resources.artifacts import needs, stages_of
+
+PAGE = "adapters.md"
+
+
+def adapter_report(recipes: Sequence[str], evaluations: Sequence[str]) -> list[dg.AssetsDefinition]:
+    """Return the report on the adapters of `recipes`; nothing where there is none."""
+    if not recipes:
+        return []
+    of_all = dg.AllPartitionMapping()
+    above = ["trained_adapter", *(["evaluation"] if evaluations else [])]
+
+    @dg.asset(
+        key=["reports", "adapters"],
+        deps=[dg.AssetDep(name, partition_mapping=of_all) for name in above],
+        group_name="training",
+        kinds={"markdown"},
+        owners=["team:ml"],
+        code_version=_code(),
+        metadata=described(_report),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        required_resource_keys=needs(),
+    )
+    def adapters(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+        """All adapters side by side: what each was trained on, its loss by step, what it solves, and what evaluations say."""
+        lineage = stages_of(context)
+        return materialized(context, lineage, lambda: _report(lineage, recipes, evaluations), _shown)
+
+    return [adapters]
+
+
+def _report(lineage: Lineage, recipes: Sequence[str], evaluations: Sequence[str]) -> Built:
+    adapters = _stored(lineage, {name: lineage.paths.adapter(name) for name in recipes})
+    judged = _stored(lineage, {name: lineage.paths.contest(name) for name in evaluations})
+    inputs = {
+        **{f"trained_adapter.{name}": record.identity for name, record in adapters.items()},
+        **{f"evaluation.{name}": record.identity for name, record in judged.items()},
+    }
+    request = Request("reports", "adapters", _code(), inputs)
+
+    def make(folder: Path) -> Contents:
+        rows = [_row(lineage, name, record) for name, record in adapters.items()]
+        losses = {name: _losses(lineage.paths.adapter(name) / STEPS) for name in adapters}
+        if rows:
+            (folder / "losses.png").write_bytes(curves(losses, "step", "loss"))
+            (folder / "solved.png").write_bytes(bars(_shares(rows), ["recipe", "when"], "solved"))
+        of_evaluations = [row for name in judged for row in _judged(lineage, name)]
+        (folder / PAGE).write_text(_page(rows, of_evaluations), "utf-8")
+        return Contents({"rows": len(rows), "evaluations": len(judged)})
+
+    return lineage.build(lineage.paths.reports / "adapters", request, make)
+
+
+def _stored(lineage: Lineage, folders: Mapping[str, Path]) -> dict[str, Record]:
+    """Return the records of what is there."""
+    found = {}
+    for name, folder in folders.items():
+        try:
+            found[name] = lineage.record(folder)
+        except RecordError:
+            continue
+        lineage.bring(folder)
+    return found
+
+
+def _row(lineage: Lineage, name: str, record: Record) -> dict[str, Any]:
+    recipe, counts = record.config["recipe"], record.counts
+    steps = read_steps(lineage.paths.adapter(name) / STEPS)
+    rewards = [step.metrics["reward"] for step in steps if "reward" in step.metrics]
+    held_out = [step.held_out_loss for step in steps if step.held_out_loss is not None]
+    return {
+        "adapter": name,
+        "learns by": recipe["recipe"],
+        "model": recipe["model"],
+        "examples": counts["examples"],
+        "steps": len(steps),
+        "last loss": round(steps[-1].loss, 4) if steps else None,
+        "held-out loss": round(held_out[-1], 4) if held_out else None,
+        "last reward": round(rewards[-1], 4) if rewards else None,
+        "tasks": counts.get("tasks"),
+        "solved before": counts.get("solved_before"),
+        "solved after": counts.get("solved_after"),
+        "rows": f"`{lineage.paths.relative(lineage.paths.training_set(name))}`",
+    }
+
+
+def _losses(path: Path) -> list[tuple[float, float]]:
+    return [(step.step + 1, step.loss) for step in read_steps(path)]
+
+
+def _shares(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"recipe": row["adapter"], "when": when, "solved": row[f"solved {when}"] / row["tasks"]}
+        for row in rows
+        for when in ("before", "after")
+        if row["tasks"] and row[f"solved {when}"] is not None
+    ]
+
+
+def _judged(lineage: Lineage, evaluation: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "evaluation": evaluation,
+            "contestant": one.contestant,
+            "tasks": one.tasks,
+            "solved": None if one.pass_at[1] is None else f"{one.pass_at[1]:.0%}",
+            "95 % interval": "-" if one.interval is None else f"{one.interval[0]:.0%} to {one.interval[1]:.0%}",
+            "coverage": f"{one.coverage:.0%}",
+        }
+        for one in figures(read_attempts(lineage.paths.contest(evaluation)))
+    ]
+
+
+def _page(rows: Sequence[Mapping[str, Any]], judged: Sequence[Mapping[str, Any]]) -> str:
+    pictures = "\n![losses](losses.png)\n\n![solved](solved.png)\n" if rows else ""
+    said = "Tasks are held out: of other repositories than the rows. Before is the model without the adapter.\n"
+    return f"# Adapters\n\n{said}\n{table(rows)}{pictures}\n## Evaluations\n\n{table(judged)}"
+
+
+def _shown(built: Built) -> Mapping[str, Any]:
+    page = "\n".join(
+        line for line in (built.folder / PAGE).read_text("utf-8").splitlines() if not line.startswith("![")
+    )
+    plots = {
+        path.stem: dg.MetadataValue.md(embedded(path.stem, path.read_bytes())) for path in built.folder.glob("*.png")
+    }
+    return {**metadata_of(built), "page": dg.MetadataValue.md(page), **plots}
+
+
+def _code() -> str:
+    own = [Path(__file__).read_text("utf-8"), Path(__file__).with_name("plots.py").read_text("utf-8")]
+    return digest([*map(code_version, ("graftline.markdown", "graftline.evals.figures")), own])[:16]
