@@ -90,7 +90,7 @@ class Artifacts(System):
         # whatever else stands under the name of a resource is what would have been opened
         stand_ins = {SYSTEMS[name].port: system for name, system in systems.items() if not isinstance(system, System)}
         run.opened.update(stand_ins)
-        given = {name: secret for system in configured for name, secret in system.secrets().items()}
+        given = {name: secret for system in configured for name, secret in system.secrets(paths).items()}
         secrets = open_secrets({**os.environ, **given}, paths.root)
         kinds = [Artifacts, *(SYSTEMS[name] for name in systems)]
         named = {port for kind in kinds for port in (kind.port, *kind.used_through_it)}

@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 import dagster as dg
 from pydantic import Field
 
+from graftline.actors.fleet import load_fleet
+from graftline.errors import ConfigError
 from graftline.paths import Paths
 from graftline.runtime.manifests import Manifest
 from graftline.secrets import EnvironmentSecrets
@@ -34,7 +36,7 @@ class System(dg.ConfigurableResource):
         """Return what a manifest would say of it, by key."""
         return {self.port: self.settings.model_dump(mode="json")}  # type: ignore[attr-defined]
 
-    def secrets(self) -> dict[str, str]:
+    def secrets(self, paths: Paths) -> dict[str, str]:
         """Return the secrets that it was given, by the names of their variables."""
         return {}
 
@@ -51,6 +53,12 @@ class ActorsResource(System):
 
     port = "chat_model"
     settings: form_of("chat_model") = Field(discriminator="kind", description=_SETTINGS)  # type: ignore[valid-type]
+    api_key: str | None = Field(
+        default=None, description="Of the servers; otherwise it is looked up in .env and Vault."
+    )
+
+    def secrets(self, paths: Paths) -> dict[str, str]:
+        return _named(_key_of_fleet(self.settings, paths), self.api_key)
 
 
 class TeacherResource(System):
@@ -72,7 +80,7 @@ class TinkerResource(System):
         default=None, description="Of the service; otherwise it is looked up in .env and Vault."
     )
 
-    def secrets(self) -> dict[str, str]:
+    def secrets(self, paths: Paths) -> dict[str, str]:
         return _named(getattr(self.settings, "api_key", ""), self.api_key)
 
 
@@ -85,7 +93,7 @@ class HarborResource(System):
         default=None, description="Of the service; otherwise it is looked up in .env and Vault."
     )
 
-    def secrets(self) -> dict[str, str]:
+    def secrets(self, paths: Paths) -> dict[str, str]:
         return _named(getattr(self.settings, "api_key", ""), self.api_key)
 
 
@@ -99,7 +107,7 @@ class QueueResource(System):
         description="Of the server, which may hold its password; otherwise it is looked up in .env and Vault.",
     )
 
-    def secrets(self) -> dict[str, str]:
+    def secrets(self, paths: Paths) -> dict[str, str]:
         return _named(getattr(self.settings, "url", ""), self.address)
 
 
@@ -128,7 +136,9 @@ def systems_of(manifest: Manifest, paths: Paths, variables: Mapping[str, str]) -
         return dg.EnvVar(name) if name and (name in variables or not is_elsewhere) else None
 
     sandbox = SandboxResource(settings=filled(manifest.sandbox))
-    actors = ActorsResource(settings=filled(manifest.chat_model))
+    actors = ActorsResource(
+        settings=filled(manifest.chat_model), api_key=shown(_key_of_fleet(manifest.chat_model, paths))
+    )
     training, harbor, queue = manifest.training_client, manifest.harbor, manifest.queue
     return {
         "sandbox": sandbox,
@@ -150,6 +160,14 @@ SYSTEMS: Mapping[str, type[System]] = {
     "queue": QueueResource,
     "dataset_sources": DatasetSourcesResource,
 }
+
+
+def _key_of_fleet(settings: Any, paths: Paths) -> str:
+    """Return the variable with the key of the servers that are asked; empty where there is none."""
+    try:
+        return load_fleet(paths.configs, settings.fleet).api_key if hasattr(settings, "fleet") else ""
+    except ConfigError:
+        return ""  # who asks them is told what is wrong with the file
 
 
 def _named(variable: str, value: str | None) -> dict[str, str]:

@@ -153,7 +153,12 @@ def test_the_resources_show_settings_and_of_secrets_the_names_alone(
     monkeypatch.setenv("TINKER_API_KEY", "tml-which-nobody-may-see")
     path = root / "configs" / "manifests" / "local.yaml"
     manifest = {"sandbox": {"kind": "warm", "workers": 2}, "teacher": {"kind": "induction"}}
-    remote = {"training_client": {"kind": "tinker"}, "queue": {"kind": "redis"}, "dataset_hub": {"kind": "local"}}
+    remote = {
+        "chat_model": {"kind": "actors", "fleet": "gpu"},
+        "training_client": {"kind": "tinker"},
+        "queue": {"kind": "redis"},
+        "dataset_hub": {"kind": "local"},
+    }
     path.write_text(json.dumps({**manifest, **remote}), "utf-8")
     with open_graphql(instance) as query:
         answer = query(
@@ -169,6 +174,7 @@ def test_the_resources_show_settings_and_of_secrets_the_names_alone(
     values = {name: {one["key"]: one for one in found[name]["configuredValues"]} for name in found}
     assert json.loads(values["sandbox"]["settings"]["value"])["warm"]["workers"] == 2
     assert (values["tinker"]["api_key"]["type"], values["tinker"]["api_key"]["value"]) == ("ENV_VAR", "TINKER_API_KEY")
+    assert (values["actors"]["api_key"]["type"], values["actors"]["api_key"]["value"]) == ("ENV_VAR", "VLLM_API_KEY")
     assert (values["queue"]["address"]["type"], values["queue"]["address"]["value"]) == (
         "ENV_VAR",
         "GRAFTLINE_REDIS_URL",
