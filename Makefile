@@ -22,9 +22,9 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 
 run: data ## Bring the whole lineage up to date, then show what there is
-	@# a run is over partitions of one kind; where no recipe has data, there is nothing to train
-	recipes="$$($(BIN)/python -m assets.training --tags)" && if [ -n "$$recipes" ]; then \
-		$(BIN)/dagster job execute -m orchestration.definitions -j training --tags "$$recipes"; fi
+	@# a run is over partitions of one kind: one for each recipe that has data and is not on demand
+	recipes="$$($(BIN)/python -m assets.training)" && for tags in $$recipes; do \
+		$(BIN)/dagster job execute -m orchestration.definitions -j training --tags "$$tags" || exit 1; done
 	$(BIN)/graftline summary
 
 data: install ## Bring the lineage up to date as far as trajectories: what adapters are trained on

@@ -17,10 +17,9 @@ import dagster as dg
 from assets.described import described
 from assets.harbor import EVALUATION, EVALUATIONS
 from assets.outcome import materialized, metadata_of
-from assets.partitions import range_tags
 from assets.reports.plots import bars, embedded
 from assets.training import GROUP as TRAINING
-from assets.training import NAMES
+from assets.training import NAMES, add_recipes
 from graftline.building import Built
 from graftline.errors import GraftlineError
 from graftline.paths import Paths, find_root
@@ -93,17 +92,19 @@ def _shown(built: Built) -> Mapping[str, Any]:
 
 
 def main() -> None:
-    """Print the job and the tags of every run that the results need, in their order, and then those of the results."""
+    """Print job and tags of every run that the results need, in their order, and those of the results; add what is on demand."""
     paths = Paths(find_root())
     manifest = load_manifest(paths, os.environ.get("GRAFTLINE_MANIFEST", "local"))
     with open_lineage(paths, manifest, "closed_loop") as lineage:
-        for step in closed_loop_steps(lineage):
-            print(JOBS[step.stage], json.dumps(range_tags(step.name, step.name), separators=(",", ":")))
+        steps = closed_loop_steps(lineage)
+        add_recipes([step.name for step in steps if JOBS[step.stage] == TRAINING])
+        for step in steps:
+            print(JOBS[step.stage], json.dumps({"dagster/partition": step.name}, separators=(",", ":")))
     print(GROUP, "{}")
 
 
 if __name__ == "__main__":
     try:
         main()
-    except GraftlineError as error:
+    except (GraftlineError, dg.DagsterError) as error:
         sys.exit(f"error: {error}")

@@ -41,11 +41,11 @@ _BINS = 5
 
 
 def harbor_assets(
-    names: Sequence[str], evaluated: Sequence[str], contests: Sequence[str] = (), recipes: Sequence[str] = ()
+    names: Sequence[str], evaluated: Sequence[str], contests: Sequence[str] = ()
 ) -> list[dg.AssetsDefinition]:
     """Return the assets with a partition for each of `names`, evaluations for each of `evaluated` and `contests`.
 
-    There is nothing where there is none of them. Contestants may be adapters of `recipes`.
+    There is nothing where there is none of them.
     """
     # a file says itself which tasks it is made of, if of any
     everything = dg.AllPartitionMapping()
@@ -66,8 +66,7 @@ def harbor_assets(
         same = dg.StaticPartitionMapping({name: name for name in evaluated})
         deps = [dg.AssetDep(name, partition_mapping=same) for name in DEPLOYED if evaluated]
         if contests:
-            above = ("splits", "tasks", *(["trained_adapter"] if recipes else []))
-            deps += [dg.AssetDep(name, partition_mapping=everything) for name in above]
+            deps += [dg.AssetDep(name, partition_mapping=everything) for name in ("splits", "tasks", "trained_adapter")]
         systems = [*(["harbor"] if evaluated else []), *(_OF_CONTESTS if contests else [])]
         made.append(
             _asset(evaluation, EVALUATIONS, [*evaluated, *contests], deps, metadata_of_evaluation, systems=systems)

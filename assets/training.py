@@ -1,12 +1,13 @@
 """`sft_dataset` and `trained_adapter`: what each recipe of the lineage trains on, and the adapter it ends with.
 
-A partition is a recipe of `configs/recipes/` that has `data`; `python -m assets.training` prints the range of those
-that are not trained on demand. Not here:
-what the stages do (`graftline.runtime.training_data`, `graftline.runtime.trained_adapter`), and who trains (the port
+A partition is a recipe of `configs/recipes/` that has `data`. The sensor `recipes` adds a partition for each that is not trained on
+demand, so that a new file needs no reload; one on demand is added where it is asked for. `python -m assets.training` adds those
+that it is given, else all that are not on demand, and prints them. Not here: what the stages do (`graftline.runtime.training_data`, `graftline.runtime.trained_adapter`), and who trains (the port
 `training_client`). https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,39 +18,40 @@ from assets.checks import evaluate_check, result_of_faults
 from assets.described import described
 from assets.links import licence_rows, model_page, shown_at
 from assets.outcome import OverAll, materialize_each, metadata_of
-from assets.partitions import print_range
 from assets.reports.plots import curves, embedded, stacked
 from graftline.building import Built
+from graftline.errors import GraftlineError
 from graftline.markdown import table
 from graftline.models.catalogue import load_models
-from graftline.paths import Paths
+from graftline.paths import Paths, find_root
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
 from graftline.runtime.trained_adapter import EVALUATION, STEPS, trained_adapter
 from graftline.runtime.training_checks import broken_adapters, unfit_rows
 from graftline.runtime.training_data import recipes_of_run, sft_dataset
 from graftline.training.card import CARD
+from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import read_steps
 from graftline.training.sets import TRAIN
 from resources.artifacts import Artifacts, needs, stages_of
 
 GROUP = "training"
+RECIPES = dg.DynamicPartitionsDefinition(name="recipes")
+"""Recipes that were asked for, on this instance of Dagster."""
 _CURVES = ("reward", "groups_with_contrast", "reverse_kl", "answer_tokens")
 """Figures of steps that are shown by step, beside the loss, where a recipe has them."""
 NAMES = (sft_dataset.__name__, trained_adapter.__name__)
 
 
-def training_assets(recipes: Sequence[str]) -> list[dg.AssetsDefinition]:
-    """Return the two assets with a partition for each of `recipes`; nothing where there is none."""
-    if not recipes:
-        return []
+def training_assets() -> list[dg.AssetsDefinition]:
+    """Return the two assets, with a partition for each recipe."""
     # of a recipe it is not known here which partitions it is made of, so it depends on all of them
     everything = dg.AllPartitionMapping()
     deps = [dg.AssetDep(name, partition_mapping=everything) for name in ("splits", "tasks", "teacher_trajectories")]
     return [
-        _asset(sft_dataset, recipes, deps, {"jsonl"}, metadata_of_rows, ("sandbox",), "sandbox", _sizes),
+        _asset(sft_dataset, deps, {"jsonl"}, metadata_of_rows, ("sandbox",), "sandbox", _sizes),
         _asset(
-            trained_adapter, recipes, [dg.AssetDep(sft_dataset.__name__)], {"pytorch"}, metadata_of_adapter,
+            trained_adapter, [dg.AssetDep(sft_dataset.__name__)], {"pytorch"}, metadata_of_adapter,
             ("tinker", "sandbox"), "trainer", _solved,
         ),
     ]  # fmt: skip
@@ -57,7 +59,6 @@ def training_assets(recipes: Sequence[str]) -> list[dg.AssetsDefinition]:
 
 def _asset(
     make: Callable[[Lineage, str], Built],
-    recipes: Sequence[str],
     deps: Sequence[dg.AssetDep],
     kinds: set[str],
     shown: Callable[[Built], Mapping[str, Any]],
@@ -68,7 +69,7 @@ def _asset(
     @dg.asset(
         name=make.__name__,
         deps=deps,
-        partitions_def=dg.StaticPartitionsDefinition(list(recipes)),
+        partitions_def=RECIPES,
         group_name=GROUP,
         code_version=stage_code(make.__name__),
         kinds=kinds,
@@ -87,10 +88,8 @@ def _asset(
     return asset
 
 
-def training_checks(recipes: Sequence[str]) -> list[dg.AssetChecksDefinition]:
-    """Return the checks of what is stored of all recipes; nothing where there is none."""
-    if not recipes:
-        return []
+def training_checks() -> list[dg.AssetChecksDefinition]:
+    """Return the checks of what is stored of all recipes."""
 
     @dg.asset_check(asset=sft_dataset.__name__, blocking=True)
     def rows_fit(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
@@ -189,7 +188,25 @@ def metadata_of_adapter(built: Built) -> Mapping[str, Any]:
     }
 
 
-if __name__ == "__main__":
-    from graftline.paths import find_root
+def add_recipes(names: Sequence[str]) -> None:
+    """Add partitions for recipes to the instance of Dagster that `DAGSTER_HOME` names."""
+    with dg.DagsterInstance.get() as instance:
+        instance.add_dynamic_partitions(str(RECIPES.name), [*names])
 
-    print_range(recipes_of_run(Paths(find_root())))
+
+def main() -> None:
+    """Add partitions for recipes, and print the tags of a run over each."""
+    paths = Paths(find_root())
+    names = sys.argv[1:] or recipes_of_run(paths)
+    for name in names:
+        load_recipe(paths, name)
+    add_recipes(names)
+    for name in names:
+        print(json.dumps({"dagster/partition": name}, separators=(",", ":")))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (GraftlineError, dg.DagsterError) as error:
+        sys.exit(f"error: {error}")

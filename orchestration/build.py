@@ -28,9 +28,8 @@ from graftline.runtime.evaluations import evaluated_names, evaluation_names
 from graftline.runtime.manifests import load_manifest
 from graftline.runtime.prompt_files import prompt_names
 from graftline.runtime.settings import load_settings
-from graftline.runtime.training_data import lineage_recipes
 from orchestration.executors import executor_of
-from orchestration.jobs import closed_loop_job, job_over, lineage_job
+from orchestration.jobs import closed_loop_job, job_over, lineage_job, training_job
 from orchestration.schedules import daily_lineage
 from resources.artifacts import Artifacts
 from resources.dbt import open_dbt
@@ -42,6 +41,7 @@ from sensors.closed_loop import closed_loop_sensor
 from sensors.dataset_versions import dataset_versions
 from sensors.harbor_builds import harbor_builds
 from sensors.lost_runs import lost_runs
+from sensors.recipes import recipes
 from sensors.training_runs import training_runs
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -65,14 +65,12 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
     root = find_root(dict(os.environ), start=CHECKOUT)
     paths, name = Paths(root), os.environ.get("GRAFTLINE_MANIFEST", "local")
     catalogue = load_settings(paths).catalogue
-    recipes = lineage_recipes(paths)
-    training = job_over("training", recipes)
     deployments, evaluated = deployment_names(paths), evaluated_names(paths)
     contests = contest_names(paths)
     harbor = [*job_over("harbor", deployments), *job_over("evaluations", evaluation_names(paths))]
     prompts = prompt_names(paths)
     closed_loop = closed_loop_assets(paths)
-    jobs = [lineage_job, *training, *harbor, *job_over("prompts", prompts), *closed_loop_job(closed_loop)]
+    jobs = [lineage_job, training_job, *harbor, *job_over("prompts", prompts), *closed_loop_job(closed_loop)]
     return dg.Definitions(
         assets=[
             *source_assets(catalogue),
@@ -80,16 +78,16 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
             *stage_assets(catalogue),
             report_models(catalogue),
             *report_assets(),
-            *training_assets(recipes),
-            *adapter_report(recipes, contests),
+            *training_assets(),
+            adapter_report(contests),
             *prompt_assets(prompts),
             *closed_loop,
-            *harbor_assets(deployments, evaluated, contests, recipes),
+            *harbor_assets(deployments, evaluated, contests),
         ],
         asset_checks=[
             *(check for name in catalogue.sources for check in dataset_checks(name)),
             *STAGE_CHECKS,
-            *training_checks(recipes),
+            *training_checks(),
             *harbor_checks(evaluated, contests),
         ],
         jobs=jobs,
@@ -98,7 +96,8 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
             dataset_versions(lineage_job.name, catalogue),
             actor_health(),
             lost_runs(),
-            *(training_runs(job.name, recipes) for job in training),
+            recipes(),
+            training_runs(training_job.name),
             *([closed_loop_sensor(jobs)] if closed_loop else []),
             *([harbor_builds(harbor, deployments, evaluated)] if deployments else []),
         ],

@@ -22,11 +22,13 @@ lineage_job = dg.define_asset_job(
     description="From the files of datasets to trajectories and reports. Trains nothing, and asks no service.",
 )
 
+training_job = dg.define_asset_job(
+    "training",
+    selection=[*NAMES, "reports/adapters"],
+    description="What a recipe with `data` trains on, its adapter, tried on held-out tasks, and all adapters side by side.",
+)
+
 _OVER_NAMES = {
-    "training": (
-        (*NAMES, "reports/adapters"),
-        "What the recipes with `data` train on, and their adapters, each tried on held-out tasks.",
-    ),
     "harbor": (DEPLOYED, "The deployments of configs/harbor as the Harbor service builds them, and their instances."),
     "evaluations": ([EVALUATION], "What deployments are worth, and which held-out tasks models solve."),
     "prompts": ([OPTIMIZED_PROMPT], "The prompts of configs/prompts, made better by what their answers were worth."),

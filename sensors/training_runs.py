@@ -7,18 +7,18 @@ https://docs.dagster.io/guides/automate/sensors
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import dagster as dg
 
-from assets.training import NAMES
+from assets.training import NAMES, RECIPES
 from graftline.errors import ConfigError, GraftlineError
 from graftline.paths import Paths
 from graftline.record import load_record
 from graftline.runtime.followed import resolved
 from graftline.runtime.trained_adapter import output_of
+from graftline.runtime.training_data import lineage_recipes
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import Runs, TrainingRun
 from graftline.training.train import MEMORY_OUTPUT, run_id_of
@@ -41,14 +41,14 @@ class _Seen:
     loss: float | None
 
 
-def training_runs(job_name: str, recipes: Sequence[str]) -> dg.SensorDefinition:
-    """Return the sensor over the runs of `recipes`; the job called `job_name` makes their adapters."""
+def training_runs(job_name: str) -> dg.SensorDefinition:
+    """Return the sensor over the runs of all recipes; the job called `job_name` makes their adapters."""
 
     @dg.sensor(name="training_runs", job_name=job_name, minimum_interval_seconds=INTERVAL_S)
     def sensor(context: dg.SensorEvaluationContext, artifacts: Artifacts, tinker: TinkerResource) -> dg.SensorResult:
         """Request the adapter of every recipe whose run was left or ended, and observe the runs that go on."""
         seen, faults = [], []
-        for recipe in recipes:
+        for recipe in lineage_recipes(artifacts.paths):
             try:
                 if (one := _look(artifacts, tinker, recipe)) is not None:
                     seen.append(one)
@@ -73,6 +73,7 @@ def training_runs(job_name: str, recipes: Sequence[str]) -> dg.SensorDefinition:
             skip_reason=None if requests else states or "no recipe of the lineage was trained yet",
             asset_events=[_observation(one) for one in seen if known.get(one.recipe) != shown[one.recipe]],
             cursor=json.dumps(shown),
+            dynamic_partitions_requests=[RECIPES.build_add_request([one.recipe for one in seen])] if seen else [],
         )
 
     return sensor

@@ -12,6 +12,7 @@ import dagster as dg
 
 from assets.described import described
 from assets.outcome import materialized, metadata_of
+from assets.reports.marts import WHEN_READY
 from assets.reports.plots import bars, curves, embedded
 from graftline.building import Built, Contents, Request
 from graftline.errors import RecordError
@@ -22,16 +23,15 @@ from graftline.record import Record
 from graftline.runtime.contests import read_attempts
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.trained_adapter import STEPS
+from graftline.runtime.training_data import lineage_recipes
 from graftline.training.runs import read_steps
 from resources.artifacts import needs, stages_of
 
 PAGE = "adapters.md"
 
 
-def adapter_report(recipes: Sequence[str], evaluations: Sequence[str]) -> list[dg.AssetsDefinition]:
-    """Return the report on the adapters of `recipes`; nothing where there is none."""
-    if not recipes:
-        return []
+def adapter_report(evaluations: Sequence[str]) -> dg.AssetsDefinition:
+    """Return the report on all adapters, and on the evaluations of contestants."""
     of_all = dg.AllPartitionMapping()
     above = ["trained_adapter", *(["evaluation"] if evaluations else [])]
 
@@ -43,19 +43,20 @@ def adapter_report(recipes: Sequence[str], evaluations: Sequence[str]) -> list[d
         owners=["team:ml"],
         code_version=_code(),
         metadata=described(_report),
+        automation_condition=WHEN_READY,
         backfill_policy=dg.BackfillPolicy.single_run(),
         required_resource_keys=needs(),
     )
     def adapters(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
         """All adapters side by side: what each was trained on, its loss by step, what it solves, and what evaluations say."""
         lineage = stages_of(context)
-        return materialized(context, lineage, lambda: _report(lineage, recipes, evaluations), _shown)
+        return materialized(context, lineage, lambda: _report(lineage, evaluations), _shown)
 
-    return [adapters]
+    return adapters
 
 
-def _report(lineage: Lineage, recipes: Sequence[str], evaluations: Sequence[str]) -> Built:
-    adapters = _stored(lineage, {name: lineage.paths.adapter(name) for name in recipes})
+def _report(lineage: Lineage, evaluations: Sequence[str]) -> Built:
+    adapters = _stored(lineage, {name: lineage.paths.adapter(name) for name in lineage_recipes(lineage.paths)})
     judged = _stored(lineage, {name: lineage.paths.contest(name) for name in evaluations})
     inputs = {
         **{f"trained_adapter.{name}": record.identity for name, record in adapters.items()},

@@ -33,11 +33,14 @@ def test_the_jobs_that_are_printed_make_what_the_results_read(
 ) -> None:
     (looped.configs / "manifests" / "local.yaml").write_text(json.dumps(PORTS), "utf-8")
     monkeypatch.setenv("GRAFTLINE_ROOT", str(looped.root))
+    added: list[str] = []
+    monkeypatch.setattr("assets.closed_loop.add_recipes", added.extend)
     main()
     planned = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
     assert [job for job, _ in planned] == ["training", "training", "evaluations", "closed_loop"]
     definitions, made = build_definitions(), []
     with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("recipes", added)
         for job, tags in planned:
             result = definitions.resolve_job_def(job).execute_in_process(instance=instance, tags=json.loads(tags))
             made += result.get_asset_materialization_events()
@@ -49,6 +52,7 @@ def test_the_jobs_that_are_printed_make_what_the_results_read(
     assert {*shown} == {
         ("sft_dataset", "first"), ("trained_adapter", "first"), ("sft_dataset", "second"),
         ("trained_adapter", "second"), ("evaluation", "pairs"), ("closed_loop_results", None),
+        ("reports/adapters", None),
     }  # fmt: skip
     adapter = load_record(looped.adapter("first"))
     assert versions["trained_adapter", "first"] == adapter.identity
@@ -91,6 +95,7 @@ def asked(paths: Paths, monkeypatch: pytest.MonkeyPatch, job: str, tags: dict[st
     definitions = build_definitions()
     with dg.DagsterInstance.ephemeral() as instance, warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)
+        instance.add_dynamic_partitions("recipes", ["first", "second", "other"])
         run = instance.create_run_for_job(definitions.resolve_job_def(job), tags=tags)
         with dg.build_run_status_sensor_context(
             sensor_name="closed_loop",

@@ -109,6 +109,7 @@ def results(root: Path) -> dict[str, dg.ExecuteInProcessResult]:
     """What came of every asset, each in a run of its own, in the order in which they need each other."""
     with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
         patch.setenv("GRAFTLINE_ROOT", str(root))
+        instance.add_dynamic_partitions("recipes", ["tiny"])
         assets = assets_of(root)
         order = [*OVER_ALL, *OF_PARTITIONS, *OF_NAMES, *REPORTS, *LAST]
         assert {*order, f"source/{DATASET}"} == {*assets, f"source/{DATASET}"}
@@ -169,6 +170,7 @@ def test_what_is_given_in_place_of_a_resource_is_what_its_asset_uses(
         shutil.rmtree(folder)
     shutil.rmtree(root / "models" / "adapters" / "memory", ignore_errors=True)
     with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("recipes", ["tiny"])
         result = materialize(root, name, assets_of(root)[name], instance, **{resource: stand_in})
     assert not result.success
     assert "the stand-in was asked for" in failure_of(result)

@@ -55,6 +55,7 @@ def shown(root: Path) -> Shown:
     partitions together the last observation."""
     with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
         patch.setenv("GRAFTLINE_ROOT", str(root))
+        instance.add_dynamic_partitions("recipes", ["seen", "tiny"])
         definitions = build_definitions()
         ranges = {"lineage": whole_range(load_settings(Paths(root)).catalogue), "training": ("seen", "tiny")}
         found: dict[str, Mapping[str, dg.MetadataValue[Any]]] = {}

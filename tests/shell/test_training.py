@@ -72,6 +72,7 @@ def root(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
     with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("recipes", ["seen", "tiny"])
         yield instance
 
 
@@ -139,33 +140,64 @@ def test_a_range_in_the_wrong_order_fails_instead_of_doing_nothing(root: Path, i
     assert not materialize(instance, tags=tags).success
 
 
-def printed_range(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    """Return what `python -m assets.training` prints."""
-    monkeypatch.delitem(sys.modules, "assets.training")
+def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *names: str) -> list[str]:
+    """Return the lines that `python -m assets.training` prints."""
+    monkeypatch.delitem(sys.modules, "assets.training", raising=False)
+    monkeypatch.setattr(sys, "argv", ["training", *names])
     runpy.run_module("assets.training", run_name="__main__")
-    return capsys.readouterr().out
+    return capsys.readouterr().out.splitlines()
 
 
-def test_without_a_recipe_that_has_data_there_is_nothing_of_training(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of an instance that the environment names."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("DAGSTER_HOME", str(folder))
+    return folder
+
+
+def partitions(home: Path) -> list[str]:
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        return [*instance.get_dynamic_partitions("recipes")]
+
+
+def test_without_a_recipe_that_has_data_there_is_nothing_to_train(
+    root: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.rmtree(root / "configs" / "recipes")
-    definitions = build_definitions()
-    keys = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
-    assert not keys & {"sft_dataset", "trained_adapter"}
-    assert [sensor.name for sensor in definitions.get_repository_def().sensor_defs] == [
-        "actor_health",
-        "dataset_versions",
-        "default_automation_condition_sensor",
-        "lost_runs",
-    ]
-    assert printed_range(monkeypatch, capsys) == ""
+    assert printed(monkeypatch, capsys) == []
+    assert partitions(home) == []
 
 
-def test_the_range_of_recipes_is_printed_and_the_rest_is_a_job_of_its_own(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_recipes_are_added_and_those_on_demand_where_they_are_named(
+    root: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert printed_range(monkeypatch, capsys) == "seen...tiny\n"
+    write_recipe(root, "rare", SYNTHETIC, is_on_demand=True)
+    assert printed(monkeypatch, capsys) == [f'{{"dagster/partition":"{name}"}}' for name in ("seen", "tiny")]
+    assert partitions(home) == ["seen", "tiny"]
+    assert printed(monkeypatch, capsys, "rare") == ['{"dagster/partition":"rare"}']
+    assert partitions(home) == ["seen", "tiny", "rare"]
+    with pytest.raises(SystemExit, match="error: recipe 'rarest' is unknown"):
+        printed(monkeypatch, capsys, "rarest")
+
+
+def test_the_sensor_adds_a_partition_for_a_new_file_without_a_reload(root: Path, instance: dg.DagsterInstance) -> None:
+    definitions = build_definitions()
+
+    def added() -> list[str]:
+        resources = {"artifacts": definitions.resources["artifacts"]}
+        with dg.build_sensor_context(instance=instance, resources=resources) as context:
+            result = definitions.resolve_sensor_def("recipes").evaluate_tick(context)
+        return [key for one in result.dynamic_partitions_requests or [] for key in one.partition_keys]
+
+    assert added() == []
+    write_recipe(root, "new", SYNTHETIC)
+    write_recipe(root, "rare", SYNTHETIC, is_on_demand=True)
+    assert added() == ["new"]
+
+
+def test_what_is_trained_is_a_job_of_its_own(root: Path) -> None:
     definitions = build_definitions()
     graph = definitions.resolve_asset_graph()
     jobs = {
@@ -191,7 +223,7 @@ class Watched:
     def __post_init__(self) -> None:
         self.paths = Paths(self.root)
         self.runs = Runs(self.root / MEMORY_OUTPUT)
-        self.sensor = training_runs("training", ["seen", "tiny"])
+        self.sensor = training_runs("training")
 
     def evaluate(self, sensor: Any, cursor: str | None = None) -> Any:
         resources = {name: resources_for(self.paths, "local")[name] for name in ("artifacts", "tinker")}
@@ -319,7 +351,7 @@ def test_a_run_that_goes_on_from_another_adapter_is_gone_on_with(watched: Watche
     (paths.configs / "manifests" / "local.yaml").write_text(text, "utf-8")
     runs = Runs(watched.root / OUTPUT)
     about = {"recipe": "sl_basic", "config": {}, "config_digest": "0", "dataset": {}, "examples": 1, "versions": {}}
-    sensor = training_runs("training", ["after"])
+    sensor = training_runs("training")
     # what it follows is not there yet
     assert watched.evaluate(sensor).skip_reason.skip_message == "no recipe of the lineage was trained yet"
     checkpoint = CheckpointNote(step=4, path="tinker://a/weights/4", probe_loss=1.0)
