@@ -9,9 +9,11 @@ from itertools import pairwise
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.partitions.context import partition_loading_context
 
 from graftline.paths import Paths
 from graftline.runtime import load_settings
+from graftline.runtime.training_data import lineage_recipes
 from tests.page_commands import (
     CLICK_PROGRAMS,
     Command,
@@ -131,8 +133,12 @@ def validate(repository: dg.RepositoryDefinition, select: str, keys: tuple[str, 
     assert selected
     if not keys:
         assert all(job.asset_layer.get(key).partitions_def is None for key in selected)
-    for key in keys:
-        job.validate_partition_key(key, selected_asset_keys=selected, context=None)
+    with dg.DagsterInstance.ephemeral() as instance:
+        # as the sensor and `python -m assets.training` add them
+        instance.add_dynamic_partitions("recipes", lineage_recipes(Paths(CHECKOUT)))
+        with partition_loading_context(dynamic_partitions_store=instance) as loading:
+            for key in keys:
+                job.validate_partition_key(key, selected_asset_keys=selected, context=loading)
 
 
 @pytest.mark.parametrize(
