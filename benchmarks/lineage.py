@@ -2,9 +2,11 @@
 
 Measured from outside, as a user meets it, in a copy of the checkout's configuration and sample:
 
-* `dagster asset materialize` over everything, then once more with nothing changed, and `graftline summary`;
+* the job `lineage` over everything, then once more with nothing changed, and `graftline summary`;
 * peak memory of that run and all its processes together;
-* `dagster definitions validate` and `graftline --help`, best of several.
+* `dagster definitions validate` and `graftline --help`, best of several;
+* processor seconds of loading the definitions: as shipped, with a hundred datasets more, with 500 recipes and 500 deployments;
+* the largest event of a partition, in bytes, in a run over 15 of them and in one over 10,000.
 
 Peer: the same stages called by `graftline run`, without Dagster and dbt, so that the price of orchestration shows.
 
@@ -23,13 +25,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
+from ruamel.yaml import YAML
 
 from benchmarks.machine import machine
+from graftline.building import Contents, Request, build
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -59,10 +64,9 @@ def measure(folder: Path, rows_per_language: int | None, repetitions: int) -> tu
     environment |= {"GRAFTLINE_ROOT": str(root), "DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "1"}
     # the shipped sample alone, whoever measures
     environment |= {"GRAFTLINE_DATASETS": "release_pairs"}
-    whole_range = output([sys.executable, "-m", "assets.partitions"], environment).strip()
+    tags = output([sys.executable, "-m", "assets.partitions", "--tags"], environment).strip()
     materialize = [
-        str(BIN / "dagster"), "asset", "materialize", "-m", "orchestration.definitions",
-        "--select", "*", "--partition-range", whole_range,
+        str(BIN / "dagster"), "job", "execute", "-m", "orchestration.definitions", "-j", "lineage", "--tags", tags
     ]  # fmt: skip
     first_s, peak_mb = timed(materialize, environment)
     summary = json.loads(output([str(BIN / "graftline"), "summary", "--json"], environment))
@@ -80,10 +84,63 @@ def measure(folder: Path, rows_per_language: int | None, repetitions: int) -> tu
         "peak_memory_mb": peak_mb,
         "definitions_validate_s": best([str(BIN / "dagster"), "definitions", "validate"], environment, repetitions),
         "help_s": best([str(BIN / "graftline"), "--help"], environment, repetitions),
+        **loading(folder, environment, repetitions),
+        "event_bytes_of_15_partitions": largest_event(15),
+        "event_bytes_of_10000_partitions": largest_event(1000 if rows_per_language else 10_000),
     }
     alone = prepared(folder / "alone", rows_per_language)
     peer_s, peer_mb = timed([str(BIN / "graftline"), "run"], {**environment, "GRAFTLINE_ROOT": str(alone)})
     return figures, {"graftline run": {"run_s": peer_s, "peak_memory_mb": peer_mb}}
+
+
+def loading(folder: Path, environment: dict[str, str], repetitions: int) -> dict[str, float]:
+    """Return the processor seconds of loading the definitions, by how much is configured."""
+    shipped = prepared(folder / "shipped", None)
+    datasets = prepared(folder / "datasets", None)
+    path = datasets / "configs" / "datasets.yaml"
+    catalogue = YAML(typ="safe").load(path)
+    names = [f"d{number:03}" for number in range(100)]
+    catalogue["datasets"] |= dict.fromkeys(names, catalogue["datasets"]["release_pairs"])
+    catalogue["use"] = ["release_pairs", *names]
+    path.write_text(json.dumps(catalogue), "utf-8")  # JSON is YAML
+    many = prepared(folder / "many", None)
+    for kind, one in {"recipes": "first_adapter", "harbor": "refactoring"}.items():
+        (many / "configs" / kind).mkdir()
+        text = (CHECKOUT / "configs" / kind / f"{one}.yaml").read_text("utf-8")
+        for number in range(500):
+            named = text.replace("name: refactoring-python", f"name: r{number:03}")
+            (many / "configs" / kind / f"r{number:03}.yaml").write_text(named, "utf-8")
+    roots = {"definitions_cpu_s": shipped, "with_100_datasets_cpu_s": datasets, "with_500_and_500_cpu_s": many}
+    own = {name: value for name, value in environment.items() if name != "GRAFTLINE_DATASETS"}
+    return {name: loaded_cpu_s({**own, "GRAFTLINE_ROOT": str(root)}, repetitions) for name, root in roots.items()}
+
+
+def loaded_cpu_s(environment: dict[str, str], repetitions: int) -> float:
+    """Return the least processor seconds of a process that loads the definitions."""
+    command = [sys.executable, "-c", "import orchestration.definitions, time; print(time.process_time())"]
+    return round(min(float(output(command, environment).split()[-1]) for _ in range(repetitions)), 2)
+
+
+def largest_event(partitions: int) -> int:
+    """Return the bytes of the largest event of a partition, of a run over so many of them that makes nothing."""
+    import dagster as dg
+
+    from assets.outcome import materialize_each, metadata_of
+    from assets.partitions import range_tags
+
+    keys = [f"p{number}" for number in range(partitions)]
+    with tempfile.TemporaryDirectory() as folder:
+        built = build(Path(folder) / "one", Request("tasks", "one", "code", {}), lambda partial: Contents({"rows": 1}))
+
+        @dg.asset(partitions_def=dg.StaticPartitionsDefinition(keys), backfill_policy=dg.BackfillPolicy.single_run())
+        def one(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+            makes = dict.fromkeys(context.partition_keys, lambda: built)
+            yield from materialize_each(context, SimpleNamespace(), makes, metadata_of)  # type: ignore[arg-type]
+
+        with dg.DagsterInstance.local_temp(str(Path(folder))) as instance:
+            assert dg.materialize([one], instance=instance, tags=range_tags(keys[0], keys[-1])).success
+            found = instance.fetch_materializations(one.key, limit=partitions).records
+            return max(len(dg.serialize_value(record.event_log_entry)) for record in found)
 
 
 def prepared(root: Path, rows_per_language: int | None) -> Path:
