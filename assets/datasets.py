@@ -20,6 +20,10 @@ from graftline.datasets.tables import DIVISION, NORMALIZED
 from graftline.runtime.checks import invalid_edits
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
+from graftline.runtime.stages.division import division
+from graftline.runtime.stages.label_tasks import label_tasks
+from graftline.runtime.stages.normalized import normalized as normalized_stage
+from graftline.runtime.stages.raw import raw as raw_stage
 from graftline.tasks.open_task import OpenTask
 from resources.artifacts import Artifacts, needs, stages_of
 
@@ -37,8 +41,8 @@ def dataset_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
     normalized = [key_of("normalized", name) for name in catalogue.sources]
     return [
         *assets,
-        _over_all(Lineage.division, normalized, "datasets", {"parquet"}, columns_of(DIVISION)),
-        _over_all(Lineage.label_tasks, normalized, "tasks", {"jsonl"}, fields_of(OpenTask)),
+        _over_all(division, normalized, "datasets", {"parquet"}, columns_of(DIVISION)),
+        _over_all(label_tasks, normalized, "tasks", {"jsonl"}, fields_of(OpenTask)),
     ]
 
 
@@ -89,7 +93,7 @@ def _raw(name: str, dataset: Dataset) -> dg.AssetsDefinition:
             **_links(dataset),
             "version": dataset.version,
             "license": dataset.license,
-            **described(Lineage.raw),
+            **described(raw_stage),
         },
         required_resource_keys=needs("dataset_sources"),
         # one that is pinned has nothing new to offer
@@ -98,7 +102,7 @@ def _raw(name: str, dataset: Dataset) -> dg.AssetsDefinition:
     )
     def raw(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
         lineage = stages_of(context)
-        result = materialized(context, lineage, lambda: lineage.raw(name), shown)
+        result = materialized(context, lineage, lambda: raw_stage(lineage, name), shown)
         revision = lineage.record(lineage.paths.raw(name)).inputs.get("home")
         if not revision:
             return result
@@ -119,14 +123,14 @@ def _normalized(name: str, dataset: Dataset, deps: list[dg.AssetsDefinition]) ->
         kinds={"jsonl", "parquet"},
         owners=["team:data"],
         tags={"dataset": name},
-        metadata=described(Lineage.normalized, columns_of(NORMALIZED)),
+        metadata=described(normalized_stage, columns_of(NORMALIZED)),
         required_resource_keys=needs(),
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=f"The rows of {name} as edits and labels; those that are neither are counted, with file and line.",
     )
     def normalized(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
         lineage = stages_of(context)
-        return materialized(context, lineage, lambda: lineage.normalized(name))
+        return materialized(context, lineage, lambda: normalized_stage(lineage, name))
 
     return normalized
 

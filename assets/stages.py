@@ -1,6 +1,6 @@
 """The partitioned stages: `splits`, `synthetic_rules`, `tasks`, `teacher_trajectories`, `trajectories`, and their checks.
 
-Not here: what a stage does (`graftline.runtime.lineage`). https://docs.dagster.io/guides/build/assets
+Not here: what a stage does (`graftline.runtime.stages`). https://docs.dagster.io/guides/build/assets
 """
 
 import warnings
@@ -25,6 +25,11 @@ from graftline.datasets.tables import EDITS
 from graftline.runtime import checks
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
+from graftline.runtime.stages.splits import splits
+from graftline.runtime.stages.synthetic_rules import synthetic_rules
+from graftline.runtime.stages.tasks import tasks
+from graftline.runtime.stages.teacher_trajectories import teacher_trajectories
+from graftline.runtime.stages.trajectories import trajectories
 from graftline.tasks.task import Task
 from graftline.trajectories.export import STEPS
 from graftline.trajectories.step import Trajectory
@@ -35,17 +40,17 @@ def stage_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
     """Return the partitioned stages over the datasets of `catalogue`."""
     normalized = [key_of("normalized", name) for name in catalogue.sources]
     return [
-        _stage(catalogue, Lineage.splits, ["division", *normalized], "datasets", {"jsonl", "parquet"}),
+        _stage(catalogue, splits, ["division", *normalized], "datasets", {"jsonl", "parquet"}),
         _stage(
-            catalogue, Lineage.synthetic_rules, [_snippets(catalogue)], "tasks", {"jsonl", "astgrep"}, ("sandbox",)
+            catalogue, synthetic_rules, [_snippets(catalogue)], "tasks", {"jsonl", "astgrep"}, ("sandbox",)
         ),
-        _stage(catalogue, Lineage.tasks, ["splits", "synthetic_rules"], "tasks", {"jsonl"}, ("sandbox",)),
+        _stage(catalogue, tasks, ["splits", "synthetic_rules"], "tasks", {"jsonl"}, ("sandbox",)),
         _stage(
-            catalogue, Lineage.teacher_trajectories, ["tasks"], "trajectories", {"jsonl", "astgrep"},
+            catalogue, teacher_trajectories, ["tasks"], "trajectories", {"jsonl", "astgrep"},
             ("teacher", "sandbox", "actors", "queue"), "actors", _endings,
         ),
         _stage(
-            catalogue, Lineage.trajectories, ["tasks", "teacher_trajectories"], "trajectories", {"parquet"},
+            catalogue, trajectories, ["tasks", "teacher_trajectories"], "trajectories", {"parquet"},
             over_all=_endings,
         ),
     ]  # fmt: skip

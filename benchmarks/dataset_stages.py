@@ -19,6 +19,7 @@ from graftline.datasets.division import SPLITS
 from graftline.paths import Paths
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
+from graftline.runtime.stages.table import make
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -72,18 +73,18 @@ def run(root: Path, only_raw: bool = False) -> dict[str, Any]:
     with open_lineage(paths, load_manifest(paths, "local", {"sandbox": "memory"}), "benchmark") as lineage:
         names, before = list(lineage.catalogue.sources), processor_s()
         if only_raw:
-            seconds_of_raw, fetched = timed(lambda: [lineage.raw(name) for name in names])
+            seconds_of_raw, fetched = timed(lambda: [make("raw", lineage, name) for name in names])
             used_s = round(processor_s() - before, 3)
             return {"seconds": seconds_of_raw, "processor_seconds": used_s, "counts": {"raw": totals(fetched)}}
         stages: dict[str, Callable[[], list[Built]]] = {
-            "normalized": lambda: [lineage.normalized(name) for name in names],
-            "division": lambda: [lineage.division()],
-            "splits": lambda: [lineage.splits(language, split) for language, split in lineage.partitions()],
+            "normalized": lambda: [make("normalized", lineage, name) for name in names],
+            "division": lambda: [make("division", lineage)],
+            "splits": lambda: [make("splits", lineage, language, split) for language, split in lineage.partitions()],
         }
         seconds, used, counts = dict[str, float](), dict[str, float](), dict[str, dict[str, int]]()
-        for stage, make in stages.items():
+        for stage, bring in stages.items():
             since = processor_s()
-            seconds[stage], built = timed(make)
+            seconds[stage], built = timed(bring)
             used[stage] = round(processor_s() - since, 3)
             counts[stage] = totals(built)
         return {
@@ -99,12 +100,12 @@ def artefacts(lineage: Lineage) -> dict[str, Built]:
     """Return every artefact up to the splits, brought up to date, by name."""
     built = {}
     for name in lineage.catalogue.sources:
-        built[f"raw/{name}"] = lineage.raw(name)
-        built[f"normalized/{name}"] = lineage.normalized(name)
-    built["division"] = lineage.division()
+        built[f"raw/{name}"] = make("raw", lineage, name)
+        built[f"normalized/{name}"] = make("normalized", lineage, name)
+    built["division"] = make("division", lineage)
     for language in lineage.catalogue.languages:
         for split in SPLITS:
-            built[f"splits/{language}/{split}"] = lineage.splits(language, split)
+            built[f"splits/{language}/{split}"] = make("splits", lineage, language, split)
     return built
 
 

@@ -44,6 +44,7 @@ from graftline.runtime.evaluations import evaluation
 from graftline.runtime.exporting import stored_attempts
 from graftline.runtime.lineage import open_lineage
 from graftline.runtime.manifests import load_manifest
+from graftline.runtime.stages.table import make
 from graftline.state.state import State
 from graftline.tasks.task import Task
 from graftline.teachers.prompt import load_prompt
@@ -146,17 +147,17 @@ def attempts_and_rollouts(sizes: Sizes, root: Path) -> dict[str, dict[str, float
     paths = Paths(root)
     with opened(paths) as lineage:
         [name] = lineage.catalogue.sources
-        lineage.raw(name)
-        lineage.normalized(name)
-        lineage.division()
+        make("raw", lineage, name)
+        make("normalized", lineage, name)
+        make("division", lineage)
         for split in SPLITS:
-            for make in (lineage.splits, lineage.synthetic_rules, lineage.tasks):
-                make(_LANGUAGE, split)
+            for stage in ("splits", "synthetic_rules", "tasks"):
+                make(stage, lineage, _LANGUAGE, split)
     before = processor_s()
     with opened(paths) as lineage:
         for split in SPLITS:
-            lineage.teacher_trajectories(_LANGUAGE, split)
-            lineage.trajectories(_LANGUAGE, split)
+            make("teacher_trajectories", lineage, _LANGUAGE, split)
+            make("trajectories", lineage, _LANGUAGE, split)
     used_s = processor_s() - before
     found = [attempt for split in SPLITS for attempt in stored_attempts(paths, split)]
     stored = size_of(paths.data / "trajectories") / len(found)

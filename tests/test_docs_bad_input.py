@@ -20,6 +20,7 @@ from graftline.parquet import read_parquet, write_parquet
 from graftline.paths import Paths
 from graftline.record import verified
 from graftline.runtime import load_manifest, open_lineage
+from graftline.runtime.stages.table import make
 from graftline.sandbox.base import Isolation, SandboxResult, Verdict, decided
 from tests.hub_server import HubServer
 from tests.pages import CHECKOUT, codes, fences, pair_of, section, table, written_root
@@ -77,8 +78,8 @@ def test_every_reason_for_leaving_a_row_out_is_documented_with_a_real_message(
     with open_lineage(Paths(small.root), load_manifest(Paths(small.root), "local"), "docs") as lineage:
         details: dict[str, str] = {}
         for name in ROWS:
-            lineage.raw(name)
-            for row in read_parquet(lineage.normalized(name).folder / "dropped.parquet"):
+            make("raw", lineage, name)
+            for row in read_parquet(make("normalized", lineage, name).folder / "dropped.parquet"):
                 details.setdefault(row["reason"], row["detail"])
     rows_shown = table(section("docs/bad-input.md", "## Rows that are left out"))
     assert {codes(row[0])[0]: codes(row[2])[0] for row in rows_shown} == details

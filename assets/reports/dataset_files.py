@@ -13,8 +13,8 @@ from assets.reports.plots import funnel, histogram, shares
 from graftline.building import Contents
 from graftline.errors import ConfigError, RecordError
 from graftline.record import NormalizedRecord
-from graftline.runtime.dataset_stages import raw_record
 from graftline.runtime.lineage import Lineage
+from graftline.runtime.stages.raw import raw_record
 
 INDEX = "index.md"
 

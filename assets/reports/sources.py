@@ -10,8 +10,8 @@ from typing import Any
 
 from graftline.datasets.tables import DIVISION, DROPS, EDITS, NORMALIZED
 from graftline.parquet import Column
-from graftline.runtime.dataset_stages import raw_record
 from graftline.runtime.lineage import Lineage
+from graftline.runtime.stages.raw import raw_record
 from graftline.trajectories.export import STEPS, TRAJECTORIES
 from resources.warehouse import of_lines, of_parquet, of_rows
 

@@ -1,7 +1,7 @@
 """What the inputs of a record are: the folder or file that each name stands for, and which of its files are meant.
 
 Records hold names and identities alone, so that a root can be moved. Which name stands for what is decided by the stages
-(`runtime.dataset_stages`, `runtime.lineage`, `runtime.training_data`, `runtime.exporting`); here it is read back.
+(`runtime.stages`, `runtime.training_data`, `runtime.exporting`); here it is read back.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from typing import Any
 
 from graftline.paths import Paths
 from graftline.record import Record
-from graftline.runtime.stages import part_identity
+from graftline.runtime.lineage import part_identity
 
 _SPLIT_SOURCES = {"splits": "processed", "synthetic_rules": "synthetic", "tasks": "tasks"}
 """Where what is partitioned by language and split lies, below `data/`."""

@@ -16,9 +16,8 @@ from graftline.markdown import table
 from graftline.paths import Paths
 from graftline.runtime.closed_loop_file import ClosedLoopFile, Step, checked_closed_loop
 from graftline.runtime.contests import read_attempts
-from graftline.runtime.lineage import Lineage
+from graftline.runtime.lineage import Lineage, identities
 from graftline.runtime.settings import stage_code
-from graftline.runtime.stages import identities
 
 RESULTS, REPORT = "results.json", "report.md"
 _MEASURES: Mapping[Measure, str] = {"verified": "solved", "right_on_unseen": "right on unseen code"}

@@ -18,7 +18,7 @@ from graftline.harbor import running
 from graftline.harbor.client import HarborAPIError
 from graftline.harbor.deployment_file import EvaluationBudget
 from graftline.runtime.harbor_port import HarborService
-from graftline.runtime.stages import Advance
+from graftline.runtime.lineage import Advance
 
 _FIRST_LOOK_S, _LONGEST_S, _GROWTH = 0.1, 5.0, 1.5
 _GONE = 404

@@ -1,248 +1,218 @@
-"""The stages from edits to Parquet, each a stored artefact that is made only when something changed.
+"""What every stage is given: settings, open ports, and artifacts that are made only when something changed.
 
-The Dagster assets and `graftline run` call these methods; nothing here knows who calls. The stages before, from a
-dataset's home to splits, are in `graftline.runtime.dataset_stages`.
+A stage reads its inputs through their records, so that what it makes is tied to exactly those files. Where artefacts are
+kept in a bucket, that is what counts: an input comes from there unless the root holds the very same one, and what is made
+is put there before it takes its place in the root.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from graftline.actions.astgrep import Language
-from graftline.building import Built, Contents, Request
+from graftline.building import Built, Contents, Request, build
 from graftline.clock import Clock, utc_now
-from graftline.datasets.division import Split
-from graftline.datasets.edit import Edit
-from graftline.datasets.synthetic import synthesize
-from graftline.errors import RecordError
+from graftline.datasets.catalogue import Catalogue, Dataset
+from graftline.datasets.division import SPLITS, Split
+from graftline.errors import BoundaryError, ConfigError, RecordError
 from graftline.hashing import digest
-from graftline.jobs.base import Job
-from graftline.jsonl import read_lines, write_lines
-from graftline.parquet import write_parquet
 from graftline.paths import Paths
-from graftline.record import Record, verified
-from graftline.runtime.attempt_settings import attempt_settings, has_examples, rewriter
-from graftline.runtime.dataset_stages import DatasetStages
-from graftline.runtime.job_feed import JobFeed
+from graftline.record import Record, load_record, verified
 from graftline.runtime.manifests import Manifest
-from graftline.runtime.ports import open_ports
+from graftline.runtime.ports import Ports, open_ports
 from graftline.runtime.run_log import RunLog
-from graftline.runtime.settings import load_settings, stage_code
-from graftline.runtime.stages import identities
-from graftline.tasks.task import Task, sound_tasks
-from graftline.trajectories.collect import attempt
-from graftline.trajectories.current import current_attempts
-from graftline.trajectories.export import STEPS, TRAJECTORIES, step_rows, trajectory_rows
-from graftline.trajectories.journal import collect_many, times_folder
-from graftline.trajectories.shards import latest_by_key, linked_shards, read_shards, sealed_shards
-from graftline.trajectories.step import Trajectory, attempt_key, tally
-from graftline.trajectories.workers import Attempts, worker_attempts
-from graftline.workers import default_workers
+from graftline.runtime.settings import Settings, load_settings, stage_code
+
+if TYPE_CHECKING:
+    from graftline.runtime.job_feed import JobFeed
+
+logger = logging.getLogger(__name__)
+
+Advance = Callable[[int, int], None]
+"""Called with the number done and the number there are."""
+
+ItemT = TypeVar("ItemT")
 
 
-class Lineage(DatasetStages):
-    """All stages over one root folder; made by `open_lineage`."""
+@dataclass
+class Lineage:
+    """One root folder, and what is needed to make artifacts in it; made by `open_lineage`."""
 
-    feed: JobFeed | None = None
+    paths: Paths
+    settings: Settings
+    manifest: Manifest
+    ports: Ports
+    run_log: RunLog
+    open_until_end: ExitStack
+    clock: Clock = utc_now
+    advance: Advance = lambda done, total: None
+    feed: "JobFeed | None" = None
     """The attempts that a run comes to later, where workers make them."""
-
-    def synthetic_rules(self, language: Language, split: Split) -> Built:
-        """Make synthetic edits, each with its gold action, on the snippets of one language and split."""
-        sources = {of: self.paths.partition("processed", of, split) for of in self.catalogue.snippets_of(language)}
-        synthesis = self.catalogue.synthesis
-        inputs = {
-            "splits" if of == language else f"splits.{of}": self.verified(source, "splits")
-            for of, source in sources.items()
-        }
-        config = {"synthesis": synthesis.model_dump(mode="json"), **self._rewriter}
-        request = self._request("synthetic_rules", f"{language}/{split}", inputs, config)
-
-        def make(folder: Path) -> Contents:
-            edits = [edit for source in sources.values() for edit in read_lines(source / "edits.jsonl", Edit)]
-            made: list[Edit] = []
-            found = synthesize(
-                edits, language, synthesis.per_partition, synthesis.seed, self.ports.sandbox, split,
-                synthesis.per_snippet,
-            )  # fmt: skip
-            for edit in found:
-                made.append(edit)
-                self.advance(len(made), synthesis.per_partition)
-            made.sort(key=lambda edit: edit.id)
-            write_lines(folder / "edits.jsonl", made)
-            families = Counter(tag for edit in made for tag in edit.tags if tag.startswith("template:"))
-            return Contents({"rows": len(made), **{f"rows.{tag}": count for tag, count in sorted(families.items())}})
-
-        return self.build(self.paths.partition("synthetic", language, split), request, make)
-
-    def tasks(self, language: Language, split: Split) -> Built:
-        """Keep the edits, real and synthetic, that make sound tasks."""
-        folders = {stage: self.paths.partition(where, language, split) for stage, where in _TASK_SOURCES.items()}
-        inputs = {stage: self.verified(folder, stage) for stage, folder in folders.items()}
-        request = self._request("tasks", f"{language}/{split}", inputs, self._rewriter)
-
-        def make(folder: Path) -> Contents:
-            edits = [edit for source in folders.values() for edit in read_lines(source / "edits.jsonl", Edit)]
-            soundness = sound_tasks(self.counted(edits), self.ports.sandbox)
-            write_lines(folder / "tasks.jsonl", soundness.tasks)
-            unsound = {f"unsound.{reason}": count for reason, count in sorted(soundness.unsound.items())}
-            return Contents({"rows": len(soundness.tasks), **unsound})
-
-        return self.build(self.paths.partition("tasks", language, split), request, make)
-
-    def teacher_trajectories(self, language: Language, split: Split) -> Built:
-        """Let the teacher attempt the tasks of one language and split; earlier attempts, and other teachers', stay."""
-        source, teacher = self.paths.partition("tasks", language, split), self.ports.teacher
-        folder = self.paths.attempts(language, split, teacher.name)
-        request, made_by = self._attempts_request(language, split)
-        if self.feed is not None:
-            self.feed.begin((language, split))
-
-        def make(partial: Path) -> Contents:
-            tasks = list(read_lines(source / "tasks.jsonl", Task))
-            record = self._stored(folder, "teacher_trajectories")
-            earlier = linked_shards(folder, partial) if record else []
-            known = latest_by_key(read_shards(earlier))
-            if teacher.listens:
-                current = self._asked(language, split, made_by, tasks, known)
-            else:
-                # another code may come to something else at all of them
-                is_same_code = record is not None and record.code_version == request.code_version
-                times = times_folder(self.paths.logs, language, split) / f"{folder.name}.jsonl"
-                current = self._worked_out(tasks, made_by, known if is_same_code else {}, partial, times)
-            added = [trajectory for trajectory in current if known.get(trajectory.key) != trajectory]
-            if added or not earlier:
-                write_lines(partial / f"shard-{len(earlier) + 1:05}.jsonl", added)
-            return Contents(tally(current))
-
-        return self.build(folder, request, make)
-
-    def _attempts_request(self, language: Language, split: Split) -> tuple[Request, str]:
-        """Return the request of `teacher_trajectories`, and the digest of the settings of its attempts."""
-        teacher = self.ports.teacher
-        folder = self.paths.attempts(language, split, teacher.name)
-        config = attempt_settings(self.paths, self.manifest, self.settings, self.ports)
-        made_by = digest(config)
-        if teacher.listens:
-            config["asking"] = self.settings.trajectories.asking.model_dump(mode="json", exclude={"at_once"})
-        inputs = {"tasks": self.verified(self.paths.partition("tasks", language, split), "tasks")}
-        name = f"{language}/{split}/{folder.name}"
-        return self._request("teacher_trajectories", name, inputs, config), made_by
-
-    def feed_workers(self) -> None:
-        """Put the attempts of all partitions into the queue of workers as soon as the first one waits for its own.
-
-        To be called once the tasks of all are made. Nothing changes where attempts are made in this process.
-        """
-        if self.ports.teacher.listens and self.manifest.queue.kind != "memory":
-            examples = has_examples(self.paths, self.manifest)
-            self.feed = JobFeed(self.partitions(), self._missing_jobs, examples)
-
-    def _missing_jobs(self, language: Language, split: Split) -> list[Job]:
-        """Return the jobs of the attempts that `teacher_trajectories` would wait for."""
-        from graftline.runtime.asked_attempts import Partition, missing, stored  # as in `_asked`
-
-        folder = self.paths.attempts(language, split, self.ports.teacher.name)
-        request, made_by = self._attempts_request(language, split)
-        record = self._known(folder)
-        if record is not None:
-            if not request.difference(record):
-                return []
-            self.bring(folder)
-        partition = Partition(language, split, self.ports.teacher, made_by)
-        tasks = list(read_lines(self.paths.partition("tasks", language, split) / "tasks.jsonl", Task))
-        known = latest_by_key(read_shards(sealed_shards(folder))) | stored(self.paths, partition)
-        return [one.job() for one in missing(tasks, partition, self.settings.trajectories.asking, known)]
-
-    def trajectories(self, language: Language, split: Split) -> Built:
-        """Write the trajectories of all teachers at the tasks of one language and split as Parquet."""
-        source = self.paths.partition("tasks", language, split)
-        folders = self._attempted(language, split)
-        records = {f"teacher_trajectories.{name}": folders[name] for name in folders}
-        inputs = {name: self.verified(folder, "teacher_trajectories") for name, folder in records.items()}
-        inputs["tasks"] = self.verified(source, "tasks")
-        request = self._request("trajectories", f"{language}/{split}", inputs, {})
-
-        def make(partial: Path) -> Contents:
-            tasks = list(read_lines(source / "tasks.jsonl", Task))
-            shards = (shard for folder in folders.values() for shard in sealed_shards(folder))
-            chosen = current_attempts(read_shards(shards), tasks)
-            steps = step_rows(chosen.attempts, split)
-            write_parquet(partial / "steps.parquet", steps, STEPS)
-            write_parquet(partial / "trajectories.parquet", trajectory_rows(chosen.attempts, split), TRAJECTORIES)
-            return Contents({**tally(chosen.attempts), "steps": len(steps), **chosen.left_out})
-
-        return self.build(self.paths.partition("trajectories/parquet", language, split), request, make)
-
-    def _attempted(self, language: Language, split: Split) -> dict[str, Path]:
-        """Return the folder of every teacher that attempted these tasks, by name.
-
-        Raises:
-            RecordError: there is none.
-        """
-        if found := {path.name: path for path in self.attempted(language, split)}:
-            return found
-        folder = self.paths.partition("trajectories/raw", language, split)
-        raise RecordError(
-            f"{folder}: has no _meta.json, so it was not made yet; run `graftline run`, or materialize its asset"
-        )
-
-    def _asked(
-        self, language: Language, split: Split, made_by: str, tasks: Sequence[Task], known: Mapping[str, Trajectory]
-    ) -> list[Trajectory]:
-        """Let a teacher that asks a language model attempt what is missing, here or by workers of the queue."""
-        # loads all that asking takes, which is much, for whoever only wants to know the assets
-        from graftline.runtime.asked_attempts import Partition, ask
-
-        partition = Partition(language, split, self.ports.teacher, made_by)
-        settings = self.settings.trajectories
-        queue = self.manifest.queue
-        return ask(tasks, partition, known, settings, queue, self.ports, self.paths, self.advance, self.feed)
-
-    def _worked_out(
-        self, tasks: Sequence[Task], made_by: str, known: Mapping[str, Trajectory], folder: Path, times: Path
-    ) -> list[Trajectory]:
-        """Let a teacher that always comes to the same attempt what is not known, in worker processes."""
-        teacher = self.ports.teacher.name
-        keys = [attempt_key(task.digest, teacher, made_by, 1) for task in tasks]
-        todo = [task for task, key in zip(tasks, keys, strict=True) if key not in known]
-        found = {}
-        for trajectory in collect_many(todo, self._attempts(made_by), folder, times):
-            found[trajectory.key] = trajectory
-            self.advance(len(found), len(todo))
-        return [found[key] if key in found else known[key] for key in keys]
-
-    def _attempts(self, made_by: str) -> Attempts:
-        """Return what makes attempts that say by which settings they were made."""
-        attempts = self._workers
-        return lambda tasks: (one.model_copy(update={"made_by": made_by}) for one in attempts(tasks))
+    _kept: dict[str, Any] = field(default_factory=dict, repr=False)
+    _seen: dict[Path, tuple[str, tuple[tuple[str, int, int, int], ...]]] = field(default_factory=dict, repr=False)
+    _read: dict[str, tuple[Path, tuple[str, ...]]] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def _workers(self) -> Attempts:
-        settings = self.settings.trajectories
-        workers = settings.workers or default_workers()
-        if workers == 1:
-            teacher, sandbox = self.ports.teacher, self.ports.sandbox
-            return lambda tasks: (attempt(task, teacher, sandbox, settings.collecting) for task in tasks)
-        opened = worker_attempts(workers, self.manifest.sandbox, self.manifest.teacher, settings.collecting)
-        return self.open_until_end.enter_context(opened)
+    def catalogue(self) -> Catalogue:
+        return self.settings.catalogue
 
-    def _stored(self, folder: Path, kind: str) -> Record | None:
-        """Return the record of an artefact that is whole; None where there is none."""
+    def partitions(self) -> list[tuple[Language, Split]]:
+        """Return every language and split, in order."""
+        return [(language, split) for language in self.catalogue.languages for split in SPLITS]
+
+    def build(self, folder: Path, request: Request, make: Callable[[Path], Contents], with_files: bool = True) -> Built:
+        """Return the artefact of `request` in `folder` (see `record.build`), and log what became of it.
+
+        Without `with_files`, one that the store of artefacts has and the root lacks stays where it is.
+        """
+        started, worked_s = monotonic(), 0.0
+
+        def worked(partial: Path) -> Contents:
+            nonlocal worked_s
+            began = monotonic()
+            try:
+                return make(partial)
+            finally:
+                worked_s += monotonic() - began
+
+        if not with_files and not folder.exists() and (known := self._known(folder)) and not request.difference(known):
+            self.run_log.append(request.kind, request.name, "", monotonic() - started)
+            return Built(folder, known, "")
         try:
-            return verified(folder, kind)
+            built = self._built(folder, request, worked)
+        except OSError as error:
+            # a full disk, a folder that may not be written to; a library may name neither number nor file
+            cause = error.strerror or str(error).partition("\n")[0]
+            where = f" ({error.filename})" if error.filename else ""
+            raise BoundaryError(
+                f"{self.paths.relative(folder)}: {request.kind} {request.name} cannot be made: {cause}{where}; mend it"
+                " and run again, what was made before is untouched"
+            ) from error
+        # made or found right, its files have just been read
+        self._seen[folder] = built.record.identity, _stamps(folder, built.record)
+        self.run_log.append(request.kind, request.name, built.reason, monotonic() - started, worked_s)
+        return built
+
+    def _built(self, folder: Path, request: Request, make: Callable[[Path], Contents]) -> Built:
+        known = self._known(folder)
+        if known is not None:
+            # one that lost a file is made anew
+            with suppress(RecordError):
+                self.bring(folder)
+        store, name = self.ports.artefacts, self.paths.relative(folder)
+        built = build(
+            folder,
+            request,
+            lambda partial: self._undisturbed(request, make(partial)),
+            self.clock,
+            lambda partial, record: store.publish(name, partial, record),
+        )
+        if not built.is_fresh and built.record != known:
+            # made before there was a store, or by a run that was killed while it was sent there
+            store.publish(name, folder, built.record)
+        return built
+
+    def _known(self, folder: Path) -> Record | None:
+        try:
+            return self.ports.artefacts.record(self.paths.relative(folder))
         except RecordError:
-            return None
+            return None  # it is made anew
 
-    @property
-    def _rewriter(self) -> dict[str, Any]:
-        """What the outcome of an action depends on beside the action."""
-        return rewriter(self.manifest)
+    def bring(self, folder: Path) -> None:
+        """Have in `folder` what the store of artefacts has of it; nothing happens where it has nothing.
 
-    def _request(self, stage: str, name: str, inputs: Mapping[str, Record], config: Mapping[str, Any]) -> Request:
-        return Request(stage, name, stage_code(stage), identities(inputs), config)
+        Raises:
+            RecordError: what it has is damaged.
+            BoundaryError: the store failed.
+        """
+        store, name = self.ports.artefacts, self.paths.relative(folder)
+        record = store.record(name)
+        if record is None or record == _here(folder):
+            return
+        started = monotonic()
+        store.fetch(name, record, folder)
+        logger.info("%s: fetched from %s in %.1f s", name, store.label, monotonic() - started)
+
+    def record(self, folder: Path) -> Record:
+        """Return the record of an artefact, without looking at its files or fetching them.
+
+        Raises:
+            RecordError: there is none, or it is damaged.
+            BoundaryError: the store of artefacts failed.
+        """
+        return self.ports.artefacts.record(self.paths.relative(folder)) or load_record(folder)
+
+    def verified(self, folder: Path, kind: str) -> Record:
+        """Return the record of an input (see `record.verified`), and remember where it was read from.
+
+        Files that were checked before in this run are not read again while size, time and inode are what they were.
+        """
+        self.bring(folder)
+        record = load_record(folder)
+        seen = record.identity, _stamps(folder, record)
+        if self._seen.get(folder) != seen or record.kind != kind:
+            record = verified(folder, kind)
+            self._seen[folder] = record.identity, _stamps(folder, record)
+        self._read[record.identity] = folder, ()
+        return record
+
+    def part_of(self, folder: Path, record: Record, *names: str) -> str:
+        """Return what stands for some files of an artefact among the inputs of another; those that are not there count.
+
+        A stage that reads a part of an artefact is not made again when the rest of it changes.
+        """
+        identity = part_identity(record, names)
+        self._read[identity] = folder, names
+        return identity
+
+    def _undisturbed(self, request: Request, contents: Contents) -> Contents:
+        """Return `contents` if what they were made from is still what the request names.
+
+        Raises:
+            RecordError: another run replaced an input in between.
+        """
+        for name, identity in request.inputs.items():
+            if identity not in self._read:
+                continue
+            folder, names = self._read[identity]
+            record = load_record(folder)
+            if identity != (part_identity(record, names) if names else record.identity):
+                raise RecordError(f"{request.kind} {request.name}: {name} was replaced while it was read; run again")
+        return contents
+
+    def attempted(self, language: Language, split: str) -> list[Path]:
+        """Return the folder of every teacher that attempted the tasks of a language and split."""
+        of_all = self.paths.partition("trajectories/raw", language, split)
+        names = self.ports.artefacts.names(self.paths.relative(of_all))
+        return [self.paths.root / name for name in names]
+
+    def dataset(self, name: str) -> Dataset:
+        """Return the entry of a dataset in the catalogue.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if name not in self.catalogue.datasets:
+            raise ConfigError(f"dataset {name!r} is unknown; known: {', '.join(sorted(self.catalogue.datasets))}")
+        return self.catalogue.datasets[name]
+
+    def once(self, name: str, make: Callable[[], ItemT]) -> ItemT:
+        """Return what `make` returned when it was asked for by this name for the first time."""
+        if name not in self._kept:
+            self._kept[name] = make()
+        found: ItemT = self._kept[name]
+        return found
+
+    def counted(self, items: Sequence[ItemT]) -> Iterator[ItemT]:
+        """Yield `items`, and report how many are done."""
+        for number, item in enumerate(items, 1):
+            yield item
+            self.advance(number, len(items))
 
 
 @contextmanager
@@ -258,4 +228,34 @@ def open_lineage(paths: Paths, manifest: Manifest, run: str, clock: Clock = utc_
         yield Lineage(paths, settings, manifest, ports, RunLog(paths, run), stack, clock)
 
 
-_TASK_SOURCES = {"splits": "processed", "synthetic_rules": "synthetic"}
+def request_of(stage: str, name: str, inputs: Mapping[str, Record], config: Mapping[str, Any]) -> Request:
+    """Return what an artifact of `stage` is made of."""
+    return Request(stage, name, stage_code(stage), identities(inputs), config)
+
+
+def identities(records: Mapping[str, Record]) -> dict[str, str]:
+    """Return the identities of inputs, by name."""
+    return {name: record.identity for name, record in records.items()}
+
+
+def part_identity(record: Record, names: Sequence[str]) -> str:
+    """Return what stands for some files of an artefact among the inputs of another."""
+    return digest({name: record.files[name].sha256 for name in names if name in record.files})
+
+
+def _here(folder: Path) -> Record | None:
+    try:
+        return load_record(folder)
+    except RecordError:
+        return None
+
+
+def _stamps(folder: Path, record: Record) -> tuple[tuple[str, int, int, int], ...]:
+    stamps = []
+    for name in sorted(record.files):
+        try:
+            found = (folder / name).stat()
+        except OSError:
+            return ()
+        stamps.append((name, found.st_size, found.st_mtime_ns, found.st_ino))
+    return tuple(stamps)

@@ -1,7 +1,7 @@
 """All stages in order, in this process, without Dagster."""
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,9 @@ from graftline.paths import Paths
 from graftline.progress import Progress
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
-from graftline.runtime.trained_adapter import trained_adapter
-from graftline.runtime.training_data import recipes_of_run, sft_dataset
+from graftline.runtime.stages.table import STAGES, Over, make
+from graftline.runtime.stages.teacher_trajectories import feed_workers
+from graftline.runtime.training_data import recipes_of_run
 
 
 def run_all(
@@ -30,37 +31,29 @@ def run_all(
     run = f"{clock():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
     with open_lineage(paths, load_manifest(paths, manifest, overrides), run, clock) as lineage:
         lineage.advance = progress.advance
-        lineage.feed_workers()
+        feed_workers(lineage)
         built = []
-        for stage, name, make in _steps(lineage):
+        for stage, name, bring in _steps(lineage):
             progress.start(stage, name)
-            built.append(make())
+            built.append(bring())
             progress.finish(built[-1].reason)
         return built
 
 
 def _steps(lineage: Lineage) -> list[tuple[str, str, Callable[[], Built]]]:
+    """Return stage, name and maker of every artifact of a run, in the order in which they need each other."""
     catalogue = lineage.catalogue
-    # what edits are kept away from has to be there before edits are made
-    names = sorted(catalogue.used, key=lambda name: not catalogue.used[name].is_evaluation)
-    partitions = lineage.partitions()
-    parts = (
-        lineage.splits,
-        lineage.synthetic_rules,
-        lineage.tasks,
-        lineage.teacher_trajectories,
-        lineage.trajectories,
-    )
-    steps: list[tuple[str, str, Callable[[], Built]]] = []
-    steps += [("raw", name, partial(lineage.raw, name)) for name in names]
-    steps += [("normalized", name, partial(lineage.normalized, name)) for name in catalogue.sources]
-    recipes = recipes_of_run(lineage.paths)
-    steps += [("division", "all", lineage.division), ("label_tasks", "all", lineage.label_tasks)]
-    for of_part in parts:
-        steps += [
-            (of_part.__name__, f"{language}/{split}", partial(of_part, language, split))
-            for language, split in partitions
-        ]
-    steps += [("sft_dataset", name, partial(sft_dataset, lineage, name)) for name in recipes]
-    steps += [("trained_adapter", name, partial(trained_adapter, lineage, name)) for name in recipes]
-    return steps
+    over: Mapping[Over, Sequence[tuple[str, ...]]] = {
+        # what edits are kept away from has to be there before edits are made
+        "dataset": [(name,) for name in sorted(catalogue.used, key=lambda one: not catalogue.used[one].is_evaluation)],
+        "source": [(name,) for name in catalogue.sources],
+        "everything": [()],
+        "partition": lineage.partitions(),
+        "recipe": [(name,) for name in recipes_of_run(lineage.paths)],
+    }
+    return [
+        (stage, "/".join(names) or "all", partial(make, stage, lineage, *names))
+        for stage, one in STAGES.items()
+        if stage != "closed_loop"
+        for names in over.get(one.over, ())
+    ]

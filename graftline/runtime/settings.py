@@ -12,6 +12,7 @@ from graftline.datasets.sources import ReaderName
 from graftline.hashing import code_version
 from graftline.paths import Paths
 from graftline.runtime.asking import Asking
+from graftline.runtime.stages.table import CODE_OF_EVALUATIONS, STAGES
 from graftline.trajectories.collect import Collecting
 
 DATASETS_VARIABLE = "GRAFTLINE_DATASETS"
@@ -78,47 +79,5 @@ def stage_code(stage: str, reader: ReaderName | None = None) -> str:
     That of a stage that reads raw rows holds the code of the dataset's own reader, and of no other.
     """
     own = (f"graftline.datasets.sources.{reader}",) if reader is not None and reader != "evaluation" else ()
-    return code_version(*_CODE[stage], *own)
-
-
-# the spawner is a program of its own, to which no import leads
-_SANDBOX = ("graftline.sandbox.open", "graftline.confined.spawner")
-_FILES = ("graftline.jsonl", "graftline.parquet")
-_CODE: Mapping[str, tuple[str, ...]] = {
-    "raw": ("graftline.datasets.hub.open", "graftline.datasets.raw_rows"),
-    "normalized": ("graftline.datasets.normalize",),
-    "division": ("graftline.datasets.split",),
-    "splits": ("graftline.datasets.split",),
-    "label_tasks": ("graftline.tasks.open_task", "graftline.jsonl"),
-    "synthetic_rules": ("graftline.datasets.synthetic", *_SANDBOX, *_FILES),
-    "tasks": ("graftline.tasks.task", *_SANDBOX, *_FILES),
-    "teacher_trajectories": ("graftline.trajectories.collect", "graftline.teachers.open", *_SANDBOX, *_FILES),
-    "trajectories": ("graftline.trajectories.export", *_FILES),
-    "sft_dataset": ("graftline.training.rows", *_SANDBOX),
-    "trained_adapter": ("graftline.training.train", "graftline.training.solving", "graftline.training.card", *_SANDBOX),
-    # pages can be written again without asking anybody
-    "contest": (
-        "graftline.evals.evaluation",
-        "graftline.evals.grading",
-        "graftline.evals.sources",
-        *_SANDBOX,
-        *_FILES,
-    ),
-    "closed_loop": ("graftline.evals.figures",),
-    "optimized_prompt": (
-        "graftline.optimization.optimise",
-        "graftline.optimization.open_proposer",
-        "graftline.harbor.environments.refactoring",
-        *_SANDBOX,
-    ),
-    "harbor_deployment": ("graftline.harbor.deployment_file",),
-    "instance_batch": ("graftline.harbor.instances",),
-    # what acts is in the deployment, whose digest is an input; how it is asked for is nothing that an evaluation depends on
-    "evaluation": ("graftline.harbor.coverage", "graftline.harbor.calibration"),
-    # but for our own environment: its code is that of this package
-    "evaluation of our tasks": (
-        "graftline.harbor.coverage",
-        "graftline.harbor.calibration",
-        "graftline.harbor.environments.run_rollout",
-    ),
-}
+    found = CODE_OF_EVALUATIONS.get(stage) or STAGES[stage].code
+    return code_version(*found, *own)

@@ -16,28 +16,9 @@ from graftline.errors import RecordError
 from graftline.paths import Paths
 from graftline.record import RECORD_NAME, Record, load_record
 from graftline.runtime.run_log import last_run
+from graftline.runtime.stages.table import STAGES
 
-STAGES = (
-    "raw",
-    "normalized",
-    "division",
-    "splits",
-    "label_tasks",
-    "synthetic_rules",
-    "tasks",
-    "teacher_trajectories",
-    "trajectories",
-    "sft_dataset",
-    "trained_adapter",
-    "report_models",
-    "reports",
-    "harbor_deployment",
-    "instance_batch",
-    "evaluation",
-    "optimized_prompt",
-    "closed_loop",
-)
-_APART = frozenset(STAGES[STAGES.index("sft_dataset") :]) - {"report_models", "reports"}
+_APART = frozenset(name for name, stage in STAGES.items() if stage.is_apart)
 """Made in runs of their own."""
 _PARTITION_COLUMNS = {
     "edits": ("splits", "rows"),

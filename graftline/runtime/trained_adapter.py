@@ -17,11 +17,10 @@ from graftline.building import Built, Contents, Request
 from graftline.jsonl import read_lines
 from graftline.record import RECORD_NAME, Record
 from graftline.runtime.followed import resolved, store_of
-from graftline.runtime.lineage import Lineage
+from graftline.runtime.lineage import Lineage, identities
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.served_model import fetch_served, model_digest, served, served_weights
 from graftline.runtime.settings import stage_code
-from graftline.runtime.stages import identities
 from graftline.runtime.training_data import source_of, write_rows
 from graftline.tasks.task import Task
 from graftline.teachers.prompt import Prompt

@@ -19,9 +19,8 @@ from graftline.jsonl import read_lines
 from graftline.paths import Paths
 from graftline.record import Record
 from graftline.runtime.attempt_settings import rewriter
-from graftline.runtime.lineage import Lineage
+from graftline.runtime.lineage import Lineage, identities
 from graftline.runtime.settings import stage_code
-from graftline.runtime.stages import identities
 from graftline.tasks.task import Task
 from graftline.teachers.prompt import Prompt, load_prompt
 from graftline.training.recipes.open import configured, load_recipe

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -37,13 +38,19 @@ def test_it_resolves_and_brings_nothing_of_dagster_or_of_training(environment: P
 
 
 def test_its_command_starts_servers_without_any_other_extra(environment: Path, tmp_path: Path) -> None:
-    pip(environment, "--quiet", str(CHECKOUT))
+    extras = tomllib.loads((CHECKOUT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    beside_vllm = [need for need in extras["vllm"] if not need.startswith("vllm")]
+    pip(environment, "--quiet", str(CHECKOUT), *beside_vllm)
+    (tmp_path / "configs").mkdir()
+    here = {"name": "here", "url": "http://127.0.0.1:8001", "gpu_ids": [0]}
+    fleet = {"engine": "vllm", "model": "Qwen/Qwen3-14B-AWQ", "served_name": "qwen3-14b", "actors": [here]}
+    (tmp_path / "configs" / "vllm_actors.yaml").write_text(json.dumps({"fleets": {"gpu": fleet}}), "utf-8")
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GRAFTLINE_")}
     done = subprocess.run(
-        [environment / "bin" / "graftline", "actors", "up", "--fleet", "cpu"],
+        [environment / "bin" / "graftline", "actors", "up", "--fleet", "gpu"],
         env={
             **variables,
-            "GRAFTLINE_ROOT": str(CHECKOUT),
+            "GRAFTLINE_ROOT": str(tmp_path),
             "GRAFTLINE_VLLM_ENV": str(environment),
             "HOME": str(tmp_path),
         },

@@ -21,6 +21,7 @@ from graftline.record import load_record
 from graftline.runtime.followed import resolved
 from graftline.runtime.lineage import open_lineage
 from graftline.runtime.manifests import load_manifest
+from graftline.runtime.stages.table import make
 from graftline.runtime.training_data import sft_dataset
 from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.recipes.open import load_recipe
@@ -52,12 +53,12 @@ def prepared(new_checkout: Any, varied_pairs: list[dict[str, Any]], tmp_path_fac
     write_recipes(small.root)
     paths = Paths(small.root)
     with open_lineage(paths, load_manifest(paths, "local"), "prepared") as lineage:
-        lineage.raw("release_pairs")
-        lineage.normalized("release_pairs")
-        lineage.division()
-        for make in (lineage.splits, lineage.synthetic_rules, lineage.tasks, lineage.teacher_trajectories):
+        make("raw", lineage, "release_pairs")
+        make("normalized", lineage, "release_pairs")
+        make("division", lineage)
+        for stage in ("splits", "synthetic_rules", "tasks", "teacher_trajectories"):
             for split in ("train", "dev", "test"):
-                make("python", split)
+                make(stage, lineage, "python", split)
     return paths.root
 
 

@@ -17,6 +17,7 @@ from graftline.paths import Paths
 from graftline.runtime.lineage import open_lineage
 from graftline.runtime.manifests import load_manifest
 from graftline.runtime.settings import load_settings
+from graftline.runtime.stages.table import make
 from orchestration.build import build_definitions, resources_for
 from sensors.dataset_versions import dataset_versions
 from tests.hub_server import HubServer
@@ -104,7 +105,7 @@ class Homes:
         paths = Paths(self.root)
         with open_lineage(paths, load_manifest(paths, "local"), "fetch") as lineage:
             for name in self.used:
-                lineage.raw(name)
+                make("raw", lineage, name)
 
     def known(self, result: dg.SensorResult) -> dict[str, dict[str, Any]]:
         """Return what the cursor says of every home."""

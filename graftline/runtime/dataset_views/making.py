@@ -19,13 +19,17 @@ from graftline.errors import GraftlineError, RecordError
 from graftline.paths import Paths
 from graftline.progress import Progress
 from graftline.record import RECORD_NAME, DatasetRecord, load_record
-from graftline.runtime.dataset_stages import DatasetStages
 from graftline.runtime.dataset_views.counted_hub import CountedHub
 from graftline.runtime.dataset_views.names import datasets_named, partitions_named, sources_named
+from graftline.runtime.lineage import Lineage
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.ports import Ports, dataset_hub
 from graftline.runtime.run_log import RunLog
 from graftline.runtime.settings import load_settings
+from graftline.runtime.stages.division import division
+from graftline.runtime.stages.normalized import normalized
+from graftline.runtime.stages.raw import raw
+from graftline.runtime.stages.splits import splits
 from graftline.secrets import open_secrets
 
 
@@ -57,7 +61,7 @@ def fetch(paths: Paths, manifest: Manifest, names: Sequence[str], progress: Prog
     """
     with open_dataset_stages(paths, manifest, progress, clock) as stages:
         chosen = datasets_named(stages.catalogue, names)
-        return _made(progress, [("raw", name, partial(stages.raw, name)) for name in chosen])
+        return _made(progress, [("raw", name, partial(raw, stages, name)) for name in chosen])
 
 
 def normalize(
@@ -77,7 +81,7 @@ def normalize(
                 _require(paths.raw(needed), f"dataset {needed!r}: is not fetched", f"fetch {needed}")
             rows = load_record(paths.raw(name)).counts.get("rows", 0)
             stages.advance = lambda done, _: progress.advance(done, rows)
-            return stages.normalized(name)
+            return normalized(stages, name)
 
         return _made(progress, [("normalized", name, partial(make, name)) for name in chosen])
 
@@ -101,17 +105,17 @@ def split(
         for name in stages.catalogue.sources:
             _require(paths.normalized(name), f"dataset {name!r}: is not normalised", f"normalize {name}")
         progress.start("division", "all")
-        division = stages.division()
-        progress.finish(division.reason)
-        steps = [("splits", f"{of}/{one}", partial(stages.splits, of, one)) for of, one in partitions]
+        divided = division(stages)
+        progress.finish(divided.reason)
+        steps = [("splits", f"{of}/{one}", partial(splits, stages, of, one)) for of, one in partitions]
         making = _made(progress, steps)
-        return Making([division, *making.built], making.faults)
+        return Making([divided, *making.built], making.faults)
 
 
 @contextmanager
 def open_dataset_stages(
     paths: Paths, manifest: Manifest, progress: Progress, clock: Clock = utc_now
-) -> Iterator[DatasetStages]:
+) -> Iterator[Lineage]:
     """Open of `manifest` what the stages of datasets need: the hub.
 
     Raises:
@@ -123,7 +127,7 @@ def open_dataset_stages(
     run = RunLog(paths, f"{clock():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}")
     with ExitStack() as stack:
         ports = Ports(manifest, paths, open_secrets(os.environ, paths.root), stack, {"dataset_hub": hub})
-        yield DatasetStages(paths, settings, manifest, ports, run, stack, clock, progress.advance)
+        yield Lineage(paths, settings, manifest, ports, run, stack, clock, progress.advance)
 
 
 def _made(progress: Progress, steps: Sequence[tuple[str, str, Callable[[], Built]]]) -> Making:

@@ -19,7 +19,7 @@ from graftline.errors import RecordError
 from graftline.paths import Paths
 from graftline.record import DatasetRecord, Record, load_record, verified
 from graftline.runtime.dataset_views.names import datasets_named, partitions_named
-from graftline.runtime.stages import part_identity
+from graftline.runtime.lineage import part_identity
 
 State = Literal["sound", "faulty", "missing"]
 

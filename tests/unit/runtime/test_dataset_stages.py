@@ -17,6 +17,7 @@ from graftline.parquet import read_parquet
 from graftline.paths import Paths
 from graftline.record import RawRecord
 from graftline.runtime.lineage import Lineage
+from graftline.runtime.stages.table import make
 
 Run = Callable[..., dict[str, str]]
 Opened = Callable[[], AbstractContextManager[Lineage]]
@@ -28,7 +29,7 @@ def test_raw_keeps_the_bytes_and_says_where_they_come_from(
 ) -> None:
     small_checkout.write([*varied_pairs[:2], "{broken", ""])
     with opened() as lineage:
-        built = lineage.raw("release_pairs")
+        built = make("raw", lineage, "release_pairs")
     copy = built.folder / "release_pairs.jsonl"
     assert copy.read_bytes() == small_checkout.sample.read_bytes()
     record = built.record
@@ -62,8 +63,8 @@ def test_raw_of_several_files_fetches_them_all(
     files = [{"path": "a/a.jsonl"}, {"path": "b/b.jsonl"}]
     reconfigure(small_checkout.root, "datasets.yaml", {"datasets.release_pairs.files": files})
     with opened() as lineage:
-        built = lineage.raw("release_pairs")
-        edits = lineage.normalized("release_pairs").record.counts["rows"]
+        built = make("raw", lineage, "release_pairs")
+        edits = make("normalized", lineage, "release_pairs").record.counts["rows"]
     assert (sorted(built.record.files), built.record.counts, edits) == (
         ["a/a.jsonl", "b/b.jsonl"],
         {"rows": 2, "files": 2},
@@ -77,7 +78,7 @@ def test_a_file_that_is_not_the_pinned_one_stops_the_run_and_nothing_is_stored(
     files = [{"path": "release_pairs.jsonl", "size_bytes": 1}]
     reconfigure(small_checkout.root, "datasets.yaml", {"datasets.release_pairs.files": files})
     with opened() as lineage, pytest.raises(DownloadError, match=r"size_bytes is 0, but 1 is expected"):
-        lineage.raw("release_pairs")
+        make("raw", lineage, "release_pairs")
     assert Paths(small_checkout.root).raw("release_pairs").exists() is False
 
 
@@ -96,8 +97,8 @@ def test_normalized_counts_every_row_it_leaves_out(
         ]
     )
     with opened() as lineage:
-        lineage.raw("release_pairs")
-        built = lineage.normalized("release_pairs")
+        make("raw", lineage, "release_pairs")
+        built = make("normalized", lineage, "release_pairs")
     assert built.record.counts == {
         "rows_in": 7,
         "rows": 2,
@@ -130,8 +131,8 @@ def test_the_first_drops_are_logged_with_file_and_line(
     small_checkout.write(["[1]"] * 25)
     # whatever level a command of another test has set
     with caplog.at_level(logging.WARNING, "graftline"), opened() as lineage:
-        lineage.raw("release_pairs")
-        counts = lineage.normalized("release_pairs").record.counts
+        make("raw", lineage, "release_pairs")
+        counts = make("normalized", lineage, "release_pairs").record.counts
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warnings[0].startswith("no evaluation is in use, so edits are kept away from none; add one to `use`")
     assert (counts["dropped.malformed_json"], len(warnings[1:]), warnings[1]) == (
@@ -146,10 +147,10 @@ def test_duplicates_are_counted_in_the_division_and_are_in_no_split(
 ) -> None:
     small_checkout.write([*varied_pairs, {**varied_pairs[0], "id": "release:again"}])
     with opened() as lineage:
-        lineage.raw("release_pairs")
-        lineage.normalized("release_pairs")
-        division = lineage.division()
-        counts = [lineage.splits(language, split).record.counts for language, split in lineage.partitions()]
+        make("raw", lineage, "release_pairs")
+        make("normalized", lineage, "release_pairs")
+        division = make("division", lineage)
+        counts = [make("splits", lineage, language, split).record.counts for language, split in lineage.partitions()]
     assert division.record.counts == {"rows_in": 10, "rows": 9, "clusters": 9, "dropped.duplicate_row": 1}
     # three packages of each language, one in each split
     assert counts == [{"rows": 1, "rows.release_pairs": 1}] * 9
@@ -193,14 +194,14 @@ def test_splits_are_not_made_of_a_division_of_other_edits(
 ) -> None:
     small_checkout.write(varied_pairs)
     with opened() as lineage:
-        lineage.raw("release_pairs")
-        lineage.normalized("release_pairs")
-        folder = lineage.division().folder
+        make("raw", lineage, "release_pairs")
+        make("normalized", lineage, "release_pairs")
+        folder = make("division", lineage).folder
     small_checkout.write(varied_pairs[::-1])
     with opened() as lineage:
-        lineage.raw("release_pairs")
-        lineage.normalized("release_pairs")
+        make("raw", lineage, "release_pairs")
+        make("normalized", lineage, "release_pairs")
         # a row of the division would be taken for that of another edit
         with pytest.raises(RecordError) as error:
-            lineage.splits("python", "train")
+            make("splits", lineage, "python", "train")
     assert str(error.value) == f"{folder}: was made from other normalised edits; materialise its asset again"

@@ -24,6 +24,7 @@ from graftline.runtime import MANIFESTS, Manifest, build_ports, load_manifest
 from graftline.runtime.harbor_port import LocalHarborConfig, MemoryHarborConfig, ServiceHarborConfig
 from graftline.runtime.lineage import open_lineage
 from graftline.runtime.ports import dataset_hub, describe
+from graftline.runtime.stages.table import make
 from graftline.sandbox.base import Isolation
 from graftline.sandbox.limits import Limits
 from graftline.sandbox.memory import MemorySandbox
@@ -254,7 +255,7 @@ def test_worker_processes_end_with_the_lineage(made: Path) -> None:
     (made / "configs" / "trajectories.yaml").write_text("workers: 2\n", "utf-8")
     manifest = load_manifest(paths, "local", {"sandbox": "memory", "teacher": "memory"})
     with open_lineage(paths, manifest, "workers") as lineage:
-        reason = lineage.teacher_trajectories("python", "train").reason
+        reason = make("teacher_trajectories", lineage, "python", "train").reason
         during = children()
     assert (reason, len(during) > len(before), children()) == ("not there yet", True, before)
 

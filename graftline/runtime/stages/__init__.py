@@ -1,0 +1,1 @@
+"""The stages of the lineage, one module each; `table` says in which order, and over what."""

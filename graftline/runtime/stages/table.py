@@ -1,0 +1,112 @@
+"""All stages, in order: over what each is made, by which function, and which code decides what it makes.
+
+The code version of an artifact, the order of a run, the summary and the assets follow from it. Functions are loaded when they are
+called, for whoever only wants to know what there is.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal
+
+from graftline.building import Built
+
+Over = Literal[
+    "dataset", "source", "everything", "partition", "recipe", "deployment", "evaluation", "prompt", "reports"
+]
+"""What there is one artifact for: a dataset in use, one that is no evaluation, all of it, a language and split, a file."""
+
+# the spawner is a program of its own, to which no import leads
+_SANDBOX = ("graftline.sandbox.open", "graftline.confined.spawner")
+_FILES = ("graftline.jsonl", "graftline.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What makes one kind of artifact."""
+
+    over: Over
+    function: str = ""
+    """Module below `graftline.runtime`, and name; empty where the shells make it. It takes the lineage, and names."""
+    code: tuple[str, ...] = ()
+    """Modules that decide, with all that they import, what is made."""
+    is_apart: bool = False
+    """Whether it is made in runs of its own."""
+
+
+STAGES: Mapping[str, Stage] = {
+    "raw": Stage("dataset", "stages.raw:raw", ("graftline.datasets.hub.open", "graftline.datasets.raw_rows")),
+    "normalized": Stage("source", "stages.normalized:normalized", ("graftline.datasets.normalize",)),
+    "division": Stage("everything", "stages.division:division", ("graftline.datasets.split",)),
+    "splits": Stage("partition", "stages.splits:splits", ("graftline.datasets.split",)),
+    "label_tasks": Stage(
+        "everything", "stages.label_tasks:label_tasks", ("graftline.tasks.open_task", "graftline.jsonl")
+    ),
+    "synthetic_rules": Stage(
+        "partition", "stages.synthetic_rules:synthetic_rules", ("graftline.datasets.synthetic", *_SANDBOX, *_FILES)
+    ),
+    "tasks": Stage("partition", "stages.tasks:tasks", ("graftline.tasks.task", *_SANDBOX, *_FILES)),
+    "teacher_trajectories": Stage(
+        "partition",
+        "stages.teacher_trajectories:teacher_trajectories",
+        ("graftline.trajectories.collect", "graftline.teachers.open", *_SANDBOX, *_FILES),
+    ),
+    "trajectories": Stage("partition", "stages.trajectories:trajectories", ("graftline.trajectories.export", *_FILES)),
+    "sft_dataset": Stage("recipe", "training_data:sft_dataset", ("graftline.training.rows", *_SANDBOX), True),
+    "trained_adapter": Stage(
+        "recipe",
+        "trained_adapter:trained_adapter",
+        ("graftline.training.train", "graftline.training.solving", "graftline.training.card", *_SANDBOX),
+        True,
+    ),
+    "report_models": Stage("reports"),
+    "reports": Stage("reports"),
+    "harbor_deployment": Stage(
+        "deployment", "deployments:harbor_deployment", ("graftline.harbor.deployment_file",), True
+    ),
+    "instance_batch": Stage("deployment", "deployments:instance_batch", ("graftline.harbor.instances",), True),
+    # what acts is in the deployment, whose digest is an input; how it is asked for is nothing that an evaluation depends on
+    "evaluation": Stage(
+        "evaluation", "evaluations:evaluation", ("graftline.harbor.coverage", "graftline.harbor.calibration"), True
+    ),
+    "optimized_prompt": Stage(
+        "prompt",
+        "optimized_prompts:optimized_prompt",
+        (
+            "graftline.optimization.optimise",
+            "graftline.optimization.open_proposer",
+            "graftline.harbor.environments.refactoring",
+            *_SANDBOX,
+        ),
+        True,
+    ),
+    "closed_loop": Stage("everything", "closed_loop:closed_loop_results", ("graftline.evals.figures",), True),
+}
+CODE_OF_EVALUATIONS: Mapping[str, tuple[str, ...]] = {
+    # pages can be written again without asking anybody
+    "contest": (
+        "graftline.evals.evaluation",
+        "graftline.evals.grading",
+        "graftline.evals.sources",
+        *_SANDBOX,
+        *_FILES,
+    ),
+    # the code of our own environment is that of this package
+    "evaluation of our tasks": (
+        *STAGES["evaluation"].code,
+        "graftline.harbor.environments.run_rollout",
+    ),
+}
+"""What decides in evaluations of another kind than those of deployments."""
+
+
+def function_of(stage: str) -> Callable[..., Built]:
+    """Return what makes an artifact of `stage`, from the lineage and the names that it is over."""
+    module, _, name = STAGES[stage].function.partition(":")
+    found: Callable[..., Built] = getattr(import_module(f"graftline.runtime.{module}"), name)
+    return found
+
+
+def make(stage: str, lineage: Any, *names: str) -> Built:
+    """Bring one artifact of `stage` up to date, and return it."""
+    return function_of(stage)(lineage, *names)
