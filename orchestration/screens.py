@@ -71,7 +71,7 @@ class Page:
 
     name: str
     path: str
-    text: str
+    text: str | re.Pattern[str]
     key: str = ""
     """Pressed once it shows the text."""
     size: tuple[int, int] = (1800, 1000)
@@ -138,11 +138,13 @@ def pages(url: str) -> list[Page]:
         raise ValueError("the definitions have no asset, or did not load; dagster definitions validate says which")
     [loaded, *_] = data["repositoriesOrError"]["nodes"]
     location = f"/locations/{quote(loaded['location']['name'])}"
-    groups: dict[str, str] = {}
+    groups: dict[str, list[str]] = {}
     for node in nodes:
-        groups.setdefault(node["groupName"], node["assetKey"]["path"][-1])
+        groups.setdefault(node["groupName"], []).append(re.escape(node["assetKey"]["path"][-1]))
     found = [Page("lineage", "/asset-groups", "Global asset lineage", key="Alt+KeyE", size=(2400, 3000))]
-    for group, member in sorted(groups.items()):
+    for group, members in sorted(groups.items()):
+        # of a large group only a part is in view
+        member = re.compile(f"^({'|'.join(members)})$")
         found.append(Page(f"group-{group}", f"{location}/asset-groups/{quote(group)}/lineage", member))
     for node in sorted(nodes, key=lambda one: str(one["assetKey"]["path"])):
         parts = node["assetKey"]["path"]
