@@ -43,6 +43,9 @@ _QUERY = """{
 }"""
 _OF_DAGSTER = "__ASSET_JOB"
 """The job over all assets that Dagster makes itself, and does not list."""
+_FOLDED = "reports"
+"""The group of most assets, which hides what it is about where all of it is shown."""
+_UPRIGHT = """localStorage.setItem("asset-graph-direction", '"vertical"')"""
 _COLOURS = 128
 _MOST_WIDTH, _MOST_HEIGHT = 2400, 16_000
 """Of the picture of a report, in pixels: a browser draws no more at once."""
@@ -77,6 +80,8 @@ class Page:
     size: tuple[int, int] = (1800, 1000)
     is_whole: bool = False
     """Whether the picture has all of it, however long it is."""
+    is_upright: bool = False
+    """Whether its graph goes down, and not to the right: it is narrow then, and its words are large."""
 
 
 @contextmanager
@@ -142,6 +147,9 @@ def pages(url: str) -> list[Page]:
     for node in nodes:
         groups.setdefault(node["groupName"], []).append(re.escape(node["assetKey"]["path"][-1]))
     found = [Page("lineage", "/asset-groups", "Global asset lineage", key="Alt+KeyE", size=(2400, 3000))]
+    opened = ",".join(f"global@global:{group}" for group in sorted(groups) if group != _FOLDED)
+    path = f"/asset-groups?expanded={quote(opened, safe='')}"
+    found.append(Page("lineage-upright", path, "Global asset lineage", size=(1700, 1800), is_upright=True))
     for group, members in sorted(groups.items()):
         # of a large group only a part is in view
         member = re.compile(f"^({'|'.join(members)})$")
@@ -190,6 +198,8 @@ def _shoot(browser: "Browser", address: str, page: Page, into: Path) -> list[str
 
     faults: list[str] = []
     tab = browser.new_page(viewport={"width": page.size[0], "height": page.size[1]})
+    if page.is_upright:
+        tab.add_init_script(_UPRIGHT)
     tab.on("console", lambda told: faults.append(told.text) if told.type == "error" else None)
     tab.on("pageerror", lambda error: faults.append(str(error)))
     in_flight: set[object] = set()
