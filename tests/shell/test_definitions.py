@@ -61,6 +61,11 @@ def test_all_that_starts_runs_or_checks_says_what_for(definitions: dg.Definition
     assert {name for name, what in said.items() if not what or what.startswith("Return")} == set()
 
 
+def test_a_job_is_shown_no_sensor_that_never_requests_it(definitions: dg.Definitions) -> None:
+    targets = {target.job_name for target in definitions.resolve_sensor_def("closed_loop").targets}
+    assert targets == {"training", "evaluations", "closed_loop"}
+
+
 def test_loading_the_definitions_imports_nothing_heavy(checkout: Path) -> None:
     program = f"""
 import json, sys
