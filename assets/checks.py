@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import dagster as dg
 
 from assets.outcome import readable_failure
+from graftline.markdown import plain_table
 
 
 def evaluate_check(
@@ -31,7 +32,9 @@ def evaluate_check(
 def result_of_faults(faults: Sequence[str], remedy: str, name: str = "faults") -> dg.AssetCheckResult:
     """Return the result of a check that passes without faults; `remedy` says what to do about them."""
     return dg.AssetCheckResult(
-        passed=not faults, description=sentence(faults, remedy) if faults else None, metadata={name: [*faults]}
+        passed=not faults,
+        description=sentence(faults, remedy) if faults else None,
+        metadata={name: dg.MetadataValue.md(plain_table([{name: fault} for fault in faults]))},
     )
 
 

@@ -169,6 +169,7 @@ def dataset_checks(name: str) -> list[dg.AssetChecksDefinition]:
 
     @dg.asset_check(asset=key_of("normalized", name), name="schema_valid", blocking=True)
     def schema_valid(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
+        """Every line is an edit, and every line of `labels.jsonl` a label."""
         remedy = f"delete the folder and materialize normalized_{name} again"
         return evaluate_check(context, lambda: result_of_faults(invalid_edits(artifacts.stages({}), name), remedy))
 

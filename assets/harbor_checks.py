@@ -5,6 +5,7 @@ https://docs.dagster.io/guides/test/asset-checks
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from typing import Any
 
 import dagster as dg
 
@@ -25,11 +26,17 @@ def harbor_checks(evaluated: Sequence[str], contests: Sequence[str] = ()) -> lis
 
 
 def _check(find: Callable[[Lineage], list[checks.Finding]]) -> dg.AssetChecksDefinition:
-    @dg.asset_check(asset=EVALUATION, name=find.__name__, blocking=True, description=find.__doc__)
+    @dg.asset_check(asset=EVALUATION, name=find.__name__, blocking=True, description=_asked(find))
     def check(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
         return evaluate_check(context, lambda: _result(find.__name__, find(artifacts.stages({}))))
 
     return check
+
+
+def _asked(find: Callable[..., Any]) -> str:
+    """Return what a check looks at, for the UI: what is written of the function that looks, without its `Return`."""
+    said = (find.__doc__ or "").removeprefix("Return ")
+    return said[:1].upper() + said[1:]
 
 
 def _result(check: str, findings: Sequence[checks.Finding]) -> dg.AssetCheckResult:
@@ -50,7 +57,7 @@ def _result(check: str, findings: Sequence[checks.Finding]) -> dg.AssetCheckResu
 def _check_of_adapters() -> dg.AssetChecksDefinition:
     find = adapter_not_worse_than_deployed
 
-    @dg.asset_check(asset=EVALUATION, name=find.__name__, blocking=True, description=find.__doc__)
+    @dg.asset_check(asset=EVALUATION, name=find.__name__, blocking=True, description=_asked(find))
     def check(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
         return evaluate_check(context, lambda: _result_of_standings(find(artifacts.stages({}))))
 

@@ -19,9 +19,9 @@ def daily_lineage(job_name: str, catalogue: Catalogue) -> dg.ScheduleDefinition:
         cron_schedule="0 3 * * *",
         execution_timezone="UTC",
         default_status=dg.DefaultScheduleStatus.STOPPED,
+        description="Requests one run over every asset and partition of the lineage; what is unchanged is not made again.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-        """Request one run over every asset and partition; what is unchanged is not made again."""
         return dg.RunRequest(
             run_key=context.scheduled_execution_time.isoformat(), tags=range_tags(*whole_range(catalogue))
         )

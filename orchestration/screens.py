@@ -1,8 +1,8 @@
 """Pictures of the UI and of reports, taken by a browser without a window: `python -m orchestration.screens <folder>`.
 
-It serves the UI over `DAGSTER_HOME`, opens the lineage, every group, every asset and the runs, and writes a PNG of each. It
-ends with 1 where a page does not show what it should, or its console tells of an error. The browser is the machine's own
-Chromium; the driver is playwright's, the extra `ui`.
+It serves the UI over `DAGSTER_HOME`, opens the lineage, every group, asset, job, sensor, schedule and resource, and the
+runs, and writes a PNG of each. It ends with 1 where a page does not show what it should, or its console tells of an error.
+The browser is the machine's own Chromium; the driver is playwright's, the extra `ui`.
 """
 
 import argparse
@@ -35,9 +35,17 @@ _ENDS_WITHIN_S = 30.0
 _SHOWS_WITHIN_MS = 90_000
 _QUIET_S = 1.5
 _SETTLES_WITHIN_S = 45.0
-_QUERY = (
-    "{ assetNodes { assetKey { path } groupName } workspaceOrError { ... on Workspace { locationEntries { name } } } }"
-)
+_QUERY = """{
+  assetNodes { assetKey { path } groupName }
+  repositoriesOrError { ... on RepositoryConnection { nodes {
+    location { name } jobs { name } schedules { name } sensors { name } allTopLevelResourceDetails { name }
+  } } }
+}"""
+_OF_DAGSTER = "__ASSET_JOB"
+"""The job over all assets that Dagster makes itself, and does not list."""
+_FOLDED = "reports"
+"""The group of most assets, which hides what it is about where all of it is shown."""
+_UPRIGHT = """localStorage.setItem("asset-graph-direction", '"vertical"')"""
 _COLOURS = 128
 _MOST_WIDTH, _MOST_HEIGHT = 2400, 16_000
 """Of the picture of a report, in pixels: a browser draws no more at once."""
@@ -66,12 +74,14 @@ class Page:
 
     name: str
     path: str
-    text: str
+    text: str | re.Pattern[str]
     key: str = ""
     """Pressed once it shows the text."""
     size: tuple[int, int] = (1800, 1000)
     is_whole: bool = False
     """Whether the picture has all of it, however long it is."""
+    is_upright: bool = False
+    """Whether its graph goes down, and not to the right: it is narrow then, and its words are large."""
 
 
 @contextmanager
@@ -118,7 +128,7 @@ def _answers(url: str) -> bool:
 
 
 def pages(url: str) -> list[Page]:
-    """Return the pages of what is loaded at `url`: the lineage, every group and asset, runs and automation.
+    """Return the pages of what is loaded at `url`: the lineage, every group, asset, job, sensor, schedule and resource.
 
     Raises:
         ValueError: the definitions did not load.
@@ -131,21 +141,34 @@ def pages(url: str) -> list[Page]:
     nodes: list[dict[str, Any]] = data["assetNodes"]
     if not nodes:
         raise ValueError("the definitions have no asset, or did not load; dagster definitions validate says which")
-    [location, *_] = [entry["name"] for entry in data["workspaceOrError"]["locationEntries"]]
-    groups: dict[str, str] = {}
+    [loaded, *_] = data["repositoriesOrError"]["nodes"]
+    location = f"/locations/{quote(loaded['location']['name'])}"
+    groups: dict[str, list[str]] = {}
     for node in nodes:
-        groups.setdefault(node["groupName"], node["assetKey"]["path"][-1])
+        groups.setdefault(node["groupName"], []).append(re.escape(node["assetKey"]["path"][-1]))
     found = [Page("lineage", "/asset-groups", "Global asset lineage", key="Alt+KeyE", size=(2400, 3000))]
-    for group, member in sorted(groups.items()):
-        path = f"/locations/{quote(location)}/asset-groups/{quote(group)}/lineage"
-        found.append(Page(f"group-{group}", path, member))
+    opened = ",".join(f"global@global:{group}" for group in sorted(groups) if group != _FOLDED)
+    path = f"/asset-groups?expanded={quote(opened, safe='')}"
+    found.append(Page("lineage-upright", path, "Global asset lineage", size=(1700, 1800), is_upright=True))
+    for group, members in sorted(groups.items()):
+        # of a large group only a part is in view
+        member = re.compile(f"^({'|'.join(members)})$")
+        found.append(Page(f"group-{group}", f"{location}/asset-groups/{quote(group)}/lineage", member))
     for node in sorted(nodes, key=lambda one: str(one["assetKey"]["path"])):
         parts = node["assetKey"]["path"]
         path = "/".join(quote(part) for part in parts)
         found.append(
             Page(f"asset-{'-'.join(parts)}", f"/assets/{path}?view=overview", "Code location", size=(1600, 2200))
         )
-    return [*found, Page("runs", "/runs", "Runs"), Page("automation", "/automation", "Automation")]
+    for job in sorted(one["name"] for one in loaded["jobs"] if one["name"] != _OF_DAGSTER):
+        found.append(Page(f"job-{job}", f"{location}/jobs/{quote(job)}", job))
+    for kind in ("schedules", "sensors"):
+        for name in sorted(one["name"] for one in loaded[kind]):
+            found.append(Page(f"{kind[:-1]}-{name}", f"{location}/{kind}/{quote(name)}", name))
+    for name in sorted(one["name"] for one in loaded["allTopLevelResourceDetails"]):
+        found.append(Page(f"resource-{name}", f"{location}/resources/{quote(name)}", name, size=(1600, 1400)))
+    lists = {"runs": "/runs", "automation": "/automation", "jobs": "/jobs", "resources": f"{location}/resources"}
+    return [*found, *(Page(name, path, name.capitalize()) for name, path in lists.items())]
 
 
 def take(url: str, shown: Sequence[Page], reports: Sequence[Path], into: Path, chromium: str) -> list[str]:
@@ -175,6 +198,8 @@ def _shoot(browser: "Browser", address: str, page: Page, into: Path) -> list[str
 
     faults: list[str] = []
     tab = browser.new_page(viewport={"width": page.size[0], "height": page.size[1]})
+    if page.is_upright:
+        tab.add_init_script(_UPRIGHT)
     tab.on("console", lambda told: faults.append(told.text) if told.type == "error" else None)
     tab.on("pageerror", lambda error: faults.append(str(error)))
     in_flight: set[object] = set()

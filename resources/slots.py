@@ -11,8 +11,8 @@ from pathlib import Path
 
 import dagster as dg
 
-PROCESS = "graftline/process"
-"""Tag of a run: machine, number and start of the process that executes it, and the run."""
+PROCESS = ".dagster/graftline_process"
+"""Tag of a run, hidden by the UI: machine, number and start of the process that executes it, and the run."""
 GONE = "its process was killed"
 
 

@@ -24,9 +24,13 @@ INTERVAL_S = 60
 def actor_health() -> dg.SensorDefinition:
     """Return the sensor over the fleet of actors."""
 
-    @dg.sensor(name="actor_health", minimum_interval_seconds=INTERVAL_S, asset_selection=["teacher_trajectories"])
+    @dg.sensor(
+        name="actor_health",
+        minimum_interval_seconds=INTERVAL_S,
+        asset_selection=["teacher_trajectories"],
+        description="Observes on `teacher_trajectories` which actors came up, and which are gone.",
+    )
     def sensor(context: dg.SensorEvaluationContext, artifacts: Artifacts, actors: ActorsResource) -> dg.SensorResult:
-        """Observe on `teacher_trajectories` which actors came up, and which are gone."""
         try:
             name, found = _look(artifacts, actors)
         except GraftlineError as error:

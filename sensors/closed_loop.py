@@ -21,12 +21,17 @@ _PARTITION, _RANGE_START, _RANGE_END = (
 
 
 def closed_loop_sensor(jobs: list[Any]) -> dg.SensorDefinition:
-    """Return the sensor over `jobs`: those that make steps, and that of the results. It is off until it is switched on."""
+    """Return the sensor over those of `jobs` that make steps, and that of the results. It is off until it is switched on."""
     steps = [job for job in jobs if job.name in JOBS.values()]
 
-    @dg.run_status_sensor(run_status=dg.DagsterRunStatus.SUCCESS, name=NAME, monitored_jobs=steps, request_jobs=jobs)
+    @dg.run_status_sensor(
+        run_status=dg.DagsterRunStatus.SUCCESS,
+        name=NAME,
+        monitored_jobs=steps,
+        request_jobs=[*steps, *(job for job in jobs if job.name == GROUP)],
+        description="Requests the next step of the closed loop once a run has made one, and at last its results.",
+    )
     def sensor(context: dg.RunStatusSensorContext, artifacts: Artifacts) -> dg.RunRequest | dg.SkipReason:
-        """Request what comes after the step that a run has made."""
         run = context.dagster_run
         file = closed_loop_file(artifacts.paths)
         made = run.job_name, _partition_of(run.tags)

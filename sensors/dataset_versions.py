@@ -43,11 +43,15 @@ def dataset_versions(
     """Return the sensor over the datasets in use; the job called `job_name` is everything there is."""
     looks = Looks()
 
-    @dg.sensor(name="dataset_versions", job_name=job_name, minimum_interval_seconds=INTERVAL_S)
+    @dg.sensor(
+        name="dataset_versions",
+        job_name=job_name,
+        minimum_interval_seconds=INTERVAL_S,
+        description="Requests one run over what depends on the datasets whose homes hold something else to fetch.",
+    )
     def sensor(
         context: dg.SensorEvaluationContext, artifacts: Artifacts, dataset_sources: DatasetSourcesResource
     ) -> dg.SensorResult:
-        """Request one run over what depends on the datasets whose homes hold something else to fetch."""
         cursor = Cursor.read(context.cursor)
         if cursor is None:
             context.log.warning("the cursor cannot be read, and is begun anew")

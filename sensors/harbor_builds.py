@@ -78,9 +78,13 @@ class _Seen:
 def harbor_builds(jobs: Sequence[Any], names: Sequence[str], evaluated: Sequence[str]) -> dg.SensorDefinition:
     """Return the sensor over the deployments called `names`; of `jobs`, one makes them, the other evaluates `evaluated`."""
 
-    @dg.sensor(name="harbor_builds", jobs=jobs, minimum_interval_seconds=INTERVAL_S)
+    @dg.sensor(
+        name="harbor_builds",
+        jobs=jobs,
+        minimum_interval_seconds=INTERVAL_S,
+        description="Requests what is missing of every deployment that is ready, and observes what changed of them.",
+    )
     def sensor(context: dg.SensorEvaluationContext, artifacts: Artifacts, harbor: HarborResource) -> dg.SensorResult:
-        """Request what is missing of every deployment that is ready, and observe what changed of them."""
         try:
             seen = _look(artifacts, harbor, names)
         except GraftlineError as error:

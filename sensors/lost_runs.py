@@ -17,9 +17,13 @@ _UNDER_WAY = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
 def lost_runs() -> dg.SensorDefinition:
     """Return the sensor, which is on from the start."""
 
-    @dg.sensor(name="lost_runs", minimum_interval_seconds=INTERVAL_S, default_status=dg.DefaultSensorStatus.RUNNING)
+    @dg.sensor(
+        name="lost_runs",
+        minimum_interval_seconds=INTERVAL_S,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Reports every run that is under way, and whose process is not, as failed.",
+    )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        """Report every run that is under way, and whose process is not, as failed."""
         instance, lost = context.instance, []
         for run in instance.get_runs(dg.RunsFilter(statuses=[*_UNDER_WAY])):
             if not is_gone(run):

@@ -44,9 +44,13 @@ class _Seen:
 def training_runs(job_name: str) -> dg.SensorDefinition:
     """Return the sensor over the runs of all recipes; the job called `job_name` makes their adapters."""
 
-    @dg.sensor(name="training_runs", job_name=job_name, minimum_interval_seconds=INTERVAL_S)
+    @dg.sensor(
+        name="training_runs",
+        job_name=job_name,
+        minimum_interval_seconds=INTERVAL_S,
+        description="Requests the adapter of every recipe whose run was left or ended, and observes the runs that go on.",
+    )
     def sensor(context: dg.SensorEvaluationContext, artifacts: Artifacts, tinker: TinkerResource) -> dg.SensorResult:
-        """Request the adapter of every recipe whose run was left or ended, and observe the runs that go on."""
         seen, faults = [], []
         for recipe in lineage_recipes(artifacts.paths):
             try:

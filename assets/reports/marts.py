@@ -35,6 +35,9 @@ from resources.dbt import (
 from resources.warehouse import Warehouse, create_sources, drop_sources
 
 GROUP = "reports"
+_OF_DBT = ("dagster_dbt/", "dagster-dbt/")
+"""Beginnings of the keys by which dagster-dbt finds its way from an asset to a model; we give it the manifest ourselves."""
+_TABLE = "dagster/table_name"
 _MOST_ROWS, _MOST_CHARACTERS = 10, 60
 _SHORT = ("VARCHAR", "BIGINT", "INTEGER", "HUGEINT", "DOUBLE", "BOOLEAN", "DATE", "TIMESTAMP")
 """Types of columns that are shown; lists and objects are left to who asks for them."""
@@ -194,10 +197,18 @@ class _Translator(DagsterDbtTranslator):
 
     def get_asset_spec(self, manifest: Mapping[str, Any], unique_id: str, project: DbtProject | None) -> dg.AssetSpec:
         spec = super().get_asset_spec(manifest, unique_id, project)
+        shown = {name: value for name, value in spec.metadata.items() if not name.startswith(_OF_DBT)}
+        # the project is parsed without the file that the models are built into
+        shown[_TABLE] = str(shown[_TABLE]).removeprefix("memory.")
         whole = dg.AssetKey("normalized")
         deps = [dep for dep in spec.deps if dep.asset_key != whole]
         if len(deps) < len(list(spec.deps)):
             deps += [dg.AssetDep(key_of("normalized", name)) for name in self._datasets]
         return spec.replace_attributes(
-            deps=deps, group_name=GROUP, owners=["team:data"], automation_condition=WHEN_READY, freshness_policy=WEEKLY
+            deps=deps,
+            metadata=shown,
+            group_name=GROUP,
+            owners=["team:data"],
+            automation_condition=WHEN_READY,
+            freshness_policy=WEEKLY,
         )

@@ -51,6 +51,21 @@ def test_definitions_can_be_loaded_and_bound(definitions: dg.Definitions) -> Non
     dg.Definitions.validate_loadable(definitions)
 
 
+def test_all_that_starts_runs_or_checks_says_what_for(definitions: dg.Definitions) -> None:
+    repository = definitions.get_repository_def()
+    of_dagster = "default_automation_condition_sensor"
+    starts = [*repository.sensor_defs, *repository.schedule_defs, *(definitions.jobs or ())]
+    assert {one.name for one in starts if not one.description} == {of_dagster}
+    checks = [spec for one in definitions.asset_checks or () for spec in one.check_specs]
+    said = {spec.name: spec.description or "" for spec in checks}
+    assert {name for name, what in said.items() if not what or what.startswith("Return")} == set()
+
+
+def test_a_job_is_shown_no_sensor_that_never_requests_it(definitions: dg.Definitions) -> None:
+    targets = {target.job_name for target in definitions.resolve_sensor_def("closed_loop").targets}
+    assert targets == {"training", "evaluations", "closed_loop"}
+
+
 def test_loading_the_definitions_imports_nothing_heavy(checkout: Path) -> None:
     program = f"""
 import json, sys

@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets.checks import result_of_faults
 from graftline.building import Contents, Request, build
 from orchestration.build import build_definitions
 from tests.shell.asset_keys import stage_of
@@ -106,3 +107,9 @@ def test_a_check_of_a_damaged_artifact_names_it_and_says_what_to_do(
     assert "edits.jsonl" in description
     assert "materialise its asset again" in description
     assert description in shown.on_terminal
+
+
+def test_the_faults_that_a_check_found_are_a_table_and_no_markup() -> None:
+    found = result_of_faults(["line 3: <b>", "line 4: |"], "materialize splits again", "leaks").metadata["leaks"]
+    assert found == dg.MetadataValue.md("| leaks |\n|---|\n| line 3: &#60;b&#62; |\n| line 4: \\| |\n")
+    assert result_of_faults([], "").metadata["faults"] == dg.MetadataValue.md("*none*\n")

@@ -14,6 +14,7 @@ from dagster._core.instance.ref import InstanceRef
 from orchestration.build import build_definitions
 from resources.slots import GONE, PROCESS, process, take_over_slots
 from sensors.lost_runs import lost_runs
+from tests.shell.graphql_client import open_graphql
 
 STEP = """
 import dagster as dg
@@ -155,6 +156,14 @@ def test_slots_of_a_run_that_may_be_going_on_stay_its_own(
     found = instance.get_run_by_id(other)
     assert found is not None
     assert found.status == dg.DagsterRunStatus.STARTED
+
+
+def test_the_ui_shows_no_process_among_the_tags_of_a_run(instance: dg.DagsterInstance) -> None:
+    take_over_slots(instance, own := new_run(instance, {}))
+    assert PROCESS in instance.get_run_by_id(own).tags  # type: ignore[union-attr]
+    with open_graphql(instance) as query:
+        shown = query(f'{{ runOrError(runId: "{own}") {{ ... on Run {{ tags {{ key }} }} }} }}')["runOrError"]["tags"]
+    assert [one["key"] for one in shown if "process" in one["key"]] == []
 
 
 def test_slots_of_a_run_that_is_over_are_freed(instance: dg.DagsterInstance) -> None:

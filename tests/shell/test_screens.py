@@ -52,10 +52,13 @@ def test_pages_and_reports_are_shown_and_their_pictures_are_small(
 ) -> None:
     pytest.importorskip("playwright", reason="pip install 'graftline[ui]'")
     report, into = root / "reports" / "evaluations" / "teachers" / "report.md", tmp_path / "pictures"
-    wanted = ["lineage", "asset-raw-release_pairs"]
+    wanted = [
+        "lineage", "lineage-upright", "group-reports", "asset-raw_release_pairs", "job-lineage", "sensor-lost_runs",
+        "resources", "resource-tinker",
+    ]  # fmt: skip
     code = main(words(home, into, wanted, report))
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (code, said["faults"], said["pages"], said["reports"]) == (0, [], 2, 1)
+    assert (code, said["faults"], said["pages"], said["reports"]) == (0, [], 8, 1)
     sizes = {path.stem: path.stat().st_size for path in into.iterdir()}
     assert sizes.keys() == {*wanted, "report-teachers-report"}
     assert max(sizes.values()) < 300_000

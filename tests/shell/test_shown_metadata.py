@@ -186,6 +186,15 @@ def test_a_table_of_files_is_not_hidden_by_the_number_of_files(shown: Shown) -> 
     assert "| `release_pairs.jsonl` |" in str(shown["raw_release_pairs"]["files"].value)
 
 
+def test_a_model_of_dbt_shows_its_table_and_nothing_of_how_it_is_found(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(root))
+    metadata = build_definitions().resolve_asset_graph().get(dg.AssetKey("stg_edits")).metadata
+    assert metadata["dagster/table_name"] == "main.stg_edits"
+    assert [name for name in metadata if "dbt" in name] == []
+
+
 def test_paths_that_are_shown_exist(shown: Shown) -> None:
     paths = {
         value.value
