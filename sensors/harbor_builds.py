@@ -113,7 +113,7 @@ def _look(artifacts: Artifacts, harbor: HarborResource, names: Sequence[str]) ->
         return None
     from graftline.harbor import running
 
-    with open_harbor(config, paths.root, open_secrets({**os.environ, **harbor.secrets()}, paths.root)) as service:
+    with open_harbor(config, paths.root, open_secrets({**os.environ, **harbor.secrets(paths)}, paths.root)) as service:
         return running.run(_looked(service, {name: deployment_file(paths, name).name for name in names}))
 
 

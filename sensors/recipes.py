@@ -17,7 +17,12 @@ INTERVAL_S = 30
 def recipes() -> dg.SensorDefinition:
     """Return the sensor, which is on from the start."""
 
-    @dg.sensor(name="recipes", minimum_interval_seconds=INTERVAL_S, default_status=dg.DefaultSensorStatus.RUNNING)
+    @dg.sensor(
+        name="recipes",
+        description="Adds a partition for every recipe that is new and not on demand.",
+        minimum_interval_seconds=INTERVAL_S,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+    )
     def sensor(context: dg.SensorEvaluationContext, artifacts: Artifacts) -> dg.SensorResult:
         """Add the recipes of `configs/recipes` that have no partition yet; those on demand are left out."""
         try:

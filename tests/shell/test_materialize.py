@@ -41,9 +41,11 @@ def materialize(
 ) -> dg.ExecuteInProcessResult:
     definitions = build_definitions()
     first, last = whole_range(load_settings(Paths(root)).catalogue)
-    job = definitions.resolve_implicit_global_asset_job_def()
+    job = definitions.resolve_job_def("lineage")
     if selection is not None:
-        job = job.get_subset(asset_selection=selection.resolve(definitions.resolve_asset_graph()))
+        job = definitions.resolve_implicit_global_asset_job_def().get_subset(
+            asset_selection=selection.resolve(definitions.resolve_asset_graph())
+        )
     tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
     config = {"resources": {name: {"config": {"settings": one}} for name, one in (resources or {}).items()}}
     return job.execute_in_process(instance=instance, tags=tags, raise_on_error=False, run_config=config)
