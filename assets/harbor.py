@@ -1,7 +1,7 @@
 """`harbor_deployment`, `instance_batch` and `evaluation`: what each file of `configs/harbor` is as a deployment, and what it is worth.
 
 A partition is a file; `evaluation` has those that ask for one, and the files of `configs/evaluations`, so that the three are two
-jobs. Not here: what the stages do (`graftline.runtime.deployments`, `graftline.runtime.evaluations`,
+jobs. Not here: what the stages do (`graftline.runtime.stages.harbor_deployment`, `graftline.runtime.stages.evaluation`,
 `graftline.runtime.contests`), what is shown of contestants (`assets.contests`), and which service is asked (the port `harbor`).
 https://docs.dagster.io/guides/build/partitions-and-backfills
 """
@@ -23,11 +23,12 @@ from graftline.building import Built
 from graftline.markdown import table
 from graftline.paths import Paths
 from graftline.runtime.contests import ATTEMPTS
-from graftline.runtime.deployments import BUILD, BUILD_LOG, SEEDS, TASKS, harbor_deployment, instance_batch, read_rows
 from graftline.runtime.evaluation_page import causes, figures
-from graftline.runtime.evaluations import REPORT, RESULTS, evaluation, read_summary
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
+from graftline.runtime.stages.evaluation import REPORT, RESULTS, evaluation, read_summary
+from graftline.runtime.stages.harbor_deployment import BUILD, BUILD_LOG, SEEDS, TASKS, harbor_deployment, read_rows
+from graftline.runtime.stages.instance_batch import instance_batch
 from resources.artifacts import needs, stages_of
 
 GROUP, EVALUATIONS = "harbor", "evaluations"

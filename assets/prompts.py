@@ -1,7 +1,7 @@
 """`optimized_prompt`: the prompts of `configs/prompts`, made better by what their answers were worth.
 
 A partition is a file of that folder. Not here: how prompts are found (`graftline.optimization`), what is kept of them
-(`graftline.runtime.optimized_prompts`), and which model answers (the port `chat_model`). A teacher that is to be asked by one
+(`graftline.runtime.stages.optimized_prompt`), and which model answers (the port `chat_model`). A teacher that is to be asked by one
 names it `optimized/<name>`. https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
@@ -19,8 +19,8 @@ from graftline.building import Built
 from graftline.markdown import table
 from graftline.optimization.comparison import mean
 from graftline.optimization.outcome import Outcome
-from graftline.runtime.optimized_prompts import BEST, PAGE, front_rows, optimized_prompt, read_outcome
 from graftline.runtime.settings import stage_code
+from graftline.runtime.stages.optimized_prompt import BEST, PAGE, front_rows, optimized_prompt, read_outcome
 from resources.artifacts import needs, stages_of
 
 GROUP = "prompts"

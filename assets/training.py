@@ -2,7 +2,7 @@
 
 A partition is a recipe of `configs/recipes/` that has `data`. The sensor `recipes` adds a partition for each that is not trained on
 demand, so that a new file needs no reload; one on demand is added where it is asked for. `python -m assets.training` adds those
-that it is given, else all that are not on demand, and prints them. Not here: what the stages do (`graftline.runtime.training_data`, `graftline.runtime.trained_adapter`), and who trains (the port
+that it is given, else all that are not on demand, and prints them. Not here: what the stages do (`graftline.runtime.stages.sft_dataset`, `graftline.runtime.stages.trained_adapter`), and who trains (the port
 `training_client`). https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
@@ -26,9 +26,9 @@ from graftline.models.catalogue import load_models
 from graftline.paths import Paths, find_root
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.settings import stage_code
-from graftline.runtime.trained_adapter import EVALUATION, STEPS, trained_adapter
+from graftline.runtime.stages.sft_dataset import recipes_of_run, sft_dataset
+from graftline.runtime.stages.trained_adapter import EVALUATION, STEPS, trained_adapter
 from graftline.runtime.training_checks import broken_adapters, unfit_rows
-from graftline.runtime.training_data import recipes_of_run, sft_dataset
 from graftline.training.card import CARD
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import read_steps

@@ -39,11 +39,12 @@ from graftline.datasets.division import SPLITS
 from graftline.harbor.service.database import Database
 from graftline.paths import Paths
 from graftline.record import write_atomically
-from graftline.runtime.deployments import harbor_deployment, instance_batch
-from graftline.runtime.evaluations import evaluation
 from graftline.runtime.exporting import stored_attempts
 from graftline.runtime.lineage import open_lineage
 from graftline.runtime.manifests import load_manifest
+from graftline.runtime.stages.evaluation import evaluation
+from graftline.runtime.stages.harbor_deployment import harbor_deployment
+from graftline.runtime.stages.instance_batch import instance_batch
 from graftline.runtime.stages.table import make
 from graftline.state.state import State
 from graftline.tasks.task import Task

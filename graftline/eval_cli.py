@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def run(root: Path | None, name: str, manifest: str, ports: tuple[str, ...], as_json: bool) -> None:
     """Make the evaluation NAME, of configs/evaluations or of a deployment; what counts of it is not made again."""
     from graftline.progress import progress_bars
-    from graftline.runtime.evaluations import evaluation, evaluation_names
+    from graftline.runtime.stages.evaluation import evaluation, evaluation_names
 
     paths = paths_of(root)
     if name not in evaluation_names(paths):
@@ -47,7 +47,7 @@ def list_(root: Path | None, as_json: bool) -> None:
     """Show the evaluations there are, and what is stored of them."""
     from graftline.runtime.contest_names import contest_names
     from graftline.runtime.contests import contest_file
-    from graftline.runtime.evaluations import evaluated_names, evaluation_names
+    from graftline.runtime.stages.evaluation import evaluated_names, evaluation_names
 
     paths = paths_of(root)
     evaluation_names(paths)

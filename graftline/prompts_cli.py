@@ -77,7 +77,7 @@ def optimise(
 def show(root: Path | None, what: str, backend_url: str, as_json: bool) -> None:
     """Show the prompts that were found for NAME of configs/prompts, or by a JOB of the service."""
     if not _is_job(what):
-        from graftline.runtime.optimized_prompts import kept_outcome
+        from graftline.runtime.stages.optimized_prompt import kept_outcome
 
         _print_outcome(what, kept_outcome(paths_of(root), what)[1], as_json)
         return
@@ -133,8 +133,8 @@ def cancel(root: Path | None, what: str, backend_url: str, as_json: bool) -> Non
         _print_result(_known_job(root, what, backend_url).cancel(), as_json)
         return
     from graftline.optimization.stop_file import ask_to_stop
-    from graftline.runtime.optimized_prompts import stop_optimized_prompt
     from graftline.runtime.prompt_files import prompt_file
+    from graftline.runtime.stages.optimized_prompt import stop_optimized_prompt
 
     if Path(what).is_dir():
         ask_to_stop(Path(what))
@@ -156,7 +156,7 @@ def _is_file(what: str) -> bool:
 
 def _make(paths: "Paths", name: str, manifest: str, ports: tuple[str, ...], as_json: bool) -> None:
     from graftline.progress import progress_bars
-    from graftline.runtime.optimized_prompts import make_optimized_prompt
+    from graftline.runtime.stages.optimized_prompt import make_optimized_prompt
 
     with progress_bars() as progress:
         try:
@@ -218,7 +218,7 @@ def _print_result(found: "PromptLearningResult", as_json: bool) -> None:
 
 
 def _print_outcome(name: str, outcome: "Outcome", as_json: bool) -> None:
-    from graftline.runtime.optimized_prompts import front_rows
+    from graftline.runtime.stages.optimized_prompt import front_rows
 
     if as_json:
         best = outcome.best_prompt

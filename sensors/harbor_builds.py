@@ -20,9 +20,9 @@ from assets.harbor import DEPLOYED, EVALUATION
 from graftline.errors import GraftlineError, HarborError, RecordError
 from graftline.paths import Paths
 from graftline.record import Record
-from graftline.runtime.deployments import DEPLOYMENT, SEEDS, TASKS, deployment_file
 from graftline.runtime.harbor_port import HarborService, ServiceHarborConfig, open_harbor
 from graftline.runtime.lineage import part_identity
+from graftline.runtime.stages.harbor_deployment import DEPLOYMENT, SEEDS, TASKS, deployment_file
 from graftline.secrets import open_secrets
 from resources.artifacts import Artifacts
 from resources.systems import HarborResource

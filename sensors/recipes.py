@@ -8,7 +8,7 @@ import dagster as dg
 
 from assets.training import RECIPES
 from graftline.errors import GraftlineError
-from graftline.runtime.training_data import recipes_of_run
+from graftline.runtime.stages.sft_dataset import recipes_of_run
 from resources.artifacts import Artifacts
 
 INTERVAL_S = 30

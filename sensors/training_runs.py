@@ -17,8 +17,8 @@ from graftline.errors import ConfigError, GraftlineError
 from graftline.paths import Paths
 from graftline.record import load_record
 from graftline.runtime.followed import resolved
-from graftline.runtime.trained_adapter import output_of
-from graftline.runtime.training_data import lineage_recipes
+from graftline.runtime.stages.sft_dataset import lineage_recipes
+from graftline.runtime.stages.trained_adapter import output_of
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import Runs, TrainingRun
 from graftline.training.train import MEMORY_OUTPUT, run_id_of

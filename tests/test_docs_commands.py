@@ -13,7 +13,7 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 
 from graftline.paths import Paths
 from graftline.runtime import load_settings
-from graftline.runtime.training_data import lineage_recipes
+from graftline.runtime.stages.sft_dataset import lineage_recipes
 from tests.page_commands import (
     CLICK_PROGRAMS,
     Command,

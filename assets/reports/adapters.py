@@ -22,8 +22,8 @@ from graftline.markdown import table
 from graftline.record import Record
 from graftline.runtime.contests import read_attempts
 from graftline.runtime.lineage import Lineage
-from graftline.runtime.trained_adapter import STEPS
-from graftline.runtime.training_data import lineage_recipes
+from graftline.runtime.stages.sft_dataset import lineage_recipes
+from graftline.runtime.stages.trained_adapter import STEPS
 from graftline.training.runs import read_steps
 from resources.artifacts import needs, stages_of
 

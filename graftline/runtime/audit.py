@@ -19,11 +19,11 @@ from graftline.paths import Paths
 from graftline.record import RECORD_NAME, load_record, verified
 from graftline.runtime.closed_loop_file import checked_closed_loop
 from graftline.runtime.contest_names import contest_names
-from graftline.runtime.deployments import deployment_file, deployment_names
 from graftline.runtime.export_record import export_fault, export_record, exported_files, is_exported
 from graftline.runtime.manifests import MANIFESTS, load_manifest
 from graftline.runtime.prompt_files import prompt_file, prompt_names
 from graftline.runtime.settings import load_settings
+from graftline.runtime.stages.harbor_deployment import deployment_file, deployment_names
 from graftline.sandbox.runner import SandboxSettings
 from graftline.teachers.prompt import Prompts
 from graftline.telemetry.settings import TelemetrySettings

@@ -20,7 +20,7 @@ from graftline.evals.contestants import ChatContestant, Contestant, SampledConte
 from graftline.hashing import digest, sha256_file
 from graftline.runtime.lineage import Lineage
 from graftline.runtime.served_model import context_tokens, fetch_served, model_digest, served
-from graftline.runtime.trained_adapter import output_of
+from graftline.runtime.stages.trained_adapter import output_of
 from graftline.teachers.open import open_teacher
 from graftline.teachers.prompt import Prompt, load_prompt
 from graftline.training.open import TrainingClientConfig

@@ -1,7 +1,7 @@
 """The stage `evaluation` for files of `configs/evaluations`: contestants attempt the same tasks, and are compared.
 
 What counts of an evaluation that is stored is not made again; attempts of which nothing was known are, when the evaluation is
-made once more. Not here: evaluations of deployments (`graftline.runtime.evaluations`), and what contestants are
+made once more. Not here: evaluations of deployments (`graftline.runtime.stages.evaluation`), and what contestants are
 (`graftline.evals.contest_file`).
 """
 

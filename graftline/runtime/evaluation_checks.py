@@ -6,10 +6,10 @@ from typing import Any
 
 from graftline.harbor.calibration import Calibration
 from graftline.harbor.deployment_file import DeploymentFile, EvaluationSettings
-from graftline.runtime.deployments import deployment_file
 from graftline.runtime.evaluation_page import number
-from graftline.runtime.evaluations import CALIBRATION, evaluated_names, read_summary, stored_evaluation
 from graftline.runtime.lineage import Lineage
+from graftline.runtime.stages.evaluation import CALIBRATION, evaluated_names, read_summary, stored_evaluation
+from graftline.runtime.stages.harbor_deployment import deployment_file
 
 _MOST_FAULTS = 20
 

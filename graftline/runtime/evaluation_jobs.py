@@ -1,6 +1,6 @@
 """Evaluations that a service runs for the lineage: begun once, followed to their end, and found again after an interruption.
 
-Not here: what is evaluated, and what is kept of it (`graftline.runtime.evaluations`).
+Not here: what is evaluated, and what is kept of it (`graftline.runtime.stages.evaluation`).
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """What the service is asked for, for one evaluation: rollouts of its policy, and floor and ceiling of its tasks.
 
-Not here: how a job is followed (`graftline.runtime.evaluation_jobs`), and what is kept of it (`graftline.runtime.evaluations`).
+Not here: how a job is followed (`graftline.runtime.evaluation_jobs`), and what is kept of it (`graftline.runtime.stages.evaluation`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,8 @@ from graftline.harbor.deployment_file import (
     calibration_run,
 )
 from graftline.harbor.environments.manifest import load_tasks
-from graftline.runtime.deployments import Version, mended_in_file, uploaded
 from graftline.runtime.lineage import Lineage
+from graftline.runtime.stages.harbor_deployment import Version, mended_in_file, uploaded
 
 _IDLE: tuple[IdleAgent, IdleAgent] = ("nop", "oracle")
 _DOES_NOTHING = {"agent": "nop"}

@@ -11,9 +11,9 @@ from graftline.paths import Paths
 from graftline.progress import Progress
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
+from graftline.runtime.stages.sft_dataset import recipes_of_run
 from graftline.runtime.stages.table import STAGES, Over, make
 from graftline.runtime.stages.teacher_trajectories import feed_workers
-from graftline.runtime.training_data import recipes_of_run
 
 
 def run_all(

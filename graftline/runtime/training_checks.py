@@ -7,8 +7,8 @@ from pathlib import Path
 from graftline.errors import DataError
 from graftline.runtime.checks import MOST_FAULTS
 from graftline.runtime.lineage import Lineage
-from graftline.runtime.trained_adapter import STEPS
-from graftline.runtime.training_data import lineage_recipes
+from graftline.runtime.stages.sft_dataset import lineage_recipes
+from graftline.runtime.stages.trained_adapter import STEPS
 from graftline.training.adapter import check_adapter
 from graftline.training.runs import read_steps
 from graftline.training.sets import HELD_OUT, TRAIN

@@ -13,11 +13,12 @@ import pytest
 from graftline.harbor.client import HarborClient
 from graftline.paths import Paths
 from graftline.record import load_record
-from graftline.runtime.deployments import harbor_deployment, instance_batch
-from graftline.runtime.evaluations import evaluation
 from graftline.runtime.lineage import open_lineage
 from graftline.runtime.manifests import load_manifest
 from graftline.runtime.settings import load_settings
+from graftline.runtime.stages.evaluation import evaluation
+from graftline.runtime.stages.harbor_deployment import harbor_deployment
+from graftline.runtime.stages.instance_batch import instance_batch
 from orchestration.build import build_definitions
 from sensors.cursor import Known
 from sensors.dataset_versions import run_request

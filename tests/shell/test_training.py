@@ -21,8 +21,8 @@ from graftline.record import load_record
 from graftline.runtime.followed import resolved
 from graftline.runtime.lineage import open_lineage
 from graftline.runtime.manifests import load_manifest
+from graftline.runtime.stages.sft_dataset import sft_dataset
 from graftline.runtime.stages.table import make
-from graftline.runtime.training_data import sft_dataset
 from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import CheckpointNote, Runs, TrainingRun

@@ -52,26 +52,31 @@ STAGES: Mapping[str, Stage] = {
         ("graftline.trajectories.collect", "graftline.teachers.open", *_SANDBOX, *_FILES),
     ),
     "trajectories": Stage("partition", "stages.trajectories:trajectories", ("graftline.trajectories.export", *_FILES)),
-    "sft_dataset": Stage("recipe", "training_data:sft_dataset", ("graftline.training.rows", *_SANDBOX), True),
+    "sft_dataset": Stage("recipe", "stages.sft_dataset:sft_dataset", ("graftline.training.rows", *_SANDBOX), True),
     "trained_adapter": Stage(
         "recipe",
-        "trained_adapter:trained_adapter",
+        "stages.trained_adapter:trained_adapter",
         ("graftline.training.train", "graftline.training.solving", "graftline.training.card", *_SANDBOX),
         True,
     ),
     "report_models": Stage("reports"),
     "reports": Stage("reports"),
     "harbor_deployment": Stage(
-        "deployment", "deployments:harbor_deployment", ("graftline.harbor.deployment_file",), True
+        "deployment", "stages.harbor_deployment:harbor_deployment", ("graftline.harbor.deployment_file",), True
     ),
-    "instance_batch": Stage("deployment", "deployments:instance_batch", ("graftline.harbor.instances",), True),
+    "instance_batch": Stage(
+        "deployment", "stages.instance_batch:instance_batch", ("graftline.harbor.instances",), True
+    ),
     # what acts is in the deployment, whose digest is an input; how it is asked for is nothing that an evaluation depends on
     "evaluation": Stage(
-        "evaluation", "evaluations:evaluation", ("graftline.harbor.coverage", "graftline.harbor.calibration"), True
+        "evaluation",
+        "stages.evaluation:evaluation",
+        ("graftline.harbor.coverage", "graftline.harbor.calibration"),
+        True,
     ),
     "optimized_prompt": Stage(
         "prompt",
-        "optimized_prompts:optimized_prompt",
+        "stages.optimized_prompt:optimized_prompt",
         (
             "graftline.optimization.optimise",
             "graftline.optimization.open_proposer",
@@ -80,7 +85,7 @@ STAGES: Mapping[str, Stage] = {
         ),
         True,
     ),
-    "closed_loop": Stage("everything", "closed_loop:closed_loop_results", ("graftline.evals.figures",), True),
+    "closed_loop": Stage("everything", "stages.closed_loop:closed_loop_results", ("graftline.evals.figures",), True),
 }
 CODE_OF_EVALUATIONS: Mapping[str, tuple[str, ...]] = {
     # pages can be written again without asking anybody

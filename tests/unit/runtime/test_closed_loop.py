@@ -12,13 +12,13 @@ import pytest
 from graftline.errors import ConfigError, RecordError
 from graftline.paths import Paths
 from graftline.record import load_record
-from graftline.runtime.closed_loop import REPORT, RESULTS, closed_loop_results, closed_loop_steps
 from graftline.runtime.closed_loop_file import Step, closed_loop_file
-from graftline.runtime.evaluations import evaluation
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
-from graftline.runtime.trained_adapter import trained_adapter
-from graftline.runtime.training_data import sft_dataset
+from graftline.runtime.stages.closed_loop import REPORT, RESULTS, closed_loop_results, closed_loop_steps
+from graftline.runtime.stages.evaluation import evaluation
+from graftline.runtime.stages.sft_dataset import sft_dataset
+from graftline.runtime.stages.trained_adapter import trained_adapter
 from graftline.training.runs import Runs
 from graftline.training.train import OUTPUT
 from tests.recipes import write_recipe

@@ -22,9 +22,9 @@ from graftline.runtime.contest_checks import Standing, adapter_not_worse_than_de
 from graftline.runtime.contestants import Entrants
 from graftline.runtime.contests import ATTEMPTS, BROWSER, CASES, REPORT, SUMMARY, contest, read_attempts
 from graftline.runtime.deployed import deploy, read_deployed
-from graftline.runtime.evaluations import evaluation, evaluation_names
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
+from graftline.runtime.stages.evaluation import evaluation, evaluation_names
 from graftline.training.memory.service import MemoryTrainingService
 from tests.contests import RIGHT, UNREADABLE, attempt, case
 from tests.harbor_lineage import write_deployment, write_tasks

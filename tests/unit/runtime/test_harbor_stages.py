@@ -19,12 +19,13 @@ from graftline.paths import Paths
 from graftline.record import load_record
 from graftline.runtime import evaluation_checks as checks
 from graftline.runtime.audit import audit
-from graftline.runtime.deployments import deployment_names, harbor_deployment, instance_batch, read_rows
 from graftline.runtime.evaluation_jobs import Asked, evaluated
-from graftline.runtime.evaluations import evaluated_names, evaluation, read_summary
 from graftline.runtime.harbor_port import HarborService, LocalHarborConfig, place_of
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
+from graftline.runtime.stages.evaluation import evaluated_names, evaluation, read_summary
+from graftline.runtime.stages.harbor_deployment import deployment_names, harbor_deployment, read_rows
+from graftline.runtime.stages.instance_batch import instance_batch
 from tests.harbor_lineage import task, use_service, write_deployment, write_tasks
 from tests.harbor_parts import KEY, service
 

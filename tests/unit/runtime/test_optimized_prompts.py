@@ -21,7 +21,8 @@ from graftline.optimization.outcome import JudgedPrompt, Outcome
 from graftline.paths import Paths
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
-from graftline.runtime.optimized_prompts import (
+from graftline.runtime.prompt_files import divided, prompt_file, prompt_names
+from graftline.runtime.stages.optimized_prompt import (
     BEST,
     PAGE,
     PROMPT,
@@ -30,7 +31,6 @@ from graftline.runtime.optimized_prompts import (
     page,
     read_outcome,
 )
-from graftline.runtime.prompt_files import divided, prompt_file, prompt_names
 from graftline.state.state import StateUpdate
 from graftline.tasks.task import Task
 from graftline.teachers.answer import Answer, written

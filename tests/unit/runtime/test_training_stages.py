@@ -15,9 +15,9 @@ from graftline.paths import Paths
 from graftline.record import load_record
 from graftline.runtime.lineage import Lineage, open_lineage
 from graftline.runtime.manifests import load_manifest
+from graftline.runtime.stages.sft_dataset import lineage_recipes, recipes_of_run, sft_dataset
+from graftline.runtime.stages.trained_adapter import trained_adapter
 from graftline.runtime.summary import summarize, tables, verdict
-from graftline.runtime.trained_adapter import trained_adapter
-from graftline.runtime.training_data import lineage_recipes, recipes_of_run, sft_dataset
 from graftline.tasks.task import Task
 from graftline.teachers.prompt import load_prompt
 from graftline.training.adapter import check_adapter

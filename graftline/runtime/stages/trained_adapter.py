@@ -21,7 +21,7 @@ from graftline.runtime.lineage import Lineage, identities
 from graftline.runtime.manifests import Manifest
 from graftline.runtime.served_model import fetch_served, model_digest, served, served_weights
 from graftline.runtime.settings import stage_code
-from graftline.runtime.training_data import source_of, write_rows
+from graftline.runtime.stages.sft_dataset import source_of, write_rows
 from graftline.tasks.task import Task
 from graftline.teachers.prompt import Prompt
 from graftline.training.adapter import check_adapter, download_adapter

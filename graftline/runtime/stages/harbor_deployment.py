@@ -1,12 +1,12 @@
-"""The stages `harbor_deployment` and `instance_batch`: every file of `configs/harbor`, uploaded and built, and its seeds.
+"""The stage `harbor_deployment`: every file of `configs/harbor`, uploaded and built.
 
 What decides rollouts is in files of their own (`deployment.json`, `tasks.jsonl`, `seeds.jsonl`), apart from where they are kept:
 a service that lost a deployment gets it anew, and what depends on it stays as it is. Not here: how a deployment is made of its
-file (`graftline.harbor.deployment_file`), and its evaluation (`graftline.runtime.evaluations`).
+file (`graftline.harbor.deployment_file`), and its evaluation (`graftline.runtime.stages.evaluation`).
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -79,7 +79,9 @@ def harbor_deployment(lineage: Lineage, name: str) -> Built:
         version = uploaded(lineage.ports.harbor.uploader(), spec)
     place = {"service": place_of(lineage.manifest.harbor), "deployment": version.id}
     inputs = {} if tasks is None else {"tasks": tasks.identity}
-    request = _request("harbor_deployment", name, inputs, {"digest": version.digest, **place})
+    request = Request(
+        "harbor_deployment", name, stage_code("harbor_deployment"), inputs, {"digest": version.digest, **place}
+    )
     seeds = [{"seed": task.seed, "task_id": task.task_id} for task in spec.tasks]
 
     def make(partial: Path) -> Contents:
@@ -123,36 +125,6 @@ def version_of(uploader: "HarborDeploymentUploader", deployment: str) -> Version
     return read(Version, content, f"deployment {deployment!r}")
 
 
-def instance_batch(lineage: Lineage, name: str) -> Built:
-    """Have an instance of every seed that the evaluation of a deployment asks for, of all its tasks where it asks for none."""
-    from graftline.harbor.instances import create_harbor_instances
-
-    record, deployment = kept_deployment(lineage, name)
-    folder = lineage.paths.harbor("deployments", name)
-    tasks = {row["seed"]: row["task_id"] for row in read_rows(folder / TASKS)}
-    seeds = _wanted(deployment_file(lineage.paths, name), name, [*tasks])
-    inputs = {"harbor_deployment": lineage.part_of(folder, record, DEPLOYMENT, TASKS)}
-    place = {"service": deployment["service"], "deployment": deployment["deployment"]}
-    request = _request("instance_batch", name, inputs, {"seeds": seeds, **place})
-
-    def make(partial: Path) -> Contents:
-        service = lineage.ports.harbor
-        made = create_harbor_instances(
-            deployment["deployment"],
-            backend_url=service.url,
-            api_key=service.plain_key,
-            seeds=seeds,
-            wait_for_ready=True,
-            timeout_s=BUILT_WITHIN_S,
-        )
-        ready = [one for one in made if one.status == "ready"]
-        write_rows(partial / SEEDS, [{"seed": one.seed, "task_id": one.task_id} for one in ready])
-        write_rows(partial / INSTANCES, [{"seed": one.seed, "id": one.id, "status": one.status} for one in ready])
-        return Contents({"rows": len(ready)})
-
-    return lineage.build(lineage.paths.harbor("instances", name), request, make)
-
-
 def kept_deployment(lineage: Lineage, name: str) -> tuple[Record, dict[str, Any]]:
     """Return the record of a deployment, and where it is kept.
 
@@ -188,25 +160,6 @@ def _tasks_record(lineage: Lineage, file: DeploymentFile) -> Record | None:
         return None
     path, tasks = lineage.paths.root / made.tasks, lineage.paths.data / "tasks"
     return lineage.verified(path.parent, "tasks") if path.is_relative_to(tasks) else None
-
-
-def _wanted(file: DeploymentFile, name: str, known: Sequence[int]) -> list[int]:
-    asked = file.evaluation.seeds if file.evaluation else None
-    seeds = sorted(known if asked is None else set(asked))
-    if not seeds:
-        raise ConfigError(
-            f"configs/harbor/{name}.yaml: names no tasks, so that every seed is one; say under evaluation.seeds which"
-        )
-    if unknown := sorted(set(seeds) - set(known)) if known else []:
-        raise ConfigError(
-            f"configs/harbor/{name}.yaml: evaluation.seeds: {unknown[0]} stands for no task; there are {len(known)},"
-            f" of the seeds {min(known)} to {max(known)}"
-        )
-    return seeds
-
-
-def _request(stage: str, name: str, inputs: Mapping[str, str], config: Mapping[str, Any]) -> Request:
-    return Request(stage, name, stage_code(stage), inputs, config)
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

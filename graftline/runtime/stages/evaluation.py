@@ -18,7 +18,11 @@ from graftline.harbor.deployment_file import DeploymentFile, EvaluationSettings,
 from graftline.paths import Paths
 from graftline.record import Record, verified
 from graftline.runtime.contest_names import contest_names
-from graftline.runtime.deployments import (
+from graftline.runtime.evaluation_page import evaluation_page
+from graftline.runtime.evaluation_rollouts import Rollouts, is_known, policy_of
+from graftline.runtime.lineage import Lineage
+from graftline.runtime.settings import stage_code
+from graftline.runtime.stages.harbor_deployment import (
     DEPLOYMENT,
     SEEDS,
     TASKS,
@@ -28,10 +32,6 @@ from graftline.runtime.deployments import (
     read_rows,
     write_rows,
 )
-from graftline.runtime.evaluation_page import evaluation_page
-from graftline.runtime.evaluation_rollouts import Rollouts, is_known, policy_of
-from graftline.runtime.lineage import Lineage
-from graftline.runtime.settings import stage_code
 
 if TYPE_CHECKING:
     from graftline.runtime.contestants import Entrants
