@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PEERS := .venv-peers
+# the cause of a failed run as the last line, where people look
+WHY = $(BIN)/python -m orchestration.why_failed
 MANIFEST := assets/reports/target/manifest.json
 REPORTS = $(wildcard reports/*/*.md reports/*/*/*.md)
 
@@ -24,12 +26,12 @@ help: ## Show this list
 run: data ## Bring the whole lineage up to date, then show what there is
 	@# a run is over partitions of one kind: one for each recipe that has data and is not on demand
 	recipes="$$($(BIN)/python -m assets.training)" && for tags in $$recipes; do \
-		$(BIN)/dagster job execute -m orchestration.definitions -j training --tags "$$tags" || exit 1; done
+		$(BIN)/dagster job execute -m orchestration.definitions -j training --tags "$$tags" || { $(WHY); exit 1; }; done
 	$(BIN)/graftline summary
 
 data: install ## Bring the lineage up to date as far as trajectories: what adapters are trained on
 	@$(BIN)/graftline check --inputs
-	$(BIN)/dagster job execute -m orchestration.definitions -j lineage --tags "$$($(BIN)/python -m assets.partitions --tags)"
+	$(BIN)/dagster job execute -m orchestration.definitions -j lineage --tags "$$($(BIN)/python -m assets.partitions --tags)" || $(WHY)
 
 closed-loop: data ## Train a small model and judge it beside one eleven times its size
 	@# training is a tenth faster with it, and works without
@@ -38,7 +40,7 @@ closed-loop: data ## Train a small model and judge it beside one eleven times it
 	$(BIN)/graftline models fetch smollm2-135m qwen2.5-coder-1.5b
 	@# a run for each adapter and each evaluation, so that what is interrupted goes on at the step it was at
 	steps="$$($(BIN)/python -m assets.closed_loop)" && while read -r job tags; do \
-		$(BIN)/dagster job execute -m orchestration.definitions -j "$$job" --tags "$$tags" < /dev/null || exit 1; \
+		$(BIN)/dagster job execute -m orchestration.definitions -j "$$job" --tags "$$tags" < /dev/null || { $(WHY); exit 1; }; \
 	done <<< "$$steps"
 	@cat data/closed_loop/report.md
 

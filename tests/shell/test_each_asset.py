@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from ruamel.yaml import YAML
 
 from assets.partitions import range_tags, whole_range
 from graftline.errors import SandboxError
@@ -16,6 +17,8 @@ from graftline.record import load_record
 from graftline.runtime.settings import load_settings
 from graftline.training.memory.service import MemoryTrainingService
 from orchestration.build import build_definitions, resources_for
+from resources.artifacts import Artifacts
+from resources.warehouse import Warehouse
 from tests.harbor_lineage import task, write_deployment, write_tasks
 from tests.recipes import SYNTHETIC, write_recipe
 from tests.unit.runtime.test_optimized_prompts import FILE as PROMPT
@@ -174,6 +177,35 @@ def test_what_is_given_in_place_of_a_resource_is_what_its_asset_uses(
         result = materialize(root, name, assets_of(root)[name], instance, **{resource: stand_in})
     assert not result.success
     assert "the stand-in was asked for" in failure_of(result)
+
+
+def test_another_root_another_warehouse_and_another_queue_are_those_that_are_used(
+    root: Path,
+    results: Mapping[str, dg.ExecuteInProcessResult],
+    monkeypatch: pytest.MonkeyPatch,
+    new_checkout: Any,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(root))
+    monkeypatch.delenv("GRAFTLINE_REDIS_URL", raising=False)
+    elsewhere, assets = new_checkout(tmp_path / "elsewhere"), assets_of(root)
+    manifest = json.loads(json.dumps(YAML(typ="safe").load(root / "configs" / "manifests" / "test.yaml")))
+    queued = {**manifest, "teacher": {"kind": "openai"}, "queue": {"kind": "redis"}}
+    (root / "configs" / "manifests" / "dev.yaml").write_text(json.dumps(queued), "utf-8")
+    asking = {name: one for name, one in resources_for(Paths(root), "dev").items() if name in ("teacher", "queue")}
+    with dg.DagsterInstance.ephemeral() as instance:
+        made = materialize(
+            root, "raw", assets["raw"], instance, artifacts=Artifacts(root=str(elsewhere.root), manifest="local")
+        )
+        read = materialize(
+            root, "reports/teacher", assets["reports/teacher"], instance, warehouse=Warehouse(path="/no/where.duckdb")
+        )
+        # a secret that is missing is told before the run
+        with pytest.raises(dg.DagsterInvalidConfigError, match="GRAFTLINE_REDIS_URL"):
+            materialize(root, "teacher_trajectories", assets["teacher_trajectories"], instance, **asking)
+    assert made.success
+    assert load_record(Paths(elsewhere.root).raw(DATASET)).counts["rows"] == 0
+    assert "/no/where.duckdb: no such file" in failure_of(read)
 
 
 def failure_of(result: dg.ExecuteInProcessResult) -> str:

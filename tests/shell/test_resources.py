@@ -13,6 +13,7 @@ from graftline.paths import Paths
 from graftline.runtime.settings import load_settings
 from graftline.sandbox.memory import MemorySandbox
 from orchestration.build import build_definitions, resources_for
+from orchestration.why_failed import why_failed
 from tests.recipes import train_in_memory, write_recipes
 from tests.shell.asset_keys import stage_of
 from tests.shell.graphql_client import open_graphql
@@ -218,3 +219,13 @@ def test_reports_follow_what_they_are_about_and_nothing_that_costs_money_does(ro
         if graph.get(key).automation_condition is not None
     }
     assert follows == {"report"}
+
+
+def test_why_a_run_failed_is_said_once_more_in_a_sentence(root: Path) -> None:
+    definitions = build_definitions()
+    job = definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection={dg.AssetKey("division")})
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert [*why_failed(instance)] == []
+        job.execute_in_process(instance=instance, raise_on_error=False)
+        [said] = why_failed(instance)
+    assert said.startswith(f"division: {root}/data/raw/release_pairs/normalized: has no _meta.json, so it was not made")
