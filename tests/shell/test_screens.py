@@ -45,6 +45,7 @@ def words(home: Path, into: Path, pages: list[str], report: Path) -> list[str]:
     return [str(into), "--home", str(home), *only, "--report", str(report)]
 
 
+@pytest.mark.long  # a minute of a browser and a web server
 @needs_chromium
 @pytest.mark.timeout(600)
 def test_pages_and_reports_are_shown_and_their_pictures_are_small(
