@@ -62,7 +62,7 @@ def _report(lineage: Lineage, evaluations: Sequence[str]) -> Built:
         **{f"trained_adapter.{name}": record.identity for name, record in adapters.items()},
         **{f"evaluation.{name}": record.identity for name, record in judged.items()},
     }
-    request = Request("reports", "adapters", _code(), inputs)
+    request = Request("adapter_report", "adapters", _code(), inputs)
 
     def make(folder: Path) -> Contents:
         rows = [_row(lineage, name, record) for name, record in adapters.items()]

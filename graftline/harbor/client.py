@@ -276,7 +276,9 @@ class HttpClient:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             # it was never sent
             raise _AgainError(
-                HarborError(f"{what}: cannot be reached ({reason(error)}); is the service running there?"),
+                HarborError(
+                    f"{what}: cannot be reached ({reason(error)}); is the service running there? `graftline harbor serve` starts one here"
+                ),
                 "unreachable",
             ) from None
         except httpx.TransportError as error:

@@ -59,6 +59,7 @@ STAGES: Mapping[str, Stage] = {
         ("graftline.training.train", "graftline.training.solving", "graftline.training.card", *_SANDBOX),
         True,
     ),
+    "adapter_report": Stage("reports", is_apart=True),
     "report_models": Stage("reports"),
     "reports": Stage("reports"),
     "harbor_deployment": Stage(
