@@ -1,5 +1,6 @@
 """Training as a person sees it at a terminal: its steps, and how it is asked to end."""
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,14 +10,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from graftline.training.runs import StepMetrics
 
+_SPEED_OF_S = 3600.0
+_ENDS = b"\nends with a checkpoint after the step under way; interrupt again to end at once\n"
+
 
 @contextmanager
 def steps_shown() -> Iterator[Callable[[StepMetrics, int], None]]:
     """Give what shows steps: a bar on a terminal, a line for each elsewhere."""
     console = Console(stderr=True)
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, disable=not console.is_terminal)  # fmt: skip
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    # a step may take longer than what the time left is usually told from
+    bar = Progress(*columns, console=console, disable=not console.is_terminal, speed_estimate_period=_SPEED_OF_S)
     with bar:
-        task = bar.add_task("training", total=None)
+        task = bar.add_task("waiting for the first step", total=None)
 
         def show(step: StepMetrics, total: int) -> None:
             per_s = step.tokens / step.seconds if step.seconds else 0.0
@@ -36,6 +42,8 @@ def asked_to_stop() -> Iterator[Callable[[], bool]]:
 
     def tell(number: int, _frame: object) -> None:
         told.append(number)
+        # a handler may have interrupted a write of whoever has the stream
+        os.write(2, _ENDS)
         signal.signal(number, before[signal.Signals(number)])
 
     before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
