@@ -17,6 +17,7 @@ import dagster as dg
 from assets.described import described
 from assets.harbor import EVALUATION, EVALUATIONS
 from assets.outcome import materialized, metadata_of
+from assets.partitions import tags_of
 from assets.reports.plots import bars, embedded
 from assets.training import GROUP as TRAINING
 from assets.training import NAMES, add_recipes
@@ -99,7 +100,7 @@ def main() -> None:
         steps = closed_loop_steps(lineage)
         add_recipes([step.name for step in steps if JOBS[step.stage] == TRAINING])
         for step in steps:
-            print(JOBS[step.stage], json.dumps({"dagster/partition": step.name}, separators=(",", ":")))
+            print(JOBS[step.stage], tags_of(step.name))
     print(GROUP, "{}")
 
 

@@ -5,7 +5,6 @@ https://docs.dagster.io/guides/build/partitions-and-backfills
 
 import json
 import sys
-from collections.abc import Sequence
 from typing import cast
 
 import dagster as dg
@@ -36,11 +35,9 @@ def range_tags(first: str, last: str) -> dict[str, str]:
     return {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
 
 
-def print_range(found: Sequence[str]) -> None:
-    """Print the range from the first of some partitions to the last, or with `--tags` the tags of a run over it."""
-    if found:
-        first, last = found[0], found[-1]
-        print(json.dumps(range_tags(first, last)) if "--tags" in sys.argv else f"{first}...{last}")
+def tags_of(partition: str) -> str:
+    """Return the tags of a run over one partition as the command of Dagster takes them, without a blank."""
+    return json.dumps({"dagster/partition": partition}, separators=(",", ":"))
 
 
 def keys_of(context: dg.AssetExecutionContext) -> list[tuple[str, Language, Split]]:
@@ -57,4 +54,5 @@ if __name__ == "__main__":
     from graftline.config import load_yaml
     from graftline.paths import Paths, find_root
 
-    print_range(whole_range(load_yaml(Paths(find_root()).configs / "datasets.yaml", Catalogue)))
+    first, last = whole_range(load_yaml(Paths(find_root()).configs / "datasets.yaml", Catalogue))
+    print(json.dumps(range_tags(first, last)) if "--tags" in sys.argv else f"{first}...{last}")

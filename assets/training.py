@@ -18,9 +18,10 @@ from assets.checks import evaluate_check, result_of_faults
 from assets.described import described
 from assets.links import licence_rows, model_page, shown_at
 from assets.outcome import OverAll, materialize_each, metadata_of
+from assets.partitions import tags_of
 from assets.reports.plots import curves, embedded, stacked
 from graftline.building import Built
-from graftline.errors import GraftlineError
+from graftline.errors import ConfigError, GraftlineError
 from graftline.markdown import table
 from graftline.models.catalogue import load_models
 from graftline.paths import Paths, find_root
@@ -199,10 +200,13 @@ def main() -> None:
     paths = Paths(find_root())
     names = sys.argv[1:] or recipes_of_run(paths)
     for name in names:
-        load_recipe(paths, name)
+        if load_recipe(paths, name).data is None:
+            raise ConfigError(
+                f"recipe {name!r}: has no `data`, so the lineage makes nothing for it; `graftline train run` does"
+            )
     add_recipes(names)
     for name in names:
-        print(json.dumps({"dagster/partition": name}, separators=(",", ":")))
+        print(tags_of(name))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from tests.unit.runtime.test_optimized_prompts import FILE as PROMPT
 from tests.unit.runtime.test_optimized_prompts import task as prompt_task
 
 DATASET = "release_pairs"
+SOURCE = f"source/{DATASET}"
 OVER_ALL = ("raw", "normalized", "division", "label_tasks")
 OF_PARTITIONS = ("splits", "synthetic_rules", "tasks", "teacher_trajectories", "trajectories")
 OF_NAMES = {
@@ -115,7 +116,7 @@ def results(root: Path) -> dict[str, dg.ExecuteInProcessResult]:
         instance.add_dynamic_partitions("recipes", ["tiny"])
         assets = assets_of(root)
         order = [*OVER_ALL, *OF_PARTITIONS, *OF_NAMES, *REPORTS, *LAST]
-        assert {*order, f"source/{DATASET}"} == {*assets, f"source/{DATASET}"}
+        assert {*order, SOURCE} == {*assets}
         return {name: materialize(root, name, assets[name], instance) for name in order}
 
 
@@ -130,6 +131,20 @@ def test_an_asset_is_made_alone_with_stub_resources(
     if name in FOLDERS:
         identity = load_record(FOLDERS[name](Paths(root))).identity
         assert identity in {(one.tags or {}).get("dagster/data_version") for one in made}
+
+
+def test_a_dataset_in_its_home_is_observed_with_the_revision_that_a_run_fetches(
+    root: Path, results: Mapping[str, dg.ExecuteInProcessResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAFTLINE_ROOT", str(root))
+    source = assets_of(root)[SOURCE]
+    resources = {key: one for key, one in stubs(root).items() if key in source.required_resource_keys}
+    look = dg.define_asset_job("look", selection=dg.AssetSelection.assets(["source", DATASET]))
+    job = dg.Definitions(assets=[source], jobs=[look], resources=resources).resolve_job_def("look")
+    with dg.DagsterInstance.ephemeral() as instance:
+        [event] = job.execute_in_process(instance=instance).get_asset_observation_events()
+    tags = event.asset_observation_data.asset_observation.tags
+    assert tags["dagster/data_version"] == load_record(Paths(root).raw(DATASET)).inputs["home"]
 
 
 class Refusing:

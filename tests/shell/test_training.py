@@ -181,6 +181,9 @@ def test_recipes_are_added_and_those_on_demand_where_they_are_named(
     assert partitions(home) == ["seen", "tiny", "rare"]
     with pytest.raises(SystemExit, match="error: recipe 'rarest' is unknown"):
         printed(monkeypatch, capsys, "rarest")
+    write_recipe(root, "alone", None, dataset="data/rows.jsonl")
+    with pytest.raises(SystemExit, match="error: recipe 'alone': has no `data`"):
+        printed(monkeypatch, capsys, "alone")
 
 
 def test_the_sensor_adds_a_partition_for_a_new_file_without_a_reload(root: Path, instance: dg.DagsterInstance) -> None:

@@ -7,14 +7,27 @@ called, for whoever only wants to know what there is.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from graftline.building import Built
 
+if TYPE_CHECKING:
+    from graftline.runtime.lineage import Lineage
+
 Over = Literal[
-    "dataset", "source", "everything", "partition", "recipe", "deployment", "evaluation", "prompt", "reports"
+    "dataset",
+    "source",
+    "everything",
+    "partition",
+    "recipe",
+    "deployment",
+    "evaluation",
+    "evaluations",
+    "prompt",
+    "reports",
 ]
-"""What there is one artifact for: a dataset in use, one that is no evaluation, all of it, a language and split, a file."""
+"""What there is one artifact for: a dataset in use, one that is no evaluation, all data, a language and split, a file, all
+evaluations, the marts."""
 
 # the spawner is a program of its own, to which no import leads
 _SANDBOX = ("graftline.sandbox.open", "graftline.confined.spawner")
@@ -86,7 +99,7 @@ STAGES: Mapping[str, Stage] = {
         ),
         True,
     ),
-    "closed_loop": Stage("everything", "stages.closed_loop:closed_loop_results", ("graftline.evals.figures",), True),
+    "closed_loop": Stage("evaluations", "stages.closed_loop:closed_loop_results", ("graftline.evals.figures",), True),
 }
 CODE_OF_EVALUATIONS: Mapping[str, tuple[str, ...]] = {
     # pages can be written again without asking anybody
@@ -106,13 +119,8 @@ CODE_OF_EVALUATIONS: Mapping[str, tuple[str, ...]] = {
 """What decides in evaluations of another kind than those of deployments."""
 
 
-def function_of(stage: str) -> Callable[..., Built]:
-    """Return what makes an artifact of `stage`, from the lineage and the names that it is over."""
+def make(stage: str, lineage: "Lineage", *names: str) -> Built:
+    """Bring the artifact of `stage` over `names` (a dataset; a language and a split; a recipe) up to date, and return it."""
     module, _, name = STAGES[stage].function.partition(":")
-    found: Callable[..., Built] = getattr(import_module(f"graftline.runtime.{module}"), name)
-    return found
-
-
-def make(stage: str, lineage: Any, *names: str) -> Built:
-    """Bring one artifact of `stage` up to date, and return it."""
-    return function_of(stage)(lineage, *names)
+    function: Callable[..., Built] = getattr(import_module(f"graftline.runtime.{module}"), name)
+    return function(lineage, *names)
