@@ -1,6 +1,10 @@
 """The closed loop over a small root: the jobs that are printed make it, and the sensor requests one after the other."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -19,6 +23,7 @@ pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 
 __all__ = ["_made", "looped", "made", "reconfigure", "run", "tiny_model"]
 
+CHECKOUT = Path(__file__).resolve().parents[2]
 PORTS = {
     "dataset_hub": {"kind": "homes"},
     "sandbox": {"kind": "memory"},
@@ -63,6 +68,22 @@ def test_the_jobs_that_are_printed_make_what_the_results_read(
     assert Path(str(shown["evaluation", "pairs"]["report"].value)).exists()
     assert "# The closed loop" in str(shown["closed_loop_results", None]["results"].value)
     assert str(shown["closed_loop_results", None]["plot"].value).startswith("![solved](data:image/png;base64,")
+
+
+@pytest.mark.long
+def test_what_make_types_goes_through_all_steps(looped: Paths, tmp_path: Path) -> None:
+    (looped.configs / "manifests" / "local.yaml").write_text(json.dumps(PORTS), "utf-8")
+    (home := tmp_path / "home").mkdir()
+    target = re.search(r"^closed-loop:.*?\n((?:\t.*\n)+)", (CHECKOUT / "Makefile").read_text("utf-8"), re.M)
+    assert target is not None
+    script = target[1][target[1].index("steps=") :].partition("\n\t@cat")[0]
+    for word, typed in {"$$": "$", "$(BIN)": str(Path(sys.executable).parent), "$(WHY)": "true"}.items():
+        script = script.replace(word, typed)
+    environment = {**os.environ, "GRAFTLINE_ROOT": str(looped.root), "DAGSTER_HOME": str(home)}
+    done = subprocess.run(["bash", "-c", script], cwd=CHECKOUT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    page = (looped.data / "closed_loop" / "report.md").read_text("utf-8")
+    assert "| a pair (2) | solved | adapter | 0 % | rival | 100 % |" in page
 
 
 @pytest.mark.parametrize(
