@@ -1,7 +1,7 @@
 """From what the library says of stored artifacts to the results of asset checks.
 
 A check that does not pass says why in a sentence: the UI shows it as the description of the result, the terminal in the
-log of the run. Not here: what has to hold (`graftline.runtime.checks`, `graftline.runtime.evaluation_checks`).
+log of the run. Not here: what has to hold (`graftline.pipeline.checks`, `graftline.pipeline.evaluation_checks`).
 https://docs.dagster.io/guides/test/asset-checks
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import dagster as dg
 
 from assets.outcome import readable_failure
-from graftline.markdown import plain_table
+from graftline.core.markdown import plain_table
 
 
 def evaluate_check(

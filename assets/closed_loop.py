@@ -2,7 +2,7 @@
 
 What it reads is made by runs over the recipes and the evaluations of `configs/closed_loop.yaml`, one after the other:
 `python -m assets.closed_loop` prints their jobs and tags, and the sensor `closed_loop` requests them. Not here: what is trained
-and judged (`graftline.runtime.stages.closed_loop`).
+and judged (`graftline.pipeline.stages.closed_loop`).
 https://docs.dagster.io/guides/build/partitions-and-backfills/defining-dependencies-between-partitioned-assets
 """
 
@@ -21,14 +21,14 @@ from assets.partitions import tags_of
 from assets.reports.plots import bars, embedded
 from assets.training import GROUP as TRAINING
 from assets.training import NAMES, add_recipes
-from graftline.building import Built
-from graftline.errors import GraftlineError
-from graftline.paths import Paths, find_root
-from graftline.runtime.closed_loop_file import closed_loop_file
-from graftline.runtime.lineage import open_lineage
-from graftline.runtime.manifests import load_manifest
-from graftline.runtime.settings import stage_code
-from graftline.runtime.stages.closed_loop import REPORT, RESULTS, closed_loop_results, closed_loop_steps
+from graftline.core.build import Built
+from graftline.core.errors import GraftlineError
+from graftline.core.paths import Paths, find_root
+from graftline.pipeline.closed_loop_file import closed_loop_file
+from graftline.pipeline.lineage import open_lineage
+from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.settings import stage_code
+from graftline.pipeline.stages.closed_loop import REPORT, RESULTS, closed_loop_results, closed_loop_steps
 from resources.artifacts import needs, stages_of
 
 GROUP = "closed_loop"

@@ -1,6 +1,6 @@
 """What is shown of an evaluation of contestants: tables, plots, and where its pages are.
 
-Not here: the asset (`assets.harbor`), and what the stage does (`graftline.runtime.contests`).
+Not here: the asset (`assets.harbor`), and what the stage does (`graftline.pipeline.contests`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,13 @@ import dagster as dg
 
 from assets.outcome import metadata_of
 from assets.reports.plots import bars, embedded
-from graftline.building import Built
+from graftline.core.build import Built
+from graftline.core.paths import Paths
+from graftline.core.record import write_atomically
 from graftline.evals.attempt import Attempt
 from graftline.evals.figures import Figures, figures, figures_by
 from graftline.evals.page import by_group, causes, comparisons, contest_page, overview
-from graftline.paths import Paths
-from graftline.record import write_atomically
-from graftline.runtime.contests import BROWSER, REPORT, read_attempts, read_contest_summary
+from graftline.pipeline.contests import BROWSER, REPORT, read_attempts, read_contest_summary
 
 _SHARE = "pass@1"
 

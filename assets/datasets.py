@@ -1,6 +1,6 @@
 """`raw_<dataset>` and `normalized_<dataset>` for each dataset in use, then `division` and `label_tasks` over all of them.
 
-Not here: reading rows (`graftline.datasets.sources`) and what is dropped (`graftline.datasets.ingest`).
+Not here: reading rows (`graftline.datasets.readers`) and what is dropped (`graftline.datasets.ingest`).
 https://docs.dagster.io/guides/build/assets
 """
 
@@ -13,18 +13,18 @@ from assets.checks import evaluate_check, result_of_faults
 from assets.described import WEEKLY, columns_of, described, fields_of, key_of, source_key
 from assets.links import home_page, shown_at
 from assets.outcome import DATA_VERSION, materialized, metadata_of, readable_failure
-from graftline.building import Built
+from graftline.core.build import Built
 from graftline.datasets.catalogue import Catalogue, Dataset
 from graftline.datasets.losses import main_losses
 from graftline.datasets.tables import DIVISION, NORMALIZED
-from graftline.runtime.checks import invalid_edits
-from graftline.runtime.lineage import Lineage
-from graftline.runtime.settings import stage_code
-from graftline.runtime.stages.division import division
-from graftline.runtime.stages.label_tasks import label_tasks
-from graftline.runtime.stages.normalized import normalized as normalized_stage
-from graftline.runtime.stages.raw import raw as raw_stage
-from graftline.tasks.open_task import OpenTask
+from graftline.pipeline.checks import invalid_edits
+from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.settings import stage_code
+from graftline.pipeline.stages.division import division
+from graftline.pipeline.stages.label_tasks import label_tasks
+from graftline.pipeline.stages.normalized import normalized as normalized_stage
+from graftline.pipeline.stages.raw import raw as raw_stage
+from graftline.rollouts.open_task import OpenTask
 from resources.artifacts import Artifacts, needs, stages_of
 
 _INPUT_VERSION = "dagster/input_data_version/"

@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 from pydantic import BaseModel
 
-from graftline.parquet import Column
+from graftline.core.parquet import Column
 
 WEEKLY = dg.FreshnessPolicy.time_window(fail_window=timedelta(days=7))
 """Of what follows something that changes elsewhere."""

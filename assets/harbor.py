@@ -1,8 +1,8 @@
 """`harbor_deployment`, `instance_batch` and `evaluation`: what each file of `configs/harbor` is as a deployment, and what it is worth.
 
 A partition is a file; `evaluation` has those that ask for one, and the files of `configs/evaluations`, so that the three are two
-jobs. Not here: what the stages do (`graftline.runtime.stages.harbor_deployment`, `graftline.runtime.stages.evaluation`,
-`graftline.runtime.contests`), what is shown of contestants (`assets.contests`), and which service is asked (the port `harbor`).
+jobs. Not here: what the stages do (`graftline.pipeline.stages.harbor_deployment`, `graftline.pipeline.stages.evaluation`,
+`graftline.pipeline.contests`), what is shown of contestants (`assets.contests`), and which service is asked (the port `harbor`).
 https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
@@ -19,16 +19,16 @@ from assets.links import shown_at
 from assets.outcome import OverAll, materialize_each, metadata_of
 from assets.pictures import rows_by_partition
 from assets.reports.plots import bars, embedded
-from graftline.building import Built
-from graftline.markdown import table
-from graftline.paths import Paths
-from graftline.runtime.contests import ATTEMPTS
-from graftline.runtime.evaluation_page import causes, figures
-from graftline.runtime.lineage import Lineage
-from graftline.runtime.settings import stage_code
-from graftline.runtime.stages.evaluation import REPORT, RESULTS, evaluation, read_summary
-from graftline.runtime.stages.harbor_deployment import BUILD, BUILD_LOG, SEEDS, TASKS, harbor_deployment, read_rows
-from graftline.runtime.stages.instance_batch import instance_batch
+from graftline.core.build import Built
+from graftline.core.markdown import table
+from graftline.core.paths import Paths
+from graftline.pipeline.contests import ATTEMPTS
+from graftline.pipeline.evaluation_page import causes, figures
+from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.settings import stage_code
+from graftline.pipeline.stages.evaluation import REPORT, RESULTS, evaluation, read_summary
+from graftline.pipeline.stages.harbor_deployment import BUILD, BUILD_LOG, SEEDS, TASKS, harbor_deployment, read_rows
+from graftline.pipeline.stages.instance_batch import instance_batch
 from resources.artifacts import needs, stages_of
 
 GROUP, EVALUATIONS = "harbor", "evaluations"

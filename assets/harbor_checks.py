@@ -1,4 +1,4 @@
-"""The checks of `evaluation`. Not here: what is asked (`graftline.runtime.evaluation_checks`).
+"""The checks of `evaluation`. Not here: what is asked (`graftline.pipeline.evaluation_checks`).
 
 https://docs.dagster.io/guides/test/asset-checks
 """
@@ -11,10 +11,10 @@ import dagster as dg
 
 from assets.checks import evaluate_check, sentence
 from assets.harbor import EVALUATION
-from graftline.markdown import table
-from graftline.runtime import evaluation_checks as checks
-from graftline.runtime.contest_checks import Standing, adapter_not_worse_than_deployed
-from graftline.runtime.lineage import Lineage
+from graftline.core.markdown import table
+from graftline.pipeline import evaluation_checks as checks
+from graftline.pipeline.contest_checks import Standing, adapter_not_worse_than_deployed
+from graftline.pipeline.lineage import Lineage
 from resources.artifacts import Artifacts
 
 

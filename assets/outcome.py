@@ -15,15 +15,15 @@ import dagster as dg
 from assets.links import licence_rows, with_licences
 from assets.partitions import keys_of
 from assets.pictures import left_out, outcomes, rows_by_partition
-from graftline.actions.astgrep import Language
-from graftline.building import Built
+from graftline.astgrep.binding import Language
+from graftline.core.build import Built
+from graftline.core.errors import BoundaryError, GraftlineError
+from graftline.core.hashing import digest
+from graftline.core.markdown import table
+from graftline.core.record import RECORD_NAME, DatasetRecord, NormalizedRecord, Record
 from graftline.datasets.division import Split
 from graftline.datasets.losses import main_losses
-from graftline.errors import BoundaryError, GraftlineError
-from graftline.hashing import digest
-from graftline.markdown import table
-from graftline.record import RECORD_NAME, DatasetRecord, NormalizedRecord, Record
-from graftline.runtime.lineage import Lineage
+from graftline.pipeline.lineage import Lineage
 
 _LOG_EVERY_S = 5.0
 _TOLD = ("rows", "examples", "steps")

@@ -9,7 +9,7 @@ from typing import cast
 
 import dagster as dg
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
 from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.division import SPLITS, Split
 
@@ -51,8 +51,8 @@ def keys_of(context: dg.AssetExecutionContext) -> list[tuple[str, Language, Spli
 
 
 if __name__ == "__main__":
-    from graftline.config import load_yaml
-    from graftline.paths import Paths, find_root
+    from graftline.core.config import load_yaml
+    from graftline.core.paths import Paths, find_root
 
     first, last = whole_range(load_yaml(Paths(find_root()).configs / "datasets.yaml", Catalogue))
     print(json.dumps(range_tags(first, last)) if "--tags" in sys.argv else f"{first}...{last}")

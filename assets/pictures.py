@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from assets.reports.plots import embedded, funnel, stacked
-from graftline.building import Built
+from graftline.core.build import Built
 
 _LEFT_OUT = ("dropped", "not_kept", "unsound")
 """Of names of counts: what stands before the reason."""

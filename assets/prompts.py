@@ -1,7 +1,7 @@
 """`optimized_prompt`: the prompts of `configs/prompts`, made better by what their answers were worth.
 
-A partition is a file of that folder. Not here: how prompts are found (`graftline.optimization`), what is kept of them
-(`graftline.runtime.stages.optimized_prompt`), and which model answers (the port `chat_model`). A teacher that is to be asked by one
+A partition is a file of that folder. Not here: how prompts are found (`graftline.prompts`), what is kept of them
+(`graftline.pipeline.stages.optimized_prompt`), and which model answers (the port `chat_model`). A teacher that is to be asked by one
 names it `optimized/<name>`. https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
@@ -15,12 +15,12 @@ import dagster as dg
 from assets.described import described
 from assets.outcome import materialize_each, metadata_of
 from assets.reports.plots import curves, embedded
-from graftline.building import Built
-from graftline.markdown import table
-from graftline.optimization.comparison import mean
-from graftline.optimization.outcome import Outcome
-from graftline.runtime.settings import stage_code
-from graftline.runtime.stages.optimized_prompt import BEST, PAGE, front_rows, optimized_prompt, read_outcome
+from graftline.core.build import Built
+from graftline.core.markdown import table
+from graftline.pipeline.settings import stage_code
+from graftline.pipeline.stages.optimized_prompt import BEST, PAGE, front_rows, optimized_prompt, read_outcome
+from graftline.prompts.comparison import mean
+from graftline.prompts.outcome import Outcome
 from resources.artifacts import needs, stages_of
 
 GROUP = "prompts"

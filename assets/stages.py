@@ -1,6 +1,6 @@
 """The partitioned stages: `splits`, `synthetic_rules`, `tasks`, `teacher_trajectories`, `trajectories`, and their checks.
 
-Not here: what a stage does (`graftline.runtime.stages`). https://docs.dagster.io/guides/build/assets
+Not here: what a stage does (`graftline.pipeline.stages`). https://docs.dagster.io/guides/build/assets
 """
 
 import warnings
@@ -16,23 +16,23 @@ from assets.outcome import OverAll, materialize_partitions
 from assets.partitions import partitions_of
 from assets.pictures import rows_by_partition
 from assets.reports.plots import embedded, stacked
-from graftline.actions.astgrep import Language
-from graftline.building import Built
+from graftline.astgrep.binding import Language
+from graftline.core.build import Built
 from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
 from graftline.datasets.tables import EDITS
-from graftline.runtime import checks
-from graftline.runtime.lineage import Lineage
-from graftline.runtime.settings import stage_code
-from graftline.runtime.stages.splits import splits
-from graftline.runtime.stages.synthetic_rules import synthetic_rules
-from graftline.runtime.stages.tasks import tasks
-from graftline.runtime.stages.teacher_trajectories import teacher_trajectories
-from graftline.runtime.stages.trajectories import trajectories
-from graftline.tasks.task import Task
-from graftline.trajectories.export import STEPS
-from graftline.trajectories.step import Trajectory
+from graftline.pipeline import checks
+from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.settings import stage_code
+from graftline.pipeline.stages.splits import splits
+from graftline.pipeline.stages.synthetic_rules import synthetic_rules
+from graftline.pipeline.stages.tasks import tasks
+from graftline.pipeline.stages.teacher_trajectories import teacher_trajectories
+from graftline.pipeline.stages.trajectories import trajectories
+from graftline.rollouts.export import STEPS
+from graftline.rollouts.step import Trajectory
+from graftline.rollouts.task import Task
 from resources.artifacts import Artifacts, needs, stages_of
 
 

@@ -2,7 +2,7 @@
 
 A partition is a recipe of `configs/recipes/` that has `data`. The sensor `recipes` adds a partition for each that is not trained on
 demand, so that a new file needs no reload; one on demand is added where it is asked for. `python -m assets.training` adds those
-that it is given, else all that are not on demand, and prints them. Not here: what the stages do (`graftline.runtime.stages.sft_dataset`, `graftline.runtime.stages.trained_adapter`), and who trains (the port
+that it is given, else all that are not on demand, and prints them. Not here: what the stages do (`graftline.pipeline.stages.sft_dataset`, `graftline.pipeline.stages.trained_adapter`), and who trains (the port
 `training_client`). https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
@@ -20,16 +20,16 @@ from assets.links import licence_rows, model_page, shown_at
 from assets.outcome import OverAll, materialize_each, metadata_of
 from assets.partitions import tags_of
 from assets.reports.plots import curves, embedded, stacked
-from graftline.building import Built
-from graftline.errors import ConfigError, GraftlineError
-from graftline.markdown import table
-from graftline.models.catalogue import load_models
-from graftline.paths import Paths, find_root
-from graftline.runtime.lineage import Lineage
-from graftline.runtime.settings import stage_code
-from graftline.runtime.stages.sft_dataset import recipes_of_run, sft_dataset
-from graftline.runtime.stages.trained_adapter import EVALUATION, STEPS, trained_adapter
-from graftline.runtime.training_checks import broken_adapters, unfit_rows
+from graftline.core.build import Built
+from graftline.core.errors import ConfigError, GraftlineError
+from graftline.core.markdown import table
+from graftline.core.paths import Paths, find_root
+from graftline.llm.weights.catalogue import load_models
+from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.settings import stage_code
+from graftline.pipeline.stages.sft_dataset import recipes_of_run, sft_dataset
+from graftline.pipeline.stages.trained_adapter import EVALUATION, STEPS, trained_adapter
+from graftline.pipeline.training_checks import broken_adapters, unfit_rows
 from graftline.training.card import CARD
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import read_steps

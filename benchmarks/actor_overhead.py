@@ -33,21 +33,21 @@ import orjson
 from benchmarks.commands import CHECKOUT
 from benchmarks.machine import machine
 from benchmarks.teacher_tasks import QUALITY_TASKS
-from graftline.actors.blocking import BlockingChatModel
-from graftline.actors.dialect import encoded
-from graftline.actors.fleet import Fleet, load_fleet
-from graftline.actors.pool import ActorPool
-from graftline.jobs.settings import MemoryQueueConfig
-from graftline.paths import Paths
-from graftline.runtime.asked_attempts import Partition, make_here, missing, stored
-from graftline.runtime.asking import Asking
-from graftline.runtime.settings import TrajectorySettings
+from graftline.core.paths import Paths
+from graftline.llm.blocking import BlockingChatModel
+from graftline.llm.dialect import encoded
+from graftline.llm.fleet import Fleet, load_fleet
+from graftline.llm.pool import ActorPool
+from graftline.pipeline.asked_attempts import Partition, make_here, missing, stored
+from graftline.pipeline.asking import Asking
+from graftline.pipeline.settings import TrajectorySettings
+from graftline.rollouts.collect import Collecting
+from graftline.rollouts.queue.settings import MemoryQueueConfig
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.base import Generation
+from graftline.rollouts.teachers.openai import OpenAITeacher, chat_request
+from graftline.rollouts.teachers.prompt import Prompt, load_prompt
 from graftline.sandbox import Sandbox, WarmSandboxConfig, open_sandbox
-from graftline.tasks.task import Task
-from graftline.teachers.base import Generation
-from graftline.teachers.openai import OpenAITeacher, chat_request
-from graftline.teachers.prompt import Prompt, load_prompt
-from graftline.trajectories.collect import Collecting
 
 TASKS = tuple(task.task for task in QUALITY_TASKS if task.language == "python")
 _TIMEOUT_S = 600.0

@@ -33,9 +33,9 @@ from typing import Any
 
 from benchmarks.commands import CHECKOUT, said
 from benchmarks.machine import machine
-from graftline.actors.base import ChatRequest, Message
-from graftline.actors.fleet import Actor, Fleet
-from graftline.actors.pool import ActorPool
+from graftline.llm.base import ChatRequest, Message
+from graftline.llm.fleet import Actor, Fleet
+from graftline.llm.pool import ActorPool
 from tests.protocol_server import ProtocolServer
 
 LATENCY_S = 0.5

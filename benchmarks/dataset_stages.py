@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from graftline.actions.astgrep import LANGUAGES
-from graftline.building import Built
+from graftline.astgrep.binding import LANGUAGES
+from graftline.core.build import Built
+from graftline.core.paths import Paths
 from graftline.datasets.division import SPLITS
-from graftline.paths import Paths
-from graftline.runtime.lineage import Lineage, open_lineage
-from graftline.runtime.manifests import load_manifest
-from graftline.runtime.stages.table import make
+from graftline.pipeline.lineage import Lineage, open_lineage
+from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.stages.table import make
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 

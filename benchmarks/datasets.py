@@ -36,10 +36,10 @@ from benchmarks.commands import CHECKOUT, said, watched
 from benchmarks.dataset_stages import artefacts, prepare
 from benchmarks.machine import machine
 from benchmarks.synthetic_rows import row, write_rows
+from graftline.core.paths import Paths
 from graftline.datasets.fingerprints import signatures, squeezed
-from graftline.paths import Paths
-from graftline.runtime.lineage import open_lineage
-from graftline.runtime.manifests import load_manifest
+from graftline.pipeline.lineage import open_lineage
+from graftline.pipeline.manifests import load_manifest
 
 PEERS = Path(__file__).resolve().parent / "peers"
 PEERS_PYTHON = CHECKOUT / ".venv-peers" / "bin" / "python"

@@ -3,8 +3,8 @@
 import random
 import subprocess
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language, Tree, executable, rules_document
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.binding import Language, Tree, executable, rules_document
 
 
 def generated(tree: Tree, chance: random.Random) -> PatternAction | RuleAction | None:

@@ -32,27 +32,27 @@ from typing import Any
 
 from benchmarks.commands import CHECKOUT
 from benchmarks.machine import machine
-from graftline.actions.action import PatternAction
-from graftline.actors.base import ChatAnswer, ChatModel, ChatRequest
-from graftline.actors.blocking import BlockingChatModel
-from graftline.actors.fleet import Actor, Fleet, load_fleet
-from graftline.actors.pool import ActorPool
-from graftline.actors.processes import down, up
-from graftline.actors.settings import PoolSettings
+from graftline.astgrep.action import PatternAction
+from graftline.core.paths import Paths
+from graftline.core.secrets import Secrets
 from graftline.harbor.environments.policy import ServedModel
 from graftline.harbor.environments.refactoring import refactoring_app_config
 from graftline.harbor.task_app_client import create_task_app_client
-from graftline.models.fetch import fetch_model
-from graftline.optimization.journal import FileJournal
-from graftline.optimization.offline_proposer import OfflineProposer
-from graftline.optimization.optimise import optimise
-from graftline.optimization.settings import PromptLearningConfig
-from graftline.paths import Paths
+from graftline.llm.base import ChatAnswer, ChatModel, ChatRequest
+from graftline.llm.blocking import BlockingChatModel
+from graftline.llm.fleet import Actor, Fleet, load_fleet
+from graftline.llm.pool import ActorPool
+from graftline.llm.servers.processes import down, up
+from graftline.llm.settings import PoolSettings
+from graftline.llm.weights.fetch import fetch_model
+from graftline.prompts.journal import FileJournal
+from graftline.prompts.offline_proposer import OfflineProposer
+from graftline.prompts.optimise import optimise
+from graftline.prompts.settings import PromptLearningConfig
+from graftline.rollouts.collect import Collecting
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.sandbox.memory import MemorySandbox
-from graftline.secrets import Secrets
-from graftline.tasks.task import Task
-from graftline.teachers.prompt import load_prompt
-from graftline.trajectories.collect import Collecting
 
 FLEET = "smoke"
 _SLOTS = 4

@@ -18,19 +18,19 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from graftline.actions.action import ACTION, PatternAction
-from graftline.config import load_yaml
-from graftline.errors import ConfigError
+from graftline.astgrep.action import ACTION, PatternAction
+from graftline.core.config import load_yaml
+from graftline.core.errors import ConfigError
+from graftline.core.jsonl import read_lines
+from graftline.core.paths import Paths, find_root
+from graftline.core.processes import default_workers
 from graftline.evals.cases import Case, Question, case_of
 from graftline.evals.evaluation import attempts_of
 from graftline.evals.grading import grading_workers
 from graftline.evals.memory import MemoryContestant
-from graftline.jsonl import read_lines
-from graftline.paths import Paths, find_root
-from graftline.runtime.manifests import Manifest
-from graftline.tasks.task import Task
-from graftline.teachers.answer_schema import AnswerFormat
-from graftline.workers import default_workers
+from graftline.pipeline.manifests import Manifest
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.answer_schema import AnswerFormat
 
 _FALLBACK = PatternAction(pattern="$A.get($B)", rewrite="$A[$B]")
 

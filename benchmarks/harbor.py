@@ -38,6 +38,7 @@ import pytest
 from sqlalchemy import func, select
 
 from benchmarks.machine import machine
+from graftline.core.hashing import sha256_bytes
 from graftline.harbor.build_spec import HarborBuildSpec
 from graftline.harbor.executors.base import Box, BuildContext
 from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
@@ -45,7 +46,6 @@ from graftline.harbor.limits import HarborLimits
 from graftline.harbor.packager import HarborPackager
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.tables import attempts
-from graftline.hashing import sha256_bytes
 from tests.harbor_parts import archive, deployed, deployment, service
 from tests.hostile_requests import DEPLOYMENTS, hostile_requests
 from tests.killed_service import REWARD, KilledService

@@ -47,15 +47,15 @@ from benchmarks.induction_text import learned
 from benchmarks.induction_trajectories import collected, task_of_pair
 from benchmarks.induction_unseen import UnseenFiles, without_corpus
 from benchmarks.machine import machine
-from graftline.actions.astgrep import LANGUAGES, Language
-from graftline.errors import DataError
-from graftline.hashing import digest
-from graftline.progress import Progress, progress_bars
-from graftline.rules.equality import Level
-from graftline.rules.induce import Inducing, induce
-from graftline.rules.induction import Induction
+from graftline.astgrep.binding import LANGUAGES, Language
+from graftline.codemod.equality import Level
+from graftline.codemod.induce import Inducing, induce
+from graftline.codemod.induction import Induction
+from graftline.core.errors import DataError
+from graftline.core.hashing import digest
+from graftline.core.progress import Progress, progress_bars
+from graftline.rollouts.task import task_of
 from graftline.sandbox import Sandbox, WarmSandboxConfig, open_sandbox
-from graftline.tasks.task import task_of
 
 DATA = CHECKOUT.parent / "shared" / "data"
 PARTS = (*SOURCES, "synthetic", "groups", "trajectories")

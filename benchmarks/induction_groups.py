@@ -9,13 +9,13 @@ from benchmarks.induction_pairs import Pair
 from benchmarks.induction_solving import percent
 from benchmarks.induction_text import learned, replaced
 from benchmarks.induction_unseen import edits
-from graftline.actions.astgrep import Language
-from graftline.errors import DataError
-from graftline.hashing import digest
-from graftline.progress import Progress
-from graftline.rules.equality import equality, without_blanks
-from graftline.rules.induce_many import induce_many
-from graftline.rules.induction import Scored
+from graftline.astgrep.binding import Language
+from graftline.codemod.equality import equality, without_blanks
+from graftline.codemod.induce_many import induce_many
+from graftline.codemod.induction import Scored
+from graftline.core.errors import DataError
+from graftline.core.hashing import digest
+from graftline.core.progress import Progress
 from graftline.sandbox import Sandbox, Verdict
 
 LEARNED_ON = (1, 2, 3)

@@ -13,11 +13,11 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any, Literal
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
+from graftline.core.errors import DataError
+from graftline.core.hashing import sha256_text
 from graftline.datasets.extensions import language_of_path
 from graftline.datasets.language import confirmed, wrapped
-from graftline.errors import DataError
-from graftline.hashing import sha256_text
 
 MAX_CHANGED_LINES = 20
 """Lines taken away and lines added, together."""

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language, executable, rules_document
-from graftline.rules.equality import without_blanks
-from graftline.rules.induction import Induction
-from graftline.rules.tidy import tidied
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.binding import Language, executable, rules_document
+from graftline.codemod.equality import without_blanks
+from graftline.codemod.induction import Induction
+from graftline.codemod.tidy import tidied
 from graftline.sandbox import Sandbox
 
 _ENDINGS: Mapping[Language, str] = {

@@ -11,10 +11,10 @@ from typing import Any
 from benchmarks.induction_pairs import Pair
 from benchmarks.induction_replay import Replay, replayed
 from benchmarks.induction_unseen import PER_LANGUAGE, UnseenFiles
-from graftline.errors import SandboxError
-from graftline.progress import Progress
-from graftline.rules.equality import Level
-from graftline.rules.induction import Induction
+from graftline.codemod.equality import Level
+from graftline.codemod.induction import Induction
+from graftline.core.errors import SandboxError
+from graftline.core.progress import Progress
 from graftline.sandbox import Sandbox
 
 Way = Callable[[Pair, Sandbox], Induction]

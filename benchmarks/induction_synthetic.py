@@ -10,11 +10,11 @@ from benchmarks.induction_pairs import File, Pair
 from benchmarks.induction_solving import Way, percent, solved
 from benchmarks.induction_text import learned, replaced
 from benchmarks.induction_unseen import PER_LANGUAGE, UnseenFiles, edits
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import LANGUAGES, Language
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.binding import LANGUAGES, Language
+from graftline.core.progress import Progress
 from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic import synthesize
-from graftline.progress import Progress
 from graftline.sandbox import Sandbox
 
 FILES = 120

@@ -6,12 +6,12 @@ from typing import Any
 
 from benchmarks.induction_pairs import Pair
 from benchmarks.induction_solving import percent
-from graftline.progress import Progress
+from graftline.core.progress import Progress
+from graftline.rollouts.collect import Collecting
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.settings import InductionTeacherConfig
+from graftline.rollouts.workers import worker_attempts
 from graftline.sandbox import WarmSandboxConfig
-from graftline.tasks.task import Task
-from graftline.teachers.settings import InductionTeacherConfig
-from graftline.trajectories.collect import Collecting
-from graftline.trajectories.workers import worker_attempts
 
 
 def task_of_pair(pair: Pair) -> Task:

@@ -7,12 +7,12 @@ from functools import lru_cache
 from ast_grep_py import SgNode, SgRoot
 
 from benchmarks.induction_pairs import File
-from graftline.actions.action import PatternAction, RuleAction, rule_of
-from graftline.actions.astgrep import Language, parse
-from graftline.errors import DataError
-from graftline.rules.background import texts
-from graftline.rules.diff import differences
-from graftline.rules.equality import without_blanks
+from graftline.astgrep.action import PatternAction, RuleAction, rule_of
+from graftline.astgrep.binding import Language, parse
+from graftline.codemod.background import texts
+from graftline.codemod.diff import differences
+from graftline.codemod.equality import without_blanks
+from graftline.core.errors import DataError
 from graftline.sandbox import Request, Sandbox, Verdict
 
 PER_LANGUAGE = 80

@@ -33,11 +33,11 @@ from typing import Any
 from pydantic import SecretStr
 
 from benchmarks.machine import machine
-from graftline.jobs.base import Job, JobQueue
-from graftline.jobs.memory import MemoryJobQueue
-from graftline.jobs.redis import RedisJobQueue
-from graftline.jobs.settings import MemoryQueueConfig, RedisQueueConfig
-from graftline.jobs.worker import Stop, WorkerSettings, work
+from graftline.rollouts.queue.base import Job, JobQueue
+from graftline.rollouts.queue.memory import MemoryJobQueue
+from graftline.rollouts.queue.redis import RedisJobQueue
+from graftline.rollouts.queue.settings import MemoryQueueConfig, RedisQueueConfig
+from graftline.rollouts.queue.worker import Stop, WorkerSettings, work
 from tests.redis_server import RedisServer
 
 BATCH = 100

@@ -34,7 +34,7 @@ import psutil
 from ruamel.yaml import YAML
 
 from benchmarks.machine import machine
-from graftline.building import Contents, Request, build
+from graftline.core.build import Contents, Request, build
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent

@@ -26,8 +26,8 @@ from typing import Any
 from benchmarks import gepa_rollouts, graded_answers
 from benchmarks.lineage import BIN, CHECKOUT, output, prepared, timed
 from benchmarks.machine import machine
-from graftline.paths import Paths
-from graftline.runtime.run_log import last_run
+from graftline.core.paths import Paths
+from graftline.pipeline.run_log import last_run
 
 _RECIPE = "first_adapter"
 _EPOCHS = 3

@@ -39,8 +39,8 @@ from benchmarks.endurance import endurance
 from benchmarks.generated_actions import directly, generated
 from benchmarks.jailed_tests import jailed_tests
 from benchmarks.machine import machine
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language, executable, parse, rules_document
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.binding import Language, executable, parse, rules_document
 from graftline.sandbox import ProcessSandboxConfig, Request, Sandbox, Verdict, WarmSandboxConfig, open_sandbox
 
 SAMPLE = CHECKOUT / "data" / "samples" / "release_pairs.jsonl.gz"

@@ -35,26 +35,26 @@ from benchmarks.dataset_stages import prepare, processor_s
 from benchmarks.lineage import CHECKOUT, prepared
 from benchmarks.machine import machine
 from benchmarks.synthetic_rows import write_agent_rows
+from graftline.core.paths import Paths
+from graftline.core.record import write_atomically
+from graftline.core.tokens import count_tokens
 from graftline.datasets.division import SPLITS
 from graftline.harbor.service.database import Database
-from graftline.paths import Paths
-from graftline.record import write_atomically
-from graftline.runtime.exporting import stored_attempts
-from graftline.runtime.lineage import open_lineage
-from graftline.runtime.manifests import load_manifest
-from graftline.runtime.stages.evaluation import evaluation
-from graftline.runtime.stages.harbor_deployment import harbor_deployment
-from graftline.runtime.stages.instance_batch import instance_batch
-from graftline.runtime.stages.table import make
-from graftline.state.state import State
-from graftline.tasks.task import Task
-from graftline.teachers.prompt import load_prompt
-from graftline.tokens import count_tokens
+from graftline.pipeline.exporting import stored_attempts
+from graftline.pipeline.lineage import open_lineage
+from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.stages.evaluation import evaluation
+from graftline.pipeline.stages.harbor_deployment import harbor_deployment
+from graftline.pipeline.stages.instance_batch import instance_batch
+from graftline.pipeline.stages.table import make
+from graftline.rollouts.state.state import State
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.prompt import load_prompt
 from tests.harbor_parts import deployed, service, until
 from tests.postgres_server import new_database, postgres_server
 
 CORES = (2, 8)
-"""More processes than 8 are started by no stage on its own (`graftline.workers`)."""
+"""More processes than 8 are started by no stage on its own (`graftline.core.processes`)."""
 ROWS, ATTEMPTS, INSTANCES = 1_300_000, 100_000, 10_000
 FETCHED_GB = 62.9
 """Of AgentPack's 19 files, compressed: far longer patches than those of the rows here, which are read and left out."""

@@ -47,10 +47,10 @@ from benchmarks.soak_parts.programs import Supervisor, actor_state, graftline, p
 from benchmarks.soak_parts.samples import Growth, Sampler, adopt_orphans, growth, left_behind
 from benchmarks.soak_parts.site import CHECKOUT, FLEET, MODEL, Site
 from benchmarks.soak_parts.wall_clock import WallClock
-from graftline.errors import ModelError
-from graftline.jobs.base import Depth
-from graftline.models.stored import model_file
-from graftline.paths import Paths
+from graftline.core.errors import ModelError
+from graftline.core.paths import Paths
+from graftline.llm.weights.stored import model_file
+from graftline.rollouts.queue.base import Depth
 from tests.hub_server import HubServer
 from tests.postgres_server import PostgresServer, new_database, postgres_programs
 from tests.redis_server import RedisServer, redis_program

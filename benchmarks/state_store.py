@@ -25,8 +25,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks.machine import machine
-from graftline.state import StateStore, StateUpdate
-from graftline.tokens import count_tokens
+from graftline.core.tokens import count_tokens
+from graftline.rollouts.state import StateStore, StateUpdate
 
 _STEPS = 12
 _KEYS = 16

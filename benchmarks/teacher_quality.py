@@ -26,25 +26,25 @@ from typing import Any, get_args
 from benchmarks.commands import CHECKOUT
 from benchmarks.machine import machine
 from benchmarks.teacher_tasks import QUALITY_TASKS, QualityTask
-from graftline.actions.astgrep import Language
-from graftline.actors.blocking import BlockingChatModel
-from graftline.actors.fleet import Actor, Fleet, load_fleet
-from graftline.actors.pool import ActorPool
+from graftline.astgrep.binding import Language
+from graftline.codemod.equality import equality
+from graftline.core.secrets import open_secrets
 from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic import synthesize
-from graftline.retrieval.hashed import HashedEmbedder
-from graftline.retrieval.memory import MemoryVectorStore
-from graftline.rules.equality import equality
+from graftline.llm.blocking import BlockingChatModel
+from graftline.llm.fleet import Actor, Fleet, load_fleet
+from graftline.llm.pool import ActorPool
+from graftline.rollouts.collect import Collecting, collect
+from graftline.rollouts.retrieval.hashed import HashedEmbedder
+from graftline.rollouts.retrieval.memory import MemoryVectorStore
+from graftline.rollouts.state.state import StateUpdate
+from graftline.rollouts.step import Trajectory
+from graftline.rollouts.teachers.examples import Examples, VerifiedStep
+from graftline.rollouts.teachers.openai import OpenAITeacher
+from graftline.rollouts.teachers.prompt import Prompt, Shot, load_prompt
+from graftline.rollouts.teachers.wording import described
 from graftline.sandbox.base import Verdict
 from graftline.sandbox.memory import MemorySandbox
-from graftline.secrets import open_secrets
-from graftline.state.state import StateUpdate
-from graftline.teachers.examples import Examples, VerifiedStep
-from graftline.teachers.openai import OpenAITeacher
-from graftline.teachers.prompt import Prompt, Shot, load_prompt
-from graftline.teachers.wording import described
-from graftline.trajectories.collect import Collecting, collect
-from graftline.trajectories.step import Trajectory
 
 SAMPLE = CHECKOUT / "data" / "samples" / "release_pairs.jsonl.gz"
 STEPS = 3

@@ -6,8 +6,8 @@ one pattern with its rewrite solves each of them.
 
 from dataclasses import dataclass
 
-from graftline.actions.astgrep import Language
-from graftline.tasks.task import Task
+from graftline.astgrep.binding import Language
+from graftline.rollouts.task import Task
 
 
 @dataclass(frozen=True)

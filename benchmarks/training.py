@@ -212,8 +212,8 @@ def take_steps() -> None:
     """Take a step without a server for every line on standard input, and print what it took."""
     import torch
 
-    from graftline.models.stored import converted_folder
-    from graftline.paths import Paths
+    from graftline.core.paths import Paths
+    from graftline.llm.weights.stored import converted_folder
     from graftline.training.local.engine import Engine
     from graftline.training.local.freed_memory import keep_freed_memory
     from graftline.training.local.lora import LoraShape

@@ -21,13 +21,13 @@ from assets.reports.marts import report_models
 from assets.reports.pages import report_assets
 from assets.stages import STAGE_CHECKS, stage_assets
 from assets.training import training_assets, training_checks
-from graftline.paths import Paths, find_root
-from graftline.runtime.contest_names import contest_names
-from graftline.runtime.manifests import load_manifest
-from graftline.runtime.prompt_files import prompt_names
-from graftline.runtime.settings import load_settings
-from graftline.runtime.stages.evaluation import evaluated_names, evaluation_names
-from graftline.runtime.stages.harbor_deployment import deployment_names
+from graftline.core.paths import Paths, find_root
+from graftline.pipeline.contest_names import contest_names
+from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.prompt_files import prompt_names
+from graftline.pipeline.settings import load_settings
+from graftline.pipeline.stages.evaluation import evaluated_names, evaluation_names
+from graftline.pipeline.stages.harbor_deployment import deployment_names
 from orchestration.executors import executor_of
 from orchestration.jobs import closed_loop_job, job_over, lineage_job, training_job
 from orchestration.schedules import daily_lineage

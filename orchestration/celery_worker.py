@@ -18,10 +18,10 @@ from dagster_celery.config import dict_wrapper
 from dagster_celery.make_app import make_app
 from dagster_celery.tasks import create_task
 
-from graftline.errors import BoundaryError, ConfigError
-from graftline.paths import Paths, find_root
-from graftline.runtime.executor import CeleryConfig
-from graftline.runtime.manifests import load_manifest
+from graftline.core.errors import BoundaryError, ConfigError
+from graftline.core.paths import Paths, find_root
+from graftline.pipeline.executor import CeleryConfig
+from graftline.pipeline.manifests import load_manifest
 from orchestration.build import CHECKOUT
 from orchestration.executors import celery_settings
 

@@ -7,8 +7,8 @@ from typing import Any, assert_never
 
 import dagster as dg
 
-from graftline.errors import ConfigError
-from graftline.runtime.executor import (
+from graftline.core.errors import ConfigError
+from graftline.pipeline.executor import (
     CeleryConfig,
     ExecutorConfig,
     InProcessConfig,

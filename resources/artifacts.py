@@ -3,7 +3,7 @@
 A stage gets exactly the systems that its asset names; another one is refused, however the deployment is wired. What was
 opened in a run, and which files were found right, is shared by the steps of its process.
 
-Not here: what stages do (`graftline.runtime`). https://docs.dagster.io/guides/build/external-resources
+Not here: what stages do (`graftline.pipeline`). https://docs.dagster.io/guides/build/external-resources
 """
 
 import os
@@ -15,17 +15,17 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from graftline.artefacts.open import FolderArtefactsConfig, open_artefacts
-from graftline.config import validated
-from graftline.errors import GraftlineError
-from graftline.paths import Paths
-from graftline.record import Record, load_record
-from graftline.runtime.lineage import Lineage
-from graftline.runtime.manifests import Manifest, load_manifest
-from graftline.runtime.ports import Ports
-from graftline.runtime.run_log import RunLog
-from graftline.runtime.settings import Settings, load_settings
-from graftline.secrets import open_secrets
+from graftline.core.artifacts.open import FolderArtefactsConfig, open_artefacts
+from graftline.core.config import validated
+from graftline.core.errors import GraftlineError
+from graftline.core.paths import Paths
+from graftline.core.record import Record, load_record
+from graftline.core.secrets import open_secrets
+from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.manifests import Manifest, load_manifest
+from graftline.pipeline.ports import Ports
+from graftline.pipeline.run_log import RunLog
+from graftline.pipeline.settings import Settings, load_settings
 from resources.forms import filled, form_of
 from resources.slots import take_over_slots
 from resources.systems import SYSTEMS, System

@@ -12,7 +12,7 @@ import dagster as dg
 from pydantic import BaseModel, Field, create_model
 from pydantic.fields import FieldInfo
 
-from graftline.runtime.manifests import Manifest
+from graftline.pipeline.manifests import Manifest
 
 
 def form_of(port: str) -> Any:

@@ -4,7 +4,7 @@ A resource is the configuration of a system and opens nothing: what it stands fo
 of a run that uses it, and closed with the run (`resources.artifacts`). So a run needs no more than its assets do, and no
 server holds its memory while others are at work. Anything else that is given under the name of a resource stands in for what would be opened.
 
-Not here: how a system is opened (`graftline.runtime.ports`), and the files that say so for a deployment
+Not here: how a system is opened (`graftline.pipeline.ports`), and the files that say so for a deployment
 (`configs/manifests/`). https://docs.dagster.io/guides/build/external-resources
 """
 
@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import dagster as dg
 from pydantic import Field
 
-from graftline.actors.fleet import load_fleet
-from graftline.errors import ConfigError
-from graftline.paths import Paths
-from graftline.runtime.manifests import Manifest
-from graftline.secrets import EnvironmentSecrets
+from graftline.core.errors import ConfigError
+from graftline.core.paths import Paths
+from graftline.core.secrets import EnvironmentSecrets
+from graftline.llm.fleet import load_fleet
+from graftline.pipeline.manifests import Manifest
 from resources.forms import filled, form_of
 
 _SETTINGS = "What stands behind it, and its settings."

@@ -16,8 +16,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from graftline.errors import DataError
-from graftline.parquet import Column
+from graftline.core.errors import DataError
+from graftline.core.parquet import Column
 
 SOURCES = "lineage"
 """The schema of what the models read."""

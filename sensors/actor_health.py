@@ -1,7 +1,7 @@
 """Watches the actors of the manifest's fleet, and writes down on `teacher_trajectories` what changed of them.
 
 A look asks every actor for `/health` and `/metrics`; an engine that hangs while both answer is told by the pool that uses
-it (`graftline.actors`). Nothing is started here: keepers do that (`graftline actors up`), or systemd.
+it (`graftline.llm`). Nothing is started here: keepers do that (`graftline actors up`), or systemd.
 https://docs.dagster.io/guides/automate/sensors
 """
 
@@ -9,11 +9,11 @@ import json
 
 import dagster as dg
 
-from graftline.actors.fleet import load_fleet
-from graftline.actors.open import ActorsConfig
-from graftline.actors.status import ActorStatus, fleet_status
-from graftline.errors import GraftlineError
-from graftline.markdown import table
+from graftline.core.errors import GraftlineError
+from graftline.core.markdown import table
+from graftline.llm.fleet import load_fleet
+from graftline.llm.open import ActorsConfig
+from graftline.llm.status import ActorStatus, fleet_status
 from resources.artifacts import Artifacts
 from resources.systems import ActorsResource
 from sensors.cursor import read_object

@@ -8,10 +8,10 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError
 
-from graftline.config import Config
+from graftline.core.config import Config
+from graftline.core.hashing import digest, sha256_text
 from graftline.datasets.catalogue import Dataset
-from graftline.datasets.hub.base import Observation
-from graftline.hashing import digest, sha256_text
+from graftline.datasets.sources.base import Observation
 
 MAX_CURSOR_BYTES = 48 << 10
 """What every event storage of Dagster holds: a TEXT column of MySQL has 64 KiB."""

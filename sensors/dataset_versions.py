@@ -1,7 +1,7 @@
 """Watches the homes of the datasets, and requests a run when what would be fetched has changed.
 
 A dataset whose home cannot be read is reported, and never keeps the others from being looked at; what was known of it
-is kept, for a failed look is not a change. Not here: how a home is read (`graftline.datasets.hub`), how long it is left
+is kept, for a failed look is not a change. Not here: how a home is read (`graftline.datasets.sources`), how long it is left
 alone after a failure (`sensors.cursor`), how long a look may take (`sensors.looks`), and what counts as a change
 (`sensors.tick`). https://docs.dagster.io/guides/automate/sensors
 """
@@ -18,11 +18,11 @@ from assets.harbor import GROUP as HARBOR
 from assets.partitions import range_tags, whole_range
 from assets.prompts import GROUP as PROMPTS
 from assets.training import GROUP as TRAINING
-from graftline.clock import Clock, utc_now
+from graftline.core.clock import Clock, utc_now
+from graftline.core.hashing import digest
 from graftline.datasets.catalogue import Catalogue
-from graftline.datasets.hub.base import MIRROR_VARIABLE
-from graftline.hashing import digest
-from graftline.runtime.ports import dataset_hub
+from graftline.datasets.sources.base import MIRROR_VARIABLE
+from graftline.pipeline.ports import dataset_hub
 from resources.artifacts import Artifacts
 from resources.systems import DatasetSourcesResource
 from sensors.cursor import Cursor

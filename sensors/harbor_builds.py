@@ -17,13 +17,13 @@ from typing import Any
 import dagster as dg
 
 from assets.harbor import DEPLOYED, EVALUATION
-from graftline.errors import GraftlineError, HarborError, RecordError
-from graftline.paths import Paths
-from graftline.record import Record
-from graftline.runtime.harbor_port import HarborService, ServiceHarborConfig, open_harbor
-from graftline.runtime.lineage import part_identity
-from graftline.runtime.stages.harbor_deployment import DEPLOYMENT, SEEDS, TASKS, deployment_file
-from graftline.secrets import open_secrets
+from graftline.core.errors import GraftlineError, HarborError, RecordError
+from graftline.core.paths import Paths
+from graftline.core.record import Record
+from graftline.core.secrets import open_secrets
+from graftline.pipeline.harbor_port import HarborService, ServiceHarborConfig, open_harbor
+from graftline.pipeline.lineage import part_identity
+from graftline.pipeline.stages.harbor_deployment import DEPLOYMENT, SEEDS, TASKS, deployment_file
 from resources.artifacts import Artifacts
 from resources.systems import HarborResource
 from sensors.cursor import read_object

@@ -2,7 +2,7 @@
 
 A look that takes longer goes on by itself, and a later tick picks up what it found: a home that answers slowly is
 learnt of later, one that never does costs a thread, and neither keeps the others waiting.
-Not here: how a home is asked (`graftline.datasets.hub`), and when (`sensors.cursor`).
+Not here: how a home is asked (`graftline.datasets.sources`), and when (`sensors.cursor`).
 """
 
 import logging
@@ -11,10 +11,10 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from threading import Thread
 
+from graftline.core.downloads.retry import HomeBusyError
+from graftline.core.errors import ConfigError, GraftlineError
 from graftline.datasets.catalogue import Dataset
-from graftline.datasets.hub.base import DatasetHub, Observation
-from graftline.downloads.retry import HomeBusyError
-from graftline.errors import ConfigError, GraftlineError
+from graftline.datasets.sources.base import DatasetHub, Observation
 from sensors.cursor import Known
 
 logger = logging.getLogger(__name__)

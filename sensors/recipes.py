@@ -7,8 +7,8 @@ https://docs.dagster.io/guides/build/partitions-and-backfills/partitioning-asset
 import dagster as dg
 
 from assets.training import RECIPES
-from graftline.errors import GraftlineError
-from graftline.runtime.stages.sft_dataset import recipes_of_run
+from graftline.core.errors import GraftlineError
+from graftline.pipeline.stages.sft_dataset import recipes_of_run
 from resources.artifacts import Artifacts
 
 INTERVAL_S = 30

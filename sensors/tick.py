@@ -11,13 +11,13 @@ import dagster as dg
 
 from assets.described import source_key
 from assets.outcome import DATA_VERSION
+from graftline.core.downloads.web import shown
+from graftline.core.errors import RecordError
+from graftline.core.hashing import digest
+from graftline.core.paths import Paths
+from graftline.core.record import Record
 from graftline.datasets.catalogue import Dataset
-from graftline.datasets.hub.mirror import is_mirrored
-from graftline.downloads.web import shown
-from graftline.errors import RecordError
-from graftline.hashing import digest
-from graftline.paths import Paths
-from graftline.record import Record
+from graftline.datasets.sources.mirror import is_mirrored
 from sensors.cursor import Known
 from sensors.looks import Failed, Found, Outcome
 

@@ -13,12 +13,12 @@ from typing import Any, Literal
 import dagster as dg
 
 from assets.training import NAMES, RECIPES
-from graftline.errors import ConfigError, GraftlineError
-from graftline.paths import Paths
-from graftline.record import load_record
-from graftline.runtime.followed import resolved
-from graftline.runtime.stages.sft_dataset import lineage_recipes
-from graftline.runtime.stages.trained_adapter import output_of
+from graftline.core.errors import ConfigError, GraftlineError
+from graftline.core.paths import Paths
+from graftline.core.record import load_record
+from graftline.pipeline.followed import resolved
+from graftline.pipeline.stages.sft_dataset import lineage_recipes
+from graftline.pipeline.stages.trained_adapter import output_of
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import Runs, TrainingRun
 from graftline.training.train import MEMORY_OUTPUT, run_id_of

@@ -10,9 +10,9 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from graftline.cli import main
-from graftline.paths import Paths
-from graftline.record import verified
+from graftline.cli.main import main
+from graftline.core.paths import Paths
+from graftline.core.record import verified
 from tests.killed_runs import TIMEOUT_S, kill_when
 from tests.unit.datasets.fixtures import commit_row
 

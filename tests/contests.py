@@ -1,11 +1,11 @@
 """Cases and answers for evaluations, in which one action is right, one leaves half, one changes too much, and one is none."""
 
+from graftline.codemod.equality import Level
 from graftline.evals.attempt import Attempt
 from graftline.evals.cases import Case, Unseen
-from graftline.rules.equality import Level
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.answer_schema import AnswerFormat
 from graftline.sandbox.memory import MemorySandbox
-from graftline.tasks.task import Task
-from graftline.teachers.answer_schema import AnswerFormat
 
 FORMAT = AnswerFormat(layout="action")
 RIGHT = '{"pattern": "old($A)", "rewrite": "new($A)"}'

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from graftline.actions.action import PatternAction
-from graftline.tasks.task import Task
+from graftline.astgrep.action import PatternAction
+from graftline.rollouts.task import Task
 
 
 def task(number: int, has_solution: bool = True) -> Task:

@@ -29,7 +29,7 @@ on_walled_ones_only = pytest.mark.parametrize("kind", ["namespaces", "confined"]
 
 
 def has_user_namespaces() -> bool:
-    code = "from graftline.confined import kernel; kernel.unshare(kernel.NEW_USER | kernel.NEW_MOUNTS)"
+    code = "from graftline.sandbox.inside import kernel; kernel.unshare(kernel.NEW_USER | kernel.NEW_MOUNTS)"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import psutil
 
-from graftline.actors.fleet import Fleet, load_fleet
-from graftline.actors.keeper_state import KeeperState, log_path, read_state, state_path
-from graftline.actors.processes import down, up
-from graftline.actors.status import ActorStatus, fleet_status
-from graftline.paths import Paths
-from graftline.secrets import EnvironmentSecrets, Secrets
+from graftline.core.paths import Paths
+from graftline.core.secrets import EnvironmentSecrets, Secrets
+from graftline.llm.fleet import Fleet, load_fleet
+from graftline.llm.servers.keeper_state import KeeperState, log_path, read_state, state_path
+from graftline.llm.servers.processes import down, up
+from graftline.llm.status import ActorStatus, fleet_status
 from tests import vllm_stand_in
 
 NAME = "tested"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from graftline.hashing import sha256_file
+from graftline.core.hashing import sha256_file
 from tests.processes import running
 
 TIMEOUT_S = 500

@@ -16,8 +16,8 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 from graftline.harbor.service.serve import HarborSettings, serve
-from graftline.optimization.service_optimiser import ServiceOptimiser
-from graftline.secrets import EnvironmentSecrets, Secrets
+from graftline.prompts.service_optimiser import ServiceOptimiser
+from graftline.core.secrets import EnvironmentSecrets, Secrets
 
 settings = HarborSettings.model_validate(json.loads(sys.argv[2]))
 secrets = Secrets([EnvironmentSecrets({"GRAFTLINE_HARBOR_KEY": sys.argv[3]})])

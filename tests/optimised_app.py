@@ -14,7 +14,7 @@ from graftline.harbor.contract import (
     TaskInfo,
 )
 from graftline.harbor.localapi.config import LocalAPIConfig
-from graftline.optimization.settings import PromptLearningConfig
+from graftline.prompts.settings import PromptLearningConfig
 
 FIRST = "Do the task."
 Judge = Callable[[str, int], float | None]

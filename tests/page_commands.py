@@ -128,7 +128,7 @@ def fault(words: Sequence[str], is_mention: bool = False) -> str | None:
 
 
 def _graftline() -> click.Command:
-    from graftline.cli import main
+    from graftline.cli.main import main
 
     return main
 

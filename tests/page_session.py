@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graftline.confined import kernel
+from graftline.sandbox.inside import kernel
 from tests.pages import Fence
 
 SHELLS = ("sh", "bash", "console")

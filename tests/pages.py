@@ -13,9 +13,9 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
-from graftline.paths import Paths
-from graftline.progress import progress_bars
-from graftline.runtime.run import run_all
+from graftline.core.paths import Paths
+from graftline.core.progress import progress_bars
+from graftline.pipeline.run import run_all
 from tests.rules_examples import write_rules_examples
 
 CHECKOUT = Path(__file__).resolve().parents[1]

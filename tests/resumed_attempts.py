@@ -12,24 +12,24 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from graftline.actors.base import ChatRequest
-from graftline.actors.blocking import BlockingChatModel
-from graftline.actors.memory import MemoryChatModel
-from graftline.hashing import digest
-from graftline.jobs.memory import MemoryJobQueue
-from graftline.jobs.settings import MemoryQueueConfig
-from graftline.jobs.worker import Outcome, Stop, WorkerSettings, work
-from graftline.paths import Paths
-from graftline.runtime.actor_loop import AttemptMaker, Spent, Store, open_states, spool
+from graftline.core.hashing import digest
+from graftline.core.paths import Paths
+from graftline.core.telemetry.metrics import Metrics
+from graftline.llm.base import ChatRequest
+from graftline.llm.blocking import BlockingChatModel
+from graftline.llm.memory import MemoryChatModel
+from graftline.pipeline.actor_loop import AttemptMaker, Spent, Store, open_states, spool
+from graftline.rollouts.assignment import Assignment
+from graftline.rollouts.collect import Collecting
+from graftline.rollouts.queue.memory import MemoryJobQueue
+from graftline.rollouts.queue.settings import MemoryQueueConfig
+from graftline.rollouts.queue.worker import Outcome, Stop, WorkerSettings, work
+from graftline.rollouts.shards import read_shards, sealed_shards
+from graftline.rollouts.step import Trajectory
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.openai import OpenAITeacher
+from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.sandbox.memory import MemorySandbox
-from graftline.tasks.task import Task
-from graftline.teachers.openai import OpenAITeacher
-from graftline.teachers.prompt import load_prompt
-from graftline.telemetry.metrics import Metrics
-from graftline.trajectories.assignment import Assignment
-from graftline.trajectories.collect import Collecting
-from graftline.trajectories.shards import read_shards, sealed_shards
-from graftline.trajectories.step import Trajectory
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 TASK = Task(

@@ -10,8 +10,8 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 from moto.server import ThreadedMotoServer
 
-from graftline.blobs.open import FilesystemBlobsConfig
-from graftline.secrets import EnvironmentSecrets, Secrets
+from graftline.core.blobs.open import FilesystemBlobsConfig
+from graftline.core.secrets import EnvironmentSecrets, Secrets
 
 BUCKET = "graftline-test"
 SECRET_KEY = "a-secret/key+of-the-bucket"

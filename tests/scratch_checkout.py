@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graftline.building import Contents, Request, build
-from graftline.config import parse_yaml
-from graftline.hashing import sha256_file
-from graftline.models.catalogue import load_models
-from graftline.models.stored import CONVERTED_KIND, converted_path, model_file
-from graftline.paths import Paths
+from graftline.core.build import Contents, Request, build
+from graftline.core.config import parse_yaml
+from graftline.core.hashing import sha256_file
+from graftline.core.paths import Paths
+from graftline.llm.weights.catalogue import load_models
+from graftline.llm.weights.stored import CONVERTED_KIND, converted_path, model_file
 from tests.tiny_gguf import make_model, write_gguf
 
 CHECKOUT = Path(__file__).resolve().parents[1]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from graftline.config import load_yaml
+from graftline.core.config import load_yaml
 from graftline.datasets.catalogue import Catalogue
 
 LANGUAGES = ("java", "javascript", "python", "typescript")

@@ -1,6 +1,6 @@
 """Snippets of real edits as the stages make them: wrapped where they do not parse alone."""
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
 from graftline.datasets.language import confirmed, wrapped
 
 

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from graftline.actors.fleet import Fleets
-from graftline.config import load_yaml
+from graftline.core.config import load_yaml
+from graftline.core.telemetry.settings import TelemetrySettings
 from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.governance import Governance
 from graftline.evals.contest_file import ContestFile
 from graftline.harbor.deployment_file import DeploymentFile
-from graftline.models.catalogue import ModelCatalogue
-from graftline.runtime.closed_loop_file import ClosedLoopFile
-from graftline.runtime.manifests import Manifest
-from graftline.runtime.prompt_files import PromptFile
-from graftline.runtime.settings import TrajectorySettings
+from graftline.llm.fleet import Fleets
+from graftline.llm.weights.catalogue import ModelCatalogue
+from graftline.pipeline.closed_loop_file import ClosedLoopFile
+from graftline.pipeline.manifests import Manifest
+from graftline.pipeline.prompt_files import PromptFile
+from graftline.pipeline.settings import TrajectorySettings
+from graftline.rollouts.teachers.prompt import Prompts
 from graftline.sandbox import SandboxSettings
-from graftline.teachers.prompt import Prompts
-from graftline.telemetry.settings import TelemetrySettings
 from graftline.training.recipes.distill import DistillConfig
 from graftline.training.recipes.dpo import DpoConfig
 from graftline.training.recipes.rl_grpo import RlGrpoConfig

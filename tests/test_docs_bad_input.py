@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from graftline.cli import main
+from graftline.cli.main import main
+from graftline.core.errors import RecordError, SandboxError
+from graftline.core.parquet import read_parquet, write_parquet
+from graftline.core.paths import Paths
+from graftline.core.record import verified
 from graftline.datasets.edit import DropReason
-from graftline.errors import RecordError, SandboxError
-from graftline.parquet import read_parquet, write_parquet
-from graftline.paths import Paths
-from graftline.record import verified
-from graftline.runtime import load_manifest, open_lineage
-from graftline.runtime.stages.table import make
+from graftline.pipeline import load_manifest, open_lineage
+from graftline.pipeline.stages.table import make
 from graftline.sandbox.base import Isolation, SandboxResult, Verdict, decided
 from tests.hub_server import HubServer
 from tests.pages import CHECKOUT, codes, fences, pair_of, section, table, written_root

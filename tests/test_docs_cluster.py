@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from graftline.artefacts.open import BucketArtefactsConfig
-from graftline.paths import Paths
-from graftline.runtime.executor import CeleryConfig
-from graftline.runtime.manifests import Manifest, load_manifest
+from graftline.core.artifacts.open import BucketArtefactsConfig
+from graftline.core.paths import Paths
+from graftline.pipeline.executor import CeleryConfig
+from graftline.pipeline.manifests import Manifest, load_manifest
 from orchestration.build import build_definitions
 from tests.pages import CHECKOUT, codes, fences, models_in, section, table
 

@@ -11,9 +11,9 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.partitions.context import partition_loading_context
 
-from graftline.paths import Paths
-from graftline.runtime import load_settings
-from graftline.runtime.stages.sft_dataset import lineage_recipes
+from graftline.core.paths import Paths
+from graftline.pipeline import load_settings
+from graftline.pipeline.stages.sft_dataset import lineage_recipes
 from tests.page_commands import (
     CLICK_PROGRAMS,
     Command,

@@ -5,13 +5,13 @@ from typing import get_args
 
 import pytest
 
-from graftline.config import load_yaml
+from graftline.core.config import load_yaml
 from graftline.datasets import decontaminate, fingerprints, similarity
 from graftline.datasets.catalogue import Catalogue, Decontamination, Splitting
 from graftline.datasets.division import LARGE_SHARE, REASONS
-from graftline.datasets.sources import ReaderName, agentpack, package_releases
-from graftline.runtime.summary import STAGES
-from graftline.tasks.open_task import OpenTask
+from graftline.datasets.readers import ReaderName, agentpack, package_releases
+from graftline.pipeline.summary import STAGES
+from graftline.rollouts.open_task import OpenTask
 from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, section, table
 
 PAGE = PAGES["docs/datasets.md"].read_text("utf-8")

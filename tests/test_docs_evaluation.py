@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from graftline.building import Contents, Request, build
-from graftline.cli import main
-from graftline.paths import Paths
+from graftline.cli.main import main
+from graftline.core.build import Contents, Request, build
+from graftline.core.paths import Paths
 from tests.pages import fences
 
 PAGE = "docs/evaluation.md"

@@ -9,16 +9,16 @@ import pytest
 from click.testing import CliRunner
 from pydantic import SecretStr
 
-from graftline.actions.action import PatternAction
-from graftline.cli import main
+from graftline.astgrep.action import PatternAction
+from graftline.cli.main import main
+from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.harbor.calibration import Fault
 from graftline.harbor.contract import OF_THE_AGENT, TRIED_AGAIN, FailureCause, SuccessStatus
 from graftline.harbor.executors.memory import MemoryExecutorConfig
 from graftline.harbor.limits import HarborLimits
 from graftline.harbor.service.serve import HarborSettings, served
 from graftline.harbor.service.settings import ServiceSettings
-from graftline.secrets import EnvironmentSecrets, Secrets
-from graftline.tasks.task import Task
+from graftline.rollouts.task import Task
 from tests.pages import CHECKOUT, Fence, codes, fences, section, table
 
 PAGE = "docs/harbor.md"

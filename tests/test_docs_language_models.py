@@ -6,19 +6,19 @@ import dagster as dg
 import pytest
 from pydantic import BaseModel
 
-from graftline.actors.fault import FaultKind
-from graftline.actors.fleet import Engine, Fleets
-from graftline.actors.status import Phase
-from graftline.config import load_yaml, parse_yaml, validated
+from graftline.core.config import load_yaml, parse_yaml, validated
+from graftline.core.telemetry.metrics import Metrics
 from graftline.evals.contest_file import ContestFile
 from graftline.harbor.deployment_file import DeploymentFile
-from graftline.models import stored
-from graftline.models.catalogue import ModelCatalogue
-from graftline.runtime.manifests import Manifest
-from graftline.runtime.settings import TrajectorySettings
-from graftline.state import State, StateLimits
-from graftline.teachers.prompt import Prompts
-from graftline.telemetry.metrics import Metrics
+from graftline.llm.fault import FaultKind
+from graftline.llm.fleet import Engine, Fleets
+from graftline.llm.status import Phase
+from graftline.llm.weights import stored
+from graftline.llm.weights.catalogue import ModelCatalogue
+from graftline.pipeline.manifests import Manifest
+from graftline.pipeline.settings import TrajectorySettings
+from graftline.rollouts.state import State, StateLimits
+from graftline.rollouts.teachers.prompt import Prompts
 from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, keys_of, section, table
 
 CONFIGS = CHECKOUT / "configs"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from graftline.cli import main
-from graftline.rules.history import MAX_BLOB_BYTES, MAX_FILES_OF_COMMIT
-from graftline.rules.hunks import MAX_CHANGED_LINES, MAX_LINES
-from graftline.rules.learning import REASONS
-from graftline.rules.rule_file import read_rules
+from graftline.cli.main import main
+from graftline.codemod.history import MAX_BLOB_BYTES, MAX_FILES_OF_COMMIT
+from graftline.codemod.hunks import MAX_CHANGED_LINES, MAX_LINES
+from graftline.codemod.learning import REASONS
+from graftline.codemod.rule_file import read_rules
 from tests.pages import PAGES, codes, fences, section, table
 from tests.rules_examples import EXAMPLES, write_rules_examples
 

@@ -32,7 +32,7 @@ pytestmark = [
 ]
 
 FETCHES = "fetches hundreds of megabytes"
-HOUR = "trains and judges for most of an hour: tests/unit/runtime/test_closed_loop.py does so with tiny models"
+HOUR = "trains and judges for most of an hour: tests/unit/pipeline/test_closed_loop.py does so with tiny models"
 NOT_TYPED: Mapping[str, Mapping[str, str]] = {
     "README.md": {
         "make test": "is this",

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from graftline.paths import Paths
-from graftline.progress import progress_bars
-from graftline.runtime.run import run_all
+from graftline.core.paths import Paths
+from graftline.core.progress import progress_bars
+from graftline.pipeline.run import run_all
 from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, pair_of, section, table
 from tests.recipes import SYNTHETIC, train_in_memory, write_recipe
 

@@ -1,6 +1,6 @@
 """`reports/adapters`: all adapters on one page, side by side: what each learnt from, how its loss went, what it solves.
 
-Not here: the page of one adapter (`assets.training`), and how an adapter is judged (`graftline.runtime.contests`).
+Not here: the page of one adapter (`assets.training`), and how an adapter is judged (`graftline.pipeline.contests`).
 https://docs.dagster.io/guides/build/assets/metadata-and-tags
 """
 
@@ -14,16 +14,16 @@ from assets.described import described
 from assets.outcome import materialized, metadata_of
 from assets.reports.marts import WHEN_READY
 from assets.reports.plots import bars, curves, embedded
-from graftline.building import Built, Contents, Request
-from graftline.errors import RecordError
+from graftline.core.build import Built, Contents, Request
+from graftline.core.errors import RecordError
+from graftline.core.hashing import code_version, digest
+from graftline.core.markdown import table
+from graftline.core.record import Record
 from graftline.evals.figures import figures
-from graftline.hashing import code_version, digest
-from graftline.markdown import table
-from graftline.record import Record
-from graftline.runtime.contests import read_attempts
-from graftline.runtime.lineage import Lineage
-from graftline.runtime.stages.sft_dataset import lineage_recipes
-from graftline.runtime.stages.trained_adapter import STEPS
+from graftline.pipeline.contests import read_attempts
+from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.stages.sft_dataset import lineage_recipes
+from graftline.pipeline.stages.trained_adapter import STEPS
 from graftline.training.runs import read_steps
 from resources.artifacts import needs, stages_of
 
@@ -155,4 +155,4 @@ def _shown(built: Built) -> Mapping[str, Any]:
 
 def _code() -> str:
     own = [Path(__file__).read_text("utf-8"), Path(__file__).with_name("plots.py").read_text("utf-8")]
-    return digest([*map(code_version, ("graftline.markdown", "graftline.evals.figures")), own])[:16]
+    return digest([*map(code_version, ("graftline.core.markdown", "graftline.evals.figures")), own])[:16]

@@ -10,11 +10,11 @@ from assets.reports.funnel import steps
 from assets.reports.index_page import index_page
 from assets.reports.markdown import Rows
 from assets.reports.plots import funnel, histogram, shares
-from graftline.building import Contents
-from graftline.errors import ConfigError, RecordError
-from graftline.record import NormalizedRecord
-from graftline.runtime.lineage import Lineage
-from graftline.runtime.stages.raw import raw_record
+from graftline.core.build import Contents
+from graftline.core.errors import ConfigError, RecordError
+from graftline.core.record import NormalizedRecord
+from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.stages.raw import raw_record
 
 INDEX = "index.md"
 

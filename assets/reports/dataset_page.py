@@ -6,10 +6,10 @@ from typing import Any
 from assets.reports.evaluations import stated
 from assets.reports.funnel import number_of, steps
 from assets.reports.markdown import Row, Rows, diff, fenced, picture, plain, without_dataset
+from graftline.core.markdown import table
+from graftline.core.record import DatasetRecord, NormalizedRecord
 from graftline.datasets.division import SPLITS
 from graftline.datasets.losses import main_losses
-from graftline.markdown import table
-from graftline.record import DatasetRecord, NormalizedRecord
 
 _SHARES = {"percent_of_kept": "% of kept", "percent_of_rows": "% of all rows"}
 

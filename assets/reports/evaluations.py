@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from graftline.markdown import table
-from graftline.paths import Paths
-from graftline.record import DatasetRecord, Record, load_record
+from graftline.core.markdown import table
+from graftline.core.paths import Paths
+from graftline.core.record import DatasetRecord, Record, load_record
 
 PREFIX = "evaluation/"
 

@@ -1,6 +1,6 @@
 """Texts of others as Markdown that shows them and does nothing else.
 
-Not here: tables (`graftline.markdown`), and what the pages say (`dataset_page`, `index_page`, `teacher_page`).
+Not here: tables (`graftline.core.markdown`), and what the pages say (`dataset_page`, `index_page`, `teacher_page`).
 """
 
 import re

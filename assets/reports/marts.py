@@ -16,12 +16,12 @@ import dagster as dg
 from assets.described import WEEKLY, key_of
 from assets.outcome import readable_failure
 from assets.reports.sources import Sources, open_sources
-from graftline.building import Built, Contents, Request
+from graftline.core.build import Built, Contents, Request
+from graftline.core.errors import DataError
+from graftline.core.hashing import digest, sha256_file
+from graftline.core.markdown import table
 from graftline.datasets.catalogue import Catalogue
-from graftline.errors import DataError
-from graftline.hashing import digest, sha256_file
-from graftline.markdown import table
-from graftline.runtime.lineage import Lineage
+from graftline.pipeline.lineage import Lineage
 from resources import warehouse as warehouse_module
 from resources.artifacts import Artifacts
 from resources.dbt import (

@@ -18,12 +18,12 @@ from assets.reports.markdown import Rows, without_pictures
 from assets.reports.marts import WHEN_READY
 from assets.reports.plots import bars, embedded, grouped, stacked
 from assets.reports.teacher_page import teacher_page, time_rows
-from graftline.building import Contents, Request
-from graftline.hashing import code_version, digest
-from graftline.rules.equality import Level
-from graftline.runtime.lineage import Lineage
-from graftline.trajectories.journal import times_folder
-from graftline.trajectories.step import AttemptTime
+from graftline.codemod.equality import Level
+from graftline.core.build import Contents, Request
+from graftline.core.hashing import code_version, digest
+from graftline.pipeline.lineage import Lineage
+from graftline.rollouts.journal import times_folder
+from graftline.rollouts.step import AttemptTime
 from resources.artifacts import Artifacts
 from resources.warehouse import Warehouse
 
@@ -196,4 +196,4 @@ def _shown(folder: Path) -> dict[str, dg.MetadataValue[Any]]:
 def _code() -> str:
     folder = Path(__file__).parent
     own = [path.read_text("utf-8") for path in sorted(folder.glob("*.py"))]
-    return digest([*map(code_version, ("graftline.markdown", "graftline.datasets.losses")), own])[:16]
+    return digest([*map(code_version, ("graftline.core.markdown", "graftline.datasets.losses")), own])[:16]

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from graftline.core.parquet import Column
 from graftline.datasets.tables import DIVISION, DROPS, EDITS, NORMALIZED
-from graftline.parquet import Column
-from graftline.runtime.lineage import Lineage
-from graftline.runtime.stages.raw import raw_record
-from graftline.trajectories.export import STEPS, TRAJECTORIES
+from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.stages.raw import raw_record
+from graftline.rollouts.export import STEPS, TRAJECTORIES
 from resources.warehouse import of_lines, of_parquet, of_rows
 
 _NORMALIZED: Mapping[str, Column] = {name: NORMALIZED[name] for name in ("dataset", "id", "licence", "link_keys")}

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from assets.reports.markdown import Rows, picture
-from graftline.markdown import table
-from graftline.trajectories.step import AttemptTime
+from graftline.core.markdown import table
+from graftline.rollouts.step import AttemptTime
 
 
 def teacher_page(marts: Mapping[str, Rows], times: Rows) -> str:

@@ -13,23 +13,23 @@ from contextlib import ExitStack
 from typing import Any
 
 from benchmarks.soak_parts.site import WORKERS_MANIFEST, Site
-from graftline.errors import QueueError
-from graftline.hashing import digest
-from graftline.jobs.base import Depth, JobQueue
-from graftline.runtime.actor_loop import spool
-from graftline.runtime.attempt_settings import attempt_settings
-from graftline.runtime.manifests import load_manifest
-from graftline.runtime.ports import Ports
-from graftline.runtime.settings import load_settings
+from graftline.core.errors import QueueError
+from graftline.core.hashing import digest
+from graftline.pipeline.actor_loop import spool
+from graftline.pipeline.attempt_settings import attempt_settings
+from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.ports import Ports
+from graftline.pipeline.settings import load_settings
+from graftline.rollouts.assignment import Assignment
+from graftline.rollouts.collect import Collecting, attempt
+from graftline.rollouts.queue.base import Depth, JobQueue
+from graftline.rollouts.reward import SAYS_NOTHING
+from graftline.rollouts.shards import read_shards, sealed_shards
+from graftline.rollouts.state.state import State
+from graftline.rollouts.step import Trajectory
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.base import GaveUp, Proposal, Turn, Unreadable
 from graftline.sandbox.memory import MemorySandbox
-from graftline.state.state import State
-from graftline.tasks.task import Task
-from graftline.teachers.base import GaveUp, Proposal, Turn, Unreadable
-from graftline.trajectories.assignment import Assignment
-from graftline.trajectories.collect import Collecting, attempt
-from graftline.trajectories.reward import SAYS_NOTHING
-from graftline.trajectories.shards import read_shards, sealed_shards
-from graftline.trajectories.step import Trajectory
 from tests.harbor_lineage import task
 
 _MOST_WAITING, _PAUSE_S = 3, 0.5

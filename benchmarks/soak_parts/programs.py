@@ -15,8 +15,8 @@ import psutil
 
 from benchmarks.soak_parts.samples import below, is_zombie
 from benchmarks.soak_parts.site import ACTOR, FLEET, WORKERS_MANIFEST, Site
-from graftline.actors.keeper_state import KeeperState, kept_here, read_state, state_path
-from graftline.errors import RecordError
+from graftline.core.errors import RecordError
+from graftline.llm.servers.keeper_state import KeeperState, kept_here, read_state, state_path
 
 BIN = Path(sys.executable).parent
 _LOOK_S, _PAUSE_S, _ENDS_WITHIN_S = 0.1, 1.0, 40.0

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.soak_parts.faults import Inflicted
 from benchmarks.soak_parts.programs import Ended
 from benchmarks.soak_parts.samples import Growth, Sample, table
-from graftline.markdown import table as markdown_table
+from graftline.core.markdown import table as markdown_table
 
 _MB = 1 << 20
 _WIDTH_INCHES, _DPI = 9, 110

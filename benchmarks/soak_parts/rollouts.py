@@ -18,7 +18,7 @@ import httpx
 from sqlalchemy import func, select
 
 from benchmarks.soak_parts.site import DEPLOYMENT, TASKS, Site
-from graftline.errors import HarborError
+from graftline.core.errors import HarborError
 from graftline.harbor.configured import configured_deployment
 from graftline.harbor.contract import RolloutRequest
 from graftline.harbor.environments.refactoring import RefactoringEnvironment

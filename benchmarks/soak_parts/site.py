@@ -10,7 +10,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from benchmarks.soak_parts.wall_clock import WallClock
-from graftline.paths import Paths
+from graftline.core.paths import Paths
 from tests.harbor_lineage import task, write_deployment
 from tests.kept_fleet import free_port
 

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryFile
 from typing import IO
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 
 MAX_ARCHIVE_BYTES = 64 << 20
 MAX_CONTENT_BYTES = 256 << 20

@@ -6,12 +6,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from graftline.actions.astgrep import Language
-from graftline.config import Config
-from graftline.datasets.sources import ReaderName
-from graftline.errors import ConfigError, DataError
-from graftline.paths import portable
-from graftline.tokens import TokenizerName
+from graftline.astgrep.binding import Language
+from graftline.core.config import Config
+from graftline.core.errors import ConfigError, DataError
+from graftline.core.paths import portable
+from graftline.core.tokens import TokenizerName
+from graftline.datasets.readers import ReaderName
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
+from graftline.core.parquet import read_table
 from graftline.datasets.fingerprints import PERMUTATIONS, Hashes
-from graftline.parquet import read_table
 
 _COLUMNS = ("line_bytes", "id_key", "asked_key", "pre_key", "done_key", "change_key", "link_keys", "signature")
 

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from graftline.core.errors import DataError
+from graftline.core.parquet import ParquetFault, parquet_rows
 from graftline.datasets.fingerprints import Hashes, shingles, squeezed
 from graftline.datasets.formats import lines_of
-from graftline.errors import DataError
-from graftline.parquet import ParquetFault, parquet_rows
 
 WIDTH = 32
 LEAST_SHINGLES = 64

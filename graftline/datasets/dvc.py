@@ -17,11 +17,11 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+from graftline.core.errors import BoundaryError, ConfigError, GraftlineError, RecordError
+from graftline.core.paths import Paths
+from graftline.core.progress import Progress
+from graftline.core.record import RECORD_NAME, load_record, write_atomically
 from graftline.datasets.governance import Stored, holdings
-from graftline.errors import BoundaryError, ConfigError, GraftlineError, RecordError
-from graftline.paths import Paths
-from graftline.progress import Progress
-from graftline.record import RECORD_NAME, load_record, write_atomically
 
 logger = logging.getLogger(__name__)
 

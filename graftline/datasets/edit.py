@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from graftline.actions.action import Action
-from graftline.actions.astgrep import Language
+from graftline.astgrep.action import Action
+from graftline.astgrep.binding import Language
 
 
 class Edit(BaseModel):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
 
 _LANGUAGES: Mapping[str, Language] = {
     "py": "python",

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from graftline.core.errors import DataError
+from graftline.core.parquet import ParquetFault, parquet_rows
+from graftline.core.record import RECORD_NAME
 from graftline.datasets.edit import Drop, DropReason
-from graftline.datasets.sources.base import RawRow
-from graftline.errors import DataError
-from graftline.parquet import ParquetFault, parquet_rows
-from graftline.record import RECORD_NAME
+from graftline.datasets.readers.base import RawRow
 
 MAX_DOCUMENT_BYTES = 512 << 20
 _COMPRESSED_BYTES = 1 << 16

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from textwrap import dedent
 
-from graftline.actions.astgrep import Language, Node, Tree, parse
-from graftline.errors import DataError
+from graftline.astgrep.binding import Language, Node, Tree, parse
+from graftline.core.errors import DataError
 
 _JAVASCRIPT_FUNCTIONS = (
     *("function_declaration", "generator_function_declaration", "function_expression", "generator_function"),

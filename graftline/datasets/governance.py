@@ -10,10 +10,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from graftline.config import Config, load_yaml
-from graftline.errors import RecordError
-from graftline.paths import Paths
-from graftline.record import Record, verified
+from graftline.core.config import Config, load_yaml
+from graftline.core.errors import RecordError
+from graftline.core.paths import Paths
+from graftline.core.record import Record, verified
 
 _PLACES = (
     ("raw/*/source", "raw"),

@@ -14,12 +14,12 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from graftline.core.tokens import token_counter
 from graftline.datasets.catalogue import Cleaning, Dataset
 from graftline.datasets.edit import Drop, DropReason, Edit, Label, Outcome
 from graftline.datasets.fingerprints import squeezed
 from graftline.datasets.language import confirmed, wrapped
-from graftline.datasets.sources.base import Source, bad_field
-from graftline.tokens import token_counter
+from graftline.datasets.readers.base import Source, bad_field
 
 
 @dataclass(frozen=True, slots=True)

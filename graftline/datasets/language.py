@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
 from graftline.datasets.syntax import is_clean
 
 # a file name does not say whether JavaScript carries types (Flow), nor whether TypeScript carries JSX

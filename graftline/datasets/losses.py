@@ -6,8 +6,8 @@ Not here: why single rows are rejected (`graftline.datasets.edit.DropReason`).
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from graftline.core.record import Record
 from graftline.datasets.edit import DropReason
-from graftline.record import Record
 
 _DROPPED, _NOT_KEPT = "dropped.", "not_kept."
 """Beginnings of the names of counts, when rows are normalized and when they are fetched; what follows is the reason."""

@@ -14,17 +14,17 @@ from typing import Any, TypeVar
 
 import orjson
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
+from graftline.core.parquet import ParquetWriter, arrow_table
+from graftline.core.processes import Workers
 from graftline.datasets.catalogue import Cleaning, Dataset, Decontamination
 from graftline.datasets.decontaminate import Evaluations
 from graftline.datasets.edit import Drop, DropReason, Edit, Label
 from graftline.datasets.fingerprints import key, signatures, squeezed
 from graftline.datasets.ingest import CleanEdit, Ingest
-from graftline.datasets.sources import source_of
-from graftline.datasets.sources.base import RawRow
+from graftline.datasets.readers import source_of
+from graftline.datasets.readers.base import RawRow
 from graftline.datasets.tables import DROPS, NORMALIZED
-from graftline.parquet import ParquetWriter, arrow_table
-from graftline.workers import Workers
 
 UNIT_ROWS = 4096
 UNIT_BYTES = 8 << 20

@@ -17,14 +17,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from graftline.core.errors import BoundaryError, ConfigError, RecordError
+from graftline.core.extras import install_command
+from graftline.core.hashing import canonical_json, digest
+from graftline.core.paths import Paths
+from graftline.core.record import DatasetRecord, NormalizedRecord, write_atomically
+from graftline.core.secrets import Secrets
 from graftline.datasets.governance import Stored, Wandb, holdings
 from graftline.datasets.wandb_run import KEY, SERVER, environment_of
-from graftline.errors import BoundaryError, ConfigError, RecordError
-from graftline.extras import install_command
-from graftline.hashing import canonical_json, digest
-from graftline.paths import Paths
-from graftline.record import DatasetRecord, NormalizedRecord, write_atomically
-from graftline.secrets import Secrets
 
 logger = logging.getLogger(__name__)
 

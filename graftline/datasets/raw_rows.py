@@ -9,17 +9,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
+from graftline.core.downloads.download import Fetched
+from graftline.core.errors import DataError
+from graftline.core.hashing import sha256_file
+from graftline.core.record import write_atomically
 from graftline.datasets.catalogue import Dataset, DatasetFile
 from graftline.datasets.decontaminate import evaluation_files, texts_in
 from graftline.datasets.edit import Drop
 from graftline.datasets.formats import lines_of
-from graftline.datasets.hub.base import DatasetHub
 from graftline.datasets.ingest import parsed
-from graftline.datasets.sources import source_of
-from graftline.downloads.download import Fetched
-from graftline.errors import DataError
-from graftline.hashing import sha256_file
-from graftline.record import write_atomically
+from graftline.datasets.readers import source_of
+from graftline.datasets.sources.base import DatasetHub
 
 _DRAINED_BYTES = 1 << 20
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
+from graftline.core.parquet import ParquetWriter, arrow_table, read_table, where
 from graftline.datasets.catalogue import Splitting
 from graftline.datasets.comparison import Comparison, Part, load_comparison, shards
 from graftline.datasets.division import REASONS, SPLITS, Division, Split, divide
 from graftline.datasets.tables import DIVISION, EDITS
-from graftline.parquet import ParquetWriter, arrow_table, read_table, where
 
 _FROM_NORMALIZED = tuple(name for name in EDITS if name not in ("language", "split", "cluster"))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from graftline.actions.astgrep import MAX_LINE_CHARACTERS, MAX_SOURCE_CHARACTERS, Language
+from graftline.astgrep.binding import MAX_LINE_CHARACTERS, MAX_SOURCE_CHARACTERS, Language
 
 
 def is_clean(text: str, language: Language) -> bool:

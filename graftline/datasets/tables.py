@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from graftline.parquet import Column
+from graftline.core.parquet import Column
 
 EDITS: Mapping[str, Column] = {
     "id": "text",

@@ -2,9 +2,9 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from graftline.actions.action import Action
-from graftline.actions.astgrep import Language
-from graftline.rules.equality import Level
+from graftline.astgrep.action import Action
+from graftline.astgrep.binding import Language
+from graftline.codemod.equality import Level
 from graftline.sandbox.base import Verdict
 
 

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from graftline.actions.action import ACTION
+from graftline.astgrep.action import ACTION
+from graftline.core.text_diff import unified_diff, visible
 from graftline.evals.attempt import Attempt
 from graftline.evals.cases import Case
-from graftline.text_diff import unified_diff, visible
 
 _MOST_CHARACTERS = 20_000
 """Of a text that is shown."""

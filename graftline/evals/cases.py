@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from graftline.hashing import digest
-from graftline.tasks.task import Task
+from graftline.core.hashing import digest
+from graftline.rollouts.task import Task
 from graftline.training.sets import template_of
 
 

@@ -9,9 +9,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from graftline.config import Config, load_yaml
+from graftline.core.config import Config, load_yaml
 from graftline.evals.sources import TaskSource
-from graftline.teachers.settings import InductionTeacherConfig, MemoryTeacherConfig
+from graftline.rollouts.teachers.settings import InductionTeacherConfig, MemoryTeacherConfig
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 _LATER_TEMPERATURE = 0.8

@@ -12,21 +12,21 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any, Protocol
 
-from graftline.actors.base import ChatRequest, Message
-from graftline.actors.blocking import BlockingChatModel
-from graftline.errors import BoundaryError, DataError
+from graftline.core.errors import BoundaryError, DataError
+from graftline.core.hashing import digest, sha256_text
+from graftline.core.tokens import count_tokens
 from graftline.evals.cases import Case, Question
 from graftline.evals.replies import Cost, Failed, NotAsked, Replies, Reply, Said, Tried
-from graftline.hashing import digest, sha256_text
+from graftline.llm.base import ChatRequest, Message
+from graftline.llm.blocking import BlockingChatModel
+from graftline.rollouts.collect import Collecting, collect
+from graftline.rollouts.teachers.base import Teacher
+from graftline.rollouts.teachers.openai import chat_request
+from graftline.rollouts.teachers.prompt import Prompt
 from graftline.sandbox.base import Sandbox
-from graftline.teachers.base import Teacher
-from graftline.teachers.openai import chat_request
-from graftline.teachers.prompt import Prompt
-from graftline.tokens import count_tokens
 from graftline.training.grading import question
 from graftline.training.questions import Drawing, Questions
 from graftline.training.service import Awaited, Sampler, TrainingService
-from graftline.trajectories.collect import Collecting, collect
 
 TOO_LONG, UNREADABLE = "too_long", "unreadable"
 """Causes of questions that cannot be asked: the text does not fit into the context of the model, or is none."""

@@ -12,14 +12,14 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TypeVar
 
-from graftline.errors import BoundaryError
+from graftline.core.errors import BoundaryError
+from graftline.core.hashing import digest
+from graftline.core.paths import file_name
 from graftline.evals.attempt import Attempt
 from graftline.evals.cases import Case, Question, digest_of
 from graftline.evals.contestants import Contestant
 from graftline.evals.grading import Grading
 from graftline.evals.journal import Journal
-from graftline.hashing import digest
-from graftline.paths import file_name
 
 logger = logging.getLogger(__name__)
 

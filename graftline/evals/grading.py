@@ -8,23 +8,23 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language
-from graftline.errors import DataError, SandboxError
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.binding import Language
+from graftline.codemod.equality import Level, equality
+from graftline.codemod.tidy import tidied
+from graftline.core.errors import DataError, SandboxError
+from graftline.core.processes import WorkerDied, Workers
 from graftline.evals.attempt import Attempt
 from graftline.evals.cases import Case, Question, Unseen
 from graftline.evals.replies import Cost, Failed, NotAsked, Reply, Said, Tried
-from graftline.rules.equality import Level, equality
-from graftline.rules.tidy import tidied
+from graftline.rollouts.graded_step import graded_step
+from graftline.rollouts.reward import BAD_FORMAT, RewardWeights
+from graftline.rollouts.state.state import State
+from graftline.rollouts.step import TrajectoryStep
+from graftline.rollouts.teachers.answer import Fault, read
+from graftline.rollouts.teachers.base import Proposal
 from graftline.sandbox.base import Sandbox, Verdict, decided
 from graftline.sandbox.open import SandboxConfig, open_sandbox
-from graftline.state.state import State
-from graftline.teachers.answer import Fault, read
-from graftline.teachers.base import Proposal
-from graftline.trajectories.graded_step import graded_step
-from graftline.trajectories.reward import BAD_FORMAT, RewardWeights
-from graftline.trajectories.step import TrajectoryStep
-from graftline.workers import WorkerDied, Workers
 
 Grading = Callable[[str, Iterable[Reply]], Iterator[Attempt]]
 """Of replies of the contestant of that name, in their order."""

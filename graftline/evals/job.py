@@ -8,7 +8,8 @@ import asyncio
 import time
 from contextlib import ExitStack
 
-from graftline.errors import ConfigError
+from graftline.core.errors import ConfigError
+from graftline.core.progress import progress_bars
 from graftline.evals.results import EvalResult, EvalStatus, SeedResult
 from graftline.evals.runs import LocalRun, Run, ServiceRun
 from graftline.evals.settings import EvalBudget, EvalJobConfig
@@ -16,7 +17,6 @@ from graftline.harbor import running
 from graftline.harbor.client import HarborTimeoutError
 from graftline.harbor.deployment_ref import HarborDeploymentRef
 from graftline.harbor.task_app_client import create_task_app_client
-from graftline.progress import progress_bars
 
 __all__ = ["EvalBudget", "EvalJob", "EvalJobConfig", "EvalResult", "EvalStatus", "SeedResult"]
 

@@ -15,7 +15,7 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from graftline.errors import RecordError
+from graftline.core.errors import RecordError
 from graftline.evals.attempt import Attempt
 
 _BATCH, _BATCH_S = 64, 2.0

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
+from graftline.core.hashing import digest
 from graftline.evals.cases import Question
 from graftline.evals.replies import Cost, Failed, Replies, Said
-from graftline.hashing import digest
-from graftline.teachers.answer_schema import AnswerFormat
+from graftline.rollouts.teachers.answer_schema import AnswerFormat
 
 
 class MemoryContestant:

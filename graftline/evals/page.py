@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+from graftline.core.markdown import plain_table
 from graftline.evals.attempt import Attempt
 from graftline.evals.figures import LEAST_TASKS, MEASURES, Comparison, Figures, compared, figures, figures_by
-from graftline.markdown import plain_table
 
 _MOST_GROUPS = 60
 _MOST_COMPARED = 8

@@ -18,11 +18,11 @@ from typing import IO
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graftline.actions.astgrep import Language
-from graftline.errors import DataError
+from graftline.astgrep.binding import Language
+from graftline.codemod.equality import equality
+from graftline.core.errors import DataError
 from graftline.evals.cases import Case, Unseen
-from graftline.rules.equality import equality
-from graftline.tasks.task import Task
+from graftline.rollouts.task import Task
 
 MOST_BYTES = 64 << 20
 """Of a file, unpacked."""

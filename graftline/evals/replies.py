@@ -7,8 +7,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from graftline.evals.cases import Question
-from graftline.teachers.answer_schema import AnswerFormat
-from graftline.trajectories.step import Trajectory
+from graftline.rollouts.step import Trajectory
+from graftline.rollouts.teachers.answer_schema import AnswerFormat
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 from uuid import uuid4
 
-from graftline.errors import GraftlineError
+from graftline.core.errors import GraftlineError
 from graftline.evals.budget import Spending
 from graftline.evals.results import EvalResult, EvalStatus, SeedResult, result_of_answer, result_of_seeds
 from graftline.evals.settings import EvalBudget, EvalJobConfig

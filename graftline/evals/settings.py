@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graftline.errors import ConfigError
+from graftline.core.errors import ConfigError
 from graftline.harbor.contract import MAX_TIMEOUT_S
 from graftline.harbor.instances import checked_seeds
 from graftline.harbor.localapi.config import LocalAPIConfig

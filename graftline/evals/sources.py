@@ -9,24 +9,24 @@ from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Field, model_validator
 
-from graftline.actions.astgrep import Language
-from graftline.config import Config
+from graftline.astgrep.binding import Language
+from graftline.core.config import Config
+from graftline.core.errors import DataError
+from graftline.core.hashing import sha256_text
+from graftline.core.jsonl import read_lines
+from graftline.core.paths import Paths, portable
 from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic import synthesize
 from graftline.datasets.synthetic.held_out import OF_FAMILY, is_held_out
 from graftline.datasets.synthetic.pieces import in_pieces
-from graftline.errors import DataError
 from graftline.evals.cases import Case, case_of
 from graftline.evals.pairs import read_pairs
 from graftline.evals.unseen import with_unseen
-from graftline.hashing import sha256_text
-from graftline.jsonl import read_lines
-from graftline.paths import Paths, portable
+from graftline.rollouts.shards import read_shards, sealed_shards
+from graftline.rollouts.task import Task, sound_tasks
 from graftline.sandbox.base import Sandbox
-from graftline.tasks.task import Task, sound_tasks
 from graftline.training.sets import DRAWN, balanced, template_of
-from graftline.trajectories.shards import read_shards, sealed_shards
 
 Attempted = Callable[[Language, Split], Iterable[Path]]
 """Tells the folders of attempts at the tasks of a split, one per teacher."""

@@ -6,14 +6,14 @@ An action that repeats its example solves the task and nothing else; this tells 
 import random
 from collections.abc import Mapping, Sequence
 
-from graftline.actions.action import PatternAction
-from graftline.actions.astgrep import Language
+from graftline.astgrep.action import PatternAction
+from graftline.astgrep.binding import Language
+from graftline.core.hashing import digest
 from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic.fillings import filling
 from graftline.datasets.synthetic.trial import Trial, outcomes
 from graftline.datasets.synthetic.words import read_tree, words_in
 from graftline.evals.cases import Case, Unseen
-from graftline.hashing import digest
 from graftline.sandbox.base import Sandbox
 
 _SITES = 2

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from graftline.errors import ConfigError
+from graftline.core.errors import ConfigError
 
 URL_VARIABLES = ("GRAFTLINE_HARBOR_URL", "SYNTH_BACKEND_URL")
 KEY_VARIABLES = ("GRAFTLINE_HARBOR_KEY", "SYNTH_API_KEY")

@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from graftline.errors import HarborError
+from graftline.core.errors import HarborError
 from graftline.harbor.contract import Finite
 
 AnswerT = TypeVar("AnswerT", bound="Answer")

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from graftline.errors import DataError, HarborError
+from graftline.core.errors import DataError, HarborError
 from graftline.harbor.context_tree import FILE_MODE, PROGRAM_MODE, Tree, check_tree
 from graftline.harbor.tar_stream import ArchiveLimits, Entry, TarStream
 from graftline.sandbox.file_names import short

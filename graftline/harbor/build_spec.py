@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from graftline.errors import ConfigError, DataError
+from graftline.core.errors import ConfigError, DataError
+from graftline.core.hashing import canonical_json
 from graftline.harbor.contract import Seed, Text
 from graftline.harbor.ignore_rules import DEFAULT_EXCLUDES, DEFAULT_INCLUDES
 from graftline.harbor.limits import HarborLimits, VerifierSettings
 from graftline.harbor.secret_finds import find_in_file, finds_in, is_secret_name, kind_of
-from graftline.hashing import canonical_json
 
 DEFAULT_ENTRYPOINT = "run_rollout --input /tmp/rollout.json --output /tmp/result.json"
 MAX_VARIABLES, MAX_TASKS = 256, 100_000

@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from graftline.errors import ConfigError
+from graftline.core.errors import ConfigError
 from graftline.harbor.calibration import Calibration, calibrated
 from graftline.harbor.configured import ConfiguredDeployment
 from graftline.harbor.deployment_file import CalibrationRun, calibration_run

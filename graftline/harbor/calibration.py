@@ -12,7 +12,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graftline.errors import RecordError
+from graftline.core.errors import RecordError
 
 FULL = 1.0
 """What a solution earns that is right."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graftline.errors import ConfigError
+from graftline.core.errors import ConfigError
 from graftline.harbor.deployment_file import DeploymentFile, deployment_spec, load_deployment
 
 if TYPE_CHECKING:

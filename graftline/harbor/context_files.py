@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.harbor.context_tree import MAX_ENTRIES, Tree, check_name, check_tree
 from graftline.harbor.ignore_rules import DEFAULT_EXCLUDES, DEFAULT_INCLUDES, IgnoreRules
 from graftline.sandbox.file_names import short

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.sandbox.file_names import check_distinct, folders_of, path_of, short
 
 MAX_ENTRIES = 50_000

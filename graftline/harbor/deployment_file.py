@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from graftline.config import Config, load_yaml
-from graftline.errors import ConfigError
+from graftline.core.config import Config, load_yaml
+from graftline.core.errors import ConfigError
 from graftline.harbor.contract import MAX_TIMEOUT_S, Finite, Seed, Text
 from graftline.harbor.limits import HarborLimits
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from graftline.errors import HarborError
+from graftline.core.errors import HarborError
 from graftline.harbor import running
 from graftline.harbor.answers import HarborDeploymentStatus, RolloutAnswer, read
 from graftline.harbor.client import HarborAPIError, HarborClient, HarborTimeoutError, Patience

@@ -5,8 +5,8 @@ import os
 from http import HTTPStatus
 from typing import Any
 
-from graftline.errors import ConfigError, HarborError
-from graftline.hashing import sha256_text
+from graftline.core.errors import ConfigError, HarborError
+from graftline.core.hashing import sha256_text
 
 _MOST_SAID = 2000
 

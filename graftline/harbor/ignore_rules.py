@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graftline.errors import ConfigError
+from graftline.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from graftline.errors import ConfigError, HarborError
+from graftline.core.errors import ConfigError, HarborError
 from graftline.harbor import running
 from graftline.harbor.answers import HarborBuiltInstances, HarborInstance, InstancePage, read
 from graftline.harbor.client import HarborClient, HarborTimeoutError

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from graftline.errors import ConfigError
+from graftline.core.errors import ConfigError
+from graftline.core.secrets import Secrets
 from graftline.harbor.address import KEY_VARIABLES, checked_url, is_loopback, sendable_key
 from graftline.harbor.client import HarborClient
 from graftline.harbor.deployment_ref import HarborDeploymentRef
 from graftline.harbor.uploader import HarborDeploymentUploader
-from graftline.secrets import Secrets
 
 KEY_FILE = "api_key"
 

@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.harbor.build_spec import HarborBuildSpec
 from graftline.harbor.context_files import ContextFile, context_files
 from graftline.harbor.context_tree import FILE_MODE, PROGRAM_MODE

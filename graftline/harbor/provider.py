@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from graftline.errors import HarborError
+from graftline.core.errors import HarborError
 from graftline.harbor import running
 from graftline.harbor.answers import HarborInstance
 from graftline.harbor.client import HarborClient, Patience

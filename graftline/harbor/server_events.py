@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
-from graftline.errors import HarborError
+from graftline.core.errors import HarborError
 from graftline.harbor.client import HarborAPIError, HttpClient
 
 _MOST_BYTES = 1 << 20

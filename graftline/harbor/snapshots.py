@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
-from graftline.errors import DataError, HarborError
+from graftline.core.errors import DataError, HarborError
 from graftline.harbor.archive import partial_prefix, unpack
 from graftline.harbor.tar_stream import ArchiveLimits
 

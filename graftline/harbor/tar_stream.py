@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.harbor.context_tree import MAX_ENTRIES, check_name
 from graftline.sandbox.file_names import short
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from pydantic import SecretStr, ValidationError
 
-from graftline.errors import ConfigError, HarborError
+from graftline.core.errors import ConfigError, HarborError
 from graftline.harbor.address import checked_url, sendable_key
 from graftline.harbor.client import HarborAPIError, HttpClient, Patience
 from graftline.harbor.contract import FailureCause, RewardInfo, RolloutRequest, RolloutResponse, SuccessStatus, TaskInfo

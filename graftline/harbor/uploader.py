@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from graftline.errors import HarborError
+from graftline.core.errors import HarborError
 from graftline.harbor import running
 from graftline.harbor.answers import Deployment, DeploymentPage, HarborBuild, HarborDeploymentStatus, read
 from graftline.harbor.client import HarborClient, HarborTimeoutError, Patience

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from pydantic import ValidationError
 
-from graftline.actions.action import ACTION, PatternAction
-from graftline.errors import DataError, SandboxError
+from graftline.astgrep.action import ACTION, PatternAction
+from graftline.core.errors import DataError, SandboxError
 from graftline.hostile.action_cases import ActionCase
 from graftline.hostile.cases import ACTION_LIMITS, AFTERWARDS, HostileCase
 from graftline.hostile.facts import Host

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.errors import DataError, SandboxError
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.core.errors import DataError, SandboxError
 from graftline.hostile.cases import AFTERWARDS, CASE_LIMITS, PROGRAM, HostileCase
 from graftline.hostile.facts import Host
 from graftline.hostile.judging import Judgement, judgement

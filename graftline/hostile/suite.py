@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import get_args
 
-from graftline.errors import ConfigError
+from graftline.core.errors import ConfigError
 from graftline.hostile.action_cases import ACTION_CASES
 from graftline.hostile.apart_cases import APART_CASES
 from graftline.hostile.bench import JailBench, JailCase, SandboxBench, SandboxCase

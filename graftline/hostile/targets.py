@@ -6,8 +6,8 @@ from functools import partial
 from graftline.hostile.cases import ACTION_LIMITS, CASE_LIMITS
 from graftline.sandbox.base import Sandbox
 from graftline.sandbox.jail import Jail, Program
+from graftline.sandbox.jail_config import JailConfig, open_jail
 from graftline.sandbox.open import ProcessSandboxConfig, SandboxConfig, WarmSandboxConfig, open_sandbox
-from graftline.sandbox.open_jail import JailConfig, open_jail
 from graftline.sandbox.probe import JAILS
 from graftline.sandbox.runner import SandboxSettings
 from graftline.sandbox.served import ServedJail

@@ -1,23 +1,27 @@
 """The jails in which actions are applied and tests run.
 
 `prepare_workspace`, `apply_action`, `run_tests` and `cleanup` are the way in for files; `open_sandbox` for texts, many at
-a time; `open_jail` for programs.
+a time; `open_jail` for programs. A name is loaded when it is first asked for: programs in a jail import `inside` alone.
 """
 
-from graftline.sandbox.base import Isolation, Match, Request, Sandbox, SandboxResult, Usage, Verdict
-from graftline.sandbox.default import apply_action, cleanup, prepare_workspace, run_tests
-from graftline.sandbox.jail import Case, CaseEnd, CaseLimits, Jail
-from graftline.sandbox.judge import TestOutcome, TestResult, judged
-from graftline.sandbox.open import (
-    MemorySandboxConfig,
-    ProcessSandboxConfig,
-    SandboxConfig,
-    WarmSandboxConfig,
-    open_sandbox,
-)
-from graftline.sandbox.open_jail import JailConfig, open_jail
-from graftline.sandbox.runner import SandboxRunner, SandboxSettings
-from graftline.sandbox.test_spec import Call, CallsSpec, ProgramSpec, PytestSpec, TestSpec
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graftline.sandbox.base import Isolation, Match, Request, Sandbox, SandboxResult, Usage, Verdict
+    from graftline.sandbox.default import apply_action, cleanup, prepare_workspace, run_tests
+    from graftline.sandbox.jail import Case, CaseEnd, CaseLimits, Jail
+    from graftline.sandbox.jail_config import JailConfig, open_jail
+    from graftline.sandbox.judge import TestOutcome, TestResult, judged
+    from graftline.sandbox.open import (
+        MemorySandboxConfig,
+        ProcessSandboxConfig,
+        SandboxConfig,
+        WarmSandboxConfig,
+        open_sandbox,
+    )
+    from graftline.sandbox.runner import SandboxRunner, SandboxSettings
+    from graftline.sandbox.test_spec import Call, CallsSpec, ProgramSpec, PytestSpec, TestSpec
 
 __all__ = [
     "Call",
@@ -53,3 +57,22 @@ __all__ = [
     "prepare_workspace",
     "run_tests",
 ]
+
+_MODULES = {
+    **dict.fromkeys(("Isolation", "Match", "Request", "Sandbox", "SandboxResult", "Usage", "Verdict"), "base"),
+    **dict.fromkeys(("apply_action", "cleanup", "prepare_workspace", "run_tests"), "default"),
+    **dict.fromkeys(("Case", "CaseEnd", "CaseLimits", "Jail"), "jail"),
+    **dict.fromkeys(("TestOutcome", "TestResult", "judged"), "judge"),
+    **dict.fromkeys(
+        ("MemorySandboxConfig", "ProcessSandboxConfig", "SandboxConfig", "WarmSandboxConfig", "open_sandbox"), "open"
+    ),
+    **dict.fromkeys(("JailConfig", "open_jail"), "jail_config"),
+    **dict.fromkeys(("SandboxRunner", "SandboxSettings"), "runner"),
+    **dict.fromkeys(("Call", "CallsSpec", "ProgramSpec", "PytestSpec", "TestSpec"), "test_spec"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

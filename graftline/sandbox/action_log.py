@@ -18,7 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from graftline.errors import SandboxError
+from graftline.core.errors import SandboxError
 from graftline.sandbox.workspaces import safe_name
 
 MAX_TEXT = 4000

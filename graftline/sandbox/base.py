@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, Protocol
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language, tool_version
-from graftline.errors import SandboxError
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.binding import Language, tool_version
+from graftline.core.errors import SandboxError
 
 IsolationLevel = Literal["none", "compute", "confined", "namespaces", "full"]
 """From weakest to strongest; see `sandbox.limits` for how they are ordered."""

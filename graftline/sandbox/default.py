@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.errors import ConfigError
-from graftline.paths import find_root
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.core.errors import ConfigError
+from graftline.core.paths import find_root
 from graftline.sandbox.base import Sandbox, SandboxResult
 from graftline.sandbox.judge import TestResult
 from graftline.sandbox.runner import SandboxRunner

@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from graftline.errors import DataError
-from graftline.paths import portable
+from graftline.core.errors import DataError
+from graftline.core.paths import portable
 
 _LONGEST, _SHOWN = 1024, 80
 _PROJECT_FILES = frozenset({"sgconfig.yml", "sgconfig.yaml"})

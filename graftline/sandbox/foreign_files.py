@@ -11,8 +11,8 @@ from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from uuid import uuid4
 
-from graftline.confined.removal import FOLDER, names_in
-from graftline.errors import DataError, SandboxError
+from graftline.core.errors import DataError, SandboxError
+from graftline.sandbox.inside.removal import FOLDER, names_in
 from graftline.sandbox.workspace_limits import WorkspaceLimits
 
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a FIFO would block

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from graftline.confined.frames import framed, size_of
+from graftline.sandbox.inside.frames import framed, size_of
 
 
 class InnerProcess:

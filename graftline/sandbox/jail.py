@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 from pydantic import Field
 
-from graftline.config import Config
+from graftline.core.config import Config
 from graftline.sandbox.base import Isolation, Usage, Verdict
 
 _SHOWN, _ARGUMENT_BYTES = 40, 100_000  # the kernel takes 128 KiB for one

@@ -27,9 +27,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from graftline.confined.case_calls import REQUEST, encoded
 from graftline.sandbox.apart import cause_against_apart, modules_of
 from graftline.sandbox.base import Isolation, Usage, Verdict
+from graftline.sandbox.inside.case_calls import REQUEST, encoded
 from graftline.sandbox.jail import Apart, Case, CaseEnd, Jail
 from graftline.sandbox.test_spec import Call, CallsSpec, ProgramSpec, PytestSpec, TestSpec, Trust
 

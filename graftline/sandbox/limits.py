@@ -4,7 +4,7 @@ from typing import get_args
 
 from pydantic import Field
 
-from graftline.config import Config
+from graftline.core.config import Config
 from graftline.sandbox.base import IsolationLevel
 
 LEVELS: tuple[IsolationLevel, ...] = get_args(IsolationLevel)

@@ -6,10 +6,10 @@ and actions of one's own. What the binding cannot do as ast-grep's command line 
 
 from collections.abc import Sequence
 
-from graftline.actions.action import PatternAction, RuleAction, rule_of
-from graftline.actions.astgrep import Language, parse
-from graftline.actions.expand import BeyondBindingError, InvalidActionError, Source, replacements
-from graftline.errors import DataError
+from graftline.astgrep.action import PatternAction, RuleAction, rule_of
+from graftline.astgrep.binding import Language, parse
+from graftline.astgrep.expand import BeyondBindingError, InvalidActionError, Source, replacements
+from graftline.core.errors import DataError
 from graftline.sandbox.base import Isolation, Match, Request, SandboxResult, Verdict
 from graftline.sandbox.result import applied
 

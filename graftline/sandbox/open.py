@@ -4,8 +4,8 @@ from typing import Annotated, Literal, assert_never
 
 from pydantic import Field
 
-from graftline.config import Config
-from graftline.errors import SandboxError
+from graftline.core.config import Config
+from graftline.core.errors import SandboxError
 from graftline.sandbox.base import IsolationLevel, Sandbox
 from graftline.sandbox.limits import Limits, is_at_least
 from graftline.sandbox.memory import MemorySandbox

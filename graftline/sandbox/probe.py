@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from graftline.errors import SandboxError
+from graftline.core.errors import SandboxError
 from graftline.sandbox.base import IsolationLevel
 from graftline.sandbox.features import missing
+from graftline.sandbox.jail_config import JailConfig, JailKind, open_jail
 from graftline.sandbox.limits import LEVELS, is_at_least
 from graftline.sandbox.open import ProcessSandboxConfig, WarmSandboxConfig, open_sandbox
-from graftline.sandbox.open_jail import JailConfig, JailKind, open_jail
 from graftline.sandbox.runner import SandboxSettings
 from graftline.sandbox.wrappers import WRAPPERS
 

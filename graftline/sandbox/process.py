@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language, executable, is_unicode, rules_document, scan_arguments
-from graftline.errors import SandboxError
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.binding import Language, executable, is_unicode, rules_document, scan_arguments
+from graftline.core.errors import SandboxError
 from graftline.sandbox.base import Isolation, Match, Request, SandboxResult, Usage, Verdict
 from graftline.sandbox.inner_process import InnerProcess
 from graftline.sandbox.limits import Limits
@@ -132,7 +132,7 @@ class ProcessSandbox:
         self._folder = tempfile.TemporaryDirectory(prefix="graftline-jail-")
         (Path(self._folder.name) / _PROJECT_FILE).write_text("ruleDirs: []\n", "utf-8")
         self._spawner = InnerProcess(
-            [sys.executable, "-I", "-m", "graftline.confined.spawner", self._limits.model_dump_json()],
+            [sys.executable, "-I", "-m", "graftline.sandbox.inside.spawner", self._limits.model_dump_json()],
             {"LANG": "C.UTF-8"},
             self._folder.name,
         )

@@ -23,22 +23,22 @@ from typing import Any, Self, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from graftline.actions.action import ACTION, PatternAction, RuleAction
-from graftline.actions.astgrep import Language
-from graftline.actions.rule_text import rule_action
-from graftline.config import Config, load_yaml
-from graftline.errors import DataError, SandboxError
+from graftline.astgrep.action import ACTION, PatternAction, RuleAction
+from graftline.astgrep.binding import Language
+from graftline.astgrep.rule_text import rule_action
+from graftline.core.config import Config, load_yaml
+from graftline.core.errors import DataError, SandboxError
+from graftline.core.secrets import local_secrets
+from graftline.core.text_diff import unified_diff
 from graftline.sandbox.action_log import ActionLog
 from graftline.sandbox.base import Request, Sandbox, SandboxResult, Usage, Verdict
 from graftline.sandbox.jail import Jail
+from graftline.sandbox.jail_config import JailConfig, open_jail
 from graftline.sandbox.judge import TestResult, judged
 from graftline.sandbox.open import SandboxConfig, WarmSandboxConfig, open_sandbox
-from graftline.sandbox.open_jail import JailConfig, open_jail
 from graftline.sandbox.test_spec import CallsSpec, ProgramSpec, PytestSpec, TestSpec
 from graftline.sandbox.workspace_limits import WorkspaceLimits
 from graftline.sandbox.workspaces import Workspaces
-from graftline.secrets import local_secrets
-from graftline.text_diff import unified_diff
 
 ResultT = TypeVar("ResultT", SandboxResult, TestResult)
 

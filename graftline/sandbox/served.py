@@ -29,11 +29,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, Literal
 
-from graftline.confined import case_server
-from graftline.confined.case_files import unpacked
-from graftline.confined.case_jail import BOX_LINKS, TEMPORARY
-from graftline.confined.case_program import NO_MEMORY, REPORTING
-from graftline.errors import DataError, SandboxError
+from graftline.core.errors import DataError, SandboxError
 from graftline.sandbox.base import Isolation, Usage, Verdict
 from graftline.sandbox.case_folder import CaseFolder
 from graftline.sandbox.cgroups import ControlGroup
@@ -41,6 +37,10 @@ from graftline.sandbox.features import level_of
 from graftline.sandbox.file_names import folders_of, path_of
 from graftline.sandbox.heartbeat import Heartbeat
 from graftline.sandbox.inner_process import InnerProcess
+from graftline.sandbox.inside import case_server
+from graftline.sandbox.inside.case_files import unpacked
+from graftline.sandbox.inside.case_jail import BOX_LINKS, TEMPORARY
+from graftline.sandbox.inside.case_program import NO_MEMORY, REPORTING
 from graftline.sandbox.jail import (
     Case,
     CaseEnd,
@@ -263,7 +263,7 @@ class ServedJail:
         self.close()
         python, seen = self._seen()
         settings = self._settings(seen)
-        command = python.command("graftline.confined.case_server")
+        command = python.command("graftline.sandbox.inside.case_server")
         environment = _environment(python, seen)
         starts_as = None
         if self._wrapper:

@@ -4,8 +4,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.binding import Language
 from graftline.sandbox.base import Isolation, Request, Sandbox, SandboxResult, Verdict
 
 Answered = Callable[[Verdict, float], None]

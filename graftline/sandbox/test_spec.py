@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from graftline.config import Config
-from graftline.confined.case_calls import is_plain
-from graftline.errors import DataError
+from graftline.core.config import Config
+from graftline.core.errors import DataError
 from graftline.sandbox.file_names import argument_path_of, folders_of
+from graftline.sandbox.inside.case_calls import is_plain
 from graftline.sandbox.jail import fault_of_arguments
 
 _FILES, _TEXT, _CALLS, _TESTS, _ARGUMENTS, _NAME = 200, 1 << 20, 1000, 10_000, 100, 2000

@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import graftline
-from graftline.actions.astgrep import executable
-from graftline.errors import ConfigError, SandboxError
+from graftline.astgrep.binding import executable
+from graftline.core.errors import ConfigError, SandboxError
 from graftline.sandbox.jail import Program
 
 _PACKAGE = Path(graftline.__file__).resolve().parent

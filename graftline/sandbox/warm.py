@@ -26,12 +26,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graftline.actions.action import PatternAction, RuleAction, rule_of
-from graftline.actions.astgrep import LANGUAGES, Language, is_safe
-from graftline.confined import warm_worker
-from graftline.errors import SandboxError
+from graftline.astgrep.action import PatternAction, RuleAction, rule_of
+from graftline.astgrep.binding import LANGUAGES, Language, is_safe
+from graftline.core.errors import SandboxError
 from graftline.sandbox.base import Isolation, Match, Request, SandboxResult, Usage, Verdict
 from graftline.sandbox.inner_process import InnerProcess
+from graftline.sandbox.inside import warm_worker
 from graftline.sandbox.limits import Limits
 from graftline.sandbox.process import ProcessSandbox
 from graftline.sandbox.result import applied
@@ -170,7 +170,14 @@ class _Worker:
             return self._features
         self.stop()
         self._process = InnerProcess(
-            [sys.executable, "-I", "-m", "graftline.confined.warm_worker", self._limits.model_dump_json(), *LANGUAGES],
+            [
+                sys.executable,
+                "-I",
+                "-m",
+                "graftline.sandbox.inside.warm_worker",
+                self._limits.model_dump_json(),
+                *LANGUAGES,
+            ],
             {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "TZ": "UTC"},
         )
         try:

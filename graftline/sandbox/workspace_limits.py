@@ -5,8 +5,8 @@ from pathlib import PurePosixPath
 
 from pydantic import Field
 
-from graftline.config import Config
-from graftline.errors import DataError
+from graftline.core.config import Config
+from graftline.core.errors import DataError
 from graftline.sandbox.file_names import check_distinct, folders_of, is_project_file, path_of, short
 
 

@@ -20,11 +20,11 @@ from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
-from graftline.confined.removal import FOLDER, names_in, remove
-from graftline.errors import DataError, SandboxError
-from graftline.hashing import sha256_text
+from graftline.core.errors import DataError, SandboxError
+from graftline.core.hashing import sha256_text
 from graftline.sandbox.file_names import short
 from graftline.sandbox.foreign_files import FILE, NEW_FILE, entered, opened_files, put, read
+from graftline.sandbox.inside.removal import FOLDER, names_in, remove
 from graftline.sandbox.workspace_limits import WorkspaceLimits, check_count, check_files, check_size
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from graftline.confined.case_jail import DEVICES, SPARE_FILES
-from graftline.errors import SandboxError
+from graftline.core.errors import SandboxError
+from graftline.sandbox.inside.case_jail import DEVICES, SPARE_FILES
 from graftline.sandbox.jail import CaseLimits
 from graftline.sandbox.visible import Visible
 

@@ -12,16 +12,16 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from graftline.building import Contents, Request, build
-from graftline.clock import Clock, utc_now
-from graftline.downloads.download import Advance, Opened, Pins, download
-from graftline.downloads.retry import Patience
-from graftline.downloads.web import AnswerError, Web
-from graftline.downloads.web_file import WebFile
-from graftline.errors import ConfigError, DataError, DownloadError
-from graftline.hashing import code_version
-from graftline.models.catalogue import Weights
-from graftline.paths import portable
+from graftline.core.build import Contents, Request, build
+from graftline.core.clock import Clock, utc_now
+from graftline.core.downloads.download import Advance, Opened, Pins, download
+from graftline.core.downloads.retry import Patience
+from graftline.core.downloads.web import AnswerError, Web
+from graftline.core.downloads.web_file import WebFile
+from graftline.core.errors import ConfigError, DataError, DownloadError
+from graftline.core.hashing import code_version
+from graftline.core.paths import portable
+from graftline.llm.weights.catalogue import Weights
 from graftline.training.card import CARD, card
 from graftline.training.runs import Runs, TrainingRun
 from graftline.training.service import TrainingService

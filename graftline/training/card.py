@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from graftline.markdown import table
+from graftline.core.markdown import table
 from graftline.training.runs import StepMetrics, TrainingRun
 from graftline.training.usage import Base, usage
 

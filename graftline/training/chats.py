@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 
 
 def read_rows(path: Path, field: str, format: str) -> list[dict[str, Any]]:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from graftline.errors import ConfigError, DataError, ModelError
-from graftline.extras import install_command
-from graftline.teachers.prompt import Prompt
-from graftline.trajectories.exports.chats import Chat
-from graftline.trajectories.exports.rows import sft_rows
-from graftline.trajectories.step import Trajectory
+from graftline.core.errors import ConfigError, DataError, ModelError
+from graftline.core.extras import install_command
+from graftline.rollouts.exports.chats import Chat
+from graftline.rollouts.exports.rows import sft_rows
+from graftline.rollouts.step import Trajectory
+from graftline.rollouts.teachers.prompt import Prompt
 
 if TYPE_CHECKING:
     from tinker import Datum

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from statistics import median_low
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.training.recipes.base import TrainingData
 from graftline.training.settings import TinkerTrainingConfig
 

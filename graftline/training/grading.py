@@ -6,15 +6,15 @@ what the sandbox makes of it. A reward is missing where the sandbox says nothing
 
 from dataclasses import dataclass
 
+from graftline.rollouts.exports.chats import Chat, plain
+from graftline.rollouts.graded_step import graded_step
+from graftline.rollouts.reward import BAD_FORMAT, Reward, RewardWeights
+from graftline.rollouts.state.state import State
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.answer import Answer, Fault, read
+from graftline.rollouts.teachers.base import Proposal
+from graftline.rollouts.teachers.prompt import Prompt
 from graftline.sandbox.base import Sandbox
-from graftline.state.state import State
-from graftline.tasks.task import Task
-from graftline.teachers.answer import Answer, Fault, read
-from graftline.teachers.base import Proposal
-from graftline.teachers.prompt import Prompt
-from graftline.trajectories.exports.chats import Chat, plain
-from graftline.trajectories.graded_step import graded_step
-from graftline.trajectories.reward import BAD_FORMAT, Reward, RewardWeights
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from http import HTTPStatus
 from time import perf_counter
 from typing import Any
 
-from graftline.clock import Clock
-from graftline.errors import DataError, GraftlineError, TrainingError
+from graftline.core.clock import Clock
+from graftline.core.errors import DataError, GraftlineError, TrainingError
 from graftline.training.recipes.base import Gradients, Recipe, Training, TrainingData, mean_nll
 from graftline.training.runs import Attempt, CheckpointNote, Runs, StepMetrics, TrainingRun
 from graftline.training.schedule import batch_of, learning_rate

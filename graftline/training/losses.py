@@ -6,7 +6,7 @@ What they are, with torch: `training/local/losses.py`; with numpy: `training/mem
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 
 LOSSES = ("cross_entropy", "importance_sampling", "ppo", "cispo", "dro", "gspo", "stable_reinforce")
 CLIP_OPTIONS = ("clip_low_threshold", "clip_high_threshold")

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, assert_never
 
 from pydantic import Field
 
-from graftline.config import Config
-from graftline.secrets import Secrets
+from graftline.core.config import Config
+from graftline.core.secrets import Secrets
 from graftline.training.service import TrainingService
 
 DEFAULT_MODEL = "smollm2-135m"

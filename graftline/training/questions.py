@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.training.datums import Tokenizer, fault_of, open_renderer
 from graftline.training.service import Awaited, Sampler, TrainingService
 

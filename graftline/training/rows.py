@@ -3,16 +3,17 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
 from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic import synthesize
 from graftline.datasets.synthetic.composed import compose
 from graftline.datasets.synthetic.held_out import has_held_out_form
 from graftline.datasets.synthetic.pieces import in_pieces
+from graftline.rollouts.step import Trajectory
+from graftline.rollouts.task import Task, sound_tasks
+from graftline.rollouts.teachers.prompt import Prompt
 from graftline.sandbox.base import Request, Sandbox
-from graftline.tasks.task import Task, sound_tasks
-from graftline.teachers.prompt import Prompt
 from graftline.training.sets import (
     DRAWN,
     ComposedSource,
@@ -28,7 +29,6 @@ from graftline.training.sets import (
     template_of,
     thought,
 )
-from graftline.trajectories.step import Trajectory
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graftline.errors import ConfigError, RecordError
-from graftline.record import write_atomically
+from graftline.core.errors import ConfigError, RecordError
+from graftline.core.record import write_atomically
 
 SCHEMA_VERSION = 1
 _LOOKED_AT_S = 0.5

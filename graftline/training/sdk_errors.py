@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from graftline.errors import DataError, GraftlineError, TrainingError
+from graftline.core.errors import DataError, GraftlineError, TrainingError
 
 if TYPE_CHECKING:
     from tinker import APIStatusError

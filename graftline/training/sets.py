@@ -12,20 +12,20 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from graftline.actions.action import ACTION
-from graftline.actions.astgrep import Language
-from graftline.config import Config
+from graftline.astgrep.action import ACTION
+from graftline.astgrep.binding import Language
+from graftline.codemod.canonical import canonical
+from graftline.core.config import Config
+from graftline.core.errors import ConfigError
 from graftline.datasets.synthetic.held_out import OF_FAMILY
-from graftline.errors import ConfigError
-from graftline.rules.canonical import canonical
+from graftline.rollouts.exports.rows import dpo_rows, sft_rows, srl_rows
+from graftline.rollouts.state.state import StateUpdate
+from graftline.rollouts.step import Trajectory
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.answer import Answer, fits, written
+from graftline.rollouts.teachers.prompt import Prompt
 from graftline.sandbox.base import Match
-from graftline.state.state import StateUpdate
-from graftline.tasks.task import Task
-from graftline.teachers.answer import Answer, fits, written
-from graftline.teachers.prompt import Prompt
 from graftline.training.grading import question
-from graftline.trajectories.exports.rows import dpo_rows, sft_rows, srl_rows
-from graftline.trajectories.step import Trajectory
 
 TRAIN, HELD_OUT, TASKS = "train.jsonl", "held_out.jsonl", "tasks.jsonl"
 """What a recipe trains on, what it looks at, and what is to be solved before and after."""

@@ -5,8 +5,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from graftline.config import Config
-from graftline.hashing import digest, sha256_file
+from graftline.core.config import Config
+from graftline.core.hashing import digest, sha256_file
 from graftline.training.sets import Source
 from graftline.training.tracking import TrackingSettings
 

@@ -3,16 +3,16 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from graftline.errors import TrainingError
-from graftline.markdown import plain_table
+from graftline.core.errors import TrainingError
+from graftline.core.markdown import plain_table
+from graftline.rollouts.reward import RewardWeights
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.prompt import Prompt
 from graftline.sandbox.base import Sandbox
-from graftline.tasks.task import Task
-from graftline.teachers.prompt import Prompt
 from graftline.training.grading import Graded, graded, question
 from graftline.training.questions import Drawing, Questions
 from graftline.training.service import Sampler, TrainingService
 from graftline.training.sets import template_of
-from graftline.trajectories.reward import RewardWeights
 
 Row = dict[str, object]
 

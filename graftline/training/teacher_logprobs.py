@@ -8,16 +8,16 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from graftline.actors.fault import Fault
-from graftline.actors.fleet import load_fleet
-from graftline.errors import TrainingError
-from graftline.paths import Paths
-from graftline.secrets import open_secrets
+from graftline.core.errors import TrainingError
+from graftline.core.paths import Paths
+from graftline.core.secrets import open_secrets
+from graftline.llm.fault import Fault
+from graftline.llm.fleet import load_fleet
 from graftline.training.datums import Tokenizer
 from graftline.training.service import TrainingService
 
 if TYPE_CHECKING:
-    from graftline.actors.client import ActorClient
+    from graftline.llm.client import ActorClient
 
 
 class TeacherLogprobs(Protocol):
@@ -70,7 +70,7 @@ class ActorTeacher:
 
     async def _of_all(self, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
         # loads what speaks to servers, for whoever only wants to know the recipes
-        from graftline.actors.client import ActorClient
+        from graftline.llm.client import ActorClient
 
         actors = self._fleet.actors
         clients = [ActorClient(actor.url, self._fleet.api_path, self._key) for actor in actors]

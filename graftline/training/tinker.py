@@ -21,7 +21,7 @@ from urllib.request import Request, urlopen
 
 from pydantic import SecretStr
 
-from graftline.errors import ConfigError, GraftlineError, TrainingError
+from graftline.core.errors import ConfigError, GraftlineError, TrainingError
 from graftline.training.sdk_arguments import (
     BASE_URL_VARIABLE,
     KEY_ADVICE,

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from graftline.models.catalogue import load_models
-from graftline.models.convert import convert_here
-from graftline.paths import Paths
+from graftline.core.paths import Paths
+from graftline.llm.weights.catalogue import load_models
+from graftline.llm.weights.convert import convert_here
 from graftline.training.datums import Tokenizer, load_tokenizer
 from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.open import LocalBackendConfig, TrainingClientConfig

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from graftline.config import Config
-from graftline.secrets import open_secrets
+from graftline.core.config import Config
+from graftline.core.secrets import open_secrets
 from graftline.training.tensorboard_tracker import TensorBoardTracker
 from graftline.training.wandb_tracker import WandbTracker
 

@@ -16,9 +16,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from graftline.clock import Clock, utc_now
-from graftline.errors import ConfigError
-from graftline.hashing import digest
+from graftline.core.clock import Clock, utc_now
+from graftline.core.errors import ConfigError
+from graftline.core.hashing import digest
 from graftline.training.datums import load_tokenizer
 from graftline.training.dropped_rows import check_examples, notice_of_dropped
 from graftline.training.loop import Interrupted, OnStep, TrainingLoop

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from graftline.models.catalogue import HubPlace, Weights
+from graftline.llm.weights.catalogue import HubPlace, Weights
 from graftline.training.runs import TrainingRun
 
 _QUESTION = "Rewrite `old(x)` to `new(x)`."

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from graftline.errors import SandboxError
+from graftline.core.errors import SandboxError
 from graftline.sandbox import CaseLimits
 from graftline.sandbox.served import ServedJail
 from graftline.sandbox.visible import interpreter

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from graftline.artefacts.base import ArtefactStore
-from graftline.artefacts.open import (
+from graftline.core.artifacts.base import ArtefactStore
+from graftline.core.artifacts.open import (
     BucketArtefactsConfig,
     FolderArtefactsConfig,
     MemoryArtefactsConfig,
     open_artefacts,
 )
-from graftline.building import Built, Contents, Request, build
-from graftline.record import Record, verified
-from graftline.secrets import Secrets
+from graftline.core.build import Built, Contents, Request, build
+from graftline.core.record import Record, verified
+from graftline.core.secrets import Secrets
 from tests.s3_server import S3Server
 
 KINDS = ["folder", "memory", "folder of all", "s3"]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from graftline.blobs.base import Blob, BlobStore
-from graftline.blobs.open import BlobsConfig, FilesystemBlobsConfig, MemoryBlobsConfig, open_blob_store
-from graftline.errors import BoundaryError, DataError
-from graftline.secrets import Secrets
+from graftline.core.blobs.base import Blob, BlobStore
+from graftline.core.blobs.open import BlobsConfig, FilesystemBlobsConfig, MemoryBlobsConfig, open_blob_store
+from graftline.core.errors import BoundaryError, DataError
+from graftline.core.secrets import Secrets
 from tests.s3_server import S3Server
 
 CONTENT = b'{"id": 1}\r\n\x00\xff\n' * 3

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from graftline.actors.base import ChatAnswer, ChatModel, ChatRequest, Message, TokenUsage
-from graftline.actors.memory import MemoryChatModel
-from graftline.actors.open import ActorsConfig, open_chat_model
-from graftline.errors import ActorError
-from graftline.secrets import Secrets
+from graftline.core.errors import ActorError
+from graftline.core.secrets import Secrets
+from graftline.llm.base import ChatAnswer, ChatModel, ChatRequest, Message, TokenUsage
+from graftline.llm.memory import MemoryChatModel
+from graftline.llm.open import ActorsConfig, open_chat_model
 from tests.protocol_server import ProtocolServer
 
 Opener = Callable[..., ChatModel]

@@ -9,18 +9,18 @@ from typing import Any
 import fsspec
 import pytest
 
+from graftline.core.downloads.download import Fetched
+from graftline.core.downloads.retry import Patience
+from graftline.core.errors import ConfigError, DownloadError
+from graftline.core.secrets import Secrets
 from graftline.datasets.catalogue import Dataset, DatasetFile
-from graftline.datasets.hub.base import DatasetHub
-from graftline.datasets.hub.filesystem import filesystem_hub
-from graftline.datasets.hub.http import HttpHub
-from graftline.datasets.hub.huggingface import HuggingFaceHub
-from graftline.datasets.hub.local import local_hub
-from graftline.datasets.hub.memory import memory_hub
-from graftline.datasets.hub.mirror import MirrorHub
-from graftline.downloads.download import Fetched
-from graftline.downloads.retry import Patience
-from graftline.errors import ConfigError, DownloadError
-from graftline.secrets import Secrets
+from graftline.datasets.sources.base import DatasetHub
+from graftline.datasets.sources.filesystem import filesystem_hub
+from graftline.datasets.sources.http import HttpHub
+from graftline.datasets.sources.huggingface import HuggingFaceHub
+from graftline.datasets.sources.local import local_hub
+from graftline.datasets.sources.memory import memory_hub
+from graftline.datasets.sources.mirror import MirrorHub
 from tests.hub_server import HubServer
 
 CONTENT = b'{"id": 1}\r\n\x00\xff\n' * 3

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import DataError, HarborError
+from graftline.core.errors import DataError, HarborError
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import BuildContext, Executor
 from graftline.harbor.executors.memory import MemoryExecutor

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.sandbox import Case, Verdict
 from graftline.sandbox.served import ServedJail
 from tests.jails import dedented, how, on_served_ones_only, output, python

@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from graftline.errors import DataError, SandboxError
+from graftline.core.errors import DataError, SandboxError
 from graftline.sandbox import CaseEnd, JailConfig, Verdict, open_jail, served
 from graftline.sandbox.served import ServedJail
 from graftline.sandbox.wrappers import WRAPPERS
@@ -208,7 +208,7 @@ def test_a_forked_process_that_ends_leaves_the_jail_of_its_parent(kind: str) -> 
 def test_who_waits_outside_of_namespaces_ends_as_the_process_that_was_to_enter_them() -> None:
     program = """
         import os
-        from graftline.confined import case_jail, kernel
+        from graftline.sandbox.inside import case_jail, kernel
         kernel.unshare = lambda namespaces: os._exit(7)
         case_jail.enter_namespaces({"user": None})
     """

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from graftline.errors import DataError, SandboxError
+from graftline.core.errors import DataError, SandboxError
 from graftline.sandbox import Case, Verdict, served
 from graftline.sandbox.served import ServedJail
 from tests.jails import (

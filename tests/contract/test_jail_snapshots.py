@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import ConfigError, DataError, SandboxError
+from graftline.core.errors import ConfigError, DataError, SandboxError
 from graftline.sandbox import Case, CaseEnd, JailConfig, Verdict, open_jail
 from graftline.sandbox.jail import Returned, Snapshot
 from graftline.sandbox.served import ServedJail

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from graftline.jobs.base import DeadLetter, Delivery, Depth, Job, JobQueue
-from graftline.jobs.open import open_queue
-from graftline.jobs.settings import MemoryQueueConfig, RedisQueueConfig
-from graftline.secrets import EnvironmentSecrets, Secrets
+from graftline.core.secrets import EnvironmentSecrets, Secrets
+from graftline.rollouts.queue.base import DeadLetter, Delivery, Depth, Job, JobQueue
+from graftline.rollouts.queue.open import open_queue
+from graftline.rollouts.queue.settings import MemoryQueueConfig, RedisQueueConfig
 from tests.redis_server import RedisServer
 
 KINDS = ("memory", "redis")

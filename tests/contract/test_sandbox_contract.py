@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from benchmarks.generated_actions import directly, generated
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language, parse
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.binding import Language, parse
 from graftline.sandbox import (
     MemorySandboxConfig,
     ProcessSandboxConfig,

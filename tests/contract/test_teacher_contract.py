@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.binding import Language
+from graftline.rollouts.state.state import State, StateUpdate
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.base import GaveUp, Proposal, Teacher
+from graftline.rollouts.teachers.open import open_teacher
+from graftline.rollouts.teachers.settings import InductionTeacherConfig, MemoryTeacherConfig
 from graftline.sandbox import MemorySandboxConfig, Sandbox, Verdict, open_sandbox
-from graftline.state.state import State, StateUpdate
-from graftline.tasks.task import Task
-from graftline.teachers.base import GaveUp, Proposal, Teacher
-from graftline.teachers.open import open_teacher
-from graftline.teachers.settings import InductionTeacherConfig, MemoryTeacherConfig
 
 CONFIGS = {"induction": InductionTeacherConfig(), "memory": MemoryTeacherConfig()}
 

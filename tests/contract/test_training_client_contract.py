@@ -9,9 +9,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from graftline.errors import ConfigError, DataError, TrainingError
-from graftline.runtime import Runtime
-from graftline.secrets import Secrets
+from graftline.core.errors import ConfigError, DataError, TrainingError
+from graftline.core.secrets import Secrets
+from graftline.pipeline import Runtime
 from graftline.training.open import LocalBackendConfig, MemoryTrainingConfig, open_training_client
 from graftline.training.service import Sampler, Trainer, TrainingService
 from tests.training_root import CHECKOUT

@@ -7,8 +7,8 @@ from threading import Thread
 
 import pytest
 
-from graftline.retrieval.base import Entry, Found, Vector, VectorStore
-from graftline.retrieval.open import (
+from graftline.rollouts.retrieval.base import Entry, Found, Vector, VectorStore
+from graftline.rollouts.retrieval.open import (
     MemoryVectorStoreConfig,
     SqliteVectorStoreConfig,
     open_vector_store,

@@ -15,9 +15,9 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from graftline.cli import main
-from graftline.paths import Paths
-from graftline.trajectories.shards import read_shards, sealed_shards
+from graftline.cli.main import main
+from graftline.core.paths import Paths
+from graftline.rollouts.shards import read_shards, sealed_shards
 from tests.redis_server import RedisServer
 
 BIN = Path(sys.executable).parent

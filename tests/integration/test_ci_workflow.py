@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from graftline.config import parse_yaml
+from graftline.core.config import parse_yaml
 
 WORKFLOW = ".github/workflows/lineage.yml"
 

@@ -16,11 +16,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from graftline.artefacts.base import ArtefactStore
-from graftline.artefacts.open import BucketArtefactsConfig, open_artefacts
-from graftline.config import load_yaml
-from graftline.record import RECORD_NAME, load_record
-from graftline.runtime.manifests import Manifest
+from graftline.core.artifacts.base import ArtefactStore
+from graftline.core.artifacts.open import BucketArtefactsConfig, open_artefacts
+from graftline.core.config import load_yaml
+from graftline.core.record import RECORD_NAME, load_record
+from graftline.pipeline.manifests import Manifest
 from orchestration.build import build_definitions
 from tests.postgres_server import new_database, postgres_server
 from tests.redis_server import RedisServer, redis_program

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from graftline.cli import main
-from graftline.paths import Paths
-from graftline.record import verified
+from graftline.cli.main import main
+from graftline.core.paths import Paths
+from graftline.core.record import verified
 from tests.hub_server import HubServer
 from tests.unit.datasets.fixtures import commit_row
 

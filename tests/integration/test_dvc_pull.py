@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from graftline.building import Contents, Request, build
+from graftline.core.build import Contents, Request, build
+from graftline.core.paths import Paths
+from graftline.core.record import verified
 from graftline.datasets.dvc import export_dvc
-from graftline.paths import Paths
-from graftline.record import verified
 
 DVC = shutil.which("dvc")
 IGNORED = "/data/**\n!/data/**/\n!/data/samples/**\n!/data/**/*.dvc\n"

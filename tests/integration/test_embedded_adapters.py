@@ -25,14 +25,14 @@ pytest.importorskip("peft", reason=EXTRA)
 pytest.importorskip("xllamacpp", reason="pip install xllamacpp")
 
 
-from graftline.actors.base import ChatRequest, Message
-from graftline.actors.fleet import Actor, Fleet
-from graftline.actors.pool import ActorPool
-from graftline.actors.processes import down, up
-from graftline.errors import ActorError, ModelError
-from graftline.models.stored import converted_folder, model_file
-from graftline.paths import Paths
-from graftline.secrets import Secrets
+from graftline.core.errors import ActorError, ModelError
+from graftline.core.paths import Paths
+from graftline.core.secrets import Secrets
+from graftline.llm.base import ChatRequest, Message
+from graftline.llm.fleet import Actor, Fleet
+from graftline.llm.pool import ActorPool
+from graftline.llm.servers.processes import down, up
+from graftline.llm.weights.stored import converted_folder, model_file
 from graftline.training.local.base_model import EngineSettings
 from graftline.training.local.engine import Engine
 from graftline.training.local.lora import LoraShape

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from graftline.core.downloads.retry import HomeBusyError, Patience
+from graftline.core.errors import DownloadError
 from graftline.datasets.catalogue import Dataset, DatasetFile
-from graftline.datasets.hub.http import HttpHub
-from graftline.downloads.retry import HomeBusyError, Patience
-from graftline.errors import DownloadError
+from graftline.datasets.sources.http import HttpHub
 from tests.hub_server import Fault, HubServer
 
 CONTENT = bytes(range(256)) * 2000
@@ -209,8 +209,8 @@ _CHILD = """
 import sys
 from pathlib import Path
 from graftline.datasets.catalogue import Dataset
-from graftline.datasets.hub.http import HttpHub
-from graftline.downloads.retry import Patience
+from graftline.datasets.sources.http import HttpHub
+from graftline.core.downloads.retry import Patience
 wanted = Dataset.model_validate_json(sys.argv[1])
 HttpHub(Patience(read_s=60.0)).fetch("demo", wanted, wanted.files[0], Path(sys.argv[2]), lambda done, total: None)
 """

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from graftline.errors import SandboxError
+from graftline.core.errors import SandboxError
 from graftline.harbor.executors.local import LocalExecutorConfig
 from graftline.sandbox import JailConfig, open_jail
 from tests.conftest import CHECKOUT

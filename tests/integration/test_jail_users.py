@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import graftline
-from graftline.actions.astgrep import executable
-from graftline.errors import SandboxError
+from graftline.astgrep.binding import executable
+from graftline.core.errors import SandboxError
 from graftline.sandbox.visible import interpreter
 
 USER = 60_999  # of nobody, and not among those that jails take
@@ -25,14 +25,14 @@ SYSTEM = Path(f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}
 
 # what containers refuse by default: https://docs.docker.com/engine/security/seccomp/
 IN_A_CONTAINER = """
-    from graftline.confined.seccomp import ENOSYS, NEW_NAMESPACE, Filter
+    from graftline.sandbox.inside.seccomp import ENOSYS, NEW_NAMESPACE, Filter
     refused = ["unshare", "mount", "setns", "pivot_root", "umount2", "fsopen", "open_tree", "move_mount", "mount_setattr"]
     calls = Filter().refuse(refused).refuse(["clone3"], ENOSYS).refuse_bits("clone", 0, NEW_NAMESPACE)
     assert calls.install("allow")
 """
 SETTING_UP = """
     import json, os, sys
-    from graftline.errors import SandboxError
+    from graftline.core.errors import SandboxError
     from graftline.sandbox import Case, CaseLimits, JailConfig, judged, open_jail
     from graftline.sandbox.runner import checked_spec
 
@@ -153,7 +153,7 @@ def said_by(python: Path, program: str, user: int | None = None, path: str | Non
 def has_user_namespaces(said: Says, user: int | None) -> bool:
     program = """
         import json
-        from graftline.confined import kernel
+        from graftline.sandbox.inside import kernel
         try:
             kernel.unshare(kernel.NEW_USER | kernel.NEW_MOUNTS)
         except OSError:
@@ -262,7 +262,7 @@ def test_in_a_container_cases_do_not_see_the_files_of_others(said: Says, who: in
 def test_without_landlock_nothing_is_confined(said: Says, who: int | None) -> None:
     # its three calls have numbers of their own since Linux 5.13, the same on every machine
     program = """
-        from graftline.confined import seccomp
+        from graftline.sandbox.inside import seccomp
         calls = seccomp.Filter()
         calls._numbers = {**calls._numbers, "landlock": 444}
         assert calls.refuse(["landlock"], seccomp.ENOSYS).install("allow")
@@ -281,7 +281,7 @@ def test_without_landlock_nothing_is_confined(said: Says, who: int | None) -> No
 @pytest.mark.skipif(not SYSTEM.exists(), reason=f"{SYSTEM} is not here: apt-get install {SYSTEM.name}")
 def test_a_listed_program_that_is_not_installed_is_missed_only_when_it_is_asked_for(folder_for_others: Path) -> None:
     program = """
-        from graftline.errors import DataError
+        from graftline.core.errors import DataError
         jail = open_jail(config(kind="subprocess", required_level="none"))
         try:
             jail.run(Case("ast-grep"))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import RecordError
-from graftline.record import load_record
+from graftline.core.errors import RecordError
+from graftline.core.record import load_record
 from tests.commit_site import ROWS, CommitSite, rows
 from tests.hub_server import Fault, HubServer
 from tests.killed_runs import contents

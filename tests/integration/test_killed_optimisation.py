@@ -14,9 +14,9 @@ PROGRAM = """
 import os, sys, threading, time
 from pathlib import Path
 from graftline.harbor.task_app_client import create_task_app_client
-from graftline.optimization.journal import FileJournal
-from graftline.optimization.offline_proposer import OfflineProposer
-from graftline.optimization.optimise import optimise
+from graftline.prompts.journal import FileJournal
+from graftline.prompts.offline_proposer import OfflineProposer
+from graftline.prompts.optimise import optimise
 from tests.optimised_app import PaidApp, wanted
 
 folder = Path(sys.argv[1])

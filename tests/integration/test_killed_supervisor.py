@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from graftline.errors import SandboxError
+from graftline.core.errors import SandboxError
 from graftline.sandbox import Case, CaseLimits, Verdict
 from graftline.sandbox.served import ServedJail
 from tests.processes import running

@@ -14,17 +14,17 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from graftline.config import load_yaml
+from graftline.core.config import load_yaml
+from graftline.core.jsonl import read_lines
+from graftline.core.parquet import read_parquet
+from graftline.core.paths import Paths
+from graftline.core.record import DatasetRecord, NormalizedRecord, load_record
 from graftline.datasets.catalogue import Catalogue
 from graftline.datasets.edit import Edit
-from graftline.jsonl import read_lines
-from graftline.parquet import read_parquet
-from graftline.paths import Paths
-from graftline.record import DatasetRecord, NormalizedRecord, load_record
-from graftline.runtime import checks
-from graftline.runtime.lineage import open_lineage
-from graftline.runtime.manifests import load_manifest
-from graftline.tasks.open_task import OpenTask
+from graftline.pipeline import checks
+from graftline.pipeline.lineage import open_lineage
+from graftline.pipeline.manifests import load_manifest
+from graftline.rollouts.open_task import OpenTask
 from tests.small_mirror import LANGUAGES, PLANTED_LINES, configure, shared_data, small_mirror
 
 SOURCES = ("commitpackft", "editpackft", "oce_dataft", "agentpack", "marv", "smellycode")

@@ -15,14 +15,14 @@ from typing import Any
 import psutil
 import pytest
 
-from graftline.actors.fleet import Actor, Fleet
-from graftline.actors.keeper_state import read_state, state_path
-from graftline.actors.processes import down, up
-from graftline.actors.status import ActorStatus, fleet_status
-from graftline.errors import ModelError
-from graftline.models.stored import model_file
-from graftline.paths import Paths
-from graftline.secrets import EnvironmentSecrets, Secrets
+from graftline.core.errors import ModelError
+from graftline.core.paths import Paths
+from graftline.core.secrets import EnvironmentSecrets, Secrets
+from graftline.llm.fleet import Actor, Fleet
+from graftline.llm.servers.keeper_state import read_state, state_path
+from graftline.llm.servers.processes import down, up
+from graftline.llm.status import ActorStatus, fleet_status
+from graftline.llm.weights.stored import model_file
 from tests.conftest import CHECKOUT
 from tests.kept_fleet import comes, free_port
 from tests.processes import running

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from graftline.config import validated
+from graftline.core.config import validated
+from graftline.core.downloads.retry import HomeBusyError, Patience
+from graftline.core.errors import ConfigError, DownloadError
 from graftline.datasets.catalogue import Dataset
-from graftline.datasets.hub.base import Observation
-from graftline.datasets.hub.registry import RegistryHub
-from graftline.datasets.sources.package_releases import SOURCE
-from graftline.downloads.retry import HomeBusyError, Patience
-from graftline.errors import ConfigError, DownloadError
+from graftline.datasets.readers.package_releases import SOURCE
+from graftline.datasets.sources.base import Observation
+from graftline.datasets.sources.registry import RegistryHub
 
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed: install Node.js")
 

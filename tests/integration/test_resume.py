@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from graftline.cli import main
+from graftline.cli.main import main
 from tests.killed_runs import contents, kill_when, run_again
 
 BIN = Path(sys.executable).parent
@@ -66,7 +66,7 @@ def test_a_killed_run_started_again_ends_in_the_same_files(
     assert contents(root / "data") == undisturbed
 
 
-@pytest.mark.long  # by an interruption in make test: tests/unit/runtime/test_lineage_stages.py
+@pytest.mark.long  # by an interruption in make test: tests/unit/pipeline/test_lineage_stages.py
 def test_what_was_collected_before_the_kill_is_not_collected_again(
     small_checkout: Any, sample: list[dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 import pytest
 from click.testing import CliRunner, Result
 
-from graftline.cli import main
+from graftline.cli.main import main
 from tests.unit.training.conftest import EXTRA, SDK_ENVIRONMENT, StartedServer, started_server
 
 pytest.importorskip("tinker", reason=EXTRA)

@@ -21,16 +21,16 @@ import numpy as np
 import psutil
 import pytest
 
-from graftline.actors.base import ChatAnswer, ChatRequest, Message
-from graftline.actors.fleet import Actor, Fleet
-from graftline.actors.keeper_state import KeeperState, read_state, state_path
-from graftline.actors.pool import ActorPool
-from graftline.actors.processes import down, up
-from graftline.actors.status import ActorStatus, fleet_status
-from graftline.errors import ModelError
-from graftline.models.stored import converted_folder
-from graftline.paths import Paths
-from graftline.secrets import EnvironmentSecrets, Secrets
+from graftline.core.errors import ModelError
+from graftline.core.paths import Paths
+from graftline.core.secrets import EnvironmentSecrets, Secrets
+from graftline.llm.base import ChatAnswer, ChatRequest, Message
+from graftline.llm.fleet import Actor, Fleet
+from graftline.llm.pool import ActorPool
+from graftline.llm.servers.keeper_state import KeeperState, read_state, state_path
+from graftline.llm.servers.processes import down, up
+from graftline.llm.status import ActorStatus, fleet_status
+from graftline.llm.weights.stored import converted_folder
 from tests.conftest import CHECKOUT
 from tests.kept_fleet import comes, free_port
 from tests.processes import running

@@ -33,7 +33,9 @@ def test_the_command_of_the_wheel_runs_without_the_shells(wheel: Path, tmp_path:
         archive.extractall(site)
     # what the library depends on comes from the environment of the tests; the checkout does not
     (site / "dependencies.pth").write_text(next(path for path in sys.path if path.endswith("site-packages")), "utf-8")
-    program = "import graftline, graftline.cli, sys; print(graftline.__file__); graftline.cli.main(['--version'])"
+    program = (
+        "import graftline, graftline.cli.main, sys; print(graftline.__file__); graftline.cli.main.main(['--version'])"
+    )
     done = subprocess.run(
         [str(environment / "bin" / "python"), "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import SandboxError
+from graftline.core.errors import SandboxError
 from graftline.sandbox.jail import Case, CaseEnd, CaseLimits
 from graftline.sandbox.limits import is_at_least
 from graftline.sandbox.served import ServedJail

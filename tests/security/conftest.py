@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import SandboxError
+from graftline.core.errors import SandboxError
 from graftline.sandbox.served import ServedJail
 from graftline.sandbox.workspace_limits import WorkspaceLimits
 from graftline.sandbox.workspaces import Workspaces

@@ -77,17 +77,17 @@ import _pytest.python
 _pytest.python.pytest_pyfunc_call.__code__ = (lambda pyfuncitem: True).__code__
 """,
     "the code of the hook that calls": PATCHES + """
-from graftline.confined import case_tests
+from graftline.sandbox.inside import case_tests
 case_tests._Reporter.pytest_pyfunc_call.__code__ = (lambda self, pyfuncitem: True).__code__
 """,
     "the code of the hook around calls": PATCHES + """
-from graftline.confined import case_tests
+from graftline.sandbox.inside import case_tests
 def forged(self, item):
     return (yield)
 case_tests._Reporter.pytest_runtest_call.__code__ = forged.__code__
 """,
     "the hook that calls calls another": PATCHES + """
-from graftline.confined import case_tests
+from graftline.sandbox.inside import case_tests
 class Idle:
     funcargs, _fixtureinfo = {}, types.SimpleNamespace(argnames=())
     def __init__(self, item): self.nodeid, self.obj = item.nodeid, lambda: None
@@ -98,7 +98,7 @@ def forged(self, pyfuncitem):
 case_tests._Reporter.pytest_pyfunc_call.__code__ = forged.__code__
 """,
     "what the reporter counts to": PATCHES + """
-from graftline.confined import case_tests
+from graftline.sandbox.inside import case_tests
 class Any(int):
     def __add__(self, other): return self
     def __eq__(self, other): return True
@@ -106,7 +106,7 @@ case_tests._PHASES = Any()
 pytest.Function.runtest = lambda s: None if s.path.name == "test_m.py" else s.ihook.pytest_pyfunc_call(pyfuncitem=s)
 """,
     "what the reporter compares with": PATCHES + """
-from graftline.confined import case_tests
+from graftline.sandbox.inside import case_tests
 case_tests._holds = lambda whole, code: True
 got = pytest.Function._getobj
 pytest.Function._getobj = lambda self: (lambda: None) if self.path.name == "test_m.py" else got(self)

@@ -14,15 +14,15 @@ from typing import Any
 import psutil
 import pytest
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.errors import SandboxError
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.core.errors import SandboxError
+from graftline.rollouts.collect import Collecting, attempt
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.memory import MemoryTeacher
 from graftline.sandbox.base import Sandbox, SandboxResult, Verdict
 from graftline.sandbox.limits import Limits
 from graftline.sandbox.process import ProcessSandbox
 from graftline.sandbox.warm import WarmSandbox
-from graftline.tasks.task import Task
-from graftline.teachers.memory import MemoryTeacher
-from graftline.trajectories.collect import Collecting, attempt
 from tests.processes import children_with, wait_until_ended
 
 RENAME = PatternAction(pattern="f($A)", rewrite="g($A)")
@@ -278,7 +278,7 @@ print(psutil.Process().children()[0].pid, flush=True)
 def test_a_killed_parent_takes_a_working_child_and_the_folder_along(tmp_path: Path) -> None:
     nested = "{'pattern': 'f($A)', 'has': {'stopBy': 'end', 'has': {'stopBy': 'end', 'pattern': 'f($B)'}, 'pattern': 'f($C)'}}"
     program = f"""
-from graftline.actions.action import RuleAction
+from graftline.astgrep.action import RuleAction
 from graftline.sandbox import ProcessSandboxConfig, open_sandbox
 sandbox = open_sandbox(ProcessSandboxConfig())
 print("ready", flush=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.harbor.archive import ArchiveLimits, check_archive, unpack
 from graftline.harbor.build_spec import HarborBuildSpec
 from graftline.harbor.packager import HarborPackager

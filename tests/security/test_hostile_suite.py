@@ -16,8 +16,8 @@ from graftline.hostile.report_cases import ReportCase
 from graftline.hostile.suite import JAIL_CASES, SANDBOX_CASES
 from graftline.sandbox.base import Sandbox
 from graftline.sandbox.jail import Jail
+from graftline.sandbox.jail_config import JailConfig, open_jail
 from graftline.sandbox.open import ProcessSandboxConfig, WarmSandboxConfig, open_sandbox
-from graftline.sandbox.open_jail import JailConfig, open_jail
 from graftline.sandbox.served import ServedJail
 
 PROGRAMS = ("python", "pytest", "calls")

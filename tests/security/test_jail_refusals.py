@@ -23,7 +23,7 @@ class Spawner:
 
     def __init__(self, folder: Path, limits: Limits = LIMITS) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-m", "graftline.confined.spawner", limits.model_dump_json()],
+            [sys.executable, "-I", "-m", "graftline.sandbox.inside.spawner", limits.model_dump_json()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=folder,
@@ -320,7 +320,7 @@ def test_a_program_that_closes_its_outputs_and_goes_on_ends_by_the_wall_clock(tm
 )
 def test_a_broken_frame_ends_the_spawner(tmp_path: Path, stream: bytes) -> None:
     process = subprocess.run(
-        [sys.executable, "-I", "-m", "graftline.confined.spawner", LIMITS.model_dump_json()],
+        [sys.executable, "-I", "-m", "graftline.sandbox.inside.spawner", LIMITS.model_dump_json()],
         input=stream,
         capture_output=True,
         cwd=tmp_path,

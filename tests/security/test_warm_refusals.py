@@ -15,7 +15,7 @@ from tests.processes import children_with
 
 PROGRAM = """
 import array, ctypes, json, mmap, os, signal, socket, sys, threading
-from graftline.confined import warm_worker
+from graftline.sandbox.inside import warm_worker
 limits = json.loads(sys.argv[1])
 memory = mmap.mmap(-1, 4096)
 libc = ctypes.CDLL(None, use_errno=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from graftline.errors import DataError, SandboxError
+from graftline.core.errors import DataError, SandboxError
 from graftline.sandbox.workspaces import Workspaces
 from tests.security.foreign_folders import is_untouched
 

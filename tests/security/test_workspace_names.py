@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.sandbox.workspaces import Workspaces
 
 REFUSED = [

@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from graftline.paths import Paths
+from graftline.core.paths import Paths
 from orchestration.build import resources_for
 from sensors.actor_health import actor_health
 

@@ -13,11 +13,11 @@ import pytest
 
 from assets.closed_loop import main
 from assets.partitions import range_tags
-from graftline.paths import Paths
-from graftline.record import load_record
+from graftline.core.paths import Paths
+from graftline.core.record import load_record
 from orchestration.build import build_definitions
-from tests.unit.runtime.conftest import _made, made, reconfigure, run
-from tests.unit.runtime.test_closed_loop import looped, tiny_model
+from tests.unit.pipeline.conftest import _made, made, reconfigure, run
+from tests.unit.pipeline.test_closed_loop import looped, tiny_model
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from assets import contests
-from graftline.record import write_atomically
+from graftline.core.record import write_atomically
 from orchestration.build import build_definitions
 
 CHECK = "adapter_not_worse_than_deployed"

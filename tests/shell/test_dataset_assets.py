@@ -9,12 +9,12 @@ import pytest
 
 from assets.outcome import readable_failure
 from assets.partitions import whole_range
-from graftline.config import load_yaml
+from graftline.core.config import load_yaml
+from graftline.core.errors import ConfigError, DownloadError
+from graftline.core.paths import Paths
+from graftline.core.record import load_record
 from graftline.datasets.catalogue import Catalogue
-from graftline.errors import ConfigError, DownloadError
-from graftline.paths import Paths
-from graftline.record import load_record
-from graftline.runtime.run import run_all
+from graftline.pipeline.run import run_all
 from orchestration.build import build_definitions
 from tests.shell.asset_keys import stage_of
 from tests.small_mirror import configure, shared_data, small_mirror

@@ -11,18 +11,18 @@ import pytest
 from ruamel.yaml import YAML
 
 from assets.partitions import range_tags, whole_range
-from graftline.errors import SandboxError
-from graftline.paths import Paths
-from graftline.record import load_record
-from graftline.runtime.settings import load_settings
+from graftline.core.errors import SandboxError
+from graftline.core.paths import Paths
+from graftline.core.record import load_record
+from graftline.pipeline.settings import load_settings
 from graftline.training.memory.service import MemoryTrainingService
 from orchestration.build import build_definitions, resources_for
 from resources.artifacts import Artifacts
 from resources.warehouse import Warehouse
 from tests.harbor_lineage import task, write_deployment, write_tasks
 from tests.recipes import SYNTHETIC, write_recipe
-from tests.unit.runtime.test_optimized_prompts import FILE as PROMPT
-from tests.unit.runtime.test_optimized_prompts import task as prompt_task
+from tests.unit.pipeline.test_optimized_prompts import FILE as PROMPT
+from tests.unit.pipeline.test_optimized_prompts import task as prompt_task
 
 DATASET = "release_pairs"
 SOURCE = f"source/{DATASET}"

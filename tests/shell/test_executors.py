@@ -14,16 +14,16 @@ from dagster._grpc.types import ExecuteStepArgs
 from dagster._serdes import pack_value
 from dagster_shared.serdes import deserialize_value
 
-from graftline.errors import BoundaryError, ConfigError
-from graftline.paths import Paths
-from graftline.runtime.executor import (
+from graftline.core.errors import BoundaryError, ConfigError
+from graftline.core.paths import Paths
+from graftline.pipeline.executor import (
     CeleryConfig,
     ExecutorConfig,
     InProcessConfig,
     K8sJobConfig,
     MultiprocessConfig,
 )
-from graftline.runtime.manifests import load_manifest
+from graftline.pipeline.manifests import load_manifest
 from orchestration.executors import celery_settings, executor_of
 
 NAMES: list[tuple[ExecutorConfig, str]] = [

@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from assets.checks import result_of_faults
-from graftline.building import Contents, Request, build
+from graftline.core.build import Contents, Request, build
 from orchestration.build import build_definitions
 from tests.shell.asset_keys import stage_of
 from tests.shell.graphql_client import Query, open_graphql

@@ -10,15 +10,15 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from graftline.core.paths import Paths
+from graftline.core.record import load_record
 from graftline.harbor.client import HarborClient
-from graftline.paths import Paths
-from graftline.record import load_record
-from graftline.runtime.lineage import open_lineage
-from graftline.runtime.manifests import load_manifest
-from graftline.runtime.settings import load_settings
-from graftline.runtime.stages.evaluation import evaluation
-from graftline.runtime.stages.harbor_deployment import harbor_deployment
-from graftline.runtime.stages.instance_batch import instance_batch
+from graftline.pipeline.lineage import open_lineage
+from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.settings import load_settings
+from graftline.pipeline.stages.evaluation import evaluation
+from graftline.pipeline.stages.harbor_deployment import harbor_deployment
+from graftline.pipeline.stages.instance_batch import instance_batch
 from orchestration.build import build_definitions
 from sensors.cursor import Known
 from sensors.dataset_versions import run_request

@@ -9,9 +9,9 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner
 
-from graftline.cli import main
-from graftline.paths import Paths
-from graftline.record import load_record
+from graftline.cli.main import main
+from graftline.core.paths import Paths
+from graftline.core.record import load_record
 from orchestration.build import build_definitions
 from tests.shell.graphql_client import Query, open_graphql
 from tests.small_mirror import first_rows, put_lines, shared_data

@@ -11,10 +11,10 @@ import dagster as dg
 import pytest
 
 from assets.partitions import whole_range
-from graftline.paths import Paths
-from graftline.record import Record
-from graftline.runtime.run_log import last_run
-from graftline.runtime.settings import load_settings
+from graftline.core.paths import Paths
+from graftline.core.record import Record
+from graftline.pipeline.run_log import last_run
+from graftline.pipeline.settings import load_settings
 from orchestration.build import build_definitions
 
 DATASET_STAGES = ("raw_release_pairs", "normalized_release_pairs", "division")

@@ -11,8 +11,8 @@ import duckdb
 import pytest
 
 from assets.partitions import whole_range
-from graftline.paths import Paths
-from graftline.runtime.settings import load_settings
+from graftline.core.paths import Paths
+from graftline.pipeline.settings import load_settings
 from orchestration.build import build_definitions
 from tests.unit.datasets.fixtures import commit_row
 

@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 
 from assets.partitions import whole_range
-from graftline.paths import Paths
-from graftline.runtime.settings import load_settings
+from graftline.core.paths import Paths
+from graftline.pipeline.settings import load_settings
 from graftline.sandbox.memory import MemorySandbox
 from orchestration.build import build_definitions, resources_for
 from orchestration.why_failed import why_failed

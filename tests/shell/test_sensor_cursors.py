@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from graftline.core.hashing import digest
 from graftline.datasets.catalogue import Dataset, DatasetFile
-from graftline.datasets.hub.base import Observation
-from graftline.hashing import digest
+from graftline.datasets.sources.base import Observation
 from sensors.cursor import LONGEST_ASKED_S, MAX_CURSOR_BYTES, Cursor, Known, pause_after
 
 DATASET = Dataset(

@@ -9,11 +9,11 @@ import dagster as dg
 import pytest
 
 from assets.described import source_key
-from graftline.paths import Paths
-from graftline.progress import progress_bars
-from graftline.record import load_record
-from graftline.runtime.run import run_all
-from graftline.runtime.run_log import last_run
+from graftline.core.paths import Paths
+from graftline.core.progress import progress_bars
+from graftline.core.record import load_record
+from graftline.pipeline.run import run_all
+from graftline.pipeline.run_log import last_run
 from orchestration.build import resources_for
 from tests.hub_server import HubServer
 from tests.shell.watched_homes import FOLLOWED, Homes

@@ -10,8 +10,8 @@ import pytest
 from assets.links import model_page, with_licences
 from assets.partitions import whole_range
 from assets.training import GROUP as TRAINING
-from graftline.paths import Paths
-from graftline.runtime.settings import load_settings
+from graftline.core.paths import Paths
+from graftline.pipeline.settings import load_settings
 from orchestration.build import build_definitions
 from tests.recipes import train_in_memory, write_recipes
 

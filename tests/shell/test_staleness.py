@@ -10,8 +10,8 @@ from dagster._core.events.log import EventLogEntry
 
 from assets.described import source_key
 from assets.outcome import DATA_VERSION
-from graftline.paths import Paths
-from graftline.record import RECORD_NAME, Record
+from graftline.core.paths import Paths
+from graftline.core.record import RECORD_NAME, Record
 from orchestration.build import build_definitions
 from tests.recipes import train_in_memory
 from tests.shell.graphql_client import Query, open_graphql

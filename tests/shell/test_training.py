@@ -14,15 +14,15 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from graftline.building import Contents, Request, build
-from graftline.errors import TrainingError
-from graftline.paths import Paths
-from graftline.record import load_record
-from graftline.runtime.followed import resolved
-from graftline.runtime.lineage import open_lineage
-from graftline.runtime.manifests import load_manifest
-from graftline.runtime.stages.sft_dataset import sft_dataset
-from graftline.runtime.stages.table import make
+from graftline.core.build import Contents, Request, build
+from graftline.core.errors import TrainingError
+from graftline.core.paths import Paths
+from graftline.core.record import load_record
+from graftline.pipeline.followed import resolved
+from graftline.pipeline.lineage import open_lineage
+from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.stages.sft_dataset import sft_dataset
+from graftline.pipeline.stages.table import make
 from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import CheckpointNote, Runs, TrainingRun

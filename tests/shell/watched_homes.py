@@ -13,11 +13,11 @@ from typing import Any
 
 import dagster as dg
 
-from graftline.paths import Paths
-from graftline.runtime.lineage import open_lineage
-from graftline.runtime.manifests import load_manifest
-from graftline.runtime.settings import load_settings
-from graftline.runtime.stages.table import make
+from graftline.core.paths import Paths
+from graftline.pipeline.lineage import open_lineage
+from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.settings import load_settings
+from graftline.pipeline.stages.table import make
 from orchestration.build import build_definitions, resources_for
 from sensors.dataset_versions import dataset_versions
 from tests.hub_server import HubServer

@@ -1,58 +1,85 @@
-"""What a dataset is to the stages: raw rows, and what becomes of each.
+"""The `DatasetHub` port: the homes of datasets.
 
-Cleaning is not here: licence, length, syntax and duplicates are judged for all datasets alike by `datasets.ingest`.
+A result is a file, whole and of the pinned checksum. A home that cannot be read, or holds something else than was
+pinned, is an error: training on other bytes than were asked for is worse than not training.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Protocol
 
-from pydantic import ValidationError
+from graftline.core.downloads.download import Advance, Fetched
+from graftline.datasets.catalogue import Dataset, DatasetFile
 
-from graftline.datasets.catalogue import Dataset
-from graftline.datasets.edit import Drop, DropReason, Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class RawRow:
-    """One row as it is stored."""
-
-    file: str
-    """Relative to the folder of the raw files."""
-    line: int
-    """From 1; of a file that has no lines, the position of the row."""
-    content: bytes | Mapping[str, Any] | Drop
-    """A line of JSON, a row that is parsed already, or why there is none."""
-
-
-def _everything(row: Mapping[str, Any]) -> Drop | None:
-    return None
+MIRROR_VARIABLE = "GRAFTLINE_DATASET_MIRROR"
+"""Names the mirror, in the environment."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """How one dataset is read."""
+class Observation:
+    """What a look at a home found."""
 
-    rows: Callable[[Path, Dataset, int], Iterator[RawRow]]
-    """From the folder of the raw files, the dataset's entry and the most bytes a line may have, to its rows in order.
+    revision: str
+    """The newest revision there is, whatever is pinned."""
+    etag: str = ""
+    """By which the next look asks whether anything changed; empty where the home has no such thing."""
 
-    Raises DataError when a file is not what the dataset holds (another format, a missing column).
+
+class DatasetHub(Protocol):
+    """Reads the homes of datasets. `name` is that of the dataset in the catalogue, by which a mirror knows it.
+
+    Of a dataset that follows its home, `files`, `fetch` and `stream` read the revision that `revision` returned last.
     """
-    outcomes: Callable[[Mapping[str, Any], str, Dataset], Sequence[Outcome]]
-    """From a row, the name and the entry of its dataset to what becomes of it, at least one outcome."""
-    records: Callable[[Path, Dataset, int], int] | None = None
-    """How many records the raw files hold, where that is not how many rows are made of them."""
-    is_snippet: bool = False
-    """Whether texts are parts of files: they are wrapped where they do not parse alone."""
-    unwanted: Callable[[Mapping[str, Any]], Drop | None] = _everything
-    """Why a row need not even be kept raw, where a dataset is too large to keep; None where it is wanted."""
 
+    def revision(self, name: str, dataset: Dataset) -> str:
+        """Return what changes when a byte changes that would be fetched for this very entry of the catalogue.
 
-def bad_field(error: ValidationError) -> Drop:
-    """Return the drop of a row that is not as its dataset's rows are."""
-    fault = error.errors(include_url=False)[0]
-    field = ".".join(map(str, fault["loc"]))
-    if fault["type"] == "string_unicode":
-        return Drop(DropReason.NOT_TEXT, f"{field}: holds half a surrogate pair")
-    return Drop(DropReason.BAD_FIELD, f"{field}: {fault['msg']}")
+        Asks nobody when that is pinned.
+
+        Raises:
+            ConfigError: nobody knows the home, or it is not pinned to a revision and has to be.
+            DownloadError: the home cannot be read.
+        """
+
+    def observe(self, name: str, dataset: Dataset, known: Observation | None) -> Observation:
+        """Look at what the home holds now; `known` is what the last look found, and is returned when nothing changed.
+
+        One look, without patience: who observes looks again later.
+
+        Raises:
+            ConfigError, DownloadError: as `revision`.
+            HomeBusyError: the home asks to come back later.
+        """
+
+    def is_home(self, name: str, dataset: Dataset) -> bool:
+        """Return whether `dataset` is read from its home, and not from a mirror of it, which may hold anything."""
+
+    def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
+        """Return the files of `dataset` in its home, patterns resolved, in the order of their paths.
+
+        What the home says of size and checksum is filled in.
+
+        Raises:
+            ConfigError, DownloadError: as `revision`, or there is no file for an entry.
+        """
+
+    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Fetched:
+        """Write `file`, one that `files` returned, to `target`, whole and verified, or not at all.
+
+        What a killed fetch left beside `target` is taken up again, and a `target` that is right is left as it is.
+
+        Raises:
+            ConfigError: the home wants a token, or terms to be accepted.
+            DownloadError: the home cannot be read, or size or checksum are not the pinned ones.
+        """
+
+    def stream(self, name: str, dataset: Dataset, file: DatasetFile) -> AbstractContextManager[IO[bytes]]:
+        """Open `file`, one that `files` returned, for reading once from start to end, keeping nothing.
+
+        The read that finds the end verifies size and checksum.
+
+        Raises:
+            ConfigError, DownloadError: as `fetch`.
+        """

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Protocol
 
-from graftline.errors import DataError
-from graftline.paths import portable
+from graftline.core.errors import DataError
+from graftline.core.paths import portable
 
 SUFFIX = ".jsonl"
 """Ends the names of datasets."""

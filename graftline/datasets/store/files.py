@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from graftline.core.errors import DataError
+from graftline.core.hashing import sha256_file
 from graftline.datasets.store.base import SUFFIX, checked_name, missing
-from graftline.errors import DataError
-from graftline.hashing import sha256_file
 
 
 class FilesDatasetStore:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, assert_never
 
 from pydantic import Field
 
-from graftline.config import Config
+from graftline.core.config import Config
 from graftline.datasets.store.base import DatasetStore
 from graftline.datasets.store.files import FilesDatasetStore
 from graftline.datasets.store.memory import MemoryDatasetStore

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
 from graftline.datasets.synthetic.family import Action, Family, Form, Site, filled, filled_action
 from graftline.datasets.synthetic.names import Names, parts_of
 

@@ -13,8 +13,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from graftline.actions.action import PatternAction
-from graftline.actions.astgrep import Language, Node, Tree
+from graftline.astgrep.action import PatternAction
+from graftline.astgrep.binding import Language, Node, Tree
+from graftline.codemod.canonical import canonical
+from graftline.core.hashing import digest
 from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic.fillings import filling, metavariables
 from graftline.datasets.synthetic.held_out import has_held_out_form
@@ -22,8 +24,6 @@ from graftline.datasets.synthetic.holes import ARGUMENTS, STATEMENTS, shape_of
 from graftline.datasets.synthetic.rewritings import rewrites_of
 from graftline.datasets.synthetic.trial import Trial, outcomes
 from graftline.datasets.synthetic.words import Words, read_tree, words_in
-from graftline.hashing import digest
-from graftline.rules.canonical import canonical
 from graftline.sandbox.base import Sandbox
 
 _NEVER = frozenset({

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from graftline.actions.action import ACTION, PatternAction, RuleAction
-from graftline.actions.astgrep import Language
+from graftline.astgrep.action import ACTION, PatternAction, RuleAction
+from graftline.astgrep.binding import Language
 
 Action = PatternAction | RuleAction
 Kind = Literal[

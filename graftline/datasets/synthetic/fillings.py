@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
 from graftline.datasets.synthetic.frames import BARE, Frame
 from graftline.datasets.synthetic.words import Words
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from textwrap import dedent
 from typing import NamedTuple
 
-from graftline.actions.astgrep import Node, Tree
+from graftline.astgrep.binding import Node, Tree
 from graftline.datasets.synthetic.holes import ARGUMENTS
 from graftline.datasets.synthetic.pieces import STATEMENTS
 

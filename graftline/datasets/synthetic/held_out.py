@@ -3,8 +3,8 @@
 import re
 from functools import cache
 
-from graftline.actions.action import PatternAction
-from graftline.actions.astgrep import Language
+from graftline.astgrep.action import PatternAction
+from graftline.astgrep.binding import Language
 from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT
 from graftline.datasets.synthetic.family import SLOT, Action
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from graftline.actions.astgrep import Node, Tree
+from graftline.astgrep.binding import Node, Tree
 
 CALLS = frozenset({"call", "call_expression", "method_invocation", "object_creation_expression", "new_expression"})
 STATEMENTS = frozenset({

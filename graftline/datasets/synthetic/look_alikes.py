@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from graftline.actions.astgrep import Node, Tree
+from graftline.astgrep.binding import Node, Tree
 from graftline.datasets.synthetic.names import parts_of
 from graftline.sandbox.base import Match
 

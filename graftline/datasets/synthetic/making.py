@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from graftline.actions.astgrep import Language, Tree, parse
+from graftline.astgrep.binding import Language, Tree, parse
+from graftline.core.errors import DataError
+from graftline.core.hashing import digest
 from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
 from graftline.datasets.syntax import is_clean
@@ -20,8 +22,6 @@ from graftline.datasets.synthetic.look_alikes import LookAlike, look_alike
 from graftline.datasets.synthetic.names import Names
 from graftline.datasets.synthetic.scan import sites_in, words_of
 from graftline.datasets.synthetic.trial import Trial, outcomes
-from graftline.errors import DataError
-from graftline.hashing import digest
 from graftline.sandbox.base import Sandbox
 
 _BATCH = 16

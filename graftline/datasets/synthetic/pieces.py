@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from textwrap import dedent
 
-from graftline.actions.astgrep import Language, Node, Tree, parse
+from graftline.astgrep.binding import Language, Node, Tree, parse
+from graftline.core.errors import DataError
 from graftline.datasets.edit import Edit
 from graftline.datasets.syntax import is_clean
-from graftline.errors import DataError
 
 _LEAST_CHARACTERS = 24
 STATEMENTS = frozenset({"module", "program", "block", "statement_block", "class_body", "constructor_body"})

@@ -4,7 +4,7 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
 from graftline.datasets.synthetic.holes import STATEMENTS, Shape
 from graftline.datasets.synthetic.words import Words
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from graftline.actions.astgrep import Language, Node, SgNode, Tree
+from graftline.astgrep.binding import Language, Node, SgNode, Tree
 from graftline.datasets.synthetic.family import Role, Site
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from graftline.actions.action import rule_of
-from graftline.actions.astgrep import Language
-from graftline.actions.expand import Source
+from graftline.astgrep.action import rule_of
+from graftline.astgrep.binding import Language
+from graftline.astgrep.expand import Source
 from graftline.datasets.syntax import is_clean
 from graftline.datasets.synthetic.family import Action
 from graftline.sandbox.base import Match, Request, Sandbox, SandboxResult, Verdict, decided

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from graftline.actions.astgrep import Language, Tree, parse
+from graftline.astgrep.binding import Language, Tree, parse
+from graftline.core.errors import DataError
 from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic.frames import Frame, frames_in
 from graftline.datasets.synthetic.holes import ARGUMENTS, CALLS, READS
-from graftline.errors import DataError
 
 _NUMBERS = frozenset({"integer", "number", "decimal_integer_literal"})
 _NOT_ARGUMENTS = frozenset({

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.harbor.limits import HarborLimits
 from graftline.harbor.task_format.importing import placed
 from graftline.harbor.task_format.staging import PlacedTask, StagedTasks, stage_tasks

@@ -7,10 +7,10 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
+from graftline.core.hashing import digest
 from graftline.harbor.contract import Seed
-from graftline.hashing import digest
-from graftline.tasks.task import Task
+from graftline.rollouts.task import Task
 
 MAX_TASKS_BYTES = 1 << 30
 

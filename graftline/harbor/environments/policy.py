@@ -7,14 +7,14 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graftline.actors.blocking import BlockingChatModel
 from graftline.harbor.contract import ContextOverride
 from graftline.harbor.service.refusal import Refused
-from graftline.state.state import State
-from graftline.tasks.task import Task
-from graftline.teachers.base import GaveUp, Turn
-from graftline.teachers.examples import Examples
-from graftline.teachers.prompt import Prompt, PromptSettings
+from graftline.llm.blocking import BlockingChatModel
+from graftline.rollouts.state.state import State
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.base import GaveUp, Turn
+from graftline.rollouts.teachers.examples import Examples
+from graftline.rollouts.teachers.prompt import Prompt, PromptSettings
 
 TeacherName = Literal["induction", "memory", "nop", "openai"]
 Part = Literal["system", "state", "user", "failed", "kept"]

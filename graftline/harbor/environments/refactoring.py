@@ -10,7 +10,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from graftline.errors import ConfigError
+from graftline.codemod.equality import Level
+from graftline.core.errors import ConfigError
+from graftline.core.hashing import digest
 from graftline.harbor.contract import (
     Artifact,
     FailureCause,
@@ -33,18 +35,16 @@ from graftline.harbor.environments.policy import (
 )
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.service.refusal import Refused
-from graftline.hashing import digest
-from graftline.rules.equality import Level
+from graftline.rollouts.collect import Collecting, attempt
+from graftline.rollouts.exports.atif import atif
+from graftline.rollouts.step import Trajectory
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.base import Teacher
+from graftline.rollouts.teachers.induction import InductionTeacher
+from graftline.rollouts.teachers.memory import MemoryTeacher
+from graftline.rollouts.teachers.openai import OpenAITeacher
 from graftline.sandbox.base import Sandbox, Verdict
 from graftline.sandbox.shared import SharedSandbox
-from graftline.tasks.task import Task
-from graftline.teachers.base import Teacher
-from graftline.teachers.induction import InductionTeacher
-from graftline.teachers.memory import MemoryTeacher
-from graftline.teachers.openai import OpenAITeacher
-from graftline.trajectories.collect import Collecting, attempt
-from graftline.trajectories.exports.atif import atif
-from graftline.trajectories.step import Trajectory
 
 APP_ID = "refactoring"
 NAME = "ast-grep refactoring"

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from graftline.errors import DataError, GraftlineError
+from graftline.core.errors import DataError, GraftlineError
 from graftline.harbor.contract import RolloutRequest, RolloutResponse
 from graftline.harbor.environments.manifest import SeedManifest, load_tasks
 from graftline.harbor.environments.refactoring import RefactoringEnvironment

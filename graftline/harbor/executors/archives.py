@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import IO
 
-from graftline.errors import DataError, HarborError
+from graftline.core.errors import DataError, HarborError
 
 MAX_ARTIFACT_BYTES = 64 << 20
 """Of all that travels from an agent's container to its verifier's, together."""

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graftline.confined.case_files import TOO_LARGE, TOO_MANY
-from graftline.errors import ConfigError, DataError, HarborError, SandboxError
+from graftline.core.errors import ConfigError, DataError, HarborError, SandboxError
 from graftline.harbor.executors.base import OUTPUT_PATH
 from graftline.harbor.executors.containers import KEPT_LOG_BYTES, VERIFIER_FOLDER, Ended, Order
 from graftline.harbor.executors.entrypoint import first_bytes_of, start_of
 from graftline.harbor.executors.results import MAX_RESULT_BYTES, MAX_REWARD_BYTES
 from graftline.sandbox import Case, CaseEnd, CaseLimits, Jail, JailConfig, Verdict, open_jail
 from graftline.sandbox.file_names import folders_of, path_of
+from graftline.sandbox.inside.case_files import TOO_LARGE, TOO_MANY
 from graftline.sandbox.jail import Returned, Snapshot
 
 MAX_ARTIFACT_BYTES, MAX_ARTIFACTS = 64 << 20, 5000

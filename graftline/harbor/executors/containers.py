@@ -11,7 +11,8 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
-from graftline.errors import DataError, HarborError
+from graftline.core.errors import DataError, HarborError
+from graftline.core.secrets import Secrets
 from graftline.harbor.contract import OF_THE_AGENT, FailureCause, SuccessStatus
 from graftline.harbor.executors.base import INPUT_PATH, LOG_BYTES, OUTPUT_PATH, Box, Execution
 from graftline.harbor.executors.results import (
@@ -22,7 +23,6 @@ from graftline.harbor.executors.results import (
     outcome_of_reward,
 )
 from graftline.harbor.limits import HarborLimits
-from graftline.secrets import Secrets
 
 VERIFIER_FOLDER = "/logs/verifier"
 KEPT_LOG_BYTES = LOG_BYTES + (16 << 10)

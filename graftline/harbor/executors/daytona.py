@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, SecretStr
 
-from graftline.config import Config
-from graftline.errors import ConfigError, DataError, HarborError
-from graftline.extras import install_command
+from graftline.core.config import Config
+from graftline.core.errors import ConfigError, DataError, HarborError
+from graftline.core.extras import install_command
 from graftline.harbor.executors.archives import DOCKERFILE, MAX_CONTEXT_BYTES
 from graftline.harbor.executors.base import LOG_BYTES, Box, BuildContext, Built, Execution
 from graftline.harbor.executors.box_labels import LEASE_SLACK_S, BoxLabels

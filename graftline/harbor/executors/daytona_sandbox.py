@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from graftline.errors import HarborError
+from graftline.core.errors import HarborError
 from graftline.harbor.executors.archives import MAX_ARTIFACT_BYTES, files_below, relative
 from graftline.harbor.executors.containers import KEPT_LOG_BYTES, VERIFIER_FOLDER, Ended, Order
 from graftline.harbor.executors.results import MAX_RESULT_BYTES

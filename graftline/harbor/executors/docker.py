@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from graftline.config import Config
-from graftline.errors import BoundaryError, ConfigError, DataError, HarborError
-from graftline.extras import install_command
+from graftline.core.config import Config
+from graftline.core.errors import BoundaryError, ConfigError, DataError, HarborError
+from graftline.core.extras import install_command
 from graftline.harbor.executors.archives import DOCKERFILE, with_dockerfile
 from graftline.harbor.executors.base import LOG_BYTES, Box, BuildContext, Built, Execution
 from graftline.harbor.executors.box_labels import LABEL, BoxLabels

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from graftline.errors import HarborError
+from graftline.core.errors import HarborError
 from graftline.harbor.executors.archives import (
     MAX_ARTIFACT_BYTES,
     file_in,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.sandbox.jail import Program
 
 ACCEPTED = (

@@ -19,9 +19,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from graftline.config import Config
-from graftline.confined.case_files import TOO_LARGE
-from graftline.errors import DataError, HarborError
+from graftline.core.config import Config
+from graftline.core.errors import DataError, HarborError
+from graftline.core.processes import default_workers
+from graftline.core.secrets import Secrets
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import OUTPUT_PATH, Box, BuildContext, Built, Execution
 from graftline.harbor.executors.boxes import CancelledError, JailedBox, Jails, Kind, case_limits, case_of, size_mb
@@ -30,9 +31,8 @@ from graftline.harbor.messages import find_message
 from graftline.harbor.snapshots import Snapshots
 from graftline.sandbox import CaseEnd, JailConfig, Verdict
 from graftline.sandbox.base import IsolationLevel
+from graftline.sandbox.inside.case_files import TOO_LARGE
 from graftline.sandbox.jail import Program, Snapshot
-from graftline.secrets import Secrets
-from graftline.workers import default_workers
 
 _PREFIX = "local-"
 _DIGEST = re.compile(r"[0-9a-f]{64}")

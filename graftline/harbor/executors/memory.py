@@ -4,8 +4,8 @@ import hashlib
 from collections.abc import Callable
 from typing import Literal
 
-from graftline.config import Config
-from graftline.errors import HarborError
+from graftline.core.config import Config
+from graftline.core.errors import HarborError
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import Box, BuildContext, Built, Execution
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import assert_never
 
+from graftline.core.secrets import Secrets
 from graftline.harbor.executors.base import Executor
 from graftline.harbor.executors.daytona import API_KEY, DaytonaExecutor, DaytonaExecutorConfig
 from graftline.harbor.executors.docker import DockerExecutor, DockerExecutorConfig
 from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
 from graftline.harbor.executors.memory import MemoryExecutor, MemoryExecutorConfig
-from graftline.secrets import Secrets
 
 ExecutorConfig = LocalExecutorConfig | MemoryExecutorConfig | DockerExecutorConfig | DaytonaExecutorConfig
 """Told apart by `kind`."""

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
-from graftline.errors import GraftlineError
+from graftline.core.errors import GraftlineError
 from graftline.harbor.contract import RolloutRequest
 from graftline.harbor.service.refusal import Refused
 from graftline.harbor.service.schemas import Problem, ProblemAnswer

@@ -17,7 +17,7 @@ from fastapi.security import APIKeyHeader, HTTPBearer
 from pydantic import BaseModel
 
 from graftline import __version__
-from graftline.errors import ConfigError
+from graftline.core.errors import ConfigError
 from graftline.harbor.contract import MAX_SEED, MAX_TIMEOUT_S, RolloutRequest, RolloutResponse, TaskInfo
 from graftline.harbor.localapi.answers import HANDLERS, MAX_BODY_BYTES, BodyLimit, rollout_request
 from graftline.harbor.localapi.config import LocalAPIConfig

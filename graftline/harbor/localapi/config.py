@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from graftline.errors import ConfigError
+from graftline.core.errors import ConfigError
 from graftline.harbor.contract import RolloutResponse, TaskInfo
 
 if TYPE_CHECKING:

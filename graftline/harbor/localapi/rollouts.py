@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from graftline.errors import ActorError, ConfigError, GraftlineError, HarborError, SandboxError
+from graftline.core.errors import ActorError, ConfigError, GraftlineError, HarborError, SandboxError
 from graftline.harbor.contract import FailureCause, RewardInfo, RolloutRequest, RolloutResponse, SuccessStatus
 from graftline.harbor.executors.results import outcome_of_result
 from graftline.harbor.service.refusal import Refused

@@ -8,7 +8,7 @@ from typing import Any
 
 import uvicorn
 
-from graftline.errors import ConfigError, HarborError
+from graftline.core.errors import ConfigError, HarborError
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _ENDS_WITHIN_S = 10

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from starlette.exceptions import HTTPException
 
 from graftline import __version__
-from graftline.errors import HarborError
+from graftline.core.errors import HarborError
 from graftline.harbor.contract import RolloutRequest, RolloutResponse
 from graftline.harbor.service.bounds import Bounds
 from graftline.harbor.service.database import is_taken

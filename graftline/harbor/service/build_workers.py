@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, or_, select, update
 
-from graftline.errors import DataError, GraftlineError
+from graftline.core.errors import DataError, GraftlineError
 from graftline.harbor.executors.base import BuildContext, Executor
 from graftline.harbor.service import deployments as stored
 from graftline.harbor.service import rollout_queue

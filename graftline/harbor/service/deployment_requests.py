@@ -9,7 +9,8 @@ from typing import Any
 from sqlalchemy import Connection, Row
 from sqlalchemy.exc import IntegrityError
 
-from graftline.errors import ConfigError, DataError
+from graftline.core.errors import ConfigError, DataError
+from graftline.core.hashing import digest, sha256_bytes
 from graftline.harbor.archive import ArchiveInfo, check_archive
 from graftline.harbor.contract import MAX_SEED
 from graftline.harbor.secret_finds import finds_in, is_secret_name
@@ -39,7 +40,6 @@ from graftline.harbor.service.schemas import (
     Status,
 )
 from graftline.harbor.tar_stream import ArchiveLimits
-from graftline.hashing import digest, sha256_bytes
 from graftline.sandbox.file_names import path_of
 
 _TRIES = 5

@@ -9,10 +9,10 @@ from sqlalchemy import Connection, Row, func, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
+from graftline.core.hashing import digest
 from graftline.harbor.service.database import is_taken
 from graftline.harbor.service.schemas import BuildStatus, Status
 from graftline.harbor.service.tables import builds, contexts, deployments, instances
-from graftline.hashing import digest
 
 OPEN_BUILDS = (BuildStatus.PENDING, BuildStatus.BUILDING)
 _ROWS_AT_ONCE = 5000

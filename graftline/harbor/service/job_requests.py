@@ -4,6 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
+from graftline.core.hashing import digest
 from graftline.harbor.service import deployments as stored
 from graftline.harbor.service import job_rollouts, rollout_queue, views
 from graftline.harbor.service import jobs as stored_jobs
@@ -19,7 +20,6 @@ from graftline.harbor.service.lookups import (
 )
 from graftline.harbor.service.refusal import Refused
 from graftline.harbor.service.schemas import RolloutStatus
-from graftline.hashing import digest
 
 
 class Evaluations:

@@ -4,7 +4,8 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from graftline.errors import ConfigError
+from graftline.core.errors import ConfigError
+from graftline.core.hashing import digest
 from graftline.harbor.service import deployments as stored
 from graftline.harbor.service import jobs as stored_jobs
 from graftline.harbor.service import prompt_queue, views
@@ -12,7 +13,6 @@ from graftline.harbor.service.job_schemas import JobStatus, PromptJobCreate, Pro
 from graftline.harbor.service.lookups import Parts, check_runs, deployment_of, job_of, mismatch
 from graftline.harbor.service.prompt_workers import PromptWorkers
 from graftline.harbor.service.refusal import Refused
-from graftline.hashing import digest
 
 _RESUMED = (JobStatus.FAILED, JobStatus.CANCELLED)
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Row
 
-from graftline.errors import GraftlineError
+from graftline.core.errors import GraftlineError
 from graftline.harbor.owners import owner_name
 from graftline.harbor.service import prompt_queue
 from graftline.harbor.service.database import Database

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
+from graftline.core.hashing import digest
 from graftline.harbor.contract import RolloutRequest
 from graftline.harbor.service import deployments as stored
 from graftline.harbor.service import rollout_queue, views
@@ -30,7 +31,6 @@ from graftline.harbor.service.schemas import (
     RolloutView,
 )
 from graftline.harbor.service.tables import rollouts
-from graftline.hashing import digest
 
 
 class Rollouts:

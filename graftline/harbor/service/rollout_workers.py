@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from graftline.errors import DataError, GraftlineError
+from graftline.core.errors import DataError, GraftlineError
 from graftline.harbor.contract import (
     TRIED_AGAIN,
     FailureCause,

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from graftline.errors import GraftlineError
+from graftline.core.errors import GraftlineError
 
 logger = logging.getLogger(__name__)
 

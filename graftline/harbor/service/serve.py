@@ -14,8 +14,9 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import Field, SecretStr
 
-from graftline.config import Config
-from graftline.errors import ConfigError
+from graftline.core.config import Config
+from graftline.core.errors import ConfigError
+from graftline.core.secrets import Secrets
 from graftline.harbor.executors.local import LocalExecutorConfig
 from graftline.harbor.executors.open import ExecutorConfig, open_executor
 from graftline.harbor.localapi.served import serve_task_app
@@ -26,7 +27,6 @@ from graftline.harbor.service.notices import Notices
 from graftline.harbor.service.prompt_workers import Optimiser
 from graftline.harbor.service.settings import ServiceSettings
 from graftline.harbor.service.workers import Workers
-from graftline.secrets import Secrets
 
 KEY_VARIABLE = "GRAFTLINE_HARBOR_KEY"
 DATABASE_VARIABLE = "GRAFTLINE_HARBOR_DATABASE"

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from graftline.config import Config
+from graftline.core.config import Config
 
 
 class ServiceSettings(Config):

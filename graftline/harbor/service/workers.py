@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, update
 
-from graftline.errors import GraftlineError
+from graftline.core.errors import GraftlineError
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import Execution, Executor
 from graftline.harbor.owners import is_dead, owner_name

@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from graftline.actions.action import ACTION
-from graftline.errors import DataError
+from graftline.astgrep.action import ACTION
+from graftline.core.errors import DataError
+from graftline.core.hashing import sha256_text
 from graftline.harbor.task_format.task_folder import TASK_ID, HarborTask, TaskFile, write_files
 from graftline.harbor.task_format.task_toml import (
     AgentSection,
@@ -18,8 +19,7 @@ from graftline.harbor.task_format.task_toml import (
     VerifierSection,
     toml_text,
 )
-from graftline.hashing import sha256_text
-from graftline.tasks.task import Task
+from graftline.rollouts.task import Task
 
 SUFFIXES = {"java": "java", "javascript": "js", "python": "py", "tsx": "tsx", "typescript": "ts"}
 IMAGE = "python:3.11.14-slim-bookworm"

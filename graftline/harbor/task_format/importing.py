@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.harbor.limits import HarborLimits
 from graftline.harbor.task_format.needs import needs_of, needs_of_solution, workdir_of
 from graftline.harbor.task_format.staging import PlacedTask, StagedTasks, stage_tasks

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.harbor.context_files import left_out
 from graftline.harbor.contract import MAX_TIMEOUT_S
 from graftline.harbor.in_box.agents import NAMES

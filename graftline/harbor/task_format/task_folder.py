@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.harbor.task_format.task_toml import MAX_TOML_BYTES, TaskToml, task_toml
 
 MAX_FILES = 2000

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 
 _EXCEPTIONS = {
     "sandbox_failed": "SandboxBuildFailedError",

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.training.local.calls import Call
 
 logger = logging.getLogger(__name__)

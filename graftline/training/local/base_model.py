@@ -7,8 +7,8 @@ import torch
 from pydantic import Field
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from graftline.config import Config
-from graftline.errors import ModelError
+from graftline.core.config import Config
+from graftline.core.errors import ModelError
 from graftline.training.local.bfloat16 import is_worth_it
 
 

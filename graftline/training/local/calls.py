@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from graftline.errors import DataError, GraftlineError
+from graftline.core.errors import DataError, GraftlineError
 
 logger = logging.getLogger(__name__)
 

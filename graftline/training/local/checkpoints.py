@@ -18,11 +18,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from graftline.building import Contents, Request, build
-from graftline.clock import Clock
-from graftline.errors import DataError, RecordError
-from graftline.hashing import code_version
-from graftline.record import RECORD_NAME, load_record, verified, write_atomically
+from graftline.core.build import Contents, Request, build
+from graftline.core.clock import Clock
+from graftline.core.errors import DataError, RecordError
+from graftline.core.hashing import code_version
+from graftline.core.record import RECORD_NAME, load_record, verified, write_atomically
 
 logger = logging.getLogger(__name__)
 

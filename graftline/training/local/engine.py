@@ -19,7 +19,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.training.local.base_model import EngineSettings, device_of, load, precision_of
 from graftline.training.local.lora import (
     LORA_ALPHA,

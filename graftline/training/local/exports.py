@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from graftline.errors import DataError
-from graftline.record import RECORD_NAME
+from graftline.core.errors import DataError
+from graftline.core.record import RECORD_NAME
 from graftline.training.local.checkpoints import Checkpoint
 
 URL_TTL_S = 900

@@ -6,7 +6,7 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.training.local.answers import detail, json_of, page
 from graftline.training.local.checkpoints import Checkpoint, CheckpointStore
 from graftline.training.local.exports import Signer

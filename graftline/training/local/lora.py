@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 
 LORA_ALPHA = 32
 """Of every adapter of the service, whatever its rank."""

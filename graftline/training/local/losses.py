@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.training.losses import CLIP_OPTIONS, UNMARKED
 
 Inputs = Mapping[str, torch.Tensor]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.training.local.attention import attending_in_rows, can_attend_in_rows
 from graftline.training.local.losses import chosen_logprobs, has_gradient, loss_sum, sequence_log_ratio
 from graftline.training.losses import used_inputs

@@ -22,13 +22,13 @@ from typing import IO, Literal
 
 from pydantic import SecretStr
 
-from graftline.errors import TrainingError
+from graftline.core.errors import TrainingError
 
 logger = logging.getLogger(__name__)
 
 _PROGRAM = (
-    "import sys; from graftline.workers import die_with; die_with(int(sys.argv.pop(1)));"
-    " from graftline.cli import main; main(prog_name='graftline')"
+    "import sys; from graftline.core.processes import die_with; die_with(int(sys.argv.pop(1)));"
+    " from graftline.cli.main import main; main(prog_name='graftline')"
 )
 _OF_OTHERS = ("TINKER_API_KEY", "TINKER_BASE_URL")
 """Of the environment: a key of the service is nothing that a server of ours should get, and it makes its own."""

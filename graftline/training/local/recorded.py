@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.training.local.passes import Example
 from graftline.training.losses import check_inputs
 

@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
-from graftline.errors import ConfigError
+from graftline.core.errors import ConfigError
 from graftline.training.local.checkpoints import CheckpointStore
 from graftline.training.local.lora import ADAPTER, ADAPTER_CONFIG, FACTS
 

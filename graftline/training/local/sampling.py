@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.training.local.attention import attending_to_kept
 from graftline.training.local.engine import Engine
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import uvicorn
 from pydantic import Field, SecretStr
 
-from graftline.config import Config
-from graftline.errors import ConfigError, ModelError
+from graftline.core.config import Config
+from graftline.core.errors import ConfigError, ModelError
 from graftline.training.local.base_model import EngineSettings
 from graftline.training.local.checkpoints import CheckpointStore
 from graftline.training.local.engine import Engine

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from graftline.errors import GraftlineError
+from graftline.core.errors import GraftlineError
 from graftline.training.local.answers import LONG_POLL_S, detail, json_of, refused
 from graftline.training.local.calls import Answer, Calls
 from graftline.training.local.checkpoints import CheckpointStore, NotFound

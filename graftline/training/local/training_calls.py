@@ -13,7 +13,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.training.local import wire
 from graftline.training.local.answers import LONG_POLL_S, body_of, detail, json_of, submitted
 from graftline.training.local.calls import Answer, Calls

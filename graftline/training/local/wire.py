@@ -13,7 +13,7 @@ import zstandard
 from google.protobuf.message import DecodeError
 from tinker.proto import tinker_public_pb2 as pb
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.training.local.passes import Example
 from graftline.training.local.recorded import Span
 from graftline.training.local.sampling import Sampled, Sampling, TopK

@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from graftline.clock import Clock
-from graftline.errors import DataError, TrainingError
+from graftline.core.clock import Clock
+from graftline.core.errors import DataError, TrainingError
 from graftline.training.memory.model import ALPHA, AdamW, Adapter
 
 Kind = Literal["weights", "sampler_weights", "external_weights"]

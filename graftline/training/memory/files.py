@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-from graftline.clock import Clock
+from graftline.core.clock import Clock
 
 _HOST = "127.0.0.1"
 

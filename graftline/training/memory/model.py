@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.training.losses import CLIP_OPTIONS, UNMARKED
 
 Array = NDArray[np.float64]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.training.memory.answers import answered
 from graftline.training.memory.model import CONTEXT_TOKENS, Adapter, Array, TableModel
 from graftline.training.memory.tokenizer import MemoryTokenizer

@@ -12,8 +12,8 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from graftline.clock import Clock, utc_now
-from graftline.errors import ConfigError, DataError, GraftlineError, TrainingError
+from graftline.core.clock import Clock, utc_now
+from graftline.core.errors import ConfigError, DataError, GraftlineError, TrainingError
 from graftline.training.memory.checkpoints import Checkpoints, Shape, exported, not_there
 from graftline.training.memory.files import FileServer
 from graftline.training.memory.model import CONTEXT_TOKENS, AdamW, Adapter, TableModel, new_adapter

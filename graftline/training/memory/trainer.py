@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.training.losses import check_inputs, checked_options, used_inputs
 from graftline.training.memory.answers import answered
 from graftline.training.memory.checkpoints import Checkpoint, Checkpoints, Kind, Shape

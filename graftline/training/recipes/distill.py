@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.training.chats import read_lines_of
 from graftline.training.datums import Tokenizer
 from graftline.training.questions import Drawn

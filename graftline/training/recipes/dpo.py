@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.training.chats import read_rows
 from graftline.training.datums import render_all
 from graftline.training.recipes.base import Example, Gradients, Training, TrainingData, mean_nll, sent

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from graftline.errors import TrainingError
+from graftline.core.errors import TrainingError
 from graftline.training.questions import Drawing, Drawn
 from graftline.training.recipes.base import Example, Gradients, Training
 from graftline.training.recipes.rollouts import RolloutConfig, Rollouts, prompt_of

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from graftline.config import load_yaml, parse_yaml, validated
-from graftline.errors import ConfigError
-from graftline.models.catalogue import load_models
-from graftline.paths import Paths
+from graftline.core.config import load_yaml, parse_yaml, validated
+from graftline.core.errors import ConfigError
+from graftline.core.paths import Paths
+from graftline.llm.weights.catalogue import load_models
 from graftline.sandbox.base import Sandbox
 from graftline.sandbox.open import WarmSandboxConfig, open_sandbox
 from graftline.training.recipes.base import OpenSandbox, Recipe

@@ -13,11 +13,12 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from graftline.errors import DataError
-from graftline.paths import Paths
+from graftline.core.errors import DataError
+from graftline.core.paths import Paths
+from graftline.rollouts.reward import RewardWeights, rl_reward
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.prompt import Prompt, load_prompt
 from graftline.sandbox.base import Sandbox
-from graftline.tasks.task import Task
-from graftline.teachers.prompt import Prompt, load_prompt
 from graftline.training.chats import read_lines_of
 from graftline.training.grading import graded, question
 from graftline.training.questions import Drawn
@@ -25,7 +26,6 @@ from graftline.training.recipes.base import Example, Gradients, OpenSandbox, Tra
 from graftline.training.recipes.groups import GroupConfig, Scored, learn, look
 from graftline.training.recipes.rollouts import Rollouts, policy_loss
 from graftline.training.service import Trainer, TrainingService
-from graftline.trajectories.reward import RewardWeights, rl_reward
 
 
 class RlGrpoConfig(GroupConfig):

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from graftline.errors import DataError, TrainingError
-from graftline.hashing import digest
+from graftline.core.errors import DataError, TrainingError
+from graftline.core.hashing import digest
 from graftline.training.questions import Drawing, Drawn, Questions, policy_datum, prompt_datum
 from graftline.training.recipes.base import Example, Gradients, Training, TrainingData
 from graftline.training.service import Sampler

@@ -11,19 +11,19 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from graftline.actions.action import ACTION
-from graftline.errors import DataError
-from graftline.rules.canonical import canonical_text
-from graftline.rules.similarity import MAX_COMPARED_CHARACTERS, srl
-from graftline.teachers.answer import Fault, read
-from graftline.teachers.answer_schema import AnswerFormat
+from graftline.astgrep.action import ACTION
+from graftline.codemod.canonical import canonical_text
+from graftline.codemod.similarity import MAX_COMPARED_CHARACTERS, srl
+from graftline.core.errors import DataError
+from graftline.rollouts.reward import BAD_FORMAT
+from graftline.rollouts.teachers.answer import Fault, read
+from graftline.rollouts.teachers.answer_schema import AnswerFormat
 from graftline.training.chats import read_rows
 from graftline.training.questions import Drawn
 from graftline.training.recipes.base import Example, Gradients, Training, TrainingData
 from graftline.training.recipes.groups import GroupConfig, Scored, learn, look
 from graftline.training.recipes.rollouts import Rollouts, policy_loss
 from graftline.training.service import Trainer, TrainingService
-from graftline.trajectories.reward import BAD_FORMAT
 
 
 class SrlConfig(GroupConfig):

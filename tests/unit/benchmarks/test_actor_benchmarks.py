@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import actor_overhead, chat_pool, state_store
-from graftline.actors.fleet import Actor, Fleet
-from graftline.teachers.prompt import load_prompt
+from graftline.llm.fleet import Actor, Fleet
+from graftline.rollouts.teachers.prompt import load_prompt
 from tests.protocol_server import ProtocolServer
 
 

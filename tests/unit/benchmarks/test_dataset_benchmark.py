@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import commands, datasets
 from benchmarks.synthetic_rows import lines, row
-from graftline.datasets.sources.commits import CommitRow
+from graftline.datasets.readers.commits import CommitRow
 from graftline.datasets.syntax import is_clean
 
 TINY = datasets.Sizes(rows=300, repetitions=1, texts=20, curve=(100, 200), rerun=60)

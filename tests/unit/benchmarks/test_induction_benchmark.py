@@ -18,12 +18,12 @@ from benchmarks.induction_synthetic import agreement, compared, synthetic_tasks
 from benchmarks.induction_text import learned, replaced
 from benchmarks.induction_trajectories import collected, task_of_pair
 from benchmarks.induction_unseen import UnseenFiles, edits, without_corpus
-from graftline.actions.action import PatternAction
-from graftline.errors import SandboxError
-from graftline.progress import Progress, progress_bars
-from graftline.rules.background import texts
-from graftline.rules.equality import Level
-from graftline.rules.induction import Induction
+from graftline.astgrep.action import PatternAction
+from graftline.codemod.background import texts
+from graftline.codemod.equality import Level
+from graftline.codemod.induction import Induction
+from graftline.core.errors import SandboxError
+from graftline.core.progress import Progress, progress_bars
 from graftline.sandbox import MemorySandboxConfig, Sandbox, open_sandbox
 
 TINY = induction.Sizes(pairs=4, peers=2, synthetic=2, files=8, groups=2, trajectories=2)

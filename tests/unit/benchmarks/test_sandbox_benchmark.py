@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import sandbox
 from benchmarks.endurance import endurance
-from graftline.actions.astgrep import LANGUAGES, parse
+from graftline.astgrep.binding import LANGUAGES, parse
 
 TINY = sandbox.Sizes(actions=32, repetitions=1, singles=3, agreement=16, cases=1, endurance=64)
 

@@ -17,13 +17,13 @@ from benchmarks.soak_parts import attempts, faults, programs, rollouts, samples,
 from benchmarks.soak_parts.disk import Disk
 from benchmarks.soak_parts.site import Site
 from benchmarks.soak_parts.wall_clock import WallClock
-from graftline.jobs.base import Depth
+from graftline.rollouts.collect import Collecting, attempt
+from graftline.rollouts.queue.base import Depth
+from graftline.rollouts.reward import Reward
+from graftline.rollouts.teachers.memory import MemoryTeacher
 from graftline.sandbox.memory import MemorySandbox
-from graftline.teachers.memory import MemoryTeacher
-from graftline.trajectories.collect import Collecting, attempt
-from graftline.trajectories.reward import Reward
 from tests.harbor_lineage import task
-from tests.unit.runtime.conftest import reconfigure, run
+from tests.unit.pipeline.conftest import reconfigure, run
 
 __all__ = ["reconfigure", "run"]
 

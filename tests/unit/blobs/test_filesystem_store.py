@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from graftline.blobs.base import Blob, BlobStore
-from graftline.blobs.open import FilesystemBlobsConfig, MemoryBlobsConfig, open_blob_store
-from graftline.config import validated
-from graftline.errors import BoundaryError, ConfigError
-from graftline.secrets import EnvironmentSecrets, Secrets
+from graftline.core.blobs.base import Blob, BlobStore
+from graftline.core.blobs.open import FilesystemBlobsConfig, MemoryBlobsConfig, open_blob_store
+from graftline.core.config import validated
+from graftline.core.errors import BoundaryError, ConfigError
+from graftline.core.secrets import EnvironmentSecrets, Secrets
 from tests.s3_server import BUCKET, SECRET_KEY, S3Server
 
 CONTENT = b"one line\n"

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from graftline.blobs.memory import MemoryBlobStore
-from graftline.blobs.open import open_blob_store
-from graftline.blobs.upload import JOURNAL_NAME, Uploaded, upload_new
-from graftline.errors import DataError
+from graftline.core.blobs.memory import MemoryBlobStore
+from graftline.core.blobs.open import open_blob_store
+from graftline.core.blobs.upload import JOURNAL_NAME, Uploaded, upload_new
+from graftline.core.errors import DataError
 from tests.s3_server import S3Server
 
 UPLOADER = """
 import sys
 from pathlib import Path
-from graftline.blobs.open import FilesystemBlobsConfig, open_blob_store
-from graftline.blobs.upload import upload_new
-from graftline.secrets import Secrets
+from graftline.core.blobs.open import FilesystemBlobsConfig, open_blob_store
+from graftline.core.blobs.upload import upload_new
+from graftline.core.secrets import Secrets
 root = Path(sys.argv[1])
 upload_new(root / "shards", open_blob_store(FilesystemBlobsConfig(url="store"), root, Secrets([])), at_once=2)
 """

@@ -8,7 +8,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from graftline.cli import main
+from graftline.cli.main import main
 
 NAMES = ["exam", "far", "gated", "pairs", "twins"]
 

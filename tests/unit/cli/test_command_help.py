@@ -4,22 +4,22 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from graftline.actor_cli import COMMANDS as OF_ACTOR
-from graftline.actors_cli import COMMANDS as OF_ACTORS
-from graftline.cli import main
-from graftline.datasets_cli import COMMANDS as OF_DATASETS
-from graftline.eval_cli import COMMANDS as OF_EVAL
-from graftline.harbor_cli import COMMANDS as OF_HARBOR
-from graftline.harbor_instances_cli import instances
-from graftline.models_cli import COMMANDS as OF_MODELS
-from graftline.prompts_cli import COMMANDS as OF_PROMPTS
-from graftline.recipes_cli import COMMANDS as OF_RECIPES
-from graftline.rules_cli import COMMANDS as OF_RULES
-from graftline.sandbox_cli import COMMANDS as OF_SANDBOX
-from graftline.state_cli import COMMANDS as OF_STATE
-from graftline.tinker_cli import COMMANDS as OF_TINKER
-from graftline.train_cli import COMMANDS as OF_TRAIN
-from graftline.trajectories_cli import COMMANDS as OF_TRAJECTORIES
+from graftline.cli.actor import COMMANDS as OF_ACTOR
+from graftline.cli.actors import COMMANDS as OF_ACTORS
+from graftline.cli.datasets import COMMANDS as OF_DATASETS
+from graftline.cli.eval import COMMANDS as OF_EVAL
+from graftline.cli.harbor import COMMANDS as OF_HARBOR
+from graftline.cli.harbor_instances import instances
+from graftline.cli.main import main
+from graftline.cli.models import COMMANDS as OF_MODELS
+from graftline.cli.prompts import COMMANDS as OF_PROMPTS
+from graftline.cli.recipes import COMMANDS as OF_RECIPES
+from graftline.cli.rules import COMMANDS as OF_RULES
+from graftline.cli.sandbox import COMMANDS as OF_SANDBOX
+from graftline.cli.state import COMMANDS as OF_STATE
+from graftline.cli.tinker import COMMANDS as OF_TINKER
+from graftline.cli.train import COMMANDS as OF_TRAIN
+from graftline.cli.trajectories import COMMANDS as OF_TRAJECTORIES
 from tests.pages import PAGES, codes, section, table
 
 GROUPS = {

@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from graftline import __version__
-from graftline.actors.settings import PoolSettings
-from graftline.cli import main
-from graftline.downloads.retry import Patience
-from graftline.jobs.settings import QueueRules, RedisQueueConfig
+from graftline.cli.main import main
+from graftline.core.downloads.retry import Patience
+from graftline.llm.settings import PoolSettings
+from graftline.rollouts.queue.settings import QueueRules, RedisQueueConfig
 from graftline.sandbox.limits import Limits
 from graftline.training.open import LocalBackendConfig
 

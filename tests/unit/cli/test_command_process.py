@@ -86,7 +86,7 @@ def test_a_verbose_run_logs_and_shows_progress_on_standard_error_only(
     assert (done.returncode, done.stdout.count("\n")) == (0, 1)
     assert json.loads(done.stdout)["stages"]["raw"]["artefacts"] == 1
     lines = done.stderr.splitlines()
-    assert "INFO graftline.building: raw release_pairs: made (not there yet), {'rows': 1, 'files': 1}" in lines
+    assert "INFO graftline.core.build: raw release_pairs: made (not there yet), {'rows': 1, 'files': 1}" in lines
     assert "raw release_pairs: made (not there yet)" in lines
 
 
@@ -134,7 +134,7 @@ def test_the_doctor_fails_where_a_needed_tool_is_missing(tmp_path: Path) -> None
     (tmp_path / "empty").mkdir()
     found = [str(Path(graftline.__file__).parents[1]), *(path for path in sys.path if path.endswith("site-packages"))]
     done = ran(
-        python, "-c", "from graftline.cli import main; main(['doctor', '--json'])",
+        python, "-c", "from graftline.cli.main import main; main(['doctor', '--json'])",
         folder=tmp_path, PYTHONPATH=os.pathsep.join(found), PATH=str(tmp_path / "empty"),
     )  # fmt: skip
 
@@ -161,7 +161,7 @@ def test_the_doctor_prints_a_table_for_people(tmp_path: Path) -> None:
 def test_help_loads_nothing_but_the_command_line(tmp_path: Path) -> None:
     script = (
         "import sys\n"
-        "from graftline.cli import main\n"
+        "from graftline.cli.main import main\n"
         "main(['--help'], standalone_mode=False)\n"
         "print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)\n"
     )
@@ -172,7 +172,9 @@ def test_help_loads_nothing_but_the_command_line(tmp_path: Path) -> None:
 
 
 def test_importing_the_library_loads_nothing_and_says_nothing(tmp_path: Path) -> None:
-    script = "import sys; import graftline.cli; print(*sorted(name for name in sys.modules if 'graftline' in name))"
+    script = (
+        "import sys; import graftline.cli.main; print(*sorted(name for name in sys.modules if 'graftline' in name))"
+    )
     done = ran(sys.executable, "-c", script, folder=tmp_path)
 
-    assert (done.stdout, done.stderr) == ("graftline graftline.cli graftline.errors\n", "")
+    assert (done.stdout, done.stderr) == ("graftline graftline.cli graftline.cli.main graftline.core graftline.core.errors\n", "")

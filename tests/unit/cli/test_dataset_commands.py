@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from graftline.cli import main
-from graftline.runtime.manifests import PORTS
+from graftline.cli.main import main
+from graftline.pipeline.manifests import PORTS
 from tests.unit.cli.shop import NAMES, PAIRS, TWINS, Shop
 
 KNOWN = ", ".join(NAMES)

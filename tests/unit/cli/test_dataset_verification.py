@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.hashing import sha256_file
+from graftline.core.hashing import sha256_file
 from tests.unit.cli.shop import PAIRS, Shop
 
 

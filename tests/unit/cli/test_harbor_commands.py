@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from graftline.actions.action import PatternAction
-from graftline.cli import main
+from graftline.astgrep.action import PatternAction
+from graftline.cli.main import main
 from graftline.harbor.contract import FailureCause, RewardInfo, RolloutResponse, SuccessStatus
 from graftline.harbor.executors.base import Box, Execution
 from graftline.harbor.localapi.app import create_local_api
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.localapi.served import serve_task_app
-from graftline.tasks.task import Task
+from graftline.rollouts.task import Task
 from tests.harbor_parts import KEY, service
 from tests.unit.cli.test_missing_extra import ran_without
 
@@ -332,7 +332,7 @@ def test_a_password_on_the_command_line_is_refused_by_every_command_that_takes_a
 
 
 def test_a_service_is_served_until_it_is_interrupted(place: Place, tmp_path: Path) -> None:
-    program = "import sys; from graftline.cli import main; main(sys.argv[1:])"
+    program = "import sys; from graftline.cli.main import main; main(sys.argv[1:])"
     serve = ["--root", str(place.root), "harbor", "serve", "--port", "0", "--executor", "memory", "--json"]
     command = [sys.executable, "-c", program, *serve, "--folder", str(tmp_path / "files")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

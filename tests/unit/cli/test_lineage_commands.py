@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from graftline.cli import main
-from graftline.paths import Paths
-from graftline.progress import progress_bars
-from graftline.runtime.run import run_all
+from graftline.cli.main import main
+from graftline.core.paths import Paths
+from graftline.core.progress import progress_bars
+from graftline.pipeline.run import run_all
 from tests.recipes import train_in_memory, write_recipes
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-WITHOUT = "import sys; sys.modules[{missing!r}] = None; from graftline.cli import main; main({arguments!r})"
+WITHOUT = "import sys; sys.modules[{missing!r}] = None; from graftline.cli.main import main; main({arguments!r})"
 
 
 def ran_without(missing: str, root: Path, *arguments: str) -> tuple[int, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from graftline.cli import main
+from graftline.cli.main import main
 from tests.pages import CHECKOUT
 
 EXTRA = "pip install 'graftline[training]'"

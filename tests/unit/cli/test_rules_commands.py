@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from graftline.actions.astgrep import executable
-from graftline.cli import main
+from graftline.astgrep.binding import executable
+from graftline.cli.main import main
 
 BEFORE = "def f(client, url):\n    data = client.get(url, timeout=3)\n    return data\n"
 AFTER = BEFORE.replace("client.get", "client.fetch")

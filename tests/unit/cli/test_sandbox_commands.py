@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from graftline.cli import main
+from graftline.cli.main import main
 from graftline.sandbox.probe import JAILS
 
 SPEC = """

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from graftline.cli import main
+from graftline.cli.main import main
 from graftline.training.runs import Runs, TrainingRun
 
 RUN = TrainingRun(

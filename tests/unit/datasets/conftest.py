@@ -9,7 +9,7 @@ import pytest
 from graftline.datasets.catalogue import Cleaning
 from graftline.datasets.edit import Drop, Edit
 from graftline.datasets.ingest import CleanEdit, Ingest
-from graftline.datasets.sources import source_of
+from graftline.datasets.readers import source_of
 from tests.unit.datasets.fixtures import dataset
 
 Outcomes = list[tuple[str, int, str | Drop]]

@@ -6,8 +6,8 @@ from typing import Any
 
 from graftline.datasets.catalogue import Dataset, DatasetFile
 from graftline.datasets.edit import Drop, Outcome
-from graftline.datasets.sources import ReaderName, source_of
-from graftline.datasets.sources.base import RawRow
+from graftline.datasets.readers import ReaderName, source_of
+from graftline.datasets.readers.base import RawRow
 
 MAX_LINE_BYTES = 1 << 20
 

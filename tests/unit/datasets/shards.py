@@ -6,14 +6,14 @@ from typing import Any
 
 import orjson
 
-from graftline.actions.astgrep import LANGUAGES
+from graftline.astgrep.binding import LANGUAGES
 from graftline.datasets.catalogue import Cleaning, Dataset, Decontamination, Splitting
 from graftline.datasets.comparison import Comparison, load_comparison
 from graftline.datasets.decontaminate import Evaluations, evaluations
 from graftline.datasets.division import REASONS, SPLITS, divide
 from graftline.datasets.extensions import language_of_path
 from graftline.datasets.normalize import Normalized, Plan, normalize
-from graftline.datasets.sources.base import RawRow
+from graftline.datasets.readers.base import RawRow
 from tests.unit.datasets.fixtures import commit_row, dataset
 
 Row = Mapping[str, Any]

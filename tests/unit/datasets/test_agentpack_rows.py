@@ -3,8 +3,8 @@
 from typing import Any
 
 from graftline.datasets.edit import Drop, Edit
-from graftline.datasets.sources import source_of
-from graftline.datasets.sources.agentpack import MAX_PATCH_CHARACTERS
+from graftline.datasets.readers import source_of
+from graftline.datasets.readers.agentpack import MAX_PATCH_CHARACTERS
 from tests.unit.datasets.fixtures import drop, outcomes
 
 HEAD = "diff --git a/src/a.py b/src/a.py\nindex 1..2 100644\n--- a/src/a.py\n+++ b/src/a.py\n"

@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from graftline.core.errors import DataError
 from graftline.datasets import archives
 from graftline.datasets.archives import archive_path, files_of
-from graftline.errors import DataError
 
 FILES = {"a/one.py": b"x = 1\n", "a/two.py": b"y = 2\n"}
 

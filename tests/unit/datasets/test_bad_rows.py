@@ -11,8 +11,8 @@ import pytest
 
 from graftline.datasets.catalogue import Cleaning
 from graftline.datasets.edit import Drop, DropReason
-from graftline.datasets.sources import source_of
-from graftline.datasets.sources.base import RawRow
+from graftline.datasets.readers import source_of
+from graftline.datasets.readers.base import RawRow
 from tests.unit.datasets.fixtures import dataset
 
 Row = Callable[..., bytes]

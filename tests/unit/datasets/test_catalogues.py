@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from graftline.config import validated
+from graftline.core.config import validated
+from graftline.core.errors import ConfigError
 from graftline.datasets.catalogue import Catalogue, Cleaning, Dataset, Decontamination, Splitting, Synthesis
-from graftline.errors import ConfigError
 
 DATASET = {"reader": "release_pairs", "home": "data", "version": "1", "license": "MIT", "files": [{"path": "a.jsonl"}]}
 PACKAGES = [{"registry": "pypi", "name": "demo", "old": "1.0", "new": "2.0"}]

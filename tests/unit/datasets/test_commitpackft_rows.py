@@ -8,7 +8,7 @@ import pytest
 
 from graftline.datasets.edit import Edit
 from graftline.datasets.extensions import language_of_path
-from graftline.datasets.sources import source_of
+from graftline.datasets.readers import source_of
 from tests.unit.datasets.fixtures import commit_row, drop, outcome, raw_rows
 
 

@@ -5,8 +5,9 @@ from collections import Counter
 
 import pytest
 
-from graftline.actions.action import PatternAction
-from graftline.actions.astgrep import Language
+from graftline.astgrep.action import PatternAction
+from graftline.astgrep.binding import Language
+from graftline.codemod.canonical import canonical
 from graftline.datasets.edit import Edit
 from graftline.datasets.syntax import is_clean
 from graftline.datasets.synthetic.composed import compose
@@ -18,9 +19,8 @@ from graftline.datasets.synthetic.held_out import has_held_out_form
 from graftline.datasets.synthetic.holes import Shape, shape_of
 from graftline.datasets.synthetic.rewritings import rewrites_of
 from graftline.datasets.synthetic.words import Words, read_tree
-from graftline.rules.canonical import canonical
+from graftline.rollouts.task import sound_tasks
 from graftline.sandbox.memory import MemorySandbox
-from graftline.tasks.task import sound_tasks
 
 TEXTS: dict[Language, str] = {
     "python": (

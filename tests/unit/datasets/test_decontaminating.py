@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from graftline.core.errors import DataError
+from graftline.core.parquet import write_parquet
 from graftline.datasets.decontaminate import (
     LEAST_SHINGLES,
     WIDTH,
@@ -16,8 +18,6 @@ from graftline.datasets.decontaminate import (
     texts_in,
 )
 from graftline.datasets.fingerprints import squeezed
-from graftline.errors import DataError
-from graftline.parquet import write_parquet
 
 EXAM = "\n".join(
     f"def answer_{name}(values):\n    total = sum({name} for {name} in values)\n    return total / len(values)"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from graftline.actions.astgrep import LANGUAGES
+from graftline.astgrep.binding import LANGUAGES
 from graftline.datasets.catalogue import Splitting
 from graftline.datasets.comparison import load_comparison
 from graftline.datasets.division import divide

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from graftline.building import Contents, Request, build
-from graftline.config import load_yaml
+from graftline.core.build import Contents, Request, build
+from graftline.core.config import load_yaml
+from graftline.core.errors import BoundaryError, ConfigError, RecordError
+from graftline.core.paths import Paths
 from graftline.datasets.dvc import DvcExport, Exported, export_dvc
 from graftline.datasets.governance import Dvc, Governance, Wandb, load_governance
-from graftline.errors import BoundaryError, ConfigError, RecordError
-from graftline.paths import Paths
 
 SPLIT = "data/processed/python/train"
 ROOM = 1 << 16
@@ -177,7 +177,7 @@ def test_an_export_that_was_killed_leaves_no_half_object_and_the_next_one_comple
 import resource, signal, sys
 from pathlib import Path
 from graftline.datasets.dvc import export_dvc
-from graftline.paths import Paths
+from graftline.core.paths import Paths
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_FSIZE, ({ROOM}, {ROOM}))
 export_dvc(Paths(Path(sys.argv[1])), "storage")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from graftline.core.errors import DataError
+from graftline.core.parquet import write_parquet
 from graftline.datasets.edit import Edit
-from graftline.errors import DataError
-from graftline.parquet import write_parquet
 from tests.unit.datasets.fixtures import commit_row, drop, outcome, raw_rows
 
 COLUMNS = tuple(commit_row())

@@ -2,9 +2,9 @@
 
 import pytest
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
+from graftline.core.errors import DataError
 from graftline.datasets.functions import Function, functions_in
-from graftline.errors import DataError
 
 PYTHON = '''\
 import os

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
 from graftline.datasets.catalogue import Cleaning
 from graftline.datasets.edit import Drop, DropReason, Edit, Label, Outcome
 from graftline.datasets.ingest import CleanEdit, Ingest
-from graftline.datasets.sources.base import Source
+from graftline.datasets.readers.base import Source
 from tests.unit.datasets.fixtures import dataset
 
 MakeEdit = Callable[..., Edit]

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
 from graftline.datasets.catalogue import Cleaning
 from graftline.datasets.edit import Drop, DropReason, Edit, Label
 from graftline.datasets.ingest import CleanEdit, Ingest
 from graftline.datasets.language import confirmed, wrapped
-from graftline.datasets.sources.base import Source
+from graftline.datasets.readers.base import Source
 from tests.unit.datasets.fixtures import dataset
 
 WRAPPED = {"": "{}", "class": "class Enclosing {{\n{}\n}}", "object": "({{\n{}\n}})"}

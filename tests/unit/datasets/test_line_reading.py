@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from graftline.core.errors import DataError
 from graftline.datasets.edit import Drop, DropReason
 from graftline.datasets.formats import files_in, json_lines, lines_of
-from graftline.datasets.sources.base import RawRow
-from graftline.errors import DataError
+from graftline.datasets.readers.base import RawRow
 
 MEBIBYTE = 1 << 20
 TOO_LONG = Drop(DropReason.LINE_TOO_LONG, "more than 100 bytes")

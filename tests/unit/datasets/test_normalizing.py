@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from graftline.core.parquet import read_parquet
 from graftline.datasets.comparison import shards
 from graftline.datasets.decontaminate import evaluations
 from graftline.datasets.edit import Drop, DropReason, Edit
 from graftline.datasets.fingerprints import key, signatures
 from graftline.datasets.normalize import UNIT_BYTES, UNIT_ROWS
-from graftline.datasets.sources.base import RawRow
+from graftline.datasets.readers.base import RawRow
 from graftline.datasets.tables import DROPS, NORMALIZED
-from graftline.parquet import read_parquet
 from tests.unit.datasets.fixtures import dataset
 from tests.unit.datasets.shards import change, written
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from graftline.building import Contents, Request, build
+from graftline.core.build import Contents, Request, build
+from graftline.core.errors import BoundaryError, DataError
+from graftline.core.record import load_record
 from graftline.datasets.catalogue import Cleaning
 from graftline.datasets.decontaminate import evaluations
 from graftline.datasets.normalize import UNIT_BYTES
-from graftline.datasets.sources.base import RawRow
-from graftline.errors import BoundaryError, DataError
-from graftline.record import load_record
+from graftline.datasets.readers.base import RawRow
 from tests.processes import children_with
 from tests.unit.datasets.fixtures import dataset
 from tests.unit.datasets.shards import change, written

@@ -2,7 +2,7 @@
 
 import pytest
 
-from graftline.actions.astgrep import LANGUAGES, Language
+from graftline.astgrep.binding import LANGUAGES, Language
 from graftline.datasets.edit import Edit
 from graftline.datasets.syntax import is_clean
 from graftline.datasets.synthetic import synthesize

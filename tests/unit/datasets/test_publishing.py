@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from graftline.building import Contents, Request, build
+from graftline.core.build import Contents, Request, build
+from graftline.core.errors import BoundaryError, ConfigError, RecordError
+from graftline.core.paths import Paths
+from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.datasets.governance import Wandb
 from graftline.datasets.publishing import Published, publish
-from graftline.errors import BoundaryError, ConfigError, RecordError
-from graftline.paths import Paths
-from graftline.secrets import EnvironmentSecrets, Secrets
 from tests.wandb_files import records_of
 
 needs_wandb = pytest.mark.skipif(find_spec("wandb") is None, reason="wandb is missing; pip install 'graftline[wandb]'")

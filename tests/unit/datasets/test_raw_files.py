@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from graftline.core.errors import DataError
 from graftline.datasets.edit import Drop, DropReason
 from graftline.datasets.raw_rows import number_of_rows
-from graftline.errors import DataError
 from tests.unit.datasets.fixtures import dataset
 
 Ingested = Callable[..., list[Any]]

@@ -13,7 +13,7 @@ import pytest
 
 from graftline.datasets.edit import Drop, Edit, Label, Outcome
 from graftline.datasets.ingest import parsed
-from graftline.datasets.sources import ReaderName, source_of
+from graftline.datasets.readers import ReaderName, source_of
 from tests.unit.datasets.fixtures import dataset
 
 MAX_LINE_BYTES = 2 << 20

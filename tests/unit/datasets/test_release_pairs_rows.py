@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graftline.datasets.edit import Edit
-from graftline.datasets.sources import source_of
+from graftline.datasets.readers import source_of
 from tests.unit.datasets.fixtures import drop, outcome
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from graftline.core.errors import DataError
 from graftline.datasets.edit import Drop, Label
-from graftline.errors import DataError
 from tests.unit.datasets.fixtures import MAX_LINE_BYTES, drop, outcome, raw_rows
 
 HEADER = "Language,Class,Code Smell #,Category,Code Smell,Method,Type,Identifier\n"

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from graftline.actions.astgrep import LANGUAGES
+from graftline.astgrep.binding import LANGUAGES
+from graftline.core.parquet import GROUP_ROWS, read_parquet, write_parquet
 from graftline.datasets.catalogue import Splitting
 from graftline.datasets.division import SPLITS
 from graftline.datasets.edit import Edit
 from graftline.datasets.split import write_division, write_split
 from graftline.datasets.tables import DIVISION, EDITS, NORMALIZED
-from graftline.parquet import GROUP_ROWS, read_parquet, write_parquet
 from tests.unit.datasets.shards import Row, change, written
 
 Folders = dict[str, Path]

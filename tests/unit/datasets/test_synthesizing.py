@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from graftline.actions.action import PatternAction
-from graftline.actions.astgrep import Language, parse
+from graftline.astgrep.action import PatternAction
+from graftline.astgrep.binding import Language, parse
 from graftline.datasets.catalogue import Cleaning
 from graftline.datasets.edit import Edit
 from graftline.datasets.ingest import CleanEdit, Ingest
-from graftline.datasets.sources import source_of
+from graftline.datasets.readers import source_of
 from graftline.datasets.synthetic import synthesize
 from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT
 from graftline.datasets.synthetic.trial import MAX_PLACES
+from graftline.rollouts.task import sound_tasks
 from graftline.sandbox.base import Verdict
 from graftline.sandbox.memory import MemorySandbox
-from graftline.tasks.task import sound_tasks
 from tests.unit.datasets.fixtures import dataset
 
 SAMPLE = Path(__file__).resolve().parents[3] / "data" / "samples" / "release_pairs.jsonl.gz"

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from graftline.actions.astgrep import Language, parse
+from graftline.astgrep.binding import Language, parse
 from graftline.datasets.synthetic.candidate import Filling, inverse_of
 from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT
 from graftline.datasets.synthetic.names import Names

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from graftline.actions.astgrep import Language, parse
+from graftline.astgrep.binding import Language, parse
 from graftline.datasets.synthetic.family import Role, Site, filled
 from graftline.datasets.synthetic.names import Names, parts_of
 from graftline.datasets.synthetic.scan import sites_in

@@ -10,9 +10,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from graftline.core.errors import DataError
 from graftline.datasets.formats import MAX_DOCUMENT_BYTES, csv_rows, json_document, table_rows
-from graftline.datasets.sources.base import RawRow
-from graftline.errors import DataError
+from graftline.datasets.readers.base import RawRow
 
 ROWS = 20_000
 

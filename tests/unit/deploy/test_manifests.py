@@ -11,16 +11,16 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from graftline.actors.commands import Machine, launch_of
-from graftline.actors.fleet import load_fleet
-from graftline.artefacts.open import open_artefacts
-from graftline.cli import main
-from graftline.config import load_yaml, put, validated
+from graftline.cli.main import main
+from graftline.core.artifacts.open import open_artefacts
+from graftline.core.config import load_yaml, put, validated
+from graftline.core.paths import Paths
+from graftline.core.secrets import EnvironmentSecrets, Secrets
+from graftline.core.telemetry.settings import TelemetrySettings
 from graftline.harbor.service.serve import HarborSettings
-from graftline.paths import Paths
-from graftline.runtime.manifests import load_manifest
-from graftline.secrets import EnvironmentSecrets, Secrets
-from graftline.telemetry.settings import TelemetrySettings
+from graftline.llm.fleet import load_fleet
+from graftline.llm.servers.commands import Machine, launch_of
+from graftline.pipeline.manifests import load_manifest
 from tests.kubernetes_files import (
     CHECKOUT,
     DEPLOY,

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from graftline.downloads.download import Pins, download, fetched_bytes
-from graftline.downloads.local_file import LocalFile
-from graftline.downloads.retry import Patience, UnreachableError, persistently
-from graftline.downloads.web import Web
-from graftline.downloads.web_file import WebFile
-from graftline.errors import DownloadError
+from graftline.core.downloads.download import Pins, download, fetched_bytes
+from graftline.core.downloads.local_file import LocalFile
+from graftline.core.downloads.retry import Patience, UnreachableError, persistently
+from graftline.core.downloads.web import Web
+from graftline.core.downloads.web_file import WebFile
+from graftline.core.errors import DownloadError
 from tests.hub_server import Fault, HubServer
 
 CONTENT = bytes(range(256)) * 1000

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from graftline.downloads.programs import run
-from graftline.downloads.retry import HomeBusyError, Patience
-from graftline.downloads.simple_index import Link, Places, links, local_path, places
-from graftline.downloads.web import Web
-from graftline.errors import ConfigError
+from graftline.core.downloads.programs import run
+from graftline.core.downloads.retry import HomeBusyError, Patience
+from graftline.core.downloads.simple_index import Link, Places, links, local_path, places
+from graftline.core.downloads.web import Web
+from graftline.core.errors import ConfigError
 from tests.processes import wait_until_ended
 
 SUM = "0" * 64

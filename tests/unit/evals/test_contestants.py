@@ -2,14 +2,14 @@
 
 import pytest
 
-from graftline.actors.base import ChatRequest
-from graftline.actors.blocking import BlockingChatModel
-from graftline.actors.memory import MemoryChatModel
-from graftline.errors import ActorError
+from graftline.core.errors import ActorError
 from graftline.evals.cases import Case, Question
 from graftline.evals.contestants import ChatContestant, SampledContestant, Sampling
 from graftline.evals.replies import Failed, NotAsked, Said
-from graftline.teachers.prompt import Prompt, load_prompt
+from graftline.llm.base import ChatRequest
+from graftline.llm.blocking import BlockingChatModel
+from graftline.llm.memory import MemoryChatModel
+from graftline.rollouts.teachers.prompt import Prompt, load_prompt
 from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.questions import Questions
 from tests.contests import RIGHT, case

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import ConfigError, HarborError
+from graftline.core.errors import ConfigError, HarborError
 from graftline.evals.job import EvalBudget, EvalJob, EvalJobConfig, EvalResult, EvalStatus, SeedResult
 from graftline.harbor.client import HarborAPIError, HarborTimeoutError
 from graftline.harbor.contract import (

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import BoundaryError, RecordError, SandboxError
+from graftline.core.errors import BoundaryError, RecordError, SandboxError
 from graftline.evals.cases import Question
 from graftline.evals.evaluation import attempts_of, evaluate
 from graftline.evals.figures import figures

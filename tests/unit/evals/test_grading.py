@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import SandboxError
+from graftline.codemod.equality import Level
+from graftline.core.errors import SandboxError
 from graftline.evals.cases import Question
 from graftline.evals.contestants import TeacherContestant
 from graftline.evals.grading import Grader, grading_workers
 from graftline.evals.replies import Cost, Failed, NotAsked, Said
-from graftline.rules.equality import Level
+from graftline.rollouts.teachers.induction import InductionTeacher
 from graftline.sandbox.base import Verdict
 from graftline.sandbox.memory import MemorySandbox
 from graftline.sandbox.open import MemorySandboxConfig
-from graftline.teachers.induction import InductionTeacher
 from tests.contests import FORMAT, LITERAL, RIGHT, TOO_MUCH, UNREADABLE, case
 
 

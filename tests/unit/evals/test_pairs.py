@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.evals import pairs
 from graftline.evals.cases import Unseen
 from graftline.evals.pairs import read_pairs

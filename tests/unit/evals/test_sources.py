@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from graftline.core.errors import DataError
+from graftline.core.jsonl import write_lines
+from graftline.core.paths import Paths
 from graftline.datasets.synthetic.held_out import is_held_out
-from graftline.errors import DataError
 from graftline.evals.sources import PairsSource, SplitSource, TaskSource, cases_of, stored_in
-from graftline.jsonl import write_lines
-from graftline.paths import Paths
+from graftline.rollouts.task import Task
 from graftline.sandbox.memory import MemorySandbox
-from graftline.tasks.task import Task
 from tests.contests import case
 
 SOURCE: TypeAdapter[Any] = TypeAdapter(TaskSource)

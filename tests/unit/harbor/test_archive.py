@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import DataError, HarborError
+from graftline.core.errors import DataError, HarborError
 from graftline.harbor.archive import ArchiveInfo, check_archive, unpack
 
 

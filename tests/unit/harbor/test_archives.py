@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import DataError, HarborError
+from graftline.core.errors import DataError, HarborError
 from graftline.harbor.executors.archives import DOCKERFILE, file_in, files_below, files_in, packed, with_dockerfile
 from tests.box_contexts import packed_context
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import ConfigError, DataError
+from graftline.core.errors import ConfigError, DataError
 from graftline.harbor.build_spec import HarborBuildSpec, HarborVerifier, TaskSeed
 from graftline.harbor.limits import HarborLimits
 from graftline.harbor.service.schemas import DeploymentCreate, SeedTask

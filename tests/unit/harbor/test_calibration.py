@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import RecordError
+from graftline.core.errors import RecordError
 from graftline.harbor.calibration import Calibration, TaskCalibration, calibrated
 
 

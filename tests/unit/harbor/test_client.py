@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import ConfigError, HarborError
+from graftline.core.errors import ConfigError, HarborError
 from graftline.harbor import client as client_module
 from graftline.harbor.address import checked_url
 from graftline.harbor.client import HarborAPIError, HarborClient, HarborTimeoutError, Patience

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from graftline.errors import ConfigError, DataError, HarborError
+from graftline.core.errors import ConfigError, DataError, HarborError
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import Box, Execution
 from graftline.harbor.executors.daytona import DaytonaExecutor, DaytonaExecutorConfig

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import ConfigError
+from graftline.core.errors import ConfigError
 from graftline.harbor.deployment_file import (
     REFACTORING_ENTRYPOINT,
     calibration_run,
@@ -13,7 +13,7 @@ from graftline.harbor.deployment_file import (
     load_deployment,
 )
 from graftline.harbor.limits import HarborLimits
-from graftline.tasks.task import Task
+from graftline.rollouts.task import Task
 from tests.unit.harbor.tiny_crate import write, write_card, write_crate
 
 TASK = Task(

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from graftline.errors import DataError, HarborError
+from graftline.core.errors import DataError, HarborError
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import Box, Execution
 from graftline.harbor.executors.docker import DockerExecutor, DockerExecutorConfig

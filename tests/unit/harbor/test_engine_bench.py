@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.harbor.contract import FailureCause, RolloutRequest
 from graftline.harbor.engine_bench.cards import card_of, read_cards, stage_cards
 from graftline.harbor.engine_bench.environment import EngineBenchEnvironment

@@ -12,12 +12,12 @@ from types import ModuleType
 
 import pytest
 
+from graftline.core.secrets import Secrets
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import Execution
 from graftline.harbor.executors.local import LocalExecutorConfig
 from graftline.harbor.in_box.agents import NAMES
 from graftline.harbor.service.serve import HarborSettings, served
-from graftline.secrets import Secrets
 from tests.boxes import has_cargo, on_local
 from tests.harbor_parts import KEY, service
 

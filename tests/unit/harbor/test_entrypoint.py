@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.harbor.executors.entrypoint import Start, first_bytes_of, start_of
 
 TASK = {

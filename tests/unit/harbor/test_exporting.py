@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from graftline.actions.action import PatternAction
-from graftline.errors import DataError
+from graftline.astgrep.action import PatternAction
+from graftline.core.errors import DataError
 from graftline.harbor.in_box.run_tests import graded
 from graftline.harbor.task_format.exporting import export_harbor_task, refactoring_task, slug
 from graftline.harbor.task_format.importing import import_harbor_tasks, placed
 from graftline.harbor.task_format.task_folder import read_task
 from graftline.harbor.task_format.trial import write_trial
-from graftline.tasks.task import Task
+from graftline.rollouts.task import Task
 from tests.unit.harbor.published import needs_harbor, published
 from tests.unit.harbor.tiny_crate import write, write_card
 

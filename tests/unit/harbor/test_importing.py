@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.harbor.limits import HarborLimits
 from graftline.harbor.task_format.importing import import_harbor_tasks
 from graftline.harbor.task_format.staging import IN_BOX

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from graftline.errors import ConfigError, HarborError
+from graftline.core.errors import ConfigError, HarborError
 from graftline.harbor.instances import (
     HarborInstance,
     build_harbor_instances,

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import HarborError
+from graftline.core.errors import HarborError
+from graftline.core.secrets import Secrets
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import Execution
 from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
 from graftline.harbor.executors.memory import MemoryExecutor, MemoryExecutorConfig
 from graftline.harbor.executors.open import open_executor
 from graftline.harbor.limits import HarborLimits, VerifierSettings
-from graftline.secrets import Secrets
 from tests.box_contexts import packed_context
 from tests.boxes import (
     CONTEXT,

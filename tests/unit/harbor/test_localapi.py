@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from graftline.errors import ActorError, ConfigError, DataError, HarborError, SandboxError
+from graftline.core.errors import ActorError, ConfigError, DataError, HarborError, SandboxError
 from graftline.harbor.contract import RewardInfo, RolloutRequest, RolloutResponse
 from graftline.harbor.deployment_ref import HarborDeploymentRef
 from graftline.harbor.localapi.config import LocalAPIConfig, TaskAppConfig

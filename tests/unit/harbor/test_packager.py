@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import ConfigError, DataError
+from graftline.core.errors import ConfigError, DataError
 from graftline.harbor.archive import check_archive, unpack
 from graftline.harbor.build_spec import HarborBuildSpec, HarborVerifier
 from graftline.harbor.packager import HarborPackager, Package

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from graftline.errors import HarborError
+from graftline.core.errors import HarborError
 from graftline.harbor.contract import TaskDescription, TaskInfo
 from graftline.harbor.deployment_ref import HarborDeploymentRef
 from graftline.harbor.instances import create_harbor_instances

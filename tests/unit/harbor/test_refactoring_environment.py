@@ -14,15 +14,13 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from graftline.actions.action import PatternAction
-from graftline.actions.astgrep import Language
-from graftline.actors.base import ChatRequest
-from graftline.actors.blocking import BlockingChatModel
-from graftline.actors.memory import MemoryChatModel, scripted
+from graftline.astgrep.action import PatternAction
+from graftline.astgrep.binding import Language
+from graftline.core.errors import ActorError, ConfigError, DataError, SandboxError
+from graftline.core.jsonl import write_lines
 from graftline.datasets.catalogue import Cleaning
 from graftline.datasets.ingest import CleanEdit, Ingest
-from graftline.datasets.sources import source_of
-from graftline.errors import ActorError, ConfigError, DataError, SandboxError
+from graftline.datasets.readers import source_of
 from graftline.harbor.contract import RolloutRequest, RolloutResponse
 from graftline.harbor.environments.manifest import SeedManifest, load_tasks, seed_tasks
 from graftline.harbor.environments.policy import ServedModel
@@ -32,15 +30,17 @@ from graftline.harbor.localapi.app import create_local_api
 from graftline.harbor.localapi.rollouts import Rollouts
 from graftline.harbor.localapi.served import serve_task_app
 from graftline.harbor.service.refusal import Refused
-from graftline.jsonl import write_lines
+from graftline.llm.base import ChatRequest
+from graftline.llm.blocking import BlockingChatModel
+from graftline.llm.memory import MemoryChatModel, scripted
+from graftline.rollouts.state.state import StateUpdate
+from graftline.rollouts.task import Task, sound_tasks
+from graftline.rollouts.teachers.answer import Answer, written
+from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.sandbox import Case, CaseLimits
 from graftline.sandbox.base import Isolation, Request, SandboxResult, Verdict
 from graftline.sandbox.memory import MemorySandbox
 from graftline.sandbox.served import ServedJail
-from graftline.state.state import StateUpdate
-from graftline.tasks.task import Task, sound_tasks
-from graftline.teachers.answer import Answer, written
-from graftline.teachers.prompt import load_prompt
 from tests.jails import has_user_namespaces
 from tests.unit.datasets.fixtures import dataset
 

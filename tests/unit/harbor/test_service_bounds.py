@@ -11,11 +11,11 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from graftline.errors import ConfigError
+from graftline.core.errors import ConfigError
+from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.harbor.executors.memory import MemoryExecutorConfig
 from graftline.harbor.owners import is_dead, owner_name
 from graftline.harbor.service.serve import HarborSettings, harbor_key, listening, served
-from graftline.secrets import EnvironmentSecrets, Secrets
 from tests.harbor_parts import KEY, deployment, service
 
 AT = "/api/harbor/deployments"

@@ -5,7 +5,7 @@ import threading
 import pytest
 from sqlalchemy import func, select
 
-from graftline.errors import ConfigError, RecordError
+from graftline.core.errors import ConfigError, RecordError
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.tables import builds, metadata
 from tests.harbor_parts import deployed, deployment, encoded, service, until

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from graftline.core.secrets import open_secrets
 from graftline.harbor.contract import SuccessStatus
 from graftline.harbor.executors.base import Box, Execution
-from graftline.optimization.service_optimiser import ServiceOptimiser
-from graftline.secrets import open_secrets
+from graftline.prompts.service_optimiser import ServiceOptimiser
 from tests.harbor_parts import deployed, service, until
 from tests.optimised_app import helped, wanted
 

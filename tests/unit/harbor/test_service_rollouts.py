@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import Box, Execution
 from graftline.harbor.service import rollout_queue

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import DataError, HarborError
+from graftline.core.errors import DataError, HarborError
 from graftline.harbor.snapshots import Snapshots
 from tests.conftest import CHECKOUT
 

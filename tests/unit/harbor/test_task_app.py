@@ -13,7 +13,7 @@ from fastapi.middleware import Middleware
 from fastapi.responses import JSONResponse
 from pydantic import SecretStr
 
-from graftline.errors import ConfigError, DataError, HarborError
+from graftline.core.errors import ConfigError, DataError, HarborError
 from graftline.harbor.contract import RolloutRequest, TaskDescription, TaskInfo
 from graftline.harbor.deployment_ref import HarborDeploymentRef
 from graftline.harbor.localapi.answers import MAX_BODY_BYTES

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.harbor.task_format import task_folder
 from graftline.harbor.task_format.task_folder import read_task, task_folders, write_files
 from tests.unit.harbor.tiny_crate import write, write_card

@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.harbor.task_format.task_toml import TaskToml, task_toml, toml_text
 
 WHOLE = """\

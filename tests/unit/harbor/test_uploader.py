@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import HarborError
+from graftline.core.errors import HarborError
 from graftline.harbor.build_spec import HarborBuildSpec
 from graftline.harbor.client import HarborAPIError, HarborTimeoutError, Patience
 from graftline.harbor.deployment_ref import HarborDeploymentRef

@@ -9,9 +9,9 @@ import pytest
 from assets.reports.dataset_page import dataset_page
 from assets.reports.evaluations import evaluations_of, stated
 from assets.reports.index_page import index_page
-from graftline.building import Contents, Request, build
-from graftline.paths import Paths
-from graftline.record import FileSum, NormalizedRecord, RawRecord
+from graftline.core.build import Contents, Request, build
+from graftline.core.paths import Paths
+from graftline.core.record import FileSum, NormalizedRecord, RawRecord
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 CONTRACT: dict[str, Any] = {

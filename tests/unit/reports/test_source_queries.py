@@ -7,8 +7,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from graftline.errors import DataError
-from graftline.parquet import Column, write_parquet
+from graftline.core.errors import DataError
+from graftline.core.parquet import Column, write_parquet
 from resources.warehouse import SOURCES, create_sources, drop_sources, of_lines, of_parquet, of_rows
 
 COLUMNS: dict[str, Column] = {"id": "text", "size": "whole"}

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import RecordError
-from graftline.retrieval.base import Entry
-from graftline.retrieval.sqlite import SqliteVectorStore
+from graftline.core.errors import RecordError
+from graftline.rollouts.retrieval.base import Entry
+from graftline.rollouts.retrieval.sqlite import SqliteVectorStore
 
 WRITER = """
 import sys
 from array import array
 from pathlib import Path
-from graftline.retrieval.base import Entry
-from graftline.retrieval.sqlite import SqliteVectorStore
+from graftline.rollouts.retrieval.base import Entry
+from graftline.rollouts.retrieval.sqlite import SqliteVectorStore
 store = SqliteVectorStore(Path(sys.argv[1]))
 name, rounds = sys.argv[2], int(sys.argv[3])
 print("ready", flush=True)

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from graftline.errors import SandboxError
+from graftline.core.errors import SandboxError
 from graftline.sandbox.base import Isolation, Usage, Verdict
 from graftline.sandbox.jail import Case, CaseEnd
 

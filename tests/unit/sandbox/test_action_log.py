@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import SandboxError
+from graftline.core.errors import SandboxError
 from graftline.sandbox.action_log import MAX_LINE_BYTES, MAX_TEXT, ActionLog
 
 SECRET = "hunter2-hunter2"

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from graftline.actions.action import ACTION
+from graftline.astgrep.action import ACTION
 from graftline.hostile.cases import HostileCase
 from graftline.hostile.prelude import calls
 from graftline.hostile.report_cases import CALLS, TESTS

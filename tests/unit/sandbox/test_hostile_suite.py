@@ -2,8 +2,8 @@
 
 import pytest
 
-from graftline.actions.astgrep import Language
-from graftline.errors import ConfigError
+from graftline.astgrep.binding import Language
+from graftline.core.errors import ConfigError
 from graftline.hostile.judging import Outcome
 from graftline.hostile.suite import SANDBOX_CASES, has_failed, run_suite, summary, table
 from graftline.sandbox.base import Isolation, Request, SandboxResult, Verdict

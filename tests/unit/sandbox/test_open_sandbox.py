@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from graftline.errors import SandboxError
+from graftline.core.errors import SandboxError
 from graftline.sandbox import (
     Isolation,
     MemorySandboxConfig,

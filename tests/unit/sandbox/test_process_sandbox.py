@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.errors import SandboxError
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.core.errors import SandboxError
 from graftline.sandbox.base import Match, Verdict
 from graftline.sandbox.limits import Limits
 from graftline.sandbox.process import ProcessSandbox

@@ -2,7 +2,7 @@
 
 import pytest
 
-from graftline.errors import SandboxError
+from graftline.core.errors import SandboxError
 from graftline.sandbox.base import Isolation, Match, SandboxResult, Verdict, decided
 from graftline.sandbox.result import applied
 

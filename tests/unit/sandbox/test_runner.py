@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import DataError, SandboxError
+from graftline.core.errors import DataError, SandboxError
 from graftline.sandbox import JailConfig, SandboxRunner, SandboxSettings, Verdict, WarmSandboxConfig
 from graftline.sandbox.default import apply_action, cleanup, prepare_workspace, run_tests
 from graftline.sandbox.limits import Limits

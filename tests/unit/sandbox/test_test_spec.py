@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.sandbox import Call, CallsSpec, ProgramSpec, PytestSpec
 from graftline.sandbox.runner import checked_spec
 

@@ -11,10 +11,10 @@ from typing import Any
 import psutil
 import pytest
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.confined.warm_worker import FLOOD, NO_MEMORY
-from graftline.errors import SandboxError
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.core.errors import SandboxError
 from graftline.sandbox.base import Request, Verdict
+from graftline.sandbox.inside.warm_worker import FLOOD, NO_MEMORY
 from graftline.sandbox.limits import Limits
 from graftline.sandbox.warm import WarmSandbox
 from tests.processes import children_with

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from graftline.errors import DataError, SandboxError
+from graftline.core.errors import DataError, SandboxError
 from graftline.sandbox.workspace_limits import WorkspaceLimits
 from graftline.sandbox.workspaces import Workspaces, safe_name
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import BoundaryError
-from graftline.state import AttemptLog, StateStore
+from graftline.core.errors import BoundaryError
+from graftline.rollouts.state import AttemptLog, StateStore
 
 FIRST, SECOND = '{"step":1}', '{"step":2}'
 

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from graftline.config import validated
-from graftline.errors import ConfigError
-from graftline.state import State, StateLimits, StateUpdate, merge, render, summarize_history
-from graftline.tokens import count_tokens
+from graftline.core.config import validated
+from graftline.core.errors import ConfigError
+from graftline.core.tokens import count_tokens
+from graftline.rollouts.state import State, StateLimits, StateUpdate, merge, render, summarize_history
 
 FULL = State(
     goals=("replace `old` by `new`",),
@@ -55,7 +55,7 @@ def test_without_the_vocabulary_two_bytes_are_a_token() -> None:
     program = """
 import sys
 sys.modules["bpe_openai"] = None
-from graftline.state import State
+from graftline.rollouts.state import State
 print(State().token_budget(), State(goals=("äb",)).token_budget())
 """
     # 1, half of the 7 bytes of "goals", and half of the 5 bytes of "äb"
@@ -66,7 +66,7 @@ print(State().token_budget(), State(goals=("äb",)).token_budget())
 def test_a_short_state_needs_no_vocabulary() -> None:
     program = """
 import sys
-from graftline.state import State, StateUpdate, merge
+from graftline.rollouts.state import State, StateUpdate, merge
 merge(State(), StateUpdate(goals=["x" * 200], history=["y" * 200]))
 print("bpe_openai" in sys.modules)
 """

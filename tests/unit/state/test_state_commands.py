@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from graftline.cli import main
-from graftline.state import AttemptLog, State, StateStore
+from graftline.cli.main import main
+from graftline.rollouts.state import AttemptLog, State, StateStore
 
 STATE = State(goals=("replace `old`",), history=("did one", "did two"), next_focus="line 7")
 
@@ -137,7 +137,16 @@ def test_a_store_that_is_not_there_is_said_and_not_made(root: Path, tmp_path: Pa
 
 
 def test_the_module_is_the_command(root: Path) -> None:
-    command = [sys.executable, "-m", "graftline.state", "dump", "task#1", "--json", "--store", str(stored(root))]
+    command = [
+        sys.executable,
+        "-m",
+        "graftline.rollouts.state",
+        "dump",
+        "task#1",
+        "--json",
+        "--store",
+        str(stored(root)),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
 
     assert State.model_validate_json(done.stdout) == STATE

@@ -1,10 +1,10 @@
-"""What `graftline.state` offers to other programs."""
+"""What `graftline.rollouts.state` offers to other programs."""
 
-import graftline.state
+import graftline.rollouts.state
 
 
 def test_the_public_names_are_these() -> None:
-    assert graftline.state.__all__ == [
+    assert graftline.rollouts.state.__all__ == [
         "AttemptLog",
         "AttemptStatus",
         "Change",
@@ -21,4 +21,4 @@ def test_the_public_names_are_these() -> None:
 
 
 def test_every_public_name_is_there() -> None:
-    assert [name for name in graftline.state.__all__ if not hasattr(graftline.state, name)] == []
+    assert [name for name in graftline.rollouts.state.__all__ if not hasattr(graftline.rollouts.state, name)] == []

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from graftline.state.state import MAX_CHARACTERS, MAX_HISTORY, MAX_ITEMS, State, StateUpdate
+from graftline.rollouts.state.state import MAX_CHARACTERS, MAX_HISTORY, MAX_ITEMS, State, StateUpdate
 
 LISTS = ("goals", "constraints", "decisions", "hypotheses", "history", "open_issues")
 REPLACED = ("goals", "constraints", "hypotheses", "open_issues")

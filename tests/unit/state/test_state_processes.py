@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from graftline.state import State, StateStore
+from graftline.rollouts.state import State, StateStore
 
 WRITER = """
 import sys
 from pathlib import Path
-from graftline.state import StateStore, StateUpdate
+from graftline.rollouts.state import StateStore, StateUpdate
 path, name, times = sys.argv[1:]
 with StateStore(Path(path)) as store:
     for number in range(1, int(times) + 1):
@@ -78,7 +78,7 @@ def test_a_process_that_dies_in_its_turn_keeps_nobody_waiting(tmp_path: Path) ->
     program = """
 import os, signal, sys
 from pathlib import Path
-from graftline.state import State, StateStore
+from graftline.rollouts.state import State, StateStore
 store = StateStore(Path(sys.argv[1]))
 with store._turn(), store._transaction():
     store._is_put(store._row("a", 0, State(), State(goals=("half",))))

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from graftline.state import State, StateLimits, StateUpdate, merge
+from graftline.rollouts.state import State, StateLimits, StateUpdate, merge
 
 LISTS = ("goals", "constraints", "decisions", "hypotheses", "history", "open_issues")
 LOGS = ("decisions", "history")

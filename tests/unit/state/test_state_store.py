@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import BoundaryError, ConfigError, DataError, RecordError
-from graftline.state import Change, Entry, State, StateLimits, StateStore, StateUpdate
-from graftline.state.migrations import MIGRATIONS
+from graftline.core.errors import BoundaryError, ConfigError, DataError, RecordError
+from graftline.rollouts.state import Change, Entry, State, StateLimits, StateStore, StateUpdate
+from graftline.rollouts.state.migrations import MIGRATIONS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -244,7 +244,7 @@ def test_a_forked_process_may_not_use_the_store_of_its_parent(path: Path) -> Non
     program = """
 import os, sys
 from pathlib import Path
-from graftline.state import StateStore
+from graftline.rollouts.state import StateStore
 store = StateStore(Path(sys.argv[1]))
 if os.fork() == 0:
     try:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import DataError
-from graftline.state import StateLimits, StateUpdate, state_update_of
+from graftline.core.errors import DataError
+from graftline.rollouts.state import StateLimits, StateUpdate, state_update_of
 
 FIELDS = "goals, constraints, decisions, hypotheses, history, open_issues, next_focus"
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from graftline.actions.action import PatternAction
+from graftline.astgrep.action import PatternAction
 from graftline.datasets.edit import Edit
+from graftline.rollouts.task import Soundness, Task, sound_tasks, task_of, unsoundness
 from graftline.sandbox.memory import MemorySandbox
-from graftline.tasks.task import Soundness, Task, sound_tasks, task_of, unsoundness
 
 RENAME = PatternAction(pattern="old($A)", rewrite="new($A)")
 

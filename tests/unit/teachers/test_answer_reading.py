@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.state.state import StateUpdate
-from graftline.teachers.answer import MAX_CHARACTERS, Answer, Fault, fits, read, written
-from graftline.teachers.answer_schema import AnswerFormat
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.rollouts.state.state import StateUpdate
+from graftline.rollouts.teachers.answer import MAX_CHARACTERS, Answer, Fault, fits, read, written
+from graftline.rollouts.teachers.answer_schema import AnswerFormat
 
 TAGS = AnswerFormat(layout="tags", forms=("pattern", "rule"), max_characters=4096)
 JSON = AnswerFormat(layout="json", forms=("plain",), max_characters=240)

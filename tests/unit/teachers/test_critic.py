@@ -2,13 +2,13 @@
 
 import pytest
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language
-from graftline.errors import SandboxError
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.binding import Language
+from graftline.core.errors import SandboxError
+from graftline.rollouts.teachers.critic import Criticism, Finding, criticise
+from graftline.rollouts.teachers.wider import wider
 from graftline.sandbox import Isolation, SandboxResult, Verdict
 from graftline.sandbox.memory import MemorySandbox
-from graftline.teachers.critic import Criticism, Finding, criticise
-from graftline.teachers.wider import wider
 
 BEFORE = """\
 class A:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from graftline.actions.action import PatternAction
-from graftline.errors import ConfigError
-from graftline.state.state import State, StateUpdate
-from graftline.teachers.answer import Answer, Fault, read, written
-from graftline.teachers.answer_schema import AnswerFormat
-from graftline.teachers.prompt import Prompt, PromptSettings, Shot, load_prompt
+from graftline.astgrep.action import PatternAction
+from graftline.core.errors import ConfigError
+from graftline.rollouts.state.state import State, StateUpdate
+from graftline.rollouts.teachers.answer import Answer, Fault, read, written
+from graftline.rollouts.teachers.answer_schema import AnswerFormat
+from graftline.rollouts.teachers.prompt import Prompt, PromptSettings, Shot, load_prompt
 
 CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 FORMAT = AnswerFormat(layout="thought", forms=("plain",))

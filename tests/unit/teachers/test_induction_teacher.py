@@ -2,15 +2,15 @@
 
 import pytest
 
-from graftline.actions.action import PatternAction
-from graftline.actions.astgrep import Language
-from graftline.errors import SandboxError
+from graftline.astgrep.action import PatternAction
+from graftline.astgrep.binding import Language
+from graftline.core.errors import SandboxError
+from graftline.rollouts.state.state import State
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.base import GaveUp, Proposal
+from graftline.rollouts.teachers.induction import InductionTeacher
 from graftline.sandbox import Isolation, SandboxResult, Verdict
 from graftline.sandbox.memory import MemorySandbox
-from graftline.state.state import State
-from graftline.tasks.task import Task
-from graftline.teachers.base import GaveUp, Proposal
-from graftline.teachers.induction import InductionTeacher
 
 
 def task(before: str, wanted: str, language: Language = "python", instruction: str = "Change it.") -> Task:

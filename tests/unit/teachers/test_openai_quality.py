@@ -6,14 +6,14 @@ import pytest
 
 from benchmarks.teacher_quality import quality
 from benchmarks.teacher_tasks import QUALITY_TASKS
-from graftline.actions.action import PatternAction
-from graftline.actors.base import ChatRequest
-from graftline.actors.blocking import BlockingChatModel
-from graftline.actors.fleet import Actor, Fleet
-from graftline.actors.memory import MemoryChatModel
-from graftline.state.state import StateUpdate
-from graftline.teachers.answer import Answer, written
-from graftline.teachers.prompt import load_prompt
+from graftline.astgrep.action import PatternAction
+from graftline.llm.base import ChatRequest
+from graftline.llm.blocking import BlockingChatModel
+from graftline.llm.fleet import Actor, Fleet
+from graftline.llm.memory import MemoryChatModel
+from graftline.rollouts.state.state import StateUpdate
+from graftline.rollouts.teachers.answer import Answer, written
+from graftline.rollouts.teachers.prompt import load_prompt
 
 RULES = {
     "rename_call": ("fetch_data($$$A)", "load_data($$$A)"),

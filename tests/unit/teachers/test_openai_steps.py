@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from graftline.actions.action import PatternAction
-from graftline.actors.base import ChatRequest
-from graftline.actors.blocking import BlockingChatModel
-from graftline.actors.memory import MemoryChatModel, scripted
-from graftline.errors import ActorError
-from graftline.retrieval.hashed import HashedEmbedder
-from graftline.retrieval.memory import MemoryVectorStore
+from graftline.astgrep.action import PatternAction
+from graftline.core.errors import ActorError
+from graftline.llm.base import ChatRequest
+from graftline.llm.blocking import BlockingChatModel
+from graftline.llm.memory import MemoryChatModel, scripted
+from graftline.rollouts.collect import Collecting, collect
+from graftline.rollouts.retrieval.hashed import HashedEmbedder
+from graftline.rollouts.retrieval.memory import MemoryVectorStore
+from graftline.rollouts.state.state import State, StateUpdate
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.answer import Answer, written
+from graftline.rollouts.teachers.base import GaveUp, Generation, Proposal, Turn, Unreadable
+from graftline.rollouts.teachers.examples import Examples, VerifiedStep
+from graftline.rollouts.teachers.openai import OpenAITeacher
+from graftline.rollouts.teachers.prompt import Prompt, Shot, load_prompt
 from graftline.sandbox.memory import MemorySandbox
-from graftline.state.state import State, StateUpdate
-from graftline.tasks.task import Task
-from graftline.teachers.answer import Answer, written
-from graftline.teachers.base import GaveUp, Generation, Proposal, Turn, Unreadable
-from graftline.teachers.examples import Examples, VerifiedStep
-from graftline.teachers.openai import OpenAITeacher
-from graftline.teachers.prompt import Prompt, Shot, load_prompt
-from graftline.trajectories.collect import Collecting, collect
 
 ACTION = PatternAction(pattern="old($A)", rewrite="new($A)")
 UPDATE = StateUpdate(history=["renamed `old`"], next_focus="done")

@@ -4,10 +4,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
-from graftline.rules.induction import Unsolved
-from graftline.state.state import State
-from graftline.teachers.base import Proposal
-from graftline.teachers.critic import Finding
+from graftline.codemod.induction import Unsolved
+from graftline.rollouts.state.state import State
+from graftline.rollouts.teachers.base import Proposal
+from graftline.rollouts.teachers.critic import Finding
 
 
 def first_cells(page: str, head: str) -> list[str]:

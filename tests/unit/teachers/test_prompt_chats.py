@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from graftline.actions.action import PatternAction
-from graftline.actors.base import Message
-from graftline.config import load_yaml
-from graftline.errors import ConfigError
-from graftline.state.state import State, StateUpdate
-from graftline.tasks.task import Task
-from graftline.teachers.answer import Answer, fits
-from graftline.teachers.base import Generation, Proposal, Turn, Unreadable
-from graftline.teachers.prompt import Prompt, Prompts, PromptSettings, Shot, load_prompt
+from graftline.astgrep.action import PatternAction
+from graftline.core.config import load_yaml
+from graftline.core.errors import ConfigError
+from graftline.llm.base import Message
+from graftline.rollouts.state.state import State, StateUpdate
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.answer import Answer, fits
+from graftline.rollouts.teachers.base import Generation, Proposal, Turn, Unreadable
+from graftline.rollouts.teachers.prompt import Prompt, Prompts, PromptSettings, Shot, load_prompt
 
 TEXTS: dict[str, Any] = {
     "system": "Rewrite with $A and $$$ARGS, $$b and ${c}.",

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.errors import DataError
-from graftline.retrieval.hashed import HashedEmbedder
-from graftline.retrieval.memory import MemoryVectorStore
-from graftline.state.state import StateUpdate
-from graftline.tasks.task import Task
-from graftline.teachers.answer_schema import AnswerFormat
-from graftline.teachers.examples import Examples, VerifiedStep
-from graftline.teachers.prompt import FewShots, Shot
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.core.errors import DataError
+from graftline.rollouts.retrieval.hashed import HashedEmbedder
+from graftline.rollouts.retrieval.memory import MemoryVectorStore
+from graftline.rollouts.state.state import StateUpdate
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.answer_schema import AnswerFormat
+from graftline.rollouts.teachers.examples import Examples, VerifiedStep
+from graftline.rollouts.teachers.prompt import FewShots, Shot
 
 PLAIN, ANY = AnswerFormat(), AnswerFormat(forms=("pattern", "rule"), max_characters=1000)
 TASK = Task(

@@ -17,17 +17,17 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from graftline.actions.action import PatternAction, RuleAction, rule_of
-from graftline.actions.astgrep import LANGUAGES, parse
-from graftline.rules import contexts
-from graftline.rules.equality import equality
-from graftline.rules.tidy import tidied
+from graftline.astgrep.action import PatternAction, RuleAction, rule_of
+from graftline.astgrep.binding import LANGUAGES, parse
+from graftline.codemod import contexts
+from graftline.codemod.equality import equality
+from graftline.codemod.tidy import tidied
+from graftline.rollouts.state.state import State
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers import critic, places, thoughts, updates, wording
+from graftline.rollouts.teachers.base import GaveUp, Proposal
+from graftline.rollouts.teachers.induction import InductionTeacher
 from graftline.sandbox.memory import MemorySandbox
-from graftline.state.state import State
-from graftline.tasks.task import Task
-from graftline.teachers import critic, places, thoughts, updates, wording
-from graftline.teachers.base import GaveUp, Proposal
-from graftline.teachers.induction import InductionTeacher
 from tests.snippets import parsable
 
 WORD = re.compile(r"[^\W\d]\w+")

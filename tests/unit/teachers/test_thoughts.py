@@ -1,10 +1,10 @@
 """What is said before an action: from the text, the action and its matches, in many ways, always the same one."""
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import parse
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.binding import parse
+from graftline.rollouts.teachers.thoughts import Failure, Sight, attempt_thoughts, thought
+from graftline.rollouts.teachers.wording import Voice
 from graftline.sandbox.memory import MemorySandbox
-from graftline.teachers.thoughts import Failure, Sight, attempt_thoughts, thought
-from graftline.teachers.wording import Voice
 
 TEXT = """\
 class Store:

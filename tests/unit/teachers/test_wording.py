@@ -2,10 +2,10 @@
 
 import pytest
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language, parse
-from graftline.teachers.places import captured, line_text, lines_with, names_around, telling_word
-from graftline.teachers.wording import counted, described, lines_named, listed, quoted, shortened, texts_of
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.binding import Language, parse
+from graftline.rollouts.teachers.places import captured, line_text, lines_with, names_around, telling_word
+from graftline.rollouts.teachers.wording import counted, described, lines_named, listed, quoted, shortened, texts_of
 
 DESCRIBED = {
     "`f($A)`": PatternAction(pattern="f($A)", rewrite=""),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from graftline.secrets import EnvironmentSecrets, Secrets
+from graftline.core.secrets import EnvironmentSecrets, Secrets
 from tests.unit.telemetry.otlp_server import OtlpServer, otlp_server
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from graftline.config import parse_yaml
-from graftline.telemetry.metrics import Metrics
+from graftline.core.config import parse_yaml
+from graftline.core.telemetry.metrics import Metrics
 
 SCRAPED = {"instance", "job"}
 """Labels that Prometheus adds."""

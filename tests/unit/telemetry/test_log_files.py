@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from graftline.secrets import Secrets
-from graftline.telemetry.log_file import JsonLogFiles
+from graftline.core.secrets import Secrets
+from graftline.core.telemetry.log_file import JsonLogFiles
 
 NOON = datetime(2026, 11, 22, 12, 0, 0, 250_000, tzinfo=UTC).timestamp()
 DAY_S = 86_400
@@ -21,8 +21,8 @@ DAY_S = 86_400
 OPENED = """
 import logging, os, sys
 from pathlib import Path
-from graftline.secrets import Secrets
-from graftline.telemetry.log_file import JsonLogFiles
+from graftline.core.secrets import Secrets
+from graftline.core.telemetry.log_file import JsonLogFiles
 logger = logging.getLogger("graftline.writer")
 logger.setLevel("INFO")
 logger.addHandler(JsonLogFiles(Path(sys.argv[1]), "writer", 3, Secrets([]), print))
@@ -75,11 +75,13 @@ def at(time_s: float) -> logging.LogRecord:
 
 
 def test_a_line_says_when_how_bad_who_and_what(files: JsonLogFiles, folder: Path) -> None:
-    record = logging.LogRecord("graftline.jobs", logging.WARNING, "x.py", 1, "job %r: %d tries", ("a", 3), None)
+    record = logging.LogRecord(
+        "graftline.rollouts.queue", logging.WARNING, "x.py", 1, "job %r: %d tries", ("a", 3), None
+    )
     record.created = NOON
     files.handle(record)
     assert (folder / f"2026-11-22.actor-1-{os.getpid()}.jsonl").read_text("utf-8") == (
-        '{"time": "2026-11-22T12:00:00.250Z", "level": "WARNING", "logger": "graftline.jobs", "message": "job \'a\': 3'
+        '{"time": "2026-11-22T12:00:00.250Z", "level": "WARNING", "logger": "graftline.rollouts.queue", "message": "job \'a\': 3'
         ' tries"}\n'
     )
 

@@ -8,9 +8,9 @@ from urllib.error import HTTPError
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from graftline.errors import ConfigError
-from graftline.telemetry.metrics import Metrics
-from graftline.telemetry.server import serve_metrics
+from graftline.core.errors import ConfigError
+from graftline.core.telemetry.metrics import Metrics
+from graftline.core.telemetry.server import serve_metrics
 
 
 def figures(text: str) -> dict[str, float]:

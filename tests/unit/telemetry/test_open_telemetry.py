@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from graftline.config import load_yaml
-from graftline.errors import ConfigError
-from graftline.secrets import Secrets
-from graftline.telemetry.metrics import Metrics
-from graftline.telemetry.open import open_telemetry
-from graftline.telemetry.otlp import OtlpFigures
-from graftline.telemetry.push import FigurePush
-from graftline.telemetry.server import serve_metrics
-from graftline.telemetry.settings import PushSettings, ServerSettings, TelemetrySettings
+from graftline.core.config import load_yaml
+from graftline.core.errors import ConfigError
+from graftline.core.secrets import Secrets
+from graftline.core.telemetry.metrics import Metrics
+from graftline.core.telemetry.open import open_telemetry
+from graftline.core.telemetry.otlp import OtlpFigures
+from graftline.core.telemetry.push import FigurePush
+from graftline.core.telemetry.server import serve_metrics
+from graftline.core.telemetry.settings import PushSettings, ServerSettings, TelemetrySettings
 from tests.unit.telemetry.otlp_server import OtlpServer
 
 logger = logging.getLogger("graftline.loop")
@@ -90,7 +90,7 @@ def test_figures_arrive_as_prometheus_reads_them(otlp: OtlpServer) -> None:
 def test_figures_that_do_not_arrive_are_counted_and_said_once(
     otlp: OtlpServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "graftline.telemetry.push")
+    caplog.set_level(logging.INFO, "graftline.core.telemetry.push")
     otlp.answers.extend([400, 400, 400])
     lost: list[int] = []
     enough = threading.Event()
@@ -106,7 +106,7 @@ def test_figures_that_do_not_arrive_are_counted_and_said_once(
     assert enough.wait(240)
     push.close()
     assert lost == [1, 1, 1]
-    said = [record.message for record in caplog.records if record.name == "graftline.telemetry.push"]
+    said = [record.message for record in caplog.records if record.name == "graftline.core.telemetry.push"]
     assert said[0] == "figures do not arrive where they are pushed to; graftline_telemetry_lost_total counts them"
     assert len(said) <= 2  # and once that they arrive again, where such records are wanted
 

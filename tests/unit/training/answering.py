@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from graftline.tasks.task import Task
+from graftline.rollouts.task import Task
 from tests.training_root import CHECKOUT
 
 RIGHT = '{"pattern": "old($A)", "rewrite": "new($A)"}'

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from graftline.config import validated
-from graftline.models.catalogue import Weights
-from graftline.paths import Paths
+from graftline.core.config import validated
+from graftline.core.paths import Paths
+from graftline.llm.weights.catalogue import Weights
 from graftline.training.adapter import download_adapter
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import Runs, TrainingRun

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.errors import ConfigError
+from graftline.core.errors import ConfigError
 
 for library in ("tinker", "torch", "peft", "uvicorn"):
     pytest.importorskip(library, reason="pip install 'graftline[training]'")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from graftline.training.local.calls import Answer, Call, Calls
 
 LONG_S = 120.0

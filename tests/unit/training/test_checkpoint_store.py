@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import DataError
-from graftline.record import RECORD_NAME
+from graftline.core.errors import DataError
+from graftline.core.record import RECORD_NAME
 from graftline.training.local.checkpoints import Checkpoint, CheckpointStore, NotFound, now
 
 BEGIN = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
@@ -312,7 +312,7 @@ import os, signal, sys
 from pathlib import Path
 from graftline.training.local import checkpoints
 from graftline.training.local.checkpoints import CheckpointStore
-from graftline import building
+from graftline.core import build as building
 
 store = CheckpointStore(Path(sys.argv[1]))
 one = store.at("0a1b:train:0", "weights", "one")

@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import ConfigError, DataError, ModelError
+from graftline.core.errors import ConfigError, DataError, ModelError
+from graftline.rollouts.collect import Collecting, collect
+from graftline.rollouts.exports.rows import sft_rows
+from graftline.rollouts.state.state import StateUpdate
+from graftline.rollouts.step import Trajectory
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.base import Proposal
+from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.sandbox.memory import MemorySandbox
-from graftline.state.state import StateUpdate
-from graftline.tasks.task import Task
-from graftline.teachers.base import Proposal
-from graftline.teachers.prompt import load_prompt
 from graftline.training.datums import (
     Rendered,
     known_renderers,
@@ -25,10 +28,7 @@ from graftline.training.datums import (
     trajectory_datums,
     trajectory_messages,
 )
-from graftline.trajectories.collect import Collecting, collect
-from graftline.trajectories.exports.rows import sft_rows
-from graftline.trajectories.step import Trajectory
-from tests.unit.trajectories.test_listening_attempts import MISSED, OLD, attempted
+from tests.unit.rollouts.test_listening_attempts import MISSED, OLD, attempted
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
 pytest.importorskip("tinker_cookbook", reason="pip install 'graftline[training]'")

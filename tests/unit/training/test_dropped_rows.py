@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from graftline.cli import main
-from graftline.errors import DataError
+from graftline.cli.main import main
+from graftline.core.errors import DataError
 from graftline.training.dropped_rows import check_examples, describe_dropped, notice_of_dropped
 from graftline.training.recipes.base import Example, TrainingData
 from graftline.training.recipes.sl_basic import SlBasicConfig

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graftline.errors import DataError, ModelError
+from graftline.core.errors import DataError, ModelError
 from tests.unit.training.conftest import EXTRA
 
 # which needs torch and transformers

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from graftline.building import Contents, Request, build
-from graftline.errors import ConfigError, TrainingError
-from graftline.paths import Paths
-from graftline.record import RECORD_NAME
-from graftline.runtime.followed import resolved
+from graftline.core.build import Contents, Request, build
+from graftline.core.errors import ConfigError, TrainingError
+from graftline.core.paths import Paths
+from graftline.core.record import RECORD_NAME
+from graftline.pipeline.followed import resolved
 from graftline.training.adapter import CONFIG, WEIGHTS, download_adapter
 from graftline.training.local.checkpoints import CheckpointStore, now
 from graftline.training.recipes.distill import DistillConfig

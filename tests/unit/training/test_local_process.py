@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from graftline.errors import ConfigError, TrainingError
-from graftline.secrets import EnvironmentSecrets, Secrets
+from graftline.core.errors import ConfigError, TrainingError
+from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.training.local.process import local_backend
 from graftline.training.open import TinkerServiceConfig, open_training_client
 from tests.processes import children_with, command_line

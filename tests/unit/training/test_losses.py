@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from tests.unit.training.conftest import EXTRA
 
 pytest.importorskip("torch", reason=EXTRA)

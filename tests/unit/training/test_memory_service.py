@@ -9,7 +9,7 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
-from graftline.errors import DataError, TrainingError
+from graftline.core.errors import DataError, TrainingError
 from graftline.training.datums import render_chat_example
 from graftline.training.losses import LOSSES, checked_options
 from graftline.training.memory.model import Adapter, TableModel, loss_and_slopes, new_adapter, no_gradients

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from graftline.actions.action import PatternAction, RuleAction
-from graftline.actions.astgrep import Language
-from graftline.errors import ConfigError, DataError, GraftlineError, SandboxError, TrainingError
-from graftline.paths import Paths
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.binding import Language
+from graftline.core.errors import ConfigError, DataError, GraftlineError, SandboxError, TrainingError
+from graftline.core.paths import Paths
 from graftline.sandbox.base import SandboxResult, Verdict
 from graftline.sandbox.memory import MemorySandbox
 from graftline.training.datums import load_tokenizer

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import TrainingError
+from graftline.core.errors import TrainingError
 from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.memory.tokenizer import MemoryTokenizer
 from graftline.training.questions import Drawn, Questions, policy_datum

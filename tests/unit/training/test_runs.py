@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import ConfigError, RecordError
+from graftline.core.errors import ConfigError, RecordError
 from graftline.training.runs import Runs, RunState, StepMetrics, TrainingRun
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graftline.errors import DataError
+from graftline.core.errors import DataError
 from tests.unit.training.conftest import EXTRA
 
 # which needs torch and transformers

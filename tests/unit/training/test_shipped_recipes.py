@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import ConfigError
-from graftline.paths import Paths
-from graftline.runtime.audit import audit
-from graftline.runtime.experiment import description_of
-from graftline.teachers.prompt import load_prompt
+from graftline.cli.trajectories import export
+from graftline.core.errors import ConfigError
+from graftline.core.paths import Paths
+from graftline.pipeline.experiment import description_of
+from graftline.pipeline.provenance.audit import audit
+from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.training.recipes.open import check_recipe, configured, load_recipe
-from graftline.trajectories_cli import export
 from tests.pages import CHECKOUT
 from tests.recipes import write_recipe
 

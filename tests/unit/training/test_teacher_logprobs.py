@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graftline.errors import ConfigError, TrainingError
+from graftline.core.errors import ConfigError, TrainingError
 from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.memory.tokenizer import MemoryTokenizer
 from graftline.training.teacher_logprobs import ActorTeacher, BackendTeacher

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl
 import pytest
 from pydantic import SecretStr
 
-from graftline.errors import ConfigError, DataError, TrainingError
+from graftline.core.errors import ConfigError, DataError, TrainingError
 from graftline.training.sdk_arguments import DEFAULT_BASE_URL
 from graftline.training.tinker import TinkerSDKClient
 

@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from graftline.cli import main
-from graftline.clock import utc_now
-from graftline.downloads.download import Pins, download
-from graftline.downloads.retry import Patience
-from graftline.downloads.web import Web
-from graftline.errors import ConfigError, DataError, TrainingError
-from graftline.paths import Paths
+from graftline.cli.main import main
+from graftline.core.clock import utc_now
+from graftline.core.downloads.download import Pins, download
+from graftline.core.downloads.retry import Patience
+from graftline.core.downloads.web import Web
+from graftline.core.errors import ConfigError, DataError, TrainingError
+from graftline.core.paths import Paths
 from graftline.training.adapter import Addresses, ExportedFile, check_adapter, download_adapter
 from graftline.training.chats import read_rows
 from graftline.training.recipes.dpo import DpoConfig

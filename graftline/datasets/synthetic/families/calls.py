@@ -1,6 +1,6 @@
 """Families about calls: renamed, wrapped, sent elsewhere."""
 
-from graftline.actions.action import PatternAction
+from graftline.astgrep.action import PatternAction
 from graftline.datasets.synthetic.family import (
     ALL,
     JAVA,

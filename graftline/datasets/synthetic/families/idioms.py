@@ -1,6 +1,6 @@
 """Families of idioms: two ways to say the same, neither of which needs a name from the code."""
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
 from graftline.datasets.synthetic.family import JAVA, JAVASCRIPT, PYTHON, Family, there_and_back
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from graftline.actions.action import PatternAction
-from graftline.actions.astgrep import Language
+from graftline.astgrep.action import PatternAction
+from graftline.astgrep.binding import Language
 from graftline.datasets.synthetic.family import JAVA, JAVASCRIPT, PYTHON, Action, Family, Form, one_way, rule
 
 

@@ -1,7 +1,7 @@
 """Families about operators: flipped, negated, written shorter or longer."""
 
-from graftline.actions.action import PatternAction
-from graftline.actions.astgrep import Language
+from graftline.astgrep.action import PatternAction
+from graftline.astgrep.binding import Language
 from graftline.datasets.synthetic.family import ALL, JAVA, JAVASCRIPT, PYTHON, Family, Form, one_way, there_and_back
 
 _C_LIKE = (*JAVASCRIPT, *JAVA)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
 from graftline.datasets.synthetic.family import JAVA, JAVASCRIPT, PYTHON, TYPESCRIPT, Action, Family, Form, rule
 
 _LOOPS: Mapping[tuple[Language, ...], tuple[str, ...]] = {

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from graftline.actions.astgrep import Language
+from graftline.astgrep.binding import Language
 from graftline.datasets.synthetic.family import (
     JAVA,
     JAVASCRIPT,

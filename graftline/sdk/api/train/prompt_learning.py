@@ -1,5 +1,5 @@
 """Names under which other programs import this."""
 
-from graftline.optimization.prompt_learning import PromptLearningJob, PromptLearningResult
+from graftline.prompts.prompt_learning import PromptLearningJob, PromptLearningResult
 
 __all__ = ["PromptLearningJob", "PromptLearningResult"]

@@ -1,5 +1,5 @@
 """Names under which other programs import this."""
 
-from graftline.optimization.settings import PromptLearningConfig
+from graftline.prompts.settings import PromptLearningConfig
 
 __all__ = ["PromptLearningConfig"]

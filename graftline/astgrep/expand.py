@@ -1,0 +1,254 @@
+"""What a fix writes for a match: ast-grep's template expansion on top of its binding, which only matches.
+
+Follows ast-grep 0.51 (crates/core/src/replacer/template.rs and indent.rs): variables are replaced by the source text
+they captured, a captured block is re-indented from where it stood to where the variable stands, and the whole is
+re-indented to the line of the match. Only blanks count as indentation, and the look-back ends after 512 bytes.
+
+What cannot be done exactly here is told apart (`BeyondBindingError`), so that it can be asked of ast-grep's own
+command line.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from ast_grep_py import Config, SgNode, SgRoot
+
+if TYPE_CHECKING:  # this module is loaded in the jail, where nothing else is wanted
+    from graftline.astgrep.binding import Language
+
+_LOOK_BACK_BYTES = 512
+_SUPPRESSION = "ast-grep-ignore"
+_MAX_UTILITIES = 40
+_NUMBERED = re.compile(r"^\s*\d+: ")
+_BARE_VARIABLE = re.compile(r"\s*\$(\$\$|\$)?[A-Z_0-9]*\s*")
+_VARIABLE = re.compile(r"(\$\$\$|\$\$|\$)([A-Z_][A-Z_0-9]*)")
+
+
+class InvalidActionError(ValueError):
+    """ast-grep would refuse the action."""
+
+
+class BeyondBindingError(Exception):
+    """The binding would not do what the command line does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A parsed text; keep it to apply many rules to it."""
+
+    text: str
+    language: "Language"
+    root: SgNode
+
+    @classmethod
+    def parsed(cls, text: str, language: "Language") -> "Source":
+        """Parse `text`, which must be valid Unicode and no larger than is safe (see `astgrep.is_safe`)."""
+        return cls(text, language, SgRoot(text, language).root())
+
+
+@dataclass(frozen=True, slots=True)
+class _Hole:
+    name: str
+    is_multiple: bool
+    indent: int
+    following: str
+    """The text of the template up to the next hole."""
+
+
+def replacements(source: Source, rule: Mapping[str, Any]) -> list[tuple[int, int, str]]:
+    """Return start, end (characters) and new text of what `ast-grep scan --update-all` replaces by `rule`.
+
+    `rule` is that of `action.rule_of`. Of matches that overlap only the first in the order of the text counts.
+
+    Raises:
+        InvalidActionError: ast-grep refuses the rule.
+        BeyondBindingError: the binding would answer differently than ast-grep.
+    """
+    fix = rule["fix"]
+    expansions = dict(fix) if isinstance(fix, dict) else {"template": fix}
+    template = expansions.pop("template", None)
+    if not isinstance(template, str):
+        raise InvalidActionError(f"fix: its template is {template!r}, expected a text")
+    if unknown := expansions.keys() - {"expandStart", "expandEnd"}:
+        raise InvalidActionError(f"fix: unknown key {min(unknown)!r}")
+    transforms = dict(rule.get("transform") or {})
+    if any(_rewrites(transform) for transform in transforms.values()) or _SUPPRESSION in source.text:
+        raise BeyondBindingError
+    for relation in expansions.values():
+        _matches(source.root, _without_reach(relation)[0])  # a bad one is refused, whether or not anything matches
+    head, holes = _parsed(template)
+    # the binding finds an undefined variable when a transformation reads it
+    probes = {f"PROBE{i}": _copy_of(hole) for i, hole in enumerate(holes) if hole.name not in transforms}
+    config = {key: value for key, value in rule.items() if key != "fix"}
+    try:
+        nodes = _found(source.root, config if not probes else {**config, "transform": {**transforms, **probes}})
+    except InvalidActionError as error:
+        unbound = [hole.name for hole in holes if f"meta var `{hole.name}` used in `transform`" in str(error)]
+        raise InvalidActionError(f"Undefined meta var `{unbound[0]}` used in `fix`.") if unbound else error from None
+    if not _has_known_kinds(rule["rule"], source.language, rule.get("utils") or {}):
+        raise InvalidActionError("rule: may match nodes of any kind; add `kind`")
+    found: list[tuple[int, int, str]] = []
+    last = 0
+    for node in nodes:
+        start, end = _expanded(node, expansions)
+        # where two touch and one is empty, the empty one is left out
+        if start >= last and not (found and found[-1][0] == start == end):
+            found.append((start, end, _rendered(source.text, node, head, holes, transforms)))
+            last = end
+    return found
+
+
+def _rewrites(transform: Any) -> bool:
+    if isinstance(transform, str):
+        return transform.lstrip().startswith("rewrite")
+    return isinstance(transform, dict) and "rewrite" in transform
+
+
+def _has_known_kinds(
+    rule: Mapping[str, Any], language: "Language", utilities: Mapping[str, Any], depth: int = 0
+) -> bool:
+    """Return whether the kinds of nodes that `rule` may match are known; the command line refuses a rule without."""
+    if depth > _MAX_UTILITIES or "kind" in rule:
+        return True
+    if "pattern" in rule and _has_known_kind(rule["pattern"], language):
+        return True
+    some, each = rule.get("all") or [], rule.get("any") or []
+    if any(_has_known_kinds(part, language, utilities, depth + 1) for part in some):
+        return True
+    if each and all(_has_known_kinds(part, language, utilities, depth + 1) for part in each):
+        return True
+    utility = utilities.get(rule.get("matches", ""))
+    return utility is not None and _has_known_kinds(utility, language, utilities, depth + 1)
+
+
+def _has_known_kind(pattern: str | Mapping[str, str], language: "Language") -> bool:
+    if not isinstance(pattern, str):
+        if pattern.get("selector"):
+            return True
+        pattern = pattern.get("context", "")
+    if _BARE_VARIABLE.fullmatch(pattern):
+        return False
+    # as ast-grep reads a pattern: Python has no names with a dollar
+    node = SgRoot(pattern.replace("$", "\u00b5") if language == "python" else pattern, language).root()
+    while (children := node.children()) and (len(children) == 1 or (len(children) == 2 and not children[1].text())):
+        node = children[0]
+    return node.kind() != "ERROR"
+
+
+def _expanded(node: SgNode, expansions: Mapping[str, Any]) -> tuple[int, int]:
+    start, end = _span(node)
+    if not expansions:
+        return start, end
+    before = _neighbour(node, expansions.get("expandStart"), is_after=False)
+    after = _neighbour(node, expansions.get("expandEnd"), is_after=True)
+    return _span(before)[0] if before else start, _span(after)[1] if after else end
+
+
+def _neighbour(node: SgNode, relation: Any, is_after: bool) -> SgNode | None:
+    """Return the sibling that a fix takes along, the last one looked at first matched."""
+    if relation is None:
+        return None
+    rule, stop = _without_reach(relation)
+    if stop == "neighbor":
+        sibling = node.next() if is_after else node.prev()
+        return sibling if sibling is not None and _matches(sibling, rule) else None
+    for sibling in node.next_all() if is_after else node.prev_all():
+        if _matches(sibling, rule):
+            return sibling
+        if stop != "end" and _matches(sibling, stop):
+            return None
+    return None
+
+
+def _without_reach(relation: Any) -> tuple[dict[str, Any], Any]:
+    """Return the rule of a relation, and where the search for it stops."""
+    if not isinstance(relation, dict):
+        raise InvalidActionError("fix: what it expands to is no rule")
+    if "field" in relation:
+        raise BeyondBindingError
+    return {key: value for key, value in relation.items() if key != "stopBy"}, relation.get("stopBy", "neighbor")
+
+
+def _matches(node: SgNode, rule: Mapping[str, Any]) -> bool:
+    try:
+        return bool(node.matches(**rule))
+    except Exception as error:
+        raise InvalidActionError(_cause(error)) from None
+
+
+def _copy_of(hole: _Hole) -> dict[str, Any]:
+    sigil = "$$$" if hole.is_multiple else "$"
+    return {"substring": {"source": sigil + hole.name}}
+
+
+def _found(root: SgNode, config: Mapping[str, Any]) -> list[SgNode]:
+    try:
+        return list(root.find_all(cast(Config, config)))
+    except Exception as error:  # RuntimeError, ValueError, TypeError: whatever the binding makes of a bad rule
+        raise InvalidActionError(_cause(error)) from None
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # pyo3 derives it from BaseException
+            raise
+        raise InvalidActionError(f"ast-grep panics: {error}") from None
+
+
+def _cause(error: Exception) -> str:
+    """Return the causes that ast-grep names, as its command line does."""
+    text = str(error).partition("\n\nStack backtrace")[0]
+    lines = text.partition("Caused by:")[2].splitlines() or [text]
+    return " ".join(_NUMBERED.sub("", line).strip() for line in lines).strip()
+
+
+def _parsed(template: str) -> tuple[str, list[_Hole]]:
+    found = list(_VARIABLE.finditer(template))
+    starts = [match.start() for match in found] + [len(template)]
+    holes = [
+        _Hole(match[2], match[1] == "$$$", _indent(template, match.start()), template[match.end() : end])
+        for match, end in zip(found, starts[1:], strict=True)
+    ]
+    return template[: starts[0]], holes
+
+
+def _rendered(text: str, node: SgNode, head: str, holes: list[_Hole], transforms: Mapping[str, Any]) -> str:
+    pieces = [head]
+    for hole in holes:
+        pieces += [_filled(text, node, hole, hole.name in transforms), hole.following]
+    return _reindented("".join(pieces), 0, _indent(text, _span(node)[0]))
+
+
+def _filled(text: str, node: SgNode, hole: _Hole, is_transform: bool) -> str:
+    if is_transform:
+        return _reindented(node.get_transformed(hole.name) or "", 0, hole.indent)
+    single = None if hole.is_multiple else node.get_match(hole.name)
+    captured = [single] if single else node.get_multiple_matches(hole.name) if hole.is_multiple else []
+    if not captured:
+        return ""
+    start, end = _span(captured[0])[0], _span(captured[-1])[1]
+    block = text[start:end]
+    return _reindented(block, _indent(text, start), hole.indent) if "\n" in block else block
+
+
+def _span(node: SgNode) -> tuple[int, int]:
+    span = node.range()
+    return span.start.index, span.end.index
+
+
+def _indent(text: str, at: int) -> int:
+    """Return the number of blanks that the line starts with in which character `at` of `text` is."""
+    tail = text[max(0, at - _LOOK_BACK_BYTES) : at].encode()
+    is_cut = at > _LOOK_BACK_BYTES or len(tail) > _LOOK_BACK_BYTES
+    tail = tail[-_LOOK_BACK_BYTES:]
+    line = tail.rpartition(b"\n")[2]
+    if is_cut and b"\n" not in tail:
+        return 0
+    return len(line) - len(line.lstrip(b" "))
+
+
+def _reindented(text: str, indent: int, wanted: int) -> str:
+    """Return `text`, which stood at `indent`, as it stands at `wanted`: every line but the first is moved."""
+    if wanted < indent:
+        surplus = " " * (indent - wanted)
+        return "\n".join(line.removeprefix(surplus) for line in text.split("\n"))
+    return text.replace("\n", "\n" + " " * (wanted - indent))

@@ -1,0 +1,1 @@
+"""The command `graftline`: a module for each group of commands."""

@@ -1,0 +1,329 @@
+"""The commands below `graftline rules`: read files, call one function, print.
+
+Rules go to standard output, or to `--out`; what is to be said of them goes to standard error, so that `… > rules.yml`
+makes a rule file.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from graftline.cli.main import CommandT, json_option, paths_of, print_table
+from graftline.cli.rules_printing import counted, plain, print_learned, print_lines, print_mined, print_rewritten
+from graftline.core.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from graftline.astgrep.binding import Language
+    from graftline.codemod.journal import Gathered
+    from graftline.codemod.rewriting import Matched
+    from graftline.codemod.rule_file import FileRule
+    from graftline.codemod.source_files import Search, SourceFile
+    from graftline.sandbox import Sandbox, SandboxSettings
+
+_INTERRUPTED = 130
+_ALL: "tuple[Language, ...]" = ("python", "javascript", "typescript", "tsx", "java")
+_LANGUAGES = click.Choice(_ALL)
+_FILE = click.Path(path_type=Path)
+
+
+def _out_option(command: CommandT) -> CommandT:
+    return click.option("--out", type=_FILE, help="Write the rules to this file instead of standard output.")(command)
+
+
+def _rule_file(command: CommandT) -> CommandT:
+    return click.argument("rule_file", type=_FILE)(command)
+
+
+@click.command()
+@click.argument("before", required=False, type=_FILE)
+@click.argument("after", required=False, type=_FILE)
+@click.option("--pair", "pairs", nargs=2, multiple=True, type=_FILE, metavar="BEFORE AFTER", help="One more example.")
+@click.option("--keep", multiple=True, type=_FILE, help="A file that the rules must leave as it is; any number.")
+@click.option("--language", type=_LANGUAGES, help="Language of the files; without it, their names say it.")
+@click.option("--check", multiple=True, type=_FILE, help="Say what the rules match in this file or folder.")
+@_out_option
+@json_option
+@click.pass_obj
+def induce(
+    root: Path | None,
+    before: Path | None,
+    after: Path | None,
+    pairs: tuple[tuple[Path, Path], ...],
+    keep: tuple[Path, ...],
+    language: "Language | None",
+    check: tuple[Path, ...],
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Find rules that make BEFORE into AFTER: two files, or two folders with files of the same names."""
+    from graftline.codemod.learning import learned
+
+    if (before is None) != (after is None) or (before is None and not pairs):
+        raise click.UsageError("give a file before and the same file after, or --pair")
+    given = ([(before, after)] if before is not None and after is not None else []) + list(pairs)
+    examples = [sides for one in given for sides in _sides(*one, language)]
+    with _sandbox(root) as sandbox:
+        found = learned(examples, [_source(path, language) for path in keep], sandbox)
+        matched, skipped = _matched(check, found.rules, sandbox) if check else ([], None)
+    print_learned(found, examples, matched, skipped, out, as_json)
+
+
+@click.command()
+@_rule_file
+@click.argument("paths", nargs=-1, required=True, type=_FILE)
+@click.option("--write", is_flag=True, help="Change the files; without it, the difference is shown only.")
+@json_option
+@click.pass_obj
+def apply(root: Path | None, rule_file: Path, paths: tuple[Path, ...], write: bool, as_json: bool) -> None:
+    """Apply the rules of RULE_FILE, one after the other, to the files at PATHS, in the jail."""
+    from graftline.codemod.rewriting import rewritten
+    from graftline.codemod.source_files import replace_file, said
+
+    rules = _rules(rule_file)
+    search = _search(rules, paths)
+    with _sandbox(root) as sandbox:
+        done = list(rewritten(_files(search, paths), rules, sandbox))
+    changed = [one for one in done if not one.fault]
+    for one in changed if write else ():
+        replace_file(one.file.path, one.file.with_text(one.text), one.file.content)
+    print_rewritten(done, rules, said(search.skipped), write, as_json)
+    if len(changed) < len(done):
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@_rule_file
+@json_option
+def explain(rule_file: Path, as_json: bool) -> None:
+    """Say in words what every rule of RULE_FILE matches, what its variables stand for, and what it writes."""
+    from graftline.codemod.explain import explained, summary
+    from graftline.core.text_diff import visible
+
+    rules = _rules(rule_file)
+    if as_json:
+        rows = [
+            {"id": one.id, "language": one.language, "summary": summary(one.action), "lines": explained(one.action)}
+            for one in rules
+        ]
+        click.echo(json.dumps({"rules": rows}))
+        return
+    for number, rule in enumerate(rules):
+        facts = [f"{key} {plain(value)}" for key, value in rule.facts.items()]
+        head = f"{rule.id} ({rule.language}){': ' + ', '.join(facts) if facts else ''}"
+        lines = [(visible(head), "bold"), *((visible(line), "") for line in explained(rule.action))]
+        print_lines([*lines, ("", "")] if number < len(rules) - 1 else lines)
+
+
+@click.command()
+@_rule_file
+@click.option("--export", type=_FILE, help="Write a folder, not there yet, that `ast-grep test` takes.")
+@json_option
+@click.pass_obj
+def test(root: Path | None, rule_file: Path, export: Path | None, as_json: bool) -> None:
+    """Try the examples that the rules of RULE_FILE are written with, in the jail. Fails unless all pass."""
+    from graftline.codemod.examples import examples_tried
+
+    rules = _rules(rule_file)
+    with _sandbox(root) as sandbox:
+        outcomes = [outcome for rule in rules for outcome in examples_tried(rule, sandbox)]
+    if export is not None:
+        _export(rules, export)
+    untested = [rule.id for rule in rules if not rule.examples]
+    failed = [outcome for outcome in outcomes if not outcome.passed]
+    if as_json:
+        click.echo(json.dumps({"outcomes": [asdict(one) for one in outcomes], "untested": untested}))
+    else:
+        rows = [
+            (one.rule, f"{one.kind} {one.number}", "passed" if one.passed else "FAILED", one.detail) for one in outcomes
+        ]
+        rows += [(name, "", "untested", "it has no examples under `metadata`") for name in untested]
+        print_table(rule_file.name, ["rule", "tried", "outcome", "why"], rows)
+        click.echo(
+            f"{len(outcomes) - len(failed)} passed, {len(failed)} failed, {counted(len(untested), 'rule')} without examples"
+        )
+    if failed or not outcomes:
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@click.argument("where", default=".", metavar="[DIRECTORY|RANGE]")
+@click.option("--range", "span", metavar="A..B", help="Commits after A up to B; without it, those up to now.")
+@click.option("--commits", default=1000, show_default=True, type=click.IntRange(1, 1_000_000), help="So many at most.")
+@click.option("--language", "languages", multiple=True, type=_LANGUAGES, help="Only this language; any number.")
+@click.option(
+    "--min-support", default=2, show_default=True, type=click.IntRange(1), help="Small changes that a rule has to make."
+)
+@click.option(
+    "--min-precision",
+    default=0.9,
+    show_default=True,
+    type=click.FloatRange(0, 1),
+    help="Share of the places a rule would change that were changed just so.",
+)
+@click.option("--general", is_flag=True, help="Leave out rules without variables.")
+@click.option("--workers", type=click.IntRange(0, 256), help="Processes; 0 is this one.  [default: one per core]")
+@click.option("--journal", type=_FILE, help="Keep what is induced in this file, and go on from there.")
+@_out_option
+@json_option
+@click.pass_obj
+def mine(
+    root: Path | None,
+    where: str,
+    span: str | None,
+    commits: int,
+    languages: "tuple[Language, ...]",
+    min_support: int,
+    min_precision: float,
+    general: bool,
+    workers: int | None,
+    journal: Path | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Find the edits that a git history repeats, as rules with the number of commits, files and places they come from."""
+    from graftline.codemod.history import History
+    from graftline.codemod.mine import Mining, mined
+
+    folder, span = (Path(), where) if ".." in where and ".." not in Path(where).parts else (Path(where), span or "")
+    history = History.read(folder, span, commits)
+    if history.is_shallow:
+        click.echo(f"{folder}: is a shallow clone; only the commits that were fetched are looked at", err=True)
+    mining = Mining(min_support=min_support, min_precision=min_precision, needs_general=general)
+    changes = _gathered(root, history, frozenset(languages or _ALL), workers, journal)
+    with _sandbox(root) as sandbox:
+        found = mined(changes.pairs, mining, sandbox)
+    print_mined(found, changes, len(history.commits), out, as_json)
+    if changes.is_interrupted:
+        click.echo("interrupted; these are the rules of what was looked at until then", err=True)
+        raise click.exceptions.Exit(_INTERRUPTED)
+
+
+COMMANDS = (induce, apply, explain, test, mine)
+
+
+def _settings(root: Path | None) -> "SandboxSettings":
+    from graftline.sandbox import SandboxSettings
+    from graftline.sandbox.runner import load_sandbox_settings
+
+    try:
+        found = paths_of(root).root
+    except ConfigError:
+        if os.environ.get("GRAFTLINE_ROOT"):
+            raise
+        return SandboxSettings()  # outside of any root, as in a checkout of somebody's own
+    return load_sandbox_settings(found)
+
+
+@contextmanager
+def _sandbox(root: Path | None) -> "Iterator[Sandbox]":
+    from graftline.sandbox import open_sandbox
+
+    sandbox = open_sandbox(_settings(root).actions)
+    try:
+        yield sandbox
+    finally:
+        sandbox.close()
+
+
+def _source(path: Path, language: "Language | None") -> "SourceFile":
+    from graftline.codemod.source_files import read_source
+    from graftline.datasets.extensions import language_of_path
+
+    found = language or language_of_path(path.name)
+    if not path.exists():
+        raise DataError(f"{path}: no such file; expected a source file such as a.py")
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; expected a file, or a folder on both sides")
+    if found is None:
+        raise DataError(f"{path}: its name does not say a language; say --language")
+    return read_source(path, found)
+
+
+def _sides(before: Path, after: Path, language: "Language | None") -> "Iterable[tuple[SourceFile, SourceFile]]":
+    from graftline.codemod.source_files import changed_pairs
+    from graftline.datasets.extensions import language_of_path
+
+    if before.is_dir() and after.is_dir():
+        return list(changed_pairs(before, after, lambda name: language or language_of_path(name)))
+    old = _source(before, language)
+    # what stands beside a.py may be a.py.new
+    return [(old, _source(after, language or language_of_path(after.name) or old.language))]
+
+
+def _rules(path: Path) -> "tuple[FileRule, ...]":
+    from graftline.codemod.rule_file import MAX_FILE_CHARACTERS, read_rules
+
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(4 * MAX_FILE_CHARACTERS)
+        return read_rules(content.decode(), str(path))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); expected a rule file") from None
+
+
+def _search(rules: "Sequence[FileRule]", paths: Sequence[Path]) -> "Search":
+    from graftline.codemod.history import ignored_by_git
+    from graftline.codemod.source_files import Search
+    from graftline.datasets.extensions import language_of_path
+
+    ignored = (ignored_by_git(path) for path in paths if path.is_dir())
+    return Search(language_of_path, frozenset(rule.language for rule in rules), frozenset().union(*ignored))
+
+
+def _files(search: "Search", paths: Sequence[Path]) -> "Iterator[SourceFile]":
+    seen = set[Path]()
+    for file in (file for path in paths for file in search.files(path)):
+        if (real := file.path.resolve()) not in seen:
+            seen.add(real)
+            yield file
+
+
+def _matched(paths: Sequence[Path], rules: "Sequence[FileRule]", sandbox: "Sandbox") -> "tuple[list[Matched], str]":
+    from graftline.codemod.rewriting import matched
+    from graftline.codemod.source_files import said
+
+    search = _search(rules, paths)
+    return list(matched(_files(search, paths), rules, sandbox)), said(search.skipped)
+
+
+def _gathered(
+    root: Path | None, history: Any, languages: "frozenset[Language]", workers: int | None, journal: Path | None
+) -> "Gathered":
+    from graftline.codemod.journal import Journal, gathered
+    from graftline.core.processes import default_workers
+    from graftline.core.progress import progress_bars
+    from graftline.datasets.extensions import language_of_path
+
+    place = {commit: number for number, commit in enumerate(history.commits, 1)}
+    count = default_workers() if workers is None else workers
+    with progress_bars() as bars, Journal(journal) as kept:
+        bars.start("commits of", history.folder.resolve().name)
+        found = gathered(
+            history.changes(language_of_path, languages),
+            kept,
+            count,
+            _settings(root).actions,
+            lambda change: bars.advance(place[change.commit], len(place)),
+        )
+        bars.finish(f"{found.changes} changed files, {len(found.pairs)} small changes")
+    return found
+
+
+def _export(rules: "Sequence[FileRule]", folder: Path) -> None:
+    from graftline.codemod.examples import ast_grep_project
+    from graftline.codemod.source_files import replace_file
+
+    if folder.exists():
+        raise DataError(f"{folder}: is there already; name a folder that is not")
+    for name, text in ast_grep_project(rules).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, text.encode())

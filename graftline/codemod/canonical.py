@@ -1,0 +1,146 @@
+"""One form for actions that mean the same but for the names of their variables and the order of their keys."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from graftline.astgrep.action import ACTION, PatternAction, RuleAction
+from graftline.astgrep.binding import Language
+from graftline.codemod.anti_unify import VARIABLE
+from graftline.codemod.contexts import context_of
+from graftline.core.hashing import canonical_json
+
+_VARIABLE = re.compile(r"(?<!\$)(\${1,3})([A-Z][A-Z0-9_]*)")
+_WORD = re.compile(r"\w+")
+_WHOLE_WORD = re.compile(r"\^(\w+)\$")
+_NOT_CODE = frozenset(("kind", "regex", "field", "selector", "strictness", "replace", "by", "toCase", "matches"))
+_PARTS = ("pattern", "rule", "rewrite", "fix", "constraints", "transform", "utils")
+"""In this order variables are named."""
+_KEYED_BY_VARIABLES = ("constraints", "transform")
+_NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def canonical(action: PatternAction | RuleAction) -> PatternAction | RuleAction:
+    """Return `action` with its variables named A, B, C in the order in which they come, and its keys sorted.
+
+    Variables that capture nothing (`$_`) keep their names.
+    """
+    tree = json.loads(canonical_json(action.model_dump()))
+    names = _names(tree)
+    return ACTION.validate_python({key: _renamed(value, names, key) for key, value in tree.items()})
+
+
+def canonical_text(action: PatternAction | RuleAction) -> str:
+    """Return the canonical form of `action` as JSON, with its blanks collapsed.
+
+    {"pattern": "f($X,  $Y)", "rewrite": "$Y"}  ->  {"pattern": "f($A, $B)", "rewrite": "$B"}
+    """
+    return json.dumps(_collapsed(canonical(action).model_dump()), sort_keys=True, ensure_ascii=False)
+
+
+def key_of(action: PatternAction | RuleAction) -> str:
+    """Return a text that is the same for actions that `canonical` makes the same."""
+    return canonical_json(canonical(action).model_dump())
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a source text."""
+    return frozenset(_WORD.findall(text))
+
+
+def needed_words(action: PatternAction | RuleAction, language: Language) -> frozenset[str]:
+    """Return words that a text must have for `action` to match in it; perhaps not all of them."""
+    if isinstance(action, RuleAction):
+        return frozenset(_words_of_rule(action.rule))
+    if action.strictness == "signature":
+        return frozenset()
+    return _words_of_pattern(
+        action.pattern if not action.selector else _within(action.pattern, action.selector, language)
+    )
+
+
+def _within(pattern: str, selector: str, language: Language) -> str:
+    """Return what stands in a context of ours; nothing where the context is another's, whose words need not be there."""
+    before, hole, after = (context_of(selector, language) or "").partition("@")
+    is_ours = hole and len(pattern) >= len(before + after) and pattern.startswith(before) and pattern.endswith(after)
+    return pattern[len(before) : len(pattern) - len(after)] if is_ours else ""
+
+
+def _words_of_pattern(pattern: str) -> frozenset[str]:
+    return words_of(VARIABLE.sub(" ", pattern))
+
+
+def _words_of_rule(rule: Any) -> Iterator[str]:
+    if not isinstance(rule, Mapping):
+        return
+    for key, value in rule.items():
+        if key == "pattern" and isinstance(value, str):
+            yield from _words_of_pattern(value)
+        elif key == "regex" and (word := _WHOLE_WORD.fullmatch(str(value))):
+            yield word[1]
+        elif key in ("has", "inside", "precedes", "follows"):
+            yield from _words_of_rule(value)
+        elif key == "all" and isinstance(value, list):
+            for inner in value:
+                yield from _words_of_rule(inner)
+
+
+def _names(tree: Mapping[str, Any]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for part in (part for part in _PARTS if part in tree):
+        for name in _variables(_ordered(tree[part], part, names), part):
+            number = len(names)
+            names.setdefault(name, _NAMES[number] if number < len(_NAMES) else f"V{number}")
+    return names
+
+
+def _ordered(value: Any, part: str, names: Mapping[str, str]) -> Any:
+    """Return `value` with what is keyed by variables as pairs, in an order that does not depend on their names."""
+    if part not in _KEYED_BY_VARIABLES or not isinstance(value, Mapping):
+        return value
+
+    def place(name: str) -> str:
+        # those not yet named come last, by what is said of them
+        return json.dumps([names.get(name, "~"), _renamed(value[name], names, "", "_")], sort_keys=True)
+
+    return [[f"${name}", value[name]] for name in sorted(value, key=place)]
+
+
+def _variables(value: Any, key: str) -> Iterator[str]:
+    if isinstance(value, str):
+        if key not in _NOT_CODE:
+            yield from (name for _, name in _VARIABLE.findall(value))
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _variables(inner, name)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _variables(inner, key)
+
+
+def _renamed(value: Any, names: Mapping[str, str], key: str, unknown: str = "") -> Any:
+    """Return `value` with the names of variables replaced; those without a new name keep theirs, or get `unknown`."""
+    if isinstance(value, str):
+        return (
+            value
+            if key in _NOT_CODE
+            else _VARIABLE.sub(lambda found: found[1] + names.get(found[2], unknown or found[2]), value)
+        )
+    if isinstance(value, Mapping):
+        is_keyed = key in _KEYED_BY_VARIABLES
+        return {
+            names.get(name, name) if is_keyed else name: _renamed(inner, names, name, unknown)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_renamed(inner, names, key, unknown) for inner in value]
+    return value
+
+
+def _collapsed(value: Any, key: str = "") -> Any:
+    if isinstance(value, str):
+        return value if key in _NOT_CODE else " ".join(value.split())
+    if isinstance(value, Mapping):
+        return {name: _collapsed(inner, name) for name, inner in value.items()}
+    return [_collapsed(inner, key) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,227 @@
+"""A rule in words: what it matches, what its variables stand for, what it writes."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from graftline.astgrep.action import PatternAction, RuleAction, rule_of
+
+_VARIABLE = re.compile(r"\${1,3}[A-Z_][A-Z0-9_]*")
+_NAME = re.compile(r"\$*")
+_MAX_INLINE = 60
+_RELATIONS = {"inside": "inside", "has": "containing", "precedes": "before", "follows": "after"}
+_STRICTNESS = {
+    "cst": "every token of the pattern must be there",
+    "smart": "",
+    "ast": "unnamed tokens do not count",
+    "relaxed": "unnamed tokens and comments do not count",
+    "signature": "only kinds of nodes count, not their texts",
+}
+
+
+def summary(action: PatternAction | RuleAction) -> str:
+    """Return one line that says what `action` does."""
+    rule = rule_of(action)
+    what = _what(rule["rule"])
+    fix = _template(rule["fix"])
+    if not fix.strip():
+        return f"Remove {what}"
+    if isinstance(rule["fix"], Mapping) and fix == "$A" and rule["fix"].get("expandEnd"):
+        return f"Remove {what}, and keep what follows it"
+    old = _only_pattern(rule["rule"]) or "$A"
+    if fix.startswith(old) and fix[len(old) :].lstrip(" ,;").startswith("\n"):
+        return f"Insert {_quoted(fix[len(old) :])} after {what}"
+    if fix.endswith(old) and fix[: -len(old)].rstrip(" ").endswith("\n"):
+        return f"Insert {_quoted(fix[: -len(old)])} before {what}"
+    return f"Replace {what} by {_quoted(fix)}"
+
+
+def explained(action: PatternAction | RuleAction) -> list[str]:
+    """Return lines that say all that `action` means; those that belong to one above are indented."""
+    rule = rule_of(action)
+    return [
+        "Matches",
+        *_indented(_matcher(rule["rule"])),
+        *_utilities(rule.get("utils") or {}),
+        *_variables(rule),
+        *_written(rule["fix"]),
+    ]
+
+
+def _what(rule: Any) -> str:
+    """Return a rule in a few words."""
+    pattern = _only_pattern(rule)
+    if pattern is not None:
+        selector = rule["pattern"].get("selector") if isinstance(rule["pattern"], Mapping) else None
+        return f"the `{selector}` of {_quoted(pattern)}" if selector else _quoted(pattern)
+    if not isinstance(rule, Mapping):
+        return "what the rule matches"
+    if isinstance(rule.get("all"), list) and rule["all"] and not rule.keys() & {"kind", "regex"}:
+        return _what(rule["all"][0])
+    kind, regex = rule.get("kind"), rule.get("regex")
+    text = f"`{kind}`" if kind else "a node"
+    if regex:
+        text += f" like {_quoted(str(regex))}"
+    name = rule.get("has")
+    if isinstance(name, Mapping) and name.get("regex"):
+        text += f" whose {name.get('field', 'part')} is like {_quoted(str(name['regex']))}"
+    return text
+
+
+def _only_pattern(rule: Any) -> str | None:
+    pattern = rule.get("pattern") if isinstance(rule, Mapping) else None
+    if isinstance(pattern, str) and not re.fullmatch(r"\$[A-Z_]+", pattern):
+        return pattern
+    return str(pattern["context"]) if isinstance(pattern, Mapping) and "context" in pattern else None
+
+
+def _quoted(text: str) -> str:
+    line = " ".join(text.split())
+    return f"`{line if len(line) <= _MAX_INLINE else line[: _MAX_INLINE - 3] + '...'}`"
+
+
+def _matcher(rule: Any) -> Iterator[str]:
+    """Yield what a rule object asks for; conditions after the first begin with `and`."""
+    if not isinstance(rule, Mapping):
+        yield f"{rule!r}"
+        return
+    for number, (key, value) in enumerate(rule.items()):
+        first, *rest = _condition(key, value)
+        yield f"and {first}" if number else first
+        yield from rest
+
+
+def _condition(key: str, value: Any) -> Iterator[str]:
+    match key:
+        case "pattern":
+            yield from _pattern(value)
+        case "kind":
+            yield f"a node of kind `{value}`"
+        case "regex":
+            yield f"a text that the regular expression `{value}` finds something in"
+        case "matches":
+            yield f"what the utility `{value}` matches"
+        case "nthChild":
+            yield f"a node at position {value!r} among its siblings"
+        case "range":
+            yield f"a node at {value!r} of the file (lines and columns from 0)"
+        case "all" | "any":
+            yield "all of" if key == "all" else "any of"
+            for inner in value if isinstance(value, list) else [value]:
+                yield from _listed(_matcher(inner))
+        case "not":
+            yield "not"
+            yield from _indented(_matcher(value))
+        case "inside" | "has" | "precedes" | "follows":
+            yield from _relation(key, value)
+        case _:
+            yield f"{key}: {value!r}"
+
+
+def _pattern(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from _block("code of the form", value)
+        return
+    selector, strictness = value.get("selector"), _STRICTNESS.get(str(value.get("strictness", "")), "")
+    what = f"the `{selector}` in code of the form" if selector else "code of the form"
+    yield from _block(what, str(value.get("context", "")))
+    if strictness:
+        yield f"  ({strictness})"
+
+
+def _relation(key: str, value: Any) -> Iterator[str]:
+    if not isinstance(value, Mapping):
+        yield f"{_RELATIONS[key]} {value!r}"
+        return
+    inner = {name: item for name, item in value.items() if name not in ("stopBy", "field")}
+    stop, field = value.get("stopBy", "neighbor"), value.get("field")
+    near = {"end": "at any distance"}.get(str(stop), "directly") if isinstance(stop, str) else "up to a node that stops"
+    place = f", as its `{field}`" if field and key == "has" else f", in its `{field}`" if field else ""
+    yield f"{_RELATIONS[key]} ({near}{place})"
+    yield from _indented(_matcher(inner))
+    if not isinstance(stop, str):
+        yield "  where it stops at"
+        yield from _indented(_indented(_matcher(stop)))
+
+
+def _utilities(utilities: Mapping[str, Any]) -> Iterator[str]:
+    for name, rule in utilities.items():
+        yield f"Utility `{name}` matches"
+        yield from _indented(_matcher(rule))
+
+
+def _variables(rule: Mapping[str, Any]) -> Iterator[str]:
+    names = list(dict.fromkeys(_VARIABLE.findall(str(rule["rule"]) + str(rule.get("utils") or ""))))
+    constraints, transforms = rule.get("constraints") or {}, rule.get("transform") or {}
+    if names or transforms:
+        yield "Variables"
+    for name in names:
+        bare = _NAME.sub("", name, count=1)
+        many = "any number of nodes, none included" if name.startswith("$$$") else "any one node"
+        if bare.startswith("_"):
+            many += ", not kept"
+        elif name not in _template(rule["fix"]) and not _is_used(bare, transforms):
+            many += ", left out of what is written"
+        yield f"  `{name}`: {many}"
+        if bare in constraints:
+            yield "    that is"
+            yield from _indented(_indented(_indented(_matcher(constraints[bare]))))
+    for name, transform in transforms.items():
+        yield f"  `${name}`: {_transformed(transform)}"
+
+
+def _is_used(name: str, transforms: Mapping[str, Any]) -> bool:
+    return any(re.search(rf"\${name}\b", str(transform)) for transform in transforms.values())
+
+
+def _transformed(transform: Any) -> str:
+    if not isinstance(transform, Mapping) or len(transform) != 1:
+        return f"made by {transform!r}"
+    [(kind, given)] = transform.items()
+    if not isinstance(given, Mapping):
+        return f"made by {kind} {given!r}"
+    source = given.get("source")
+    match kind:
+        case "replace":
+            return f"the text of `{source}` with `{given.get('replace')}` replaced by `{given.get('by')}`"
+        case "substring":
+            return (
+                f"characters {given.get('startChar', 0)} to {given.get('endChar', 'the end')} of the text of `{source}`"
+            )
+        case "convert":
+            return f"the text of `{source}` in {given.get('toCase')}"
+        case _:
+            return f"made by {kind} of `{source}`"
+
+
+def _written(fix: Any) -> Iterator[str]:
+    template = _template(fix)
+    if template:
+        yield from _block("Writes", template)
+    else:
+        yield "Removes it"
+    for key, what in (("expandStart", "before"), ("expandEnd", "after")):
+        if isinstance(fix, Mapping) and fix.get(key):
+            yield f"Takes with it, {what} the match,"
+            yield from _indented(_matcher(fix[key]))
+
+
+def _template(fix: Any) -> str:
+    return fix if isinstance(fix, str) else str(fix.get("template", ""))
+
+
+def _block(head: str, text: str) -> Iterator[str]:
+    if "\n" not in text:
+        yield f"{head} `{text}`"
+        return
+    yield head
+    yield from (f"  | {line}".rstrip() for line in text.split("\n"))
+
+
+def _indented(lines: Iterator[str]) -> Iterator[str]:
+    return (f"  {line}" for line in lines)
+
+
+def _listed(lines: Iterator[str]) -> Iterator[str]:
+    for number, line in enumerate(lines):
+        yield f"  - {line}" if number == 0 else f"    {line}"

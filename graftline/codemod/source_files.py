@@ -1,0 +1,226 @@
+"""Source files of whoever uses the rules: found below folders, read within bounds, written whole or not at all.
+
+Never through a symbolic link. Which language a path is in is told by a function that the caller gives.
+"""
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from graftline.astgrep.binding import MAX_LINE_CHARACTERS, MAX_SOURCE_CHARACTERS, Language
+from graftline.core.errors import DataError
+
+MAX_FILES = 50_000
+MAX_BYTES = 4 * MAX_SOURCE_CHARACTERS
+VENDORED = frozenset((
+    ".bzr", ".eggs", ".git", ".gradle", ".hg", ".jj", ".mypy_cache", ".nox", ".pytest_cache", ".ruff_cache", ".svn",
+    ".tox", ".venv", "__pycache__", "__pypackages__", "bower_components", "build", "dist", "jspm_packages",
+    "node_modules", "site-packages", "target", "third_party", "thirdparty", "vendor", "vendored", "venv",
+))  # fmt: skip
+"""Names of folders whose files are made by others or by programs."""
+
+LanguageOf = Callable[[str], Language | None]
+Skipped = Counter[str]
+"""Numbers of files and folders that are left out, by the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file as it was read."""
+
+    path: Path
+    language: Language
+    text: str
+    """With the line ends of the file, without a byte order mark."""
+    has_mark: bool = False
+    """Whether a byte order mark stands before it."""
+
+    @property
+    def content(self) -> bytes:
+        """The bytes that were read."""
+        return self.with_text(self.text)
+
+    def with_text(self, text: str) -> bytes:
+        """Return the bytes of the file with another text."""
+        return ("\ufeff" if self.has_mark else "").encode() + text.encode()
+
+
+@dataclass(slots=True)
+class Search:
+    """Finds the files of some languages below a path."""
+
+    language_of: LanguageOf
+    languages: frozenset[Language]
+    ignored: frozenset[Path] = frozenset()
+    """Resolved paths of files and folders that are left out."""
+    skipped: Skipped = field(default_factory=Counter)
+
+    def files(self, path: Path) -> Iterator[SourceFile]:
+        """Yield the files below `path` in the order of their names; a path that is a file is that file.
+
+        Raises:
+            DataError: `path` is not there, is a symbolic link, or is a file that cannot be one of a language asked for.
+        """
+        if path.is_symlink():
+            raise DataError(f"{path}: is a symbolic link; name the file or folder that it leads to")
+        if path.is_file():
+            language = self.language_of(path.name)
+            if language is None:
+                raise DataError(f"{path}: its name does not say a language; expected a source file such as a.py")
+            if language in self.languages:
+                yield read_source(path, language)
+            else:
+                self.skipped["other language"] += 1
+            return
+        if not path.is_dir():
+            raise DataError(f"{path}: no such file or folder")
+        for count, (found, language) in enumerate(self._below(path), 1):
+            if count > MAX_FILES:
+                raise DataError(f"{path}: holds more than {MAX_FILES} files in the languages of the rules; name a part")
+            if (source := self._read(found, language)) is not None:
+                yield source
+
+    def _below(self, folder: Path) -> Iterator[tuple[Path, Language]]:
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            self.skipped["unreadable"] += 1
+            return
+        for entry in entries:
+            path = Path(entry.path)
+            language = self.language_of(entry.name)
+            if entry.is_symlink():
+                self.skipped["symbolic link"] += 1
+            elif entry.is_dir(follow_symlinks=False):
+                if entry.name in VENDORED:
+                    self.skipped["vendored folder"] += 1
+                elif self._is_ignored(path):
+                    self.skipped["ignored by git"] += 1
+                else:
+                    yield from self._below(path)
+            elif entry.is_file(follow_symlinks=False) and language in self.languages and language is not None:
+                if self._is_ignored(path):
+                    self.skipped["ignored by git"] += 1
+                else:
+                    yield path, language
+
+    def _is_ignored(self, path: Path) -> bool:
+        return bool(self.ignored) and path.absolute() in self.ignored
+
+    def _read(self, path: Path, language: Language) -> SourceFile | None:
+        try:
+            source = read_source(path, language)
+        except DataError as error:
+            reasons = ("too large", "not UTF-8", "binary", "minified")
+            self.skipped[next((reason for reason in reasons if reason in str(error)), "unreadable")] += 1
+            return None
+        return source
+
+
+def read_source(path: Path, language: Language) -> SourceFile:
+    """Return the file `path`.
+
+    Raises:
+        DataError: it is no plain file, too large, minified, binary or not UTF-8.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise DataError(f"{path}: is no plain file; expected a source file")
+            content = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        is_link = path.is_symlink()
+        reason = (
+            "is a symbolic link; name the file that it leads to" if is_link else f"cannot be read ({error.strerror})"
+        )
+        raise DataError(f"{path}: {reason}") from None
+    return source_of(content, path, language)
+
+
+def source_of(content: bytes, path: Path, language: Language) -> SourceFile:
+    """Return the bytes of a file as a text.
+
+    Raises:
+        DataError: as `read_source`.
+    """
+    if len(content) > MAX_BYTES:
+        raise DataError(f"{path}: is too large, more than {MAX_BYTES} bytes; leave it out")
+    if b"\0" in content:
+        raise DataError(f"{path}: is binary, it holds a zero byte; expected source code")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    has_mark = text.startswith("\ufeff")
+    text = text.removeprefix("\ufeff")
+    if len(text) > MAX_SOURCE_CHARACTERS:
+        raise DataError(f"{path}: is too large, {len(text)} characters; at most {MAX_SOURCE_CHARACTERS} are parsed")
+    longest = max(map(len, text.split("\n")))
+    if longest > MAX_LINE_CHARACTERS:
+        raise DataError(
+            f"{path}: is minified, it has a line of {longest} characters; at most {MAX_LINE_CHARACTERS} are parsed"
+        )
+    return SourceFile(path, language, text, has_mark)
+
+
+def replace_file(path: Path, content: bytes, expected: bytes | None = None) -> None:
+    """Write `content` to `path` at once: whoever reads sees the old file or the new one, after a crash too.
+
+    The mode stays, and the owner where that is allowed. With `expected`, nothing is written over other bytes than those.
+
+    Raises:
+        DataError: `path` is a symbolic link or no plain file, or no longer holds what is expected.
+        OSError: it cannot be written.
+    """
+    status = None
+    with suppress(FileNotFoundError):
+        status = path.lstat()
+    if status is not None and not stat.S_ISREG(status.st_mode):
+        raise DataError(f"{path}: is a symbolic link or no plain file; nothing is written through it")
+    if expected is not None and (status is None or path.read_bytes() != expected):
+        raise DataError(f"{path}: was changed by somebody else meanwhile; nothing is written, start again")
+    partial = path.with_name(f".{path.name[:200]}.partial-{os.getpid()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(partial, flags, 0o666 if status is None else 0o600), "wb") as stream:
+            stream.write(content)
+            if status is not None:
+                with suppress(OSError):
+                    os.fchown(stream.fileno(), status.st_uid, status.st_gid)
+                os.fchmod(stream.fileno(), stat.S_IMODE(status.st_mode))
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    with suppress(OSError):  # some file systems cannot
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def said(skipped: Skipped) -> str:
+    """Return what was left out as words, empty if nothing was."""
+    return ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
+
+
+def changed_pairs(before: Path, after: Path, language_of: LanguageOf) -> Iterator[tuple[SourceFile, SourceFile]]:
+    """Yield the files that two folders both have, by their paths below them, and whose texts differ."""
+    paths: Iterable[Path] = sorted(path for path in before.rglob("*") if path.is_file() and not path.is_symlink())
+    for path in paths:
+        language, twin = language_of(path.name), after / path.relative_to(before)
+        if language is not None and twin.is_file() and not twin.is_symlink():
+            pair = read_source(path, language), read_source(twin, language)
+            if pair[0].text != pair[1].text:
+                yield pair

@@ -1,0 +1,1 @@
+"""What everything else stands on: artifacts and their records, configuration, errors, digests, files, processes, secrets."""

@@ -1,0 +1,63 @@
+"""From configuration to a store of artefacts."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal, assert_never
+
+from pydantic import Field
+
+from graftline.core.artifacts.base import ArtefactStore
+from graftline.core.artifacts.bucket import BucketArtefacts
+from graftline.core.artifacts.folder import FolderArtefacts
+from graftline.core.artifacts.memory import MemoryArtefacts
+from graftline.core.blobs.open import ObjectsConfig, configured_objects
+from graftline.core.config import Config
+from graftline.core.secrets import Secrets
+
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+
+
+class FolderArtefactsConfig(Config):
+    """The root itself: one machine, or a file system that every worker has as its root."""
+
+    kind: Literal["folder"] = "folder"
+
+
+class BucketArtefactsConfig(ObjectsConfig):
+    """A bucket, or a folder that several machines mount; `url` is its address, or the name of the variable that has it.
+
+    Every worker has a root of its own, in which it keeps what it made and what it read.
+    """
+
+    kind: Literal["bucket"] = "bucket"
+
+
+class MemoryArtefactsConfig(Config):
+    """In this process: for tests."""
+
+    kind: Literal["memory"] = "memory"
+
+
+ArtefactsConfig = Annotated[
+    FolderArtefactsConfig | BucketArtefactsConfig | MemoryArtefactsConfig, Field(discriminator="kind")
+]
+
+
+def open_artefacts(config: ArtefactsConfig, root: Path, secrets: Secrets) -> ArtefactStore:
+    """Return the store of `config`; whether it answers shows at the first use.
+
+    Raises:
+        ConfigError: its client is not installed or does not take the options, or a variable is not set.
+    """
+    match config:
+        case FolderArtefactsConfig():
+            return FolderArtefacts(root)
+        case BucketArtefactsConfig():
+            if _VARIABLE.fullmatch(config.url):
+                address = secrets.require(config.url, "artefacts.url").get_secret_value()
+                config = config.model_copy(update={"url": address})
+            return BucketArtefacts(configured_objects(config, root, secrets, "artefacts"))
+        case MemoryArtefactsConfig():
+            return MemoryArtefacts()
+        case _:
+            assert_never(config)

@@ -1,0 +1,249 @@
+"""How stored artefacts are made: a folder of files with a record, which is written last.
+
+Writing goes to a partial folder beside the artefact; when everything in it is on disk, record included, it takes
+the artefact's place by renaming. A killed writer leaves a partial folder: one that is complete is adopted by the next build
+of the same request, any other is handed to it, so that it may go on where the first one stopped.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graftline.core.clock import Clock, utc_now
+from graftline.core.errors import GraftlineError, RecordError
+from graftline.core.hashing import canonical_json, digest
+from graftline.core.record import (
+    RECORD_NAME,
+    Record,
+    fault_of,
+    files_in,
+    load_record,
+    record_of,
+    sums_of,
+    sync,
+    write_atomically,
+)
+
+logger = logging.getLogger(__name__)
+
+_FILES_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class Request:
+    """What an artefact is to be made from; equal requests have equal artefacts."""
+
+    kind: str
+    name: str
+    code_version: str
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def digest(self) -> str:
+        """Return the digest of the whole request, code version included."""
+        return digest([self.kind, self.name, self.code_version, dict(self.inputs), dict(self.config)])
+
+    def difference(self, record: Record) -> str:
+        """Return why `record` does not answer this request, in words; empty when it does."""
+        if record.kind != self.kind or record.name != self.name:
+            return f"holds {record.kind} {record.name!r}"
+        changed = [
+            *(["code"] if record.code_version != self.code_version else []),
+            *(f"input {key}" for key in _differing(record.inputs, self.inputs)),
+            *(f"config {key}" for key in _differing(record.config, self.config)),
+        ]
+        return ", ".join(changed) + " changed" if changed else ""
+
+
+def _differing(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    # as JSON: a tuple is the list it is stored as, True is not 1, and None is not a missing key
+    before, now = ({key: canonical_json(value) for key, value in side.items()} for side in (stored, wanted))
+    return [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a build has to say about the files it wrote."""
+
+    counts: dict[str, int]
+    contract: Mapping[str, Any] = field(default_factory=dict)
+    """The fields that the record of this kind adds."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Built:
+    """The outcome of `build`."""
+
+    folder: Path
+    record: Record
+    reason: str
+    """Why it was made now, e.g. `config seed changed`; empty when the stored artefact was still right."""
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the artefact was made by this call."""
+        return bool(self.reason)
+
+
+Placing = Callable[[Path, Record], None]
+"""Called with an artefact that is complete, in its partial folder, before it takes its place."""
+
+
+def build(
+    folder: Path,
+    request: Request,
+    make: Callable[[Path], Contents],
+    clock: Clock = utc_now,
+    placing: Placing = lambda partial, record: None,
+) -> Built:
+    """Return the artefact of `request` in `folder`, made by `make` unless it is there already.
+
+    `make` gets a partial folder, which holds what a killed build of the very same request had written to it, and
+    leaves there exactly the files of the artefact; names that start with "." are working files and are dropped.
+    The old artefact stays readable until the new one is complete.
+
+    Raises:
+        RecordError: `folder` holds files without a record, which nothing of ours leaves behind.
+    """
+    with _locked(folder.parent):
+        partial = folder.with_name(f".{folder.name}.partial-{request.digest()[:12]}")
+        _adopt(folder, partial, request)
+        if not folder.exists() and _old(folder).exists():
+            _old(folder).rename(folder)  # a writer was killed between taking it away and putting the new one in place
+        reason = _why(folder, request)
+        _remove_partials(folder, keep=partial if reason else None)
+        record = _made(folder, partial, request, make, clock, placing) if reason else load_record(folder)
+    if reason:
+        logger.info("%s %s: made (%s), %s", request.kind, request.name, reason, record.counts)
+    return Built(folder, record, reason)
+
+
+def _made(
+    folder: Path,
+    partial: Path,
+    request: Request,
+    make: Callable[[Path], Contents],
+    clock: Clock,
+    placing: Placing,
+) -> Record:
+    partial.mkdir(parents=True, exist_ok=True)
+    (partial / RECORD_NAME).unlink(missing_ok=True)
+    try:
+        contents = make(partial)
+    except GraftlineError as error:
+        if str(partial) not in str(error):
+            raise
+        # what is wrong is told by the place where people would look for it
+        raise type(error)(str(error).replace(str(partial), str(folder))) from error
+    for path in sorted(partial.rglob(".*")):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)  # what was in a folder went with it
+    files = files_in(partial)
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as threads:
+        # the disk works while the sums are made
+        synced = threads.map(sync, files)
+        sums = sums_of(partial, [path.relative_to(partial).as_posix() for path in files])
+        list(synced)
+    record = record_of(
+        {
+            "kind": request.kind,
+            "name": request.name,
+            "inputs": dict(request.inputs),
+            "config": json.loads(canonical_json(dict(request.config))),
+            "code_version": request.code_version,
+            "files": sums,
+            "counts": contents.counts,
+            "written_at": clock().isoformat(),
+            "facts": dict(contents.facts),
+            **contents.contract,
+        }
+    ).identified()
+    write_atomically(partial / RECORD_NAME, record.model_dump_json(indent=2) + "\n")
+    sync(partial)
+    placing(partial, record)
+    _take_place(partial, folder)
+    return record
+
+
+def put_in_place(folder: Path, record: Record, fill: Callable[[Path], None]) -> None:
+    """Have the artefact of `record` in `folder`, instead of what is there; `fill` writes its files to a partial folder.
+
+    That folder holds what a killed call for the same record left, and is the caller's to complete.
+
+    Raises:
+        RecordError: what `fill` wrote are not the files of the record.
+    """
+    with _locked(folder.parent):
+        partial = folder.with_name(f".{folder.name}.partial-{record.identity[:12]}-fetched")
+        partial.mkdir(parents=True, exist_ok=True)
+        (partial / RECORD_NAME).unlink(missing_ok=True)
+        fill(partial)
+        if fault := fault_of(partial, record):
+            raise RecordError(f"{folder}: {fault} while it was fetched; run again")
+        for path in files_in(partial):
+            sync(path)
+        write_atomically(partial / RECORD_NAME, record.model_dump_json(indent=2) + "\n")
+        _take_place(partial, folder)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Wait until no other process builds in `folder`: two that make one artefact would write into one another."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _adopt(folder: Path, partial: Path, request: Request) -> None:
+    # a writer killed after its record was written, before or while its folder took its place
+    if (partial / RECORD_NAME).exists() and not _why(partial, request):
+        _take_place(partial, folder)
+
+
+def _why(folder: Path, request: Request) -> str:
+    if not folder.exists():
+        return "not there yet"
+    if not (folder / RECORD_NAME).exists() and files_in(folder):
+        raise RecordError(
+            f"{folder}: holds files but no {RECORD_NAME}, so they may be anyone's; move or delete the folder"
+        )
+    try:
+        record = load_record(folder)
+    except RecordError as error:
+        return f"unreadable record: {error}"
+    return request.difference(record) or fault_of(folder, record)
+
+
+def _take_place(partial: Path, folder: Path) -> None:
+    old = _old(folder)
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    partial.rename(folder)
+    sync(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _old(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.old")
+
+
+def _remove_partials(folder: Path, keep: Path | None = None) -> None:
+    for path in (*folder.parent.glob(f".{folder.name}.partial-*"), _old(folder)):
+        if path != keep:
+            shutil.rmtree(path, ignore_errors=True)

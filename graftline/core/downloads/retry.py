@@ -1,0 +1,93 @@
+"""How long a home is tried again: full jitter between attempts, `Retry-After` honoured, one deadline.
+
+https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
+"""
+
+import logging
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import Field
+
+from graftline.core.config import Config
+from graftline.core.errors import DownloadError
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+logger = logging.getLogger(__name__)
+
+_PROGRESS_BYTES = 1 << 16  # less than this between two faults is no progress
+
+T = TypeVar("T")
+
+
+class HomeBusyError(DownloadError):
+    """The home does not answer for now: too many requests, out of service, or the connection broke."""
+
+    retry_after_s: float = 0.0
+    """How long it asks to be left alone; 0 where it does not say."""
+
+
+class UnreachableError(HomeBusyError):
+    """There is no way to the home: no network, as a rule, or no such server."""
+
+
+class Patience(Config):
+    """How long a home is waited for."""
+
+    connect_s: float = Field(default=5.0, gt=0)
+    read_s: float = Field(default=10.0, gt=0)
+    """The longest silence in the middle of an answer."""
+    deadline_s: float = Field(default=300.0, ge=0)
+    """How long attempts are repeated; in a download, since it last got on."""
+    unreachable_s: float = Field(default=20.0, ge=0)
+    """How long they are while there is no way to the home, and nothing came from it yet."""
+    longest_pause_s: float = Field(default=30.0, ge=0)
+    """Between two attempts, unless the home asks for a longer one."""
+    least_bytes_per_s: int = Field(default=1024, ge=0)
+    """A connection that is slower over `slow_s` is given up and opened anew."""
+    slow_s: float = Field(default=30.0, gt=0)
+
+
+def persistently(patience: Patience, attempt: Callable[[], T], progress: Callable[[], int] = lambda: 0) -> T:
+    """Return what `attempt` returns; it is repeated while the home is busy. `progress` counts bytes.
+
+    Raises:
+        HomeBusyError: the deadline is over, or would be before the home wants to be asked again.
+    """
+    from tenacity import Retrying, retry_if_exception_type, wait_random_exponential
+
+    jitter = wait_random_exponential(multiplier=0.5, max=patience.longest_pause_s)
+    began, at_first, reached, attempts = monotonic(), progress(), progress(), 0
+
+    def pause_s(state: "RetryCallState") -> float:
+        error = state.outcome.exception() if state.outcome else None
+        asked_s = error.retry_after_s if isinstance(error, HomeBusyError) else 0.0
+        return max(asked_s, jitter(state))
+
+    def is_over(state: "RetryCallState") -> bool:
+        nonlocal began, reached, attempts
+        attempts += 1
+        if progress() - reached >= _PROGRESS_BYTES:
+            began, reached = monotonic(), progress()
+        error = state.outcome.exception() if state.outcome else None
+        is_unreachable = isinstance(error, UnreachableError) and progress() == at_first
+        limit_s = min(patience.unreachable_s, patience.deadline_s) if is_unreachable else patience.deadline_s
+        return monotonic() - began + state.upcoming_sleep > limit_s
+
+    def say(state: "RetryCallState") -> None:
+        error = state.outcome.exception() if state.outcome else None
+        logger.warning("%s; next attempt in %.1f s", error, state.upcoming_sleep)
+
+    retrying = Retrying(
+        retry=retry_if_exception_type(HomeBusyError), wait=pause_s, stop=is_over, before_sleep=say, reraise=True
+    )
+    try:
+        return retrying(attempt)
+    except HomeBusyError as error:
+        times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        fault = HomeBusyError(f"{error} (given up after {times}); run again later, what was fetched is kept")
+        fault.retry_after_s = error.retry_after_s
+        raise fault from error

@@ -1,0 +1,163 @@
+"""The files of a project in the indexes and folders that pip is configured for.
+
+The pages are those of the simple repository API, JSON or HTML
+(https://packaging.python.org/en/latest/specifications/simple-repository-api/). Of pip's configuration `index-url`,
+`extra-index-url`, `find-links` and `no-index` are followed; certificates and proxies are those of the environment.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urljoin, urlsplit
+from urllib.request import url2pathname
+
+from graftline.core.downloads.web import AnswerError, Web, shown
+from graftline.core.errors import ConfigError, DownloadError
+
+MAX_PAGE_BYTES = 64 << 20
+_ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+_SETTING = re.compile(r"(?P<section>[^\s=]+?)\.(?P<key>[\w-]+)=(?P<value>'.*'|\".*\")")
+_SECTIONS = ("global", "download", ":env:")
+"""The later ones count more, as they do for `pip download`."""
+_DEFAULT_INDEX = re.compile(r"-index-url\s.*?\(default\s+(?P<url>\S+?)\)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A file that an index or a folder offers."""
+
+    filename: str
+    url: str
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where pip looks for projects."""
+
+    indexes: tuple[str, ...]
+    folders: tuple[str, ...]
+
+
+def places(config: str, usage: Callable[[], str]) -> Places:
+    """Return where pip looks, from what `pip config list` prints and, for its own index, `pip download --help`.
+
+    Raises:
+        ConfigError: neither names an index.
+    """
+    settings: dict[str, str] = {}
+    found = [match for line in config.splitlines() if (match := _SETTING.fullmatch(line.strip()))]
+    for section in _SECTIONS:
+        settings |= {
+            match["key"]: str(ast.literal_eval(match["value"])) for match in found if match["section"] == section
+        }
+    folders = tuple(settings.get("find-links", "").split())
+    if settings.get("no-index", "").lower() in ("1", "true", "yes", "on"):
+        return Places((), folders)
+    index = settings.get("index-url")
+    if not index:
+        default = _DEFAULT_INDEX.search(usage())
+        if default is None:
+            raise ConfigError("pip: neither its configuration nor its help names an index; set PIP_INDEX_URL")
+        index = default["url"]
+    return Places((index, *settings.get("extra-index-url", "").split()), folders)
+
+
+def links(project: str, where: Places, web: Web) -> Iterator[Link]:
+    """Yield the files of `project`, and of others where a folder holds several, in the order in which pip looks.
+
+    Raises:
+        DownloadError: an index cannot be read; one that does not know the project is none.
+    """
+    for folder in where.folders:
+        yield from _links_at(folder, web)
+    page = re.sub(r"[-_.]+", "-", project).lower()
+    for index in where.indexes:
+        yield from _links_at(f"{index.rstrip('/')}/{page}/", web)
+
+
+def endings(project: str, version: str, filenames: Iterable[str]) -> dict[str, str]:
+    """Return what follows project and version in the names of the files of one release, by name.
+
+    {"Demo_x-1.0-py3-none-any.whl": "-py3-none-any.whl", "demo-x-1.0.tar.gz": ".tar.gz"}
+    """
+    name = "[-_.]+".join(map(re.escape, re.split(r"[-_.]+", project)))
+    start = re.compile(f"{name}-{re.escape(version)}(?P<rest>-.*\\.whl|\\.[a-z].*)", re.IGNORECASE)
+    return {filename: match["rest"] for filename in filenames if (match := start.fullmatch(filename))}
+
+
+def local_path(url: str) -> Path | None:
+    """Return the path that a URL or a plain path means; None where it is on another machine."""
+    scheme = urlsplit(url).scheme
+    if scheme == "file":
+        return Path(url2pathname(urlsplit(url).path))
+    return Path(url) if "://" not in url else None
+
+
+def _links_at(location: str, web: Web) -> Iterator[Link]:
+    path = local_path(location)
+    if path is None:
+        yield from _links_on_web(location, web)
+    elif path.is_dir():
+        yield from (Link(file.name, file.resolve().as_uri(), None) for file in sorted(path.iterdir()) if file.is_file())
+        if (page := path / "index.html").is_file():
+            yield from _links_in_html(page.read_bytes(), page.resolve().as_uri())
+    elif path.is_file():
+        yield from _links_in_html(path.read_bytes(), path.resolve().as_uri())
+
+
+def _links_on_web(url: str, web: Web) -> Iterator[Link]:
+    try:
+        with web.answer("GET", url, {"Accept": _ACCEPT}) as response:
+            body = bytearray()
+            for chunk in web.chunks(response, shown(url)):
+                body += chunk
+                if len(body) > MAX_PAGE_BYTES:
+                    raise DownloadError(
+                        f"{shown(url)}: answers with more than {MAX_PAGE_BYTES} bytes; expected an index"
+                    )
+            is_json = "json" in response.headers.get("Content-Type", "")
+            base = str(response.url)
+    except AnswerError as error:
+        if error.status == 404:
+            return
+        raise
+    yield from _links_in_json(bytes(body), base) if is_json else _links_in_html(bytes(body), base)
+
+
+def _links_in_json(body: bytes, base: str) -> Iterator[Link]:
+    try:
+        for file in json.loads(body)["files"]:
+            yield Link(str(file["filename"]), urljoin(base, str(file["url"])), _sha256(file.get("hashes")))
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        raise DownloadError(f"{shown(base)}: is not a page of the simple repository API; check PIP_INDEX_URL") from None
+
+
+def _sha256(hashes: Any) -> str | None:
+    value = hashes.get("sha256") if isinstance(hashes, Mapping) else None
+    return value if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value) else None
+
+
+def _links_in_html(body: bytes, base: str) -> Iterator[Link]:
+    page = _Page()
+    page.feed(body.decode("utf-8", "replace"))
+    for href in page.references:
+        url, _, fragment = urljoin(base, href).partition("#")
+        name, _, value = fragment.partition("=")
+        yield Link(unquote(urlsplit(url).path.rpartition("/")[2]), url, _sha256({name: value}))
+
+
+class _Page(HTMLParser):
+    """The addresses that a page refers to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.references: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.references += [value for key, value in attrs if tag == "a" and key == "href" and value]

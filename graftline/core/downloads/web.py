@@ -1,0 +1,209 @@
+"""One answer of a web server, with limits: time-outs, size, redirects, and no secret in what is said of it.
+
+The only place that knows httpx. A client lives as long as one answer: the port has nothing that could close one.
+"""
+
+import json
+import ssl
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import SecretStr
+
+from graftline.core.downloads.retry import HomeBusyError, Patience, UnreachableError
+from graftline.core.errors import ConfigError, DownloadError
+
+if TYPE_CHECKING:
+    import httpx
+
+MAX_JSON_BYTES = 16 << 20
+_MAX_REDIRECTS = 10
+_MAX_RETRY_AFTER_S = 24 * 3600.0
+_BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class AnswerError(DownloadError):
+    """An answer that will not be another one next time."""
+
+    status: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """How servers are asked."""
+
+    patience: Patience
+    token: SecretStr | None = None
+    """Sent to the server that is asked, and to no other that it refers to."""
+
+    @contextmanager
+    def answer(
+        self, method: str, url: str, headers: Mapping[str, str] | None = None, ok: Container[int] = (200,)
+    ) -> Iterator["httpx.Response"]:
+        """Ask, and yield the answer with its body unread: `chunks` reads it.
+
+        Raises:
+            HomeBusyError: it may be answered later.
+            AnswerError: it is refused: its status is none of `ok`.
+            ConfigError: it is no URL.
+        """
+        import httpx
+
+        label = shown(url)
+        sent = {"User-Agent": "graftline", "Accept-Encoding": "identity", **(headers or {})}
+        if self.token is not None:
+            sent["Authorization"] = f"Bearer {self.token.get_secret_value()}"
+        timeout = httpx.Timeout(self.patience.read_s, connect=self.patience.connect_s)
+        with (
+            self._faults(label),
+            httpx.Client(
+                timeout=timeout, follow_redirects=True, max_redirects=_MAX_REDIRECTS, verify=_certificates()
+            ) as client,
+            client.stream(method, url, headers=sent) as response,
+        ):
+            self._check(label, url, response, ok)
+            yield response
+
+    def chunks(self, response: "httpx.Response", label: str) -> Iterator[bytes]:
+        """Yield the body of `response` as it comes, in pieces that are not empty.
+
+        Raises:
+            HomeBusyError: it broke off.
+        """
+        with self._faults(label):
+            yield from filter(None, response.iter_raw())
+
+    def json(self, url: str, condition: Mapping[str, str]) -> tuple[Any, str]:
+        """Return the JSON at `url` and its ETag; None where it is as the headers of `condition` say.
+
+        Raises:
+            HomeBusyError, AnswerError: as `answer`, or it is too large, or not JSON.
+        """
+        with self.answer("GET", url, condition, ok=(200, 304)) as response:
+            etag: str = response.headers.get("ETag", "")
+            return None if response.status_code == HTTPStatus.NOT_MODIFIED else self._value(url, response), etag
+
+    def page(self, url: str) -> tuple[Any, str]:
+        """Return the JSON at `url`, and the address of the next page, empty at the last one (RFC 8288).
+
+        Raises:
+            HomeBusyError, AnswerError: as `json`.
+        """
+        with self.answer("GET", url) as response:
+            following: str = response.links.get("next", {}).get("url", "")
+            return self._value(url, response), following
+
+    def _value(self, url: str, response: "httpx.Response") -> Any:
+        body = bytearray()
+        for chunk in self.chunks(response, shown(url)):
+            body += chunk
+            if len(body) > MAX_JSON_BYTES:
+                raise AnswerError(f"{shown(url)}: answers with more than {MAX_JSON_BYTES} bytes; check the address")
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            raise AnswerError(f"{shown(url)}: answers with something else than JSON; check the address") from None
+
+    @contextmanager
+    def _faults(self, label: str) -> Iterator[None]:
+        import httpx
+
+        try:
+            yield
+        except httpx.ConnectTimeout:
+            raise UnreachableError(
+                f"{label}: no connection within {self.patience.connect_s:g} s; check the network"
+            ) from None
+        except httpx.TimeoutException:
+            raise HomeBusyError(
+                f"{label}: silent for {self.patience.read_s:g} s; check the network or its home"
+            ) from None
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise ConfigError(
+                f"{label}: is not a URL that can be asked ({error}); mend its entry below configs/"
+            ) from None
+        except httpx.TooManyRedirects:
+            raise AnswerError(
+                f"{label}: leads on more than {_MAX_REDIRECTS} times; mend its entry below configs/"
+            ) from None
+        except httpx.TransportError as error:
+            if _is_about_certificate(error):
+                raise AnswerError(
+                    f"{label}: its certificate is not trusted; set SSL_CERT_FILE or mend its entry below configs/"
+                ) from None
+            # without its text, which may quote what was sent
+            kind = type(error).__name__
+            if isinstance(error, httpx.ConnectError):
+                raise UnreachableError(f"{label}: cannot be reached ({kind}); check the network or its home") from None
+            raise HomeBusyError(f"{label}: the connection broke ({kind}); check the network or its home") from None
+
+    def _check(self, label: str, url: str, response: "httpx.Response", ok: Container[int]) -> None:
+        status = response.status_code
+        if status in _BUSY:
+            busy = HomeBusyError(f"{label}: answers {_named(status)}; try again later")
+            busy.retry_after_s = retry_after_s(response.headers.get("Retry-After", ""))
+            raise busy
+        if url.lower().startswith("https:") and response.url.scheme != "https":
+            raise AnswerError(
+                f"{label}: leads on to {shown(str(response.url))}, which is not https; mend its entry below configs/"
+            )
+        if status not in ok:
+            where = shown(str(response.url))
+            led = f" (at {where})" if where != label else ""
+            what = "no such file" if status in (404, 410) else f"answers {_named(status)}"
+            refused = AnswerError(f"{label}: {what}{led}; mend its entry below configs/")
+            refused.status = status
+            raise refused
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Return whom we trust: reading it takes longer than most answers."""
+    import httpx
+
+    return httpx.create_ssl_context()
+
+
+def shown(url: str) -> str:
+    """Return `url` without what may be secret: user, password, query and fragment."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url.partition("?")[0].rpartition("@")[2]
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def retry_after_s(value: str) -> float:
+    """Return the seconds that a `Retry-After` asks for, 0 where it says nothing that is understood."""
+    try:
+        seconds = float(value) if value.isdecimal() else _seconds_until(parsedate_to_datetime(value))
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+    return min(max(seconds, 0.0), _MAX_RETRY_AFTER_S)
+
+
+def _seconds_until(moment: datetime) -> float:
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (aware - datetime.now(UTC)).total_seconds()
+
+
+def _is_about_certificate(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _named(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)

@@ -1,0 +1,240 @@
+"""The record of a stored artefact, `_meta.json`: what it is, from what and how it was made, and the sums of its files.
+
+A reader refuses a folder without a record, or whose files are not the recorded ones. Not here: how artefacts are made
+(`graftline.core.build`).
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from graftline.core.errors import RecordError
+from graftline.core.hashing import digest, sha256_file
+
+RECORD_NAME = "_meta.json"
+_FILES_AT_ONCE = 4
+_MAX_SHOWN = 60
+
+
+class FileSum(BaseModel):
+    """Size and checksum of one file of an artefact."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    size_bytes: int = Field(ge=0)
+
+
+class Record(BaseModel):
+    """What an artefact is, from what and how it was made, and the sums by which it is recognised."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    schema_version: Literal[1] = 1
+    kind: str
+    """The stage that made it, e.g. `splits`."""
+    name: str
+    """Which one of its kind, e.g. `python/train`."""
+    inputs: dict[str, str]
+    """Identity of every artefact it was made from, by name."""
+    config: dict[str, Any]
+    """The resolved configuration, tool versions included."""
+    code_version: str
+    """Digest of the code that made it; not part of the identity, so that equal output stays equal."""
+    files: dict[str, FileSum]
+    """By path relative to the artefact's folder."""
+    counts: dict[str, int]
+    """Rows by what became of them; drops are `dropped.<reason>`."""
+    written_at: str
+    """ISO 8601, UTC; not part of the identity."""
+    facts: dict[str, str] = Field(default_factory=dict)
+    """What only making it told, such as the precision that `auto` came to; not part of the identity."""
+    identity: str = ""
+    """Digest of everything above but code version, time and facts."""
+
+    def identified(self) -> Self:
+        """Return the record with its identity filled in."""
+        return self.model_copy(update={"identity": self.computed_identity()})
+
+    def computed_identity(self) -> str:
+        """Return the digest that `identity` has to be."""
+        left_out = {"code_version", "written_at", "downloaded_at", "facts", "identity"}
+        return digest(self.model_dump(mode="json", exclude=left_out))
+
+
+class DatasetRecord(Record):
+    """The record of a dataset: also where it came from and on what terms."""
+
+    source: str = Field(min_length=1)
+    """Name of the dataset."""
+    version: str = Field(min_length=1)
+    """Revision of its home: a version, a commit or a checksum."""
+    license: str = Field(min_length=1)
+    """SPDX expression of the whole; single rows may carry their own."""
+    downloaded_at: datetime
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Of the archive; of the sorted file checksums where there are several files."""
+    num_records: int = Field(ge=0)
+
+    def contract(self) -> dict[str, Any]:
+        """Return where the dataset came from and on what terms."""
+        return self.model_dump(mode="json", include=set(DatasetRecord.model_fields) - set(Record.model_fields))
+
+
+class RawRecord(DatasetRecord):
+    """The record of raw files."""
+
+    kind: Literal["raw"]
+
+
+class NormalizedRecord(DatasetRecord):
+    """The record of the edits of a dataset."""
+
+    kind: Literal["normalized"]
+    licences: dict[str, int]
+    """Edits and labels by the SPDX identifier of their rows."""
+    tokenizer: str = Field(min_length=1)
+    """By which lengths are counted."""
+
+
+_RECORDS: Mapping[str, type[Record]] = {"raw": RawRecord, "normalized": NormalizedRecord}
+
+
+def parse_record(content: bytes, where: str) -> Record:
+    """Return the record that `content` is, as a file of ours has it.
+
+    Raises:
+        RecordError: it is none, or its identity is not that of its content; the message begins with `where`.
+    """
+    try:
+        record = record_of(json.loads(content))
+    except ValidationError as error:
+        raise RecordError(f"{where}: is not a record ({_fault(error)}); materialise its asset again") from None
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"{where}: is not a record ({_first_line(error)}); materialise its asset again") from None
+    if record.identity != record.computed_identity():
+        raise RecordError(f"{where}: identity is not that of its content; materialise its asset again")
+    return record
+
+
+def load_record(folder: Path) -> Record:
+    """Return the record of the artefact in `folder`, without looking at its files.
+
+    Raises:
+        RecordError: there is none, or it is not a record, or its identity is not that of its content.
+    """
+    path = folder / RECORD_NAME
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise RecordError(
+            f"{folder}: has no {RECORD_NAME}, so it was not made yet; run `graftline run`, or materialize its asset"
+        ) from None
+    except OSError as error:
+        raise RecordError(f"{path}: is not a record ({_first_line(error)}); materialise its asset again") from None
+    return parse_record(content, str(path))
+
+
+def verified(folder: Path, kind: str) -> Record:
+    """Return the record of the artefact in `folder` after checking kind, and every file's size and checksum.
+
+    Raises:
+        RecordError: as `load_record`, or the artefact is of another kind, or a file is missing, altered or extra.
+    """
+    record = load_record(folder)
+    if record.kind != kind:
+        raise RecordError(f"{folder}: holds {record.kind!r}, but {kind!r} was asked for")
+    fault = fault_of(folder, record)
+    if fault:
+        raise RecordError(f"{folder}: {fault}; materialise its asset again")
+    return record
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write `content` to `path`, text as UTF-8, whole or not at all, even when the machine stops in the middle."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    with partial.open("wb") as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    partial.replace(path)
+
+
+def record_of(values: Any) -> Record:
+    """Return the record of the kind that `values` name."""
+    kind = values.get("kind") if isinstance(values, dict) else None
+    return _RECORDS.get(kind if isinstance(kind, str) else "", Record).model_validate(values)
+
+
+def fault_of(folder: Path, record: Record) -> str:
+    """Return in what the files in `folder` are not those of `record`; empty where they are."""
+    present = {path.relative_to(folder).as_posix() for path in files_in(folder)}
+    if missing := sorted(record.files.keys() - present):
+        return f"file {missing[0]!r} is missing"
+    if extra := sorted(present - record.files.keys()):
+        return f"file {extra[0]!r} is not in the record"
+    found = sums_of(folder, record.files)
+    altered = [name for name, expected in record.files.items() if found[name] != expected]
+    return f"file {altered[0]!r} was altered after it was written" if altered else ""
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Return the files of an artefact, in order: neither its record, nor working files."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name != RECORD_NAME)
+    return sorted(path for path in paths if not path.name.startswith("."))
+
+
+def sums_of(folder: Path, names: Iterable[str]) -> dict[str, FileSum]:
+    """Return size and checksum of files in `folder`, by name."""
+
+    def sum_of(name: str) -> FileSum:
+        return FileSum(sha256=sha256_file(folder / name), size_bytes=(folder / name).stat().st_size)
+
+    ordered = list(names)
+    # the digest of a large file is made outside the interpreter's lock
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as threads:
+        return dict(zip(ordered, threads.map(sum_of, ordered), strict=True))
+
+
+def sync(path: Path) -> None:
+    """See to it that a file or folder is on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _fault(error: ValidationError) -> str:
+    """Return which field of a record is wrong, what it holds and what was expected, and how many others are."""
+    faults = error.errors(include_url=False)
+    field = ".".join(map(str, faults[0]["loc"]))
+    match faults[0]["type"]:
+        case "missing":
+            said = f"field {field!r} is missing"
+        case "extra_forbidden":
+            said = f"field {field!r} belongs to no record of this kind"
+        case "model_type":
+            place = f"field {field!r}: " if field else ""
+            said = f"{place}expected an object, got {_shortened(faults[0]['input'])}"
+        case _:
+            said = f"field {field!r} is {_shortened(faults[0]['input'])}: {faults[0]['msg'].lower()}"
+    if field == "schema_version":
+        said += ", which is what this version of graftline reads"
+    return said if len(faults) == 1 else f"{said}; {len(faults) - 1} more"
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

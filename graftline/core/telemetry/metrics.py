@@ -1,0 +1,169 @@
+"""The figures of a process, named as Prometheus wants them (https://prometheus.io/docs/practices/naming/).
+
+This is the one door to prometheus_client. Whoever works calls methods with plain values; nothing here knows actors,
+queues or sandboxes. Counts begin with the process. Not here: how figures get out, which is in `telemetry.server` and
+`telemetry.push`.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from threading import Lock
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+
+from graftline.core.record import write_atomically
+
+Family = Metric
+"""The samples of one name, with its kind and what it is."""
+
+_ANSWER_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640)
+_ACTION_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_JOB_S = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
+
+
+class Metrics:
+    """The figures of one process; every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._lock = Lock()
+        self._totals: dict[tuple[Counter, tuple[str, ...]], int] = {}
+        self._attempts: dict[str, tuple[int, int]] = {}
+        counter = partial(Counter, namespace="graftline", registry=self._registry)
+        gauge = partial(Gauge, namespace="graftline", registry=self._registry)
+        histogram = partial(Histogram, namespace="graftline", registry=self._registry)
+        ProcessCollector(registry=self._registry)
+
+        self._latency = histogram(
+            "actor_latency_seconds", "From a question to its answer, all tries together", ["actor"], buckets=_ANSWER_S
+        )
+        self._retries = counter("actor_retries", "Tries after the first one, of questions that were answered")
+        self._unanswered = counter("actor_unanswered", "Questions that no actor answered before their deadline")
+        self._prompt = counter("actor_prompt_tokens", "Tokens that were read, cached ones included", ["actor"])
+        self._cached = counter("actor_cached_tokens", "Of the prompt tokens, those that were read before", ["actor"])
+        self._completion = counter("actor_completion_tokens", "Tokens that were written", ["actor"])
+        self._cost = counter("actor_cost_usd", "What the tokens cost, in US dollars", ["actor"])
+        self._faults = counter("actor_faults", "Tries that failed", ["actor", "fault"])
+        self._ejections = counter("actor_ejections", "How often the actor was taken out of service", ["actor"])
+        self._up = gauge("actor_up", "1 while the actor is in service, 0 while it is ejected", ["actor"])
+        self._in_flight = gauge("actor_in_flight", "Questions that the actor works on", ["actor"])
+        self._slots = gauge("actor_slots", "Questions that the actor is given at a time at most", ["actor"])
+        self._unsent = gauge("actor_waiting", "Questions for which no actor has room")
+
+        self._actions = counter("sandbox_actions", "Actions that the sandbox was given")
+        self._sandbox_failures = counter("sandbox_failures", "Actions that did not end well", ["verdict"])
+        self._sandbox = histogram("sandbox_latency_seconds", "From an action to its verdict", buckets=_ACTION_S)
+
+        self._steps = counter("steps", "Turns of a teacher on a task", ["teacher"])
+        self._unreadable = counter("format_failures", "Answers that are no step, for their form", ["teacher"])
+        self._trajectories = counter("trajectories", "Attempts that ended", ["teacher", "verified"])
+        self._ratio = gauge("verified_ratio", "Of the attempts that ended, the share that is verified", ["teacher"])
+
+        self._depth = gauge("queue_depth", "Jobs of the queue, by what became of them", ["state"])
+        self._taken = counter("jobs_taken", "Jobs that were begun")
+        self._ended = counter("jobs_ended", "Jobs that ended, by how", ["outcome"])
+        self._job = histogram("job_duration_seconds", "From the begin of a job to its end", buckets=_JOB_S)
+        self._draining = gauge("draining", "1 while the process finishes what is in flight and takes nothing else")
+        self._lost = counter("telemetry_lost", "Log lines and pushes of figures that did not get out", ["sink"])
+
+    def answered(
+        self,
+        actor: str,
+        latency_s: float,
+        tries: int,
+        prompt_tokens: int,
+        completion_tokens: int,
+        cached_tokens: int = 0,
+        cost_usd: float | None = None,
+    ) -> None:
+        """Count an answer of `actor`; `tries` are all there were for it, at other actors too."""
+        self._latency.labels(actor).observe(latency_s)
+        self._retries.inc(tries - 1)
+        self._prompt.labels(actor).inc(prompt_tokens)
+        self._cached.labels(actor).inc(cached_tokens)
+        self._completion.labels(actor).inc(completion_tokens)
+        self._cost.labels(actor).inc(cost_usd or 0.0)
+
+    def unanswered(self) -> None:
+        """Count a question that no actor answered."""
+        self._unanswered.inc()
+
+    def actor_state(
+        self, actor: str, is_up: bool, in_flight: int, slots: int, faults: Mapping[str, int], ejections: int
+    ) -> None:
+        """Say how `actor` is; `faults`, by kind, and `ejections` are all there were so far."""
+        self._up.labels(actor).set(is_up)
+        self._in_flight.labels(actor).set(in_flight)
+        self._slots.labels(actor).set(slots)
+        with self._lock:
+            for fault, total in faults.items():
+                self._raise(self._faults, total, actor, fault)
+            self._raise(self._ejections, ejections, actor)
+
+    def questions_waiting(self, count: int) -> None:
+        """Say for how many questions no actor has room."""
+        self._unsent.set(count)
+
+    def sandbox_answered(self, verdict: str, seconds: float) -> None:
+        """Count an action with its verdict; every one but `ok` is a failure."""
+        self._actions.inc()
+        self._sandbox.observe(seconds)
+        if verdict != "ok":
+            self._sandbox_failures.labels(verdict).inc()
+
+    def step(self, teacher: str, is_readable: bool) -> None:
+        """Count a turn of `teacher`."""
+        self._steps.labels(teacher).inc()
+        self._unreadable.labels(teacher).inc(not is_readable)
+
+    def trajectory(self, teacher: str, is_verified: bool) -> None:
+        """Count an attempt of `teacher` that ended."""
+        self._trajectories.labels(teacher, str(is_verified).lower()).inc()
+        with self._lock:
+            verified, ended = self._attempts.get(teacher, (0, 0))
+            verified, ended = self._attempts[teacher] = verified + is_verified, ended + 1
+            self._ratio.labels(teacher).set(verified / ended)
+
+    def queue_depth(self, waiting: int, in_flight: int, dead: int) -> None:
+        """Say how many jobs the queue has."""
+        for state, count in (("waiting", waiting), ("in_flight", in_flight), ("dead", dead)):
+            self._depth.labels(state).set(count)
+
+    def job_taken(self) -> None:
+        """Count a job that begins."""
+        self._taken.inc()
+
+    def job_ended(self, outcome: str, seconds: float) -> None:
+        """Count a job that ended."""
+        self._ended.labels(outcome).inc()
+        self._job.observe(seconds)
+
+    def draining(self, is_draining: bool) -> None:
+        """Say whether the process is about to end."""
+        self._draining.set(is_draining)
+
+    def lost(self, sink: str, count: int) -> None:
+        """Count what did not reach `sink`: lines of logs, or pushes of figures."""
+        self._lost.labels(sink).inc(count)
+
+    def families(self) -> Iterable[Family]:
+        """Return all figures as they are, grouped by name."""
+        return self._registry.collect()
+
+    def text(self, accept: str = "") -> tuple[bytes, str]:
+        """Return all figures in a text form that the HTTP header `accept` allows, and its media type."""
+        encode, media_type = choose_encoder(accept)
+        return encode(self._registry), media_type
+
+    def write_snapshot(self, path: Path) -> None:
+        """Write all figures to `path`, whole or not at all: for node_exporter's textfile collector, if it ends in .prom."""
+        write_atomically(path, self.text()[0].decode())
+
+    def _raise(self, counter: Counter, total: int, *labels: str) -> None:
+        before = self._totals.get((counter, labels), 0)
+        # fewer than before were counted by a pool that was opened anew
+        counter.labels(*labels).inc(total - before if total >= before else total)
+        self._totals[counter, labels] = total

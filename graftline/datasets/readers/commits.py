@@ -1,0 +1,65 @@
+"""One file in one commit, in the ten columns of CommitPackFT, which EditPackFT has too."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from graftline.astgrep.binding import LANGUAGES, Language
+from graftline.datasets.edit import Drop, DropReason, Edit
+from graftline.datasets.extensions import language_of_path
+from graftline.datasets.instructions import cleaned
+from graftline.datasets.licences import spdx
+from graftline.datasets.readers.keys import row_id
+
+_LANGUAGES: dict[str, Language] = {**{language: language for language in LANGUAGES}, "jsx": "javascript"}
+
+
+class CommitRow(BaseModel):
+    """A row as it is stored."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    commit: str = Field(min_length=1, max_length=64)
+    old_file: str = Field(max_length=4096)
+    new_file: str = Field(max_length=4096)
+    old_contents: str
+    new_contents: str
+    subject: str
+    message: str
+    lang: str = Field(max_length=64)
+    license: str = Field(max_length=256)
+    """GitHub's key; it counts, whatever the dataset as a whole says of itself."""
+    repos: str
+    """Every repository that holds the commit, forks and mirrors included, joined by commas."""
+
+
+def edit_of(row: CommitRow, instruction: str, name: str) -> Edit | Drop:
+    """Return the edit of a row of dataset `name`, or why there is none; `instruction` goes before the message."""
+    if not row.old_contents or row.old_contents.isspace():
+        return Drop(DropReason.EMPTY_PRE, "old_contents is empty: the file is new")
+    if not row.new_contents or row.new_contents.isspace():
+        return Drop(DropReason.EMPTY_POST, "new_contents is empty: the file was deleted")
+    language = language_of_path(row.new_file) or _LANGUAGES.get(row.lang.lower())
+    if language is None:
+        known = ", ".join(LANGUAGES)
+        return Drop(DropReason.UNKNOWN_LANGUAGE, f"new_file {row.new_file!r}, lang {row.lang!r}; known: {known}")
+    instruction = cleaned(instruction) or cleaned(row.message) or cleaned(row.subject)
+    if not instruction:
+        return Drop(DropReason.EMPTY_INSTRUCTION, "message and subject say nothing but who made the commit")
+    repository, *others = dict.fromkeys(filter(None, map(str.strip, row.repos.split(",")))) or [""]
+    if not repository:
+        return Drop(DropReason.BAD_FIELD, "repos: names no repository")
+    licence = spdx(row.license)
+    return Edit(
+        instruction=instruction,
+        pre=row.old_contents,
+        post=row.new_contents,
+        language=language,
+        tags=(name, f"licence:{licence}", f"lang:{row.lang}", f"repo:{repository}"),
+        id=row_id(name, row.commit, row.old_file, row.new_file),
+        dataset=name,
+        licence=licence,
+        group=repository,
+        aliases=tuple(others),
+        commit=row.commit,
+        path=row.old_file,
+        origin=f"{repository}@{row.commit[:12]} {row.old_file}",
+    )

@@ -1,0 +1,43 @@
+"""`editpackft`: the commits of CommitPackFT whose Python still means something without leading comments (arXiv 2312.12450).
+
+Parquet, or JSON lines where it was converted. The texts were altered, so that only commit and file say which row of
+CommitPackFT a row was made from. EditPackFT has a column `instruction`; EditPackFT-Multi has not.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from graftline.datasets.catalogue import Dataset
+from graftline.datasets.edit import Outcome
+from graftline.datasets.formats import files_in, json_lines, table_rows
+from graftline.datasets.readers.base import RawRow, Source, bad_field
+from graftline.datasets.readers.commits import CommitRow, edit_of
+
+
+class EditPackRow(CommitRow):
+    """A row as it is stored."""
+
+    instruction: str | None = None
+
+
+def _rows(folder: Path, dataset: Dataset, max_line_bytes: int) -> Iterator[RawRow]:
+    lines = (".jsonl", ".jsonl.gz")
+    endings = {".parquet" if path.name.endswith(".parquet") else lines for path in files_in(folder, ".parquet", *lines)}
+    if ".parquet" in endings:
+        yield from table_rows(folder, dataset.columns)
+    if lines in endings:
+        yield from json_lines(folder, max_line_bytes)
+
+
+def _outcomes(row: Mapping[str, Any], name: str, dataset: Dataset) -> Sequence[Outcome]:
+    try:
+        commit = EditPackRow.model_validate(row)
+    except ValidationError as error:
+        return [bad_field(error)]
+    return [edit_of(commit, commit.instruction or "", name)]
+
+
+SOURCE = Source(rows=_rows, outcomes=_outcomes)

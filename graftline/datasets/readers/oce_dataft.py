@@ -1,0 +1,132 @@
+"""`oce_dataft`: Python edits written by two language models, grown from commits of CommitPackFT (arXiv 2509.25203).
+
+JSON lines in two shapes: flat, with the texts in columns of their own, and as a chat, whose user turn alone holds the
+instruction. An edit is only grown from its commit, so it has no path; it must not straddle two splits with that commit.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from graftline.datasets.catalogue import Dataset
+from graftline.datasets.edit import Drop, DropReason, Edit, Outcome
+from graftline.datasets.formats import json_lines
+from graftline.datasets.instructions import cleaned
+from graftline.datasets.readers.base import RawRow, Source, bad_field
+from graftline.datasets.readers.keys import row_id
+
+_INSTRUCTION = "## Instruction:"
+_CODE_AFTER = "## Code After:"
+_FENCE = "```"
+_STYLES = ("descriptive", "lazy")
+
+Commit = Annotated[str, Field(min_length=1, max_length=64)]
+
+
+class FlatRow(BaseModel):
+    """A row of the flat shape as it is stored."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    commit: Commit | Annotated[list[Commit], Field(min_length=1)]
+    instr_type: str = Field(max_length=128)
+    code_before_purify: str
+    code_after_purify: str
+    instruct_purify: str
+
+
+class Message(BaseModel):
+    """One turn of a chat."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    role: str
+    content: str
+
+
+class ChatRow(BaseModel):
+    """A row of the chat shape as it is stored."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    commit: Commit | Annotated[list[Commit], Field(min_length=1)]
+    instr_type: str = Field(max_length=128)
+    old_code: str
+    new_code: str
+    messages: list[Message] = Field(max_length=16)
+
+
+def _rows(folder: Path, dataset: Dataset, max_line_bytes: int) -> Iterator[RawRow]:
+    return json_lines(folder, max_line_bytes)
+
+
+def _outcomes(row: Mapping[str, Any], name: str, dataset: Dataset) -> Sequence[Outcome]:
+    try:
+        flat = _flat(ChatRow.model_validate(row)) if "messages" in row else FlatRow.model_validate(row)
+    except ValidationError as error:
+        return [bad_field(error)]
+    return [flat if isinstance(flat, Drop) else _edit(flat, name, dataset)]
+
+
+def _flat(chat: ChatRow) -> FlatRow | Drop:
+    asked = next((message.content for message in chat.messages if message.role == "user"), None)
+    if asked is None:
+        return Drop(DropReason.BAD_FIELD, "messages: no turn has the role 'user'")
+    # the last ones: the code before may hold the same headings
+    before, heading_after, _ = asked.rpartition(_CODE_AFTER)
+    _, heading, instruction = before.rpartition(_INSTRUCTION)
+    if not heading or not heading_after:
+        return Drop(DropReason.BAD_FIELD, f"messages: expected {_INSTRUCTION!r} and {_CODE_AFTER!r} in the user's turn")
+    return FlatRow(
+        commit=chat.commit,
+        instr_type=chat.instr_type,
+        code_before_purify=chat.old_code,
+        code_after_purify=chat.new_code,
+        instruct_purify=instruction,
+    )
+
+
+def _edit(row: FlatRow, name: str, dataset: Dataset) -> Edit | Drop:
+    pre, post = _unfenced(row.code_before_purify), _unfenced(row.code_after_purify)
+    if not pre.strip():
+        return Drop(DropReason.EMPTY_PRE, "the code before is empty: nothing can be rewritten")
+    if not post.strip():
+        return Drop(DropReason.EMPTY_POST, "the code after is empty: everything was removed, not rewritten")
+    instruction = cleaned(row.instruct_purify)
+    if not instruction:
+        return Drop(DropReason.EMPTY_INSTRUCTION, "the instruction is empty")
+    commit, *others = [row.commit] if isinstance(row.commit, str) else dict.fromkeys(row.commit)
+    return Edit(
+        instruction=instruction,
+        pre=pre,
+        post=post,
+        language="python",
+        tags=(name, *_kind(row.instr_type), "seed-commit"),
+        id=row_id(name, commit, row.instr_type, instruction, pre),
+        dataset=name,
+        licence=dataset.license,
+        group=f"commit:{commit}",
+        commit=commit,
+        other_commits=tuple(others),
+        origin=f"grown from {commit[:12]} ({row.instr_type})",
+    )
+
+
+def _unfenced(code: str) -> str:
+    """Return `code` without the Markdown fence round it; one that encloses only a part of it is code."""
+    lines = code.strip().splitlines(keepends=True)
+    if len(lines) < 2 or not lines[0].startswith(_FENCE) or lines[-1] != _FENCE:
+        return code
+    inside = lines[1:-1]
+    return code if any(line.startswith(_FENCE) for line in inside) else "".join(inside)
+
+
+def _kind(instr_type: str) -> tuple[str, ...]:
+    """Return the tags of e.g. `qwen3_lazy`: which model wrote the edit, and in which style."""
+    model, _, style = instr_type.rpartition("_")
+    return (f"style:{style}", f"model:{model}") if model and style in _STYLES else (f"instr_type:{instr_type}",)
+
+
+SOURCE = Source(rows=_rows, outcomes=_outcomes)

@@ -1,0 +1,84 @@
+"""A chat model for threads: each waits for its answer, while one event loop asks for all of them."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from graftline.core.errors import ActorError
+from graftline.llm.base import ChatAnswer, ChatModel, ChatRequest
+
+T = TypeVar("T")
+
+
+class BlockingChatModel:
+    """Owns `model` and the thread that its event loop runs in; any number of threads may ask at the same time."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self.model = model
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=f"chat-{model.name}", daemon=True)
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def name(self) -> str:
+        """As `ChatModel.name`."""
+        return self.model.name
+
+    def generate(self, request: ChatRequest) -> ChatAnswer:
+        """As `ChatModel.generate`; interrupted, it cancels the request.
+
+        Raises:
+            ActorError: as there, or the model was closed.
+        """
+        return self.run(self.model.generate(request))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what `work`, of the model, returns in its event loop.
+
+        Raises:
+            ActorError: the model was closed, or as `work`.
+        """
+        with self._lock:
+            if self._is_closed:
+                work.close()
+                raise ActorError(f"{self.name}: is closed; open another")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise ActorError(f"{self.name}: was closed before there was an answer") from None
+        finally:
+            # of one that is done, it changes nothing
+            future.cancel()
+
+    def close(self) -> None:
+        """Close the model; whoever waits gets an `ActorError`."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _close(self) -> None:
+        await self.model.close()
+        others = asyncio.all_tasks() - {task for task in (asyncio.current_task(),) if task is not None}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()

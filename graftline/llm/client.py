@@ -1,0 +1,195 @@
+"""One actor over HTTP: a chat, a look, a call. The only place of this package that knows httpx.
+
+Nothing is tried again here, and nothing is waited for shorter than the caller waits: the pool does both.
+"""
+
+import asyncio
+import os
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import httpx
+from pydantic import SecretStr
+
+from graftline.core.downloads.web import retry_after_s
+from graftline.llm.dialect import Reply, decoded, message_of
+from graftline.llm.fault import Fault, FaultKind
+
+_MAX_ANSWER_BYTES = 8 << 20
+_KEEP_ALIVE_S = 2.0
+"""Servers close idle connections after 5 s; a request must not meet that."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """One connection, which is opened when it is needed."""
+
+    transport: httpx.AsyncHTTPTransport
+    used_at: float
+
+
+class ActorClient:
+    """The connections to one server; for one event loop.
+
+    Each connection has a pool of httpx of its own: a pool of many goes over all of them for every request, which costs
+    a multiple of the request itself. How many are open is up to the caller.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_path: str = "/v1",
+        key: SecretStr | None = None,
+        connect_s: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._base = httpx.URL(url)
+        self._api_path = api_path
+        self._chats = self._base.join(f"{api_path}/chat/completions")
+        self._key = key
+        self._clock = clock
+        self._timeouts = {"connect": connect_s}
+        self._headers = [
+            (b"host", self._base.netloc),
+            (b"accept-encoding", b"identity"),
+            (b"content-type", b"application/json"),
+        ]
+        if key is not None:
+            self._headers.append((b"authorization", f"Bearer {key.get_secret_value()}".encode()))
+        self._tls = (
+            httpx.create_ssl_context()
+            if self._base.scheme == "https"
+            else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reading certificates that nobody asks for takes 20 ms
+        )
+        self._idle: list[_Lane] = []
+
+    async def chat(self, body: bytes, request_id: str) -> Reply:
+        """Return the answer to an encoded chat. Cancelled, it closes the connection, upon which servers stop working.
+
+        Raises:
+            Fault: there is none.
+        """
+        status, headers, content = await self._exchange("POST", self._chats, body, request_id)
+        if status != HTTPStatus.OK:
+            raise self._fault(status, headers, content)
+        return decoded(content)
+
+    async def get(self, path: str, timeout_s: float) -> bytes:
+        """Return what is at `path` of the server, `/health` or `/metrics`.
+
+        Raises:
+            Fault: there is nothing, or not in time.
+        """
+        return await self._call("GET", self._base.join(path), b"", timeout_s)
+
+    async def post(self, path: str, body: bytes, timeout_s: float) -> bytes:
+        """Return what the server answers to `body` at `path` of its interface, `/load_lora_adapter`.
+
+        Raises:
+            Fault: it does not do it, or not in time.
+        """
+        return await self._call("POST", self._base.join(f"{self._api_path}{path}"), body, timeout_s)
+
+    async def prune(self) -> None:
+        """Close the connections that were idle for so long that they will not be used again."""
+        kept = self._clock() - _KEEP_ALIVE_S
+        expired = [lane for lane in self._idle if lane.used_at < kept]
+        self._idle = [lane for lane in self._idle if lane.used_at >= kept]
+        for lane in expired:
+            await lane.transport.aclose()
+
+    async def close(self) -> None:
+        """Close the idle connections; those in use are closed by cancelling who uses them."""
+        while self._idle:
+            await self._idle.pop().transport.aclose()
+
+    async def _call(self, method: str, url: httpx.URL, body: bytes, timeout_s: float) -> bytes:
+        try:
+            async with asyncio.timeout(timeout_s):
+                status, headers, content = await self._exchange(method, url, body)
+        except TimeoutError:
+            raise Fault(FaultKind.LATE, f"does not answer {url.path} within {timeout_s:g} s") from None
+        if status != HTTPStatus.OK:
+            raise self._fault(status, headers, content)
+        return content
+
+    async def _exchange(
+        self, method: str, url: httpx.URL, body: bytes, request_id: str = ""
+    ) -> tuple[int, httpx.Headers, bytes]:
+        headers = [*self._headers, (b"content-length", b"%d" % len(body))]
+        if request_id:
+            headers.append((b"x-request-id", request_id.encode()))
+        request = httpx.Request(
+            method, url, headers=headers, stream=httpx.ByteStream(body), extensions={"timeout": self._timeouts}
+        )
+        # the one that was used last is the likeliest to be open still
+        transport = self._idle.pop().transport if self._idle else self._new_transport()
+        try:
+            response = await transport.handle_async_request(request)
+            content = await _content(response)
+        except httpx.ConnectTimeout:
+            await transport.aclose()
+            raise Fault(
+                FaultKind.UNREACHABLE, f"cannot be reached: no connection within {self._timeouts['connect']:g} s"
+            ) from None
+        except httpx.ConnectError as error:
+            await transport.aclose()
+            raise Fault(FaultKind.UNREACHABLE, f"cannot be reached: {_reason(error)}") from None
+        except httpx.TransportError as error:
+            await transport.aclose()
+            # without its text, which may quote what was sent
+            raise Fault(FaultKind.TORN, f"broke the connection off ({type(error).__name__})") from None
+        except BaseException:
+            await transport.aclose()
+            raise
+        self._idle.append(_Lane(transport, self._clock()))
+        return response.status_code, response.headers, content
+
+    def _new_transport(self) -> httpx.AsyncHTTPTransport:
+        limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=_KEEP_ALIVE_S)
+        return httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False, limits=limits)
+
+    def _fault(self, status: int, headers: httpx.Headers, content: bytes) -> Fault:
+        said = message_of(content)
+        if self._key is not None:
+            said = said.replace(self._key.get_secret_value(), "[secret]")
+        kind = FaultKind.REFUSED
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
+            kind = FaultKind.LIMITED
+        elif status == HTTPStatus.SERVICE_UNAVAILABLE:
+            kind = FaultKind.BUSY
+        elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            kind = FaultKind.FAILED
+        return Fault(kind, f"answers {status}: {said}", retry_after_s(headers.get("Retry-After", "")), status)
+
+
+def _reason(error: BaseException | None) -> str:
+    """Return what the system says of a connection that failed; httpx says that it failed."""
+    said = str(error) or type(error).__name__
+    while error is not None:
+        if isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, ssl.SSLError):
+            return str(error)
+        if isinstance(error, OSError) and error.errno:
+            said = os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
+        error = error.__cause__ or error.__context__
+    return said
+
+
+async def _content(response: httpx.Response) -> bytes:
+    stream = response.stream
+    assert isinstance(stream, httpx.AsyncByteStream)  # an asynchronous transport has no other
+    pieces, size = [], 0
+    try:
+        async for piece in stream:
+            pieces.append(piece)
+            size += len(piece)
+            if size > _MAX_ANSWER_BYTES:
+                raise Fault(FaultKind.MALFORMED, f"answers with more than {_MAX_ANSWER_BYTES} bytes")
+    finally:
+        await stream.aclose()
+    return b"".join(pieces)

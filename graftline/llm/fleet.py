@@ -1,0 +1,133 @@
+"""Which actors there are: `configs/vllm_actors.yaml`.
+
+A fleet is the actors that are used together, all of them with the same model. The manifest names one.
+"""
+
+from pathlib import Path, PurePath
+from typing import Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
+
+from graftline.core.config import Config, load_yaml
+from graftline.core.errors import ConfigError
+
+VLLM_VARIABLE = "GRAFTLINE_VLLM_ENV"
+"""The folder of the environment that holds `bin/vllm`, where the fleet names none."""
+Engine = Literal["vllm", "vllm-cpu", "embedded", "service"]
+
+
+class Price(Config):
+    """What tokens cost, in US dollars for a million."""
+
+    prompt_usd: float = Field(ge=0)
+    cached_usd: float | None = Field(default=None, ge=0)
+    """Of tokens that the server had read before; as `prompt_usd` where it is not given."""
+    completion_usd: float = Field(ge=0)
+
+
+class Actor(Config):
+    """One server, and how it is started where it is ours."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+    url: str
+    """Without `/v1`, e.g. `http://127.0.0.1:8001`."""
+    gpu_ids: tuple[int, ...] = ()
+    tensor_parallel_size: int = Field(default=1, ge=1)
+    slots: int = Field(default=64, ge=1, le=4096)
+    """Requests at a time at most; the pool finds out how many of them pay."""
+    threads: int | None = Field(default=None, ge=1)
+    """Of a server on CPU cores; all there are where it is not given."""
+
+    @property
+    def host(self) -> str:
+        """The host of the address."""
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def port(self) -> int:
+        """The port of the address."""
+        return urlsplit(self.url).port or (443 if self.url.startswith("https:") else 80)
+
+    @model_validator(mode="after")
+    def _is_an_address(self) -> Self:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
+            raise ValueError(f"url {self.url!r}: expected http(s)://host:port without a path")
+        if self.gpu_ids and len(self.gpu_ids) % self.tensor_parallel_size:
+            raise ValueError(f"{len(self.gpu_ids)} gpu_ids cannot be shared by tensor_parallel_size")
+        return self
+
+
+class Fleet(Config):
+    """Actors with the same model."""
+
+    engine: Engine
+    """`vllm` and `vllm-cpu` are programs of an environment of their own, `embedded` is llama.cpp inside a process of
+    ours, `service` is run by somebody else and never started."""
+    model: str = Field(min_length=1)
+    """`vllm`: a repository of the model hub or a folder; `vllm-cpu`, `embedded`: a name in `configs/models.yaml`, or a
+    path; `service`: as the service calls it."""
+    served_name: str = ""
+    """As requests call the model; `model` where it is empty."""
+    quantization: str = ""
+    """vLLM's `--quantization`; empty where the weights say it themselves, as AWQ and GPTQ ones do."""
+    context_tokens: int = Field(default=8192, ge=512)
+    """Of one request: prompt and answer."""
+    adapters: tuple[str, ...] = ()
+    """Folders of LoRA adapters, each under the name of its folder. `vllm`, `vllm-cpu`: loaded where a request needs it;
+    `embedded`: loaded when an actor is started, relative to the root folder."""
+    arguments: tuple[str, ...] = ()
+    """Further arguments of `vllm serve`."""
+    variables: dict[str, str] = Field(default_factory=dict)
+    """Further environment variables of the servers; never secrets."""
+    python_environment: str = ""
+    """Folder of the Python environment that holds `bin/vllm`; `GRAFTLINE_VLLM_ENV` where it is empty."""
+    shutdown_s: int = Field(default=30, ge=0, le=3600)
+    """How long the requests in flight may take when an actor is stopped."""
+    api_path: str = Field(default="/v1", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
+    """What stands before `/chat/completions`; with some services it is not `/v1`."""
+    api_key: str = ""
+    """Name of the environment variable that holds the key; empty where none is needed."""
+    takes_seed: bool = True
+    """Whether requests may carry a seed: vLLM's CPU build dies of one."""
+    price: Price | None = None
+    actors: tuple[Actor, ...] = Field(min_length=1, max_length=256)
+
+    @property
+    def called(self) -> str:
+        """The model as requests call it."""
+        return self.served_name or self.model
+
+    @model_validator(mode="after")
+    def _is_one_of_each(self) -> Self:
+        for what, found in (("name", [a.name for a in self.actors]), ("url", [a.url for a in self.actors])):
+            if len(set(found)) < len(found):
+                raise ValueError(f"two actors have the same {what}")
+        names = [PurePath(folder).name for folder in self.adapters]
+        if len({*names, "", self.called}) < len(names) + 2:
+            raise ValueError("adapters: each needs a folder whose name is its own, and not that of the model")
+        if self.engine == "vllm-cpu" and self.takes_seed:
+            raise ValueError("takes_seed: vLLM's CPU build dies of a request with a seed; set it to false")
+        if self.engine == "embedded" and (self.arguments or self.quantization):
+            raise ValueError("arguments and quantization are vLLM's; take them out of an embedded fleet")
+        return self
+
+
+class Fleets(Config):
+    """The file."""
+
+    fleets: dict[str, Fleet]
+
+
+def load_fleet(configs: Path, name: str) -> Fleet:
+    """Return the fleet called `name` of `vllm_actors.yaml` in the folder `configs`.
+
+    Raises:
+        ConfigError: the file does not fit, or has no such fleet.
+    """
+    path = configs / "vllm_actors.yaml"
+    found = load_yaml(path, Fleets).fleets
+    if name not in found:
+        raise ConfigError(f"{path}: fleet {name!r} is unknown; known: {', '.join(sorted(found))}")
+    return found[name]

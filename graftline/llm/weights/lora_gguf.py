@@ -1,0 +1,213 @@
+"""LoRA adapters in the layout of PEFT as GGUF files, which llama.cpp loads beside a base model.
+
+numpy does it: neither torch nor transformers is needed. What llama.cpp could not apply as it was trained is refused, and
+so is an adapter whose layers are not those of the base.
+"""
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gguf import MODEL_ARCH_NAMES, GGUFWriter, Keys, get_tensor_name_map
+from safetensors import SafetensorError, deserialize
+
+from graftline.core.build import Built, Contents, Request, build
+from graftline.core.errors import DataError, ModelError
+from graftline.core.hashing import code_version, sha256_file
+from graftline.llm.weights.gguf_header import read_header
+
+Pair = tuple[np.ndarray, np.ndarray]
+"""The matrices A, (rank, columns), and B, (rows, rank), of one layer."""
+KIND = "lora-gguf"
+"""Of the record of a converted adapter."""
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+_ROTATED = ("attn_q", "attn_k")
+_HAS_PERMUTED_ROTATION = {"llama": True, "qwen2": False, "qwen3": False}
+"""Architectures whose files are converted. In those of llama, the rows of queries and keys stand in another order."""
+_NAME = re.compile(r"base_model\.model\.(?P<layer>.+)\.lora_(?P<side>[AB])\.weight")
+_NOT_APPLIED = ("alpha_pattern", "rank_pattern", "use_dora", "fan_in_fan_out", "modules_to_save", "lora_bias")
+"""Settings of PEFT that change what an adapter does, and that a GGUF file cannot say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What is to be known of a base model: its architecture, and its matrices, (rows, columns) by name."""
+
+    architecture: str
+    heads: int
+    key_heads: int
+    layers: int
+    shapes: Mapping[str, tuple[int, ...]]
+
+
+def convert_adapter(folder: Path, base: Path, into: Path) -> Built:
+    """Return the artefact in `into`, which holds the adapter in `folder` for `base` as `<name of folder>.gguf`.
+
+    Raises:
+        DataError: `folder` holds no adapter that llama.cpp can apply to `base`.
+        ModelError: `base` is no GGUF file, or one of an unknown architecture.
+    """
+    name = f"{folder.resolve().name}.gguf"
+
+    def make(partial: Path) -> Contents:
+        return Contents({"layers": write_lora(folder, read_base(base), partial / name)})
+
+    try:
+        inputs = {file: sha256_file(folder / file) for file in (WEIGHTS, CONFIG)}
+        inputs["base"] = sha256_file(base)
+    except OSError as error:
+        raise DataError(f"{error.filename}: cannot be read ({error.strerror}); name a folder with an adapter") from None
+    return build(into, Request(KIND, name, code_version(__name__), inputs), make)
+
+
+def read_base(path: Path) -> Base:
+    """Return what is to be known of the model in the GGUF file `path`.
+
+    Raises:
+        ModelError: it is none, or of an architecture whose adapters are not converted.
+    """
+    header = read_header(path)
+    architecture = str(header.values.get("general.architecture", ""))
+    if architecture not in _HAS_PERMUTED_ROTATION:
+        known = ", ".join(_HAS_PERMUTED_ROTATION)
+        raise ModelError(f"{path}: has the architecture {architecture!r}, but adapters are converted for {known} only")
+
+    def number(key: str, default: int = 0) -> int:
+        return int(header.values.get(f"{architecture}.{key}", default))
+
+    heads = number("attention.head_count")
+    return Base(architecture, heads, number("attention.head_count_kv", heads), number("block_count"), header.shapes)
+
+
+def write_lora(folder: Path, base: Base, target: Path) -> int:
+    """Write the adapter in `folder` for `base` to `target`, whole or not at all; return how many layers it changes.
+
+    Raises:
+        DataError: `folder` holds no adapter that llama.cpp can apply to `base`.
+    """
+    config = _config(folder)
+    rank = int(config["r"])
+    pairs = _pairs(folder, base)
+    for layer, (down, _) in pairs.items():
+        if down.shape[0] != rank:
+            raise DataError(
+                f"{folder}: rank of {layer} is {down.shape[0]}, but {CONFIG} says {rank}; download it again"
+            )
+    # llama.cpp divides by the rank itself
+    alpha = float(config["lora_alpha"]) * (math.sqrt(rank) if config.get("use_rslora") else 1.0)
+    _write(target, base.architecture, folder.resolve().name, alpha, pairs)
+    return len(pairs)
+
+
+def _write(target: Path, architecture: str, name: str, alpha: float, pairs: Mapping[str, Pair]) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    writer = GGUFWriter(partial, architecture)
+    writer.add_type("adapter")
+    writer.add_name(name)
+    writer.add_string(Keys.Adapter.TYPE, "lora")
+    writer.add_float32(Keys.Adapter.LORA_ALPHA, alpha)
+    for layer, (down, up) in pairs.items():
+        writer.add_tensor(f"{layer}.weight.lora_a", down)
+        writer.add_tensor(f"{layer}.weight.lora_b", up)
+    try:
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        for stream in writer.fout or ():
+            os.fsync(stream.fileno())
+        writer.close()
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG
+    try:
+        config = json.loads(path.read_bytes())
+        if config["peft_type"] != "LORA" or int(config["r"]) < 1 or not float(config["lora_alpha"]):
+            raise ValueError("it describes no LoRA")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{path}: is not the configuration of a LoRA adapter of PEFT ({error}); name its folder"
+        ) from None
+    lost = [key for key in _NOT_APPLIED if config.get(key)]
+    if config.get("bias", "none") != "none":
+        lost.append("bias")
+    if lost:
+        raise DataError(f"{path}: llama.cpp cannot apply {', '.join(lost)}; train the adapter without")
+    return dict(config)
+
+
+def _pairs(folder: Path, base: Base) -> dict[str, Pair]:
+    """Return the matrices of every layer, by its name in GGUF."""
+    architecture = next(key for key, name in MODEL_ARCH_NAMES.items() if name == base.architecture)
+    names = get_tensor_name_map(architecture, base.layers)
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for name, tensor in _tensors(folder / WEIGHTS).items():
+        match = _NAME.fullmatch(name)
+        layer = names.get_name(match["layer"]) if match else None
+        if match is None or layer is None:
+            raise DataError(f"{folder}: holds {name!r}, which {base.architecture} has not in GGUF; name another base")
+        found.setdefault(layer, {})[match["side"]] = tensor
+    return {layer: _pair(folder, base, layer, sides) for layer, sides in found.items()}
+
+
+def _pair(folder: Path, base: Base, layer: str, sides: Mapping[str, np.ndarray]) -> Pair:
+    shape = base.shapes.get(f"{layer}.weight")
+    if shape is None:
+        reason = (
+            "its output layer is its embedding; train with train_unembed: false"
+            if layer == "output"
+            else "name its own base"
+        )
+        raise DataError(f"{folder}: changes {layer!r}, which the base has not: {reason}")
+    if set(sides) != {"A", "B"} or sides["A"].ndim != 2 or sides["B"].ndim != 2:
+        raise DataError(f"{folder}: {layer!r} has not one matrix A and one matrix B; download the adapter again")
+    down, up = sides["A"], sides["B"]
+    if (up.shape[0], down.shape[1]) != shape or up.shape[1] != down.shape[0]:
+        raise DataError(
+            f"{folder}: {layer!r} is for a matrix of {up.shape[0]} x {down.shape[1]}, but that of the base is"
+            f" {shape[0]} x {shape[1]}; name the model that the adapter was trained on"
+        )
+    part = layer.rpartition(".")[2]
+    if _HAS_PERMUTED_ROTATION[base.architecture] and part in _ROTATED:
+        up = _permuted(up, base.heads if part == "attn_q" else base.key_heads)
+    return down, up
+
+
+def _permuted(rows: np.ndarray, heads: int) -> np.ndarray:
+    """Put halves of every head side by side: rows 0 1 2 3 of one head become 0 2 1 3.
+
+    PEFT has them in the order of transformers, which turns the first half of a head against the second one; llama.cpp
+    turns neighbours.
+    """
+    halves = rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:])
+    return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(rows.shape))
+
+
+def _tensors(path: Path) -> dict[str, np.ndarray]:
+    """Return the tensors of a safetensors file in float32; safetensors' own reader for numpy knows no bfloat16."""
+    try:
+        found = {name: _float32(view) for name, view in deserialize(path.read_bytes())}  # type: ignore[no-untyped-call]
+    except (OSError, SafetensorError, KeyError) as error:
+        raise DataError(f"{path}: holds no weights of an adapter ({error}); download it again") from None
+    if not found:
+        raise DataError(f"{path}: is empty; download the adapter again")
+    return found
+
+
+def _float32(view: Mapping[str, Any]) -> np.ndarray:
+    if view["dtype"] == "BF16":
+        # the upper half of a float32
+        bits = np.frombuffer(view["data"], "<u2").astype("<u4") << 16
+        return bits.view("<f4").reshape(view["shape"])
+    kind = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}[view["dtype"]]
+    return np.frombuffer(view["data"], kind).astype("<f4").reshape(view["shape"])

@@ -1,0 +1,169 @@
+"""A worker of the queue: `graftline actor run`, and what became of the jobs."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from socket import gethostname
+
+from graftline.core.blobs.upload import upload_new
+from graftline.core.config import Config, load_yaml
+from graftline.core.errors import ConfigError
+from graftline.core.hashing import digest
+from graftline.core.paths import Paths, file_name
+from graftline.core.telemetry.open import open_telemetry
+from graftline.core.telemetry.settings import TelemetrySettings
+from graftline.llm.pool import ActorPool
+from graftline.pipeline.actor_loop import AttemptMaker, Store, Ticker, WorkMetrics, look, open_states
+from graftline.pipeline.attempt_settings import attempt_settings
+from graftline.pipeline.example_store import refresh_examples
+from graftline.pipeline.manifests import Manifest
+from graftline.pipeline.ports import Ports, open_ports
+from graftline.pipeline.settings import load_settings, stage_code
+from graftline.rollouts.queue.base import DeadLetter, Depth
+from graftline.rollouts.queue.worker import Outcome, WorkerSettings, stop_on_signals, work, worker_name
+
+logger = logging.getLogger(__name__)
+
+_LOOK_S = 1.0
+
+
+class ActorRun(Config):
+    """How a worker of the queue works."""
+
+    worker: WorkerSettings = WorkerSettings()
+    metrics_port: int | None = None
+    """In place of the one of `configs/telemetry.yaml`."""
+    seal_s: float = 10.0
+    """How long at most readers wait for an attempt that was stored, while others are in flight."""
+    is_uploading: bool = False
+    """Whether what is sealed is also put into the blob store of the manifest."""
+
+
+def run_actor(paths: Paths, manifest: Manifest, settings: ActorRun) -> Counter[Outcome]:
+    """Make the attempts of the queue until asked to stop, or until it is empty; return how many came to which end.
+
+    Raises:
+        ConfigError: a configuration file does not fit, or the queue is one that no other process can put into.
+        BoundaryError: a port cannot be had, or the queue cannot be reached any more.
+    """
+    _require_shared(manifest)
+    name = worker_name()
+    lineage = load_settings(paths)
+    collecting = lineage.trajectories.collecting
+    with ExitStack() as stack:
+        ports = stack.enter_context(open_ports(manifest, paths))
+        made_by = digest(attempt_settings(paths, manifest, lineage, ports))
+        fault = partial(_fault, ports)
+        metrics = stack.enter_context(
+            open_telemetry(
+                _telemetry(paths, settings), paths.logs / "actor", file_name(gethostname()), ports.secrets, fault
+            )
+        )
+        refresh_examples(paths, ports.examples)
+        states, store = open_states(paths, stack), stack.enter_context(Store(paths, name))
+        figures = WorkMetrics(metrics)
+        stack.enter_context(Ticker(_LOOK_S, _Sealing(paths, ports, store, settings, figures)))
+        pool = ports.chat_model.model if manifest.teacher.kind == "openai" else None
+        stop = stack.enter_context(stop_on_signals())
+
+        def see() -> None:
+            metrics.draining(stop.is_asked)
+            look(metrics, ports.queue, pool.stats if isinstance(pool, ActorPool) else None)
+
+        stack.enter_context(Ticker(settings.seal_s, see))
+        make = AttemptMaker(
+            ports.queue, ports.teacher, ports.sandbox, collecting, states, store, metrics, made_by,
+            stage_code("teacher_trajectories"), redact=ports.secrets.redact,
+        )  # fmt: skip
+        return work(ports.queue, make, settings.worker, stop, name, figures, ports.secrets.redact)
+
+
+def _telemetry(paths: Paths, settings: ActorRun) -> TelemetrySettings:
+    overrides = {} if settings.metrics_port is None else {"server.port": settings.metrics_port}
+    return load_yaml(paths.configs / "telemetry.yaml", TelemetrySettings, overrides)
+
+
+def queue_state(paths: Paths, manifest: Manifest) -> tuple[Depth, list[DeadLetter]]:
+    """Return how many jobs the queue of `manifest` has, and its dead letters.
+
+    Raises:
+        ConfigError: the queue is one that no other process can put into.
+        QueueError: it cannot be reached.
+    """
+    _require_shared(manifest)
+    with ExitStack() as stack:
+        queue = Ports.closed_with(stack, manifest, paths).queue
+        return queue.depth(), queue.dead()
+
+
+def revive(paths: Paths, manifest: Manifest, keys: Sequence[str]) -> int:
+    """Let dead letters of the queue of `manifest` wait again, all of them where `keys` is empty; return how many.
+
+    Raises:
+        ConfigError: the queue is one that no other process can put into.
+        QueueError: it cannot be reached.
+    """
+    _require_shared(manifest)
+    with ExitStack() as stack:
+        queue = Ports.closed_with(stack, manifest, paths).queue
+        return queue.revive(keys or [letter.job.key for letter in queue.dead()])
+
+
+def _require_shared(manifest: Manifest) -> None:
+    if manifest.queue.kind == "memory":
+        raise ConfigError(
+            "queue 'memory' is inside one process, so that a worker would find nothing in it; "
+            "expected --port queue=redis, or materialise `teacher_trajectories` in process"
+        )
+
+
+def upload_attempts(paths: Paths, manifest: Manifest) -> dict[str, int]:
+    """Put every shard of attempts into the blob store of `manifest` that is not there yet; return what was done.
+
+    Raises:
+        BoundaryError: the store failed; the next call goes on from there.
+    """
+    with ExitStack() as stack:
+        return _uploaded(paths, Ports.closed_with(stack, manifest, paths))
+
+
+def _uploaded(paths: Paths, ports: Ports) -> dict[str, int]:
+    folder = paths.data / "trajectories"
+    folder.mkdir(parents=True, exist_ok=True)
+    uploaded = upload_new(folder, ports.blobs, below="trajectories", is_sealed=_is_shard)
+    return {"sent": uploaded.sent, "sent_bytes": uploaded.sent_bytes, "kept": uploaded.kept}
+
+
+def _is_shard(path: Path) -> bool:
+    return path.suffix == ".jsonl"
+
+
+class _Sealing:
+    """Lets readers see what was stored: every `seal_s`, and sooner where nothing is in flight."""
+
+    def __init__(self, paths: Paths, ports: Ports, store: Store, settings: ActorRun, figures: WorkMetrics) -> None:
+        self._paths, self._ports, self._store, self._settings = paths, ports, store, settings
+        self._figures, self._sealed_at = figures, time.monotonic()
+
+    def __call__(self) -> None:
+        is_due = time.monotonic() - self._sealed_at >= self._settings.seal_s
+        if self._figures.in_flight and not is_due:
+            return
+        has_new = self._store.seal()
+        if is_due or has_new:
+            self._sealed_at = time.monotonic()
+            if self._settings.is_uploading:
+                _uploaded(self._paths, self._ports)
+
+
+def _fault(ports: Ports) -> str:
+    """Return what keeps the worker from working; empty where nothing does."""
+    try:
+        ports.queue.depth()
+    except Exception as error:  # whatever it is, this process does not work
+        return f"{type(error).__name__}: {error}"
+    return ""

@@ -1,0 +1,223 @@
+"""Attempts of a teacher that asks a language model: many at a time, in this process or by the workers of a queue.
+
+What was attempted before is not attempted again: it cost tokens. It stands in the shards of the workers
+(`runtime.actor_loop`), whoever they were, and whether or not the run they worked for came to its end.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from graftline.astgrep.binding import Language
+from graftline.core.errors import ActorError
+from graftline.core.paths import Paths
+from graftline.core.telemetry.metrics import Metrics
+from graftline.datasets.division import Split
+from graftline.pipeline.actor_loop import AttemptMaker, Spent, Store, WorkMetrics, open_states, spool
+from graftline.pipeline.asking import Asking
+from graftline.pipeline.example_store import refresh_examples
+from graftline.pipeline.job_feed import JobFeed
+from graftline.pipeline.ports import Ports
+from graftline.pipeline.settings import TrajectorySettings, stage_code
+from graftline.rollouts.assignment import Assignment
+from graftline.rollouts.queue.base import JobQueue
+from graftline.rollouts.queue.memory import MemoryJobQueue
+from graftline.rollouts.queue.settings import MemoryQueueConfig, QueueConfig
+from graftline.rollouts.queue.worker import Stop, WorkerSettings, work, worker_name
+from graftline.rollouts.shards import latest_by_key, read_shards, sealed_shards
+from graftline.rollouts.step import Trajectory
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.base import Teacher
+from graftline.sandbox.base import Sandbox
+
+logger = logging.getLogger(__name__)
+
+_LOOK_S = 2.0
+_REMIND_S = 60.0
+
+Advance = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Whose tasks are attempted, and by whom."""
+
+    language: Language
+    split: Split
+    teacher: Teacher
+    made_by: str
+
+
+def ask(
+    tasks: Sequence[Task],
+    partition: Partition,
+    known: Mapping[str, Trajectory],
+    settings: TrajectorySettings,
+    queue: QueueConfig,
+    ports: Ports,
+    paths: Paths,
+    advance: Advance,
+    feed: JobFeed | None = None,
+) -> list[Trajectory]:
+    """Make the attempts that are neither `known` nor stored, and return all there are at `tasks`, in their order.
+
+    Args:
+        queue: That of this process has threads of it make them; with any other, workers do.
+        feed: What is put into the queue of workers after these attempts.
+
+    Raises:
+        BoundaryError: attempts could not be made; those that could are stored.
+    """
+    asking = settings.asking
+
+    def all_known() -> dict[str, Trajectory]:
+        return {**known, **stored(paths, partition)}
+
+    def left() -> list[Assignment]:
+        return missing(tasks, partition, asking, all_known())
+
+    assignments = left()
+    if assignments:
+        refresh_examples(paths, ports.examples)
+        if isinstance(queue, MemoryQueueConfig):
+            make_here(assignments, partition, settings, queue, ports.sandbox, paths, advance)
+        else:
+            wait_for_workers(assignments, ports.queue, left, advance, feed)
+    return made(tasks, partition, asking, all_known())
+
+
+def stored(paths: Paths, partition: Partition) -> dict[str, Trajectory]:
+    """Return what workers stored of `partition`, by key; attempts by other settings are among it."""
+    return latest_by_key(read_shards(sealed_shards(_folder(paths, partition))))
+
+
+def missing(
+    tasks: Sequence[Task], partition: Partition, asking: Asking, known: Mapping[str, Trajectory]
+) -> list[Assignment]:
+    """Return the next attempt at every task that has no verified one yet, nor all that it is to have."""
+    ways = (_way(task, partition, asking, known) for task in tasks[: asking.most_tasks])
+    return [following for _, following in ways if following is not None]
+
+
+def made(
+    tasks: Sequence[Task], partition: Partition, asking: Asking, known: Mapping[str, Trajectory]
+) -> list[Trajectory]:
+    """Return the attempts there are at `tasks`, in their order."""
+    ways = (_way(task, partition, asking, known) for task in tasks[: asking.most_tasks])
+    return [trajectory for attempts, _ in ways for trajectory in attempts]
+
+
+def _way(
+    task: Task, partition: Partition, asking: Asking, known: Mapping[str, Trajectory]
+) -> tuple[list[Trajectory], Assignment | None]:
+    """Return the attempts at `task`, and the one that comes next."""
+    following: Assignment | None = Assignment(
+        task=task,
+        split=partition.split,
+        teacher=partition.teacher.name,
+        made_by=partition.made_by,
+        attempts=asking.attempts,
+    )
+    attempts = []
+    while following is not None and following.key in known:
+        attempts.append(known[following.key])
+        following = None if attempts[-1].is_verified else following.next()
+    return attempts, following
+
+
+def make_here(
+    assignments: Sequence[Assignment],
+    partition: Partition,
+    settings: TrajectorySettings,
+    rules: MemoryQueueConfig,
+    sandbox: Sandbox,
+    paths: Paths,
+    advance: Advance,
+) -> None:
+    """Make `assignments`, and those that follow from them, in threads of this process; they are in `stored` then.
+
+    Args:
+        rules: How often an attempt is tried that could not be made, and after which pause.
+
+    Raises:
+        ActorError: attempts could not be made; those that could are stored.
+    """
+    queue = MemoryJobQueue(rules.model_copy(update={"max_waiting": max(rules.max_waiting, len(assignments))}))
+    asking, stop, done = settings.asking, Stop(), 0
+    with ExitStack() as stack:
+        stack.callback(queue.close)
+        metrics = Metrics()
+        store = stack.enter_context(Store(paths, worker_name()))
+        states = open_states(paths, stack)
+
+        def counted(spent: Spent) -> None:
+            if spent.exceeds(asking.budget) and not stop.is_asked:
+                logger.warning("%s/%s: the budget is spent: %s", partition.language, partition.split, spent)
+                stop.ask()
+
+        def ended(_outcome: str) -> None:
+            nonlocal done
+            done += 1
+            advance(min(done, len(assignments)), len(assignments))
+
+        make = AttemptMaker(
+            queue, partition.teacher, sandbox, settings.collecting, states, store, metrics, partition.made_by,
+            stage_code("teacher_trajectories"), counted,
+        )  # fmt: skip
+        queue.put([assignment.job() for assignment in assignments])
+        working = WorkerSettings(concurrency=asking.at_once, until_empty=True, drain_s=600.0)
+        work(queue, make, working, stop, worker_name(), WorkMetrics(metrics, ended))
+        dead = queue.dead()
+    if dead:
+        raise ActorError(
+            f"{partition.language}/{partition.split}: {len(dead)} attempts of {partition.teacher.name} could not be made,"
+            f" the first because of {dead[0].reason}; mend it and run again, what was made is kept"
+        )
+
+
+def wait_for_workers(
+    assignments: Sequence[Assignment],
+    queue: JobQueue,
+    is_missing: Callable[[], Sequence[Assignment]],
+    advance: Advance,
+    feed: JobFeed | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Put `assignments` into `queue`, then what `feed` has, and wait until workers made all that `is_missing` says is left.
+
+    Raises:
+        ActorError: attempts became dead letters.
+        QueueError: the queue cannot be reached.
+    """
+    waiting = [assignment.job() for assignment in assignments]
+    reminded = time.monotonic()
+    while True:
+        waiting = waiting[queue.put(waiting) :] if waiting else []
+        if feed is not None and not waiting:
+            feed.put(queue)
+        left = is_missing()
+        advance(max(0, len(assignments) - len(left)), len(assignments))
+        if not left and not waiting:
+            return
+        dead = {letter.job.key: letter.reason for letter in queue.dead()}
+        lost = [assignment for assignment in left if assignment.key in dead]
+        if lost and len(lost) == len(left) and not waiting:
+            raise ActorError(
+                f"{len(lost)} attempts became dead letters, the first because of {dead[lost[0].key]}; mend it,"
+                " `graftline actor revive`, and run again; what was made is kept"
+            )
+        if time.monotonic() - reminded > _REMIND_S:
+            reminded = time.monotonic()
+            logger.info(
+                "%d attempts are left; the queue has %s; workers are started by `graftline actor run`",
+                len(left),
+                queue.depth(),
+            )
+        sleep(_LOOK_S)
+
+
+def _folder(paths: Paths, partition: Partition) -> Path:
+    return spool(paths, partition.language, partition.split, partition.teacher.name)

@@ -1,0 +1,136 @@
+"""What must hold of stored artefacts, as questions whose answer is a list of faults."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+from pydantic import BaseModel, ValidationError
+
+from graftline.core.jsonl import read_lines
+from graftline.core.parquet import column_names, read_parquet
+from graftline.core.record import verified
+from graftline.datasets.division import SPLITS, Split
+from graftline.datasets.edit import Edit, Label
+from graftline.datasets.fingerprints import key
+from graftline.datasets.tables import EDITS
+from graftline.pipeline.lineage import Lineage
+from graftline.rollouts.export import STEPS, TRAJECTORIES
+from graftline.rollouts.shards import sealed_shards
+from graftline.rollouts.step import Trajectory
+from graftline.rollouts.task import Task
+
+MOST_FAULTS = 20
+
+
+def invalid_edits(lineage: Lineage, dataset: str) -> list[str]:
+    """Return the lines of the normalised `dataset` that are no edits, and no labels."""
+    folder = lineage.paths.normalized(dataset)
+    lineage.verified(folder, "normalized")
+    faults = [fault for path in sorted(folder.glob("*-*.jsonl")) for fault in _invalid_lines(path, Edit)]
+    labels = folder / "labels.jsonl"
+    return (faults + (_invalid_lines(labels, Label) if labels.exists() else []))[:MOST_FAULTS]
+
+
+def invalid_splits(lineage: Lineage) -> list[str]:
+    """Return the lines of the stored splits that are no edits, and Parquet files with other columns."""
+    faults = []
+    for folder in _stored(lineage, "processed", "splits"):
+        faults += _invalid_lines(folder / "edits.jsonl", Edit) + _other_columns(folder / "edits.parquet", set(EDITS))
+    return faults[:MOST_FAULTS]
+
+
+def leaks(lineage: Lineage) -> list[str]:
+    """Return the edits, groups, commits and clusters of near-duplicates that stand in more than one split."""
+    seen: dict[int, int] = {}  # by key, not by name: there are millions
+    leaking: dict[tuple[str, str], int] = {}
+    for folder in _stored(lineage, "processed", "splits"):
+        split = 1 << SPLITS.index(cast(Split, folder.name))
+        for what, name in _indivisible(folder):
+            known = seen.get(identity := key(what.encode(), name.encode()), 0) | split
+            seen[identity] = known
+            if known.bit_count() > 1:
+                leaking[what, name] = known
+    found = (
+        (what, name, [each for at, each in enumerate(SPLITS) if mask >> at & 1])
+        for (what, name), mask in leaking.items()
+    )
+    return sorted(f"{what} {name!r} is in {', '.join(sorted(splits))}" for what, name, splits in found)[:MOST_FAULTS]
+
+
+def _indivisible(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield what must not be in another split as well."""
+    for edit in read_lines(folder / "edits.jsonl", Edit):
+        yield "edit", edit.id
+        yield from (("commit", commit) for commit in (edit.commit, *edit.other_commits) if commit)
+        yield from (("group", group.lower()) for group in (edit.group, *edit.aliases))
+    yield from (("cluster", row["cluster"]) for row in read_parquet(folder / "edits.parquet", ["cluster"]))
+
+
+def invalid_trajectories(lineage: Lineage) -> list[str]:
+    """Return the Parquet files of trajectories with other columns than are documented, or impossible rewards."""
+    faults = []
+    for folder in _stored(lineage, "trajectories/parquet", "trajectories"):
+        faults += _other_columns(folder / "trajectories.parquet", set(TRAJECTORIES))
+        faults += _other_columns(folder / "steps.parquet", set(STEPS))
+        for row in read_parquet(folder / "steps.parquet"):
+            if row["reward"] is not None and not 0 <= row["reward"] <= 1:
+                faults.append(f"{row['task_id']} step {row['step']}: reward {row['reward']} is not in [0, 1]")
+    return faults[:MOST_FAULTS]
+
+
+def invalid_tasks(lineage: Lineage) -> list[str]:
+    """Return the lines of the stored tasks that are no tasks, and tasks that stand in two partitions."""
+    faults: list[str] = []
+    seen: dict[str, str] = {}
+    for folder in _stored(lineage, "tasks", "tasks"):
+        where = lineage.paths.relative(folder)
+        if found := _invalid_lines(folder / "tasks.jsonl", Task):
+            faults += found
+            continue
+        for task in read_lines(folder / "tasks.jsonl", Task):
+            if seen.setdefault(task.id, where) != where:
+                faults.append(f"task {task.id!r} is in {seen[task.id]} and in {where}")
+    return faults[:MOST_FAULTS]
+
+
+def invalid_attempts(lineage: Lineage) -> list[str]:
+    """Return the lines of the stored attempts of all teachers that are no attempts, or have an impossible reward."""
+    faults: list[str] = []
+    for language, split in lineage.partitions():
+        for folder in lineage.attempted(language, split):
+            lineage.verified(folder, "teacher_trajectories")
+            faults += [fault for shard in sealed_shards(folder) for fault in _invalid_lines(shard, Trajectory)]
+    return faults[:MOST_FAULTS]
+
+
+def verified_steps(lineage: Lineage) -> int:
+    """Return the number of verified steps in all stored partitions."""
+    folders = _stored(lineage, "trajectories/parquet", "trajectories")
+    return sum(verified(folder, "trajectories").counts["verified_steps"] for folder in folders)
+
+
+def _stored(lineage: Lineage, where: str, kind: str) -> list[Path]:
+    folders = [lineage.paths.partition(where, language, split) for language, split in lineage.partitions()]
+    for folder in folders:
+        lineage.bring(folder)
+    present = [folder for folder in folders if folder.exists()]
+    for folder in present:
+        verified(folder, kind)
+    return present
+
+
+def _invalid_lines(path: Path, model: type[BaseModel]) -> list[str]:
+    faults = []
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                model.model_validate_json(line)
+            except ValidationError as error:
+                fault = error.errors(include_url=False)[0]
+                faults.append(f"{path}: line {number}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}")
+    return faults[:MOST_FAULTS]
+
+
+def _other_columns(path: Path, columns: set[str]) -> list[str]:
+    found = set(column_names(path))
+    return [] if found == columns else [f"{path}: columns {sorted(found ^ columns)} are missing or unexpected"]

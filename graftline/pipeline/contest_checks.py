@@ -1,0 +1,123 @@
+"""What must hold of evaluations of contestants: the candidate is not worse than what is deployed."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from graftline.core.record import Record
+from graftline.evals.contest_file import ActorsEntry, ContestFile, Entry, TrainedEntry
+from graftline.evals.figures import LEAST_TASKS, compared
+from graftline.evals.page import between, number, signed
+from graftline.pipeline.contest_names import contest_names
+from graftline.pipeline.contests import contest_file, read_attempts, stored_contest
+from graftline.pipeline.deployed import Deployed, read_deployed
+from graftline.pipeline.lineage import Lineage
+
+Outcome = Literal["passed", "warned", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A candidate beside what is deployed."""
+
+    name: str
+    """Of the evaluation."""
+    outcome: Outcome
+    candidate: str
+    deployed: str
+    found: str
+    """The numbers, in words."""
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    coverage: float | None = None
+
+
+def adapter_not_worse_than_deployed(lineage: Lineage) -> list[Standing]:
+    """Return how each candidate stands: it fails where all of the 95 % interval of its difference lies below 0."""
+    names = [name for name in contest_names(lineage.paths) if contest_file(lineage.paths, name).candidate]
+    return [standing for name in names if (standing := standing_of(lineage, name)) is not None]
+
+
+def standing_of(lineage: Lineage, name: str) -> Standing | None:
+    """Return how the candidate of an evaluation stands; None where it is not made yet, or has no candidate."""
+    file, stored = contest_file(lineage.paths, name), stored_contest(lineage, name)
+    if stored is None or not file.candidate:
+        return None
+    record, folder = stored
+    deployed, doubt = _deployed(file, record, read_deployed(lineage))
+    stale = _stale(lineage, file.contestants[file.candidate], record)
+    if deployed in ("", file.candidate):
+        said = "; ".join(part for part in (doubt, stale) if part)
+        outcome: Outcome = "passed" if deployed and not stale else "warned"
+        return Standing(name, outcome, file.candidate, deployed or "nothing", said)
+    try:
+        found = compared(read_attempts(folder), file.candidate, deployed)
+    except ValueError as error:
+        return Standing(name, "warned", file.candidate, deployed, f"{error}; evaluate it again")
+    low, high = found.interval or (None, None)
+    said = (
+        f"{number(found.of_first)} against {number(found.of_second)}: {signed(found.difference)},"
+        f" {between(found.interval)} (95 %), at {found.tasks} tasks, which are {found.coverage:.0%} of all"
+    )
+    doubts = [
+        doubt,
+        stale,
+        "" if found.coverage >= file.min_coverage else f"{file.min_coverage:.0%} or more were expected",
+        "" if found.tasks >= LEAST_TASKS else f"fewer than {LEAST_TASKS} tasks tell nothing",
+    ]
+    if high is None or found.tasks < LEAST_TASKS:
+        outcome = "warned"
+    elif high < 0:
+        outcome = "failed"
+    else:
+        outcome = "warned" if any(doubts) else "passed"
+    said = "; ".join([said, *(one for one in doubts if one)])
+    return Standing(name, outcome, file.candidate, deployed, said, found.difference, low, high, found.coverage)
+
+
+def _deployed(file: ContestFile, record: Record, deployed: Deployed | None) -> tuple[str, str]:
+    """Return the contestant that is deployed, and what there is to say of that; an empty name where there is none."""
+    if file.deployed:
+        return file.deployed, ""
+    if deployed is None:
+        return "", "nothing is deployed; name `deployed` in the file, or record an adapter by `graftline eval deploy`"
+    same = [name for name, entry in file.contestants.items() if _is_deployed(entry, record, deployed)]
+    if file.candidate in same:
+        return file.candidate, "it is the adapter that is deployed"
+    if same:
+        return same[0], ""
+    for name, entry in file.contestants.items():
+        if name != file.candidate and _recipe_of(entry) == deployed.adapter:
+            return name, f"{deployed.adapter} was trained anew since it was deployed"
+    as_what = f" (recipe: {deployed.adapter}, run: {deployed.run_id})" if deployed.run_id else ""
+    return "", f"the adapter {deployed.adapter!r}, which is deployed, is no contestant; add it{as_what}"
+
+
+def _is_deployed(entry: Entry, record: Record, deployed: Deployed) -> bool:
+    if isinstance(entry, TrainedEntry) and entry.run:
+        return (entry.recipe, entry.run) == (deployed.adapter, deployed.run_id)
+    recipe = _recipe_of(entry)
+    return recipe == deployed.adapter and record.inputs.get(f"trained_adapter.{recipe}") == deployed.identity
+
+
+def _stale(lineage: Lineage, candidate: Entry, record: Record) -> str:
+    """Return what is to be said where the candidate is not the one any more that was evaluated."""
+    recipe = _recipe_of(candidate)
+    evaluated = record.inputs.get(f"trained_adapter.{recipe}")
+    if evaluated is None:
+        return ""
+    lineage.bring(folder := lineage.paths.adapter(recipe))
+    if not folder.exists() or lineage.verified(folder, "trained_adapter").identity == evaluated:
+        return ""
+    return f"the candidate was evaluated before {recipe} was trained anew; evaluate it again"
+
+
+def _recipe_of(entry: Entry) -> str:
+    """Return the recipe whose stored adapter a contestant asks; empty where it asks none."""
+    match entry:
+        case TrainedEntry(recipe=recipe, is_bare=False, run=""):
+            return recipe
+        case ActorsEntry(adapter=adapter):
+            return adapter
+        case _:
+            return ""

@@ -1,0 +1,265 @@
+"""From the contestants of a file to open ones: fleets that are started, models of the training service, teachers."""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, assert_never
+
+from graftline.core.errors import ConfigError
+from graftline.core.hashing import digest, sha256_file
+from graftline.evals.contest_file import ActorsEntry, Entry, TeacherEntry, TrainedEntry
+from graftline.evals.contestants import ChatContestant, Contestant, SampledContestant, Sampling, TeacherContestant
+from graftline.llm.blocking import BlockingChatModel
+from graftline.llm.fleet import Fleet, load_fleet
+from graftline.llm.open import MemoryChatModelConfig, open_chat_model
+from graftline.llm.pool import ActorPool
+from graftline.llm.servers.commands import weights_of
+from graftline.llm.servers.processes import down, local_actors, up
+from graftline.llm.status import fleet_status
+from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.served_model import context_tokens, fetch_served, model_digest, served
+from graftline.pipeline.stages.trained_adapter import output_of
+from graftline.rollouts.teachers.open import open_teacher
+from graftline.rollouts.teachers.prompt import Prompt, load_prompt
+from graftline.training.open import TrainingClientConfig
+from graftline.training.questions import Questions
+from graftline.training.recipes.open import load_recipe
+from graftline.training.runs import Runs
+from graftline.training.service import TrainingService
+from graftline.training.settings import TinkerTrainingConfig
+from graftline.training.tokenizers import tokenizer_of
+
+logger = logging.getLogger(__name__)
+
+_OF_ACTORS, _OF_TRAINED = "small", "brief"
+"""Prompts where neither the file nor the recipe names one."""
+_MEMORY_CONTEXT_TOKENS = 32_768
+_MEMORY_AT_ONCE = 8
+_SAMPLED_AT_ONCE = 64
+
+
+class Entrants:
+    """Opens contestants one after the other; what several of them share stays open until `stack` ends."""
+
+    def __init__(self, lineage: Lineage, stack: ExitStack) -> None:
+        self._lineage, self._paths, self._stack = lineage, lineage.paths, stack
+        self._services: dict[tuple[str, float], TrainingService] = {}
+        """Of training, by model and deadline."""
+        self._of_services = stack.enter_context(ExitStack())
+        self._fleets: dict[str, tuple[tuple[str, ...], ExitStack]] = {}
+        """Those that were started, with their adapters, and what stops them."""
+        self._computed_with: dict[str, dict[str, str]] = {}
+        """Precision and device, by contestant."""
+
+    def inputs(self, entries: Mapping[str, Entry]) -> dict[str, str]:
+        """Return the identities of the adapters that are asked, by artefact."""
+        names = {name for entry in entries.values() if (name := self._adapter(entry))}
+        folders = {name: self._paths.adapter(name) for name in sorted(names)}
+        return {
+            f"trained_adapter.{name}": self._lineage.verified(folder, "trained_adapter").identity
+            for name, folder in folders.items()
+        }
+
+    def settings(self, entry: Entry) -> dict[str, Any]:
+        """Return what the attempts of a contestant depend on, beside the tasks.
+
+        Raises:
+            ConfigError: a fleet, a recipe or a prompt is unknown.
+        """
+        said = entry.model_dump(mode="json", exclude={"at_once", "deadline_s"})
+        match entry:
+            case TeacherEntry():
+                return said
+            case ActorsEntry():
+                fleet = load_fleet(self._paths.configs, entry.fleet)
+                by_fleet = fleet.model_dump(
+                    mode="json", include={"engine", "model", "quantization", "context_tokens", "takes_seed"}
+                )
+                by = {"prompt_digest": self._prompt(entry.prompt or _OF_ACTORS).digest()}
+                if own := _own_adapter(fleet, entry.adapter):
+                    by["adapter_digest"] = _folder_digest(self._paths.root / own)
+                return {**said, **by, "served": by_fleet, "model": model_digest(fleet.model, self._paths)}
+            case TrainedEntry():
+                config, port = load_recipe(self._paths, entry.recipe), self._lineage.manifest.training_client
+                return {
+                    **said,
+                    "prompt_digest": self._prompt(_prompt_of(entry, config)).digest(),
+                    "model": model_digest(served(port, config), self._paths),
+                    "renderer": config.renderer,
+                    "answer_tokens": config.answer_tokens,
+                    "backend": port.kind,
+                }
+            case _:
+                assert_never(entry)
+
+    def facts(self, entries: Mapping[str, Entry]) -> dict[str, str]:
+        """Return what the services tell that answered for contestants: `precision` and `device`, by contestant."""
+        return {
+            f"{name}.{what}": value for name in entries for what, value in self._computed_with.get(name, {}).items()
+        }
+
+    @contextmanager
+    def opened(self, name: str, entry: Entry, attempts: int) -> Iterator[Contestant]:
+        """Give a contestant that makes so many attempts at a task, and let go of it at the end.
+
+        Raises:
+            ConfigError: it cannot be had with this manifest.
+            BoundaryError: servers or the training service do not start.
+        """
+        match entry:
+            case TeacherEntry():
+                sandbox = self._lineage.ports.sandbox
+                yield TeacherContestant(open_teacher(entry.teacher, sandbox), sandbox, entry.most_steps)
+            case ActorsEntry():
+                with self._chat(entry, attempts) as contestant:
+                    yield contestant
+            case TrainedEntry():
+                yield self._sampled(name, entry, attempts)
+            case _:
+                assert_never(entry)
+
+    @contextmanager
+    def _chat(self, entry: ActorsEntry, attempts: int) -> Iterator[Contestant]:
+        prompt, sampling = self._asking(entry, attempts, entry.prompt or _OF_ACTORS, None)
+        fleet = self._fleet(entry)
+        config, secrets = self._lineage.manifest.chat_model, self._lineage.ports.secrets
+        if isinstance(config, MemoryChatModelConfig):
+            # a manifest says what stands for models, and this one that none is asked
+            context, slots = _MEMORY_CONTEXT_TOKENS, _MEMORY_AT_ONCE
+            model = BlockingChatModel(open_chat_model(config, self._paths.configs, secrets))
+        else:
+            context, slots = fleet.context_tokens, sum(actor.slots for actor in fleet.actors)
+            key = secrets.require(fleet.api_key, f"fleet {entry.fleet!r}") if fleet.api_key else None
+            self._start(entry.fleet, fleet)
+            model = BlockingChatModel(ActorPool(fleet, key, config.pool))
+        with model:
+            at_once = entry.at_once or slots
+            yield ChatContestant(model, prompt, sampling, context, entry.adapter, at_once, entry.deadline_s)
+
+    def _start(self, name: str, fleet: Fleet) -> None:
+        """Start the actors of a fleet that are on this machine, unless it runs; those that are of other adapters stop.
+
+        They stay until the stack ends: whoever asks the next question finds the weights loaded, and its prompt begun.
+        """
+        if name in self._fleets:
+            adapters, running = self._fleets[name]
+            if adapters == fleet.adapters:
+                return
+            del self._fleets[name]
+            running.close()
+        secrets = self._lineage.ports.secrets
+        key = secrets.get(fleet.api_key) if fleet.api_key else None
+        is_running = any(one.phase != "down" for one in fleet_status(self._paths, name, fleet, key))
+        if fleet.engine == "service" or is_running or not _is_here(name, fleet):
+            return
+        weights = weights_of(fleet, self._paths, os.environ)
+        running = self._stack.enter_context(ExitStack())
+        running.callback(down, self._paths, name)
+        up(self._paths, name, fleet, weights, os.environ, secrets)
+        self._fleets[name] = fleet.adapters, running
+
+    def _fleet(self, entry: ActorsEntry) -> Fleet:
+        """Return the fleet of an entry, with the adapter it names."""
+        fleet = load_fleet(self._paths.configs, entry.fleet)
+        adapter = self._adapter(entry)
+        if not adapter:
+            return fleet
+        return fleet.model_copy(update={"adapters": (*fleet.adapters, str(self._paths.adapter(adapter)))})
+
+    def _sampled(self, name: str, entry: TrainedEntry, attempts: int) -> Contestant:
+        config = load_recipe(self._paths, entry.recipe)
+        prompt, sampling = self._asking(entry, attempts, _prompt_of(entry, config), config.answer_tokens)
+        path = "" if entry.is_bare else self._weights(name, entry)
+        service = self._service(config)
+        tokenizer = tokenizer_of(service, self._port, config, self._paths, os.environ)
+        sampler = service.sampling_client(model_path=path) if path else service.sampling_client(base_model=config.model)
+        self._computed_with[name] = service.computed_with()
+        questions, context = Questions(config.renderer, tokenizer), context_tokens(service, config.model)
+        return SampledContestant(
+            service, sampler, questions, prompt, sampling, context, at_once=entry.at_once or _SAMPLED_AT_ONCE
+        )
+
+    def _weights(self, name: str, entry: TrainedEntry) -> str:
+        """Return where the weights of an adapter are, as the service that trained it calls them."""
+        if self._port.kind == "memory":
+            raise ConfigError(
+                f"contestant {name!r}: weights of the training_client 'memory' end with the process that trained them;"
+                " use a manifest with another one, or is_bare"
+            )
+        run_id = entry.run
+        if not run_id:
+            record = self._lineage.verified(self._paths.adapter(entry.recipe), "trained_adapter")
+            run_id = str(record.config["run_id"])
+        run = Runs(self._paths.root / output_of(self._lineage.manifest)).find(run_id)
+        if run is None or not run.sampler_path:
+            raise ConfigError(
+                f"contestant {name!r}: run {run_id!r} has no weights to be sampled from; train it to its end first"
+            )
+        return run.sampler_path
+
+    def _service(self, config: TinkerTrainingConfig) -> TrainingService:
+        """Return what samples the model of a recipe; two contestants of one model share it.
+
+        A backend of this machine has one model, and its checkpoints for itself: the one of another model is closed first.
+        """
+        key = config.model, config.deadline_s
+        if key not in self._services:
+            port, paths = self._port, self._paths
+            if port.kind == "local":
+                self._of_services.close()
+                self._services.clear()
+            fetch_served(port, config, paths)
+            opened = self._lineage.ports.training(config.model, config.deadline_s)
+            self._services[key] = self._of_services.enter_context(opened)
+        return self._services[key]
+
+    def _asking(
+        self, entry: ActorsEntry | TrainedEntry, attempts: int, name: str, answer_tokens: int | None
+    ) -> tuple[Prompt, Sampling]:
+        prompt = self._prompt(name)
+        tokens = entry.max_tokens or answer_tokens or prompt.settings.sampling.max_tokens
+        return prompt, Sampling(entry.temperature_of(attempts), tokens, entry.seed)
+
+    def _prompt(self, name: str) -> Prompt:
+        return load_prompt(self._paths.configs, name)
+
+    def _adapter(self, entry: Entry) -> str:
+        """Return the recipe whose stored adapter a contestant asks; empty where it asks none of those."""
+        match entry:
+            case TrainedEntry(recipe=recipe):
+                return "" if entry.is_bare or entry.run else recipe
+            case ActorsEntry(adapter=adapter):
+                fleet = load_fleet(self._paths.configs, entry.fleet)
+                return "" if _own_adapter(fleet, adapter) else adapter
+            case TeacherEntry():
+                return ""
+            case _:
+                assert_never(entry)
+
+    @property
+    def _port(self) -> TrainingClientConfig:
+        return self._lineage.manifest.training_client
+
+
+def _prompt_of(entry: TrainedEntry, config: TinkerTrainingConfig) -> str:
+    return entry.prompt or (config.data.prompt if config.data else _OF_TRAINED)
+
+
+def _own_adapter(fleet: Fleet, adapter: str) -> str:
+    """Return the folder of an adapter that is the fleet's own; empty where it is none of those."""
+    return next((folder for folder in fleet.adapters if folder.rstrip("/").rpartition("/")[2] == adapter), "")
+
+
+def _folder_digest(folder: Path) -> str:
+    """Return what changes when the files of a folder do; empty where it is on the machine of the servers alone."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+    return digest({path.relative_to(folder).as_posix(): sha256_file(path) for path in files}) if files else ""
+
+
+def _is_here(name: str, fleet: Fleet) -> bool:
+    try:
+        return bool(local_actors(name, fleet))
+    except ConfigError:
+        return False

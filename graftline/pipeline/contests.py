@@ -1,0 +1,204 @@
+"""The stage `evaluation` for files of `configs/evaluations`: contestants attempt the same tasks, and are compared.
+
+What counts of an evaluation that is stored is not made again; attempts of which nothing was known are, when the evaluation is
+made once more. Not here: evaluations of deployments (`graftline.pipeline.stages.evaluation`), and what contestants are
+(`graftline.evals.contest_file`).
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graftline.core.build import Built, Contents, Request
+from graftline.core.errors import ConfigError, RecordError
+from graftline.core.hashing import digest, sha256_file
+from graftline.core.jsonl import read_lines, write_lines
+from graftline.core.paths import Paths
+from graftline.core.processes import default_workers
+from graftline.core.record import Record, verified
+from graftline.evals.attempt import Attempt
+from graftline.evals.browser import browser_page
+from graftline.evals.cases import Case
+from graftline.evals.contest_file import ContestFile, load_contest
+from graftline.evals.figures import compared, figures, figures_by
+from graftline.evals.page import contest_page
+from graftline.evals.sources import PairsSource, cases_of, stored_in
+from graftline.pipeline.attempt_settings import rewriter
+from graftline.pipeline.contest_names import contest_names
+from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.settings import stage_code
+
+if TYPE_CHECKING:
+    from graftline.pipeline.contestants import Entrants
+
+ATTEMPTS, CASES, SUMMARY, REPORT, BROWSER = (
+    "attempts.jsonl",
+    "cases.jsonl",
+    "summary.json",
+    "report.md",
+    "attempts.html",
+)
+
+
+def contest_file(paths: Paths, name: str) -> ContestFile:
+    """Return the file called `name`.
+
+    Raises:
+        ConfigError: there is none, or it does not fit.
+    """
+    if name not in contest_names(paths):
+        known = ", ".join(contest_names(paths)) or "none"
+        raise ConfigError(f"{paths.relative(paths.contests)}: holds no evaluation {name!r}; known: {known}")
+    return load_contest(paths.contests / f"{name}.yaml")
+
+
+def contest(lineage: Lineage, name: str, shared: "Entrants | None" = None) -> Built:
+    """Have the contestants of a file attempt its tasks, and compare them; what is not known is no zero.
+
+    Servers that are started for them stay for the next evaluation where they are `shared`.
+    """
+    # loads what asks models, for whoever only wants to know the assets
+    from graftline.pipeline.contestants import Entrants
+
+    paths, file = lineage.paths, contest_file(lineage.paths, name)
+    folder = paths.contest(name)
+    lineage.bring(folder)
+    with ExitStack() as stack:
+        entrants = shared or Entrants(lineage, stack)
+        inputs = {**_task_inputs(lineage, file), **entrants.inputs(file.contestants)}
+        contestants = {each: entrants.settings(entry) for each, entry in file.contestants.items()}
+        config = {
+            "tasks": [source.model_dump(mode="json") for source in file.tasks],
+            "attempts": file.attempts,
+            "contestants": contestants,
+            **rewriter(lineage.manifest),
+        }
+        request = Request("evaluation", name, stage_code("contest"), inputs, config)
+        known, after = _known(folder, request)
+        request = Request("evaluation", name, request.code_version, inputs, {**config, "after": after})
+
+        def make(partial: Path) -> Contents:
+            cases = _cases(lineage, file)
+            attempts = list(_attempts(lineage, file, entrants, cases, known, partial, contestants))
+            contents = written(partial, name, file, cases, attempts)
+            return replace(contents, facts=entrants.facts(file.contestants))
+
+        return lineage.build(folder, request, make)
+
+
+def written(folder: Path, name: str, file: ContestFile, cases: Sequence[Case], attempts: Sequence[Attempt]) -> Contents:
+    """Write an evaluation with its pages into `folder`, and return what there is to count."""
+    write_lines(folder / ATTEMPTS, attempts)
+    write_lines(folder / CASES, cases)
+    (folder / SUMMARY).write_text(json.dumps(_summary(file, attempts), indent=2) + "\n", "utf-8")
+    (folder / REPORT).write_text(contest_page(name, file.description, attempts), "utf-8")
+    (folder / BROWSER).write_text(browser_page(name, cases, attempts), "utf-8")
+    infra = sum(attempt.is_infra for attempt in attempts)
+    solved = Counter(attempt.contestant for attempt in attempts if attempt.is_verified)
+    return Contents(
+        {
+            "rows": len(attempts),
+            "tasks": len(cases),
+            "valid": len(attempts) - infra,
+            "infra": infra,
+            **{f"solved.{each}": solved[each] for each in sorted(file.contestants)},
+        }
+    )
+
+
+def stored_contest(lineage: Lineage, name: str) -> tuple[Record, Path] | None:
+    """Return an evaluation that is stored, whole and as it was written; None where there is none."""
+    folder = lineage.paths.contest(name)
+    lineage.bring(folder)
+    return (lineage.verified(folder, "evaluation"), folder) if folder.exists() else None
+
+
+def read_attempts(folder: Path) -> list[Attempt]:
+    """Return the attempts of a stored evaluation."""
+    return list(read_lines(folder / ATTEMPTS, Attempt))
+
+
+def read_cases(folder: Path) -> list[Case]:
+    """Return the cases of a stored evaluation."""
+    return list(read_lines(folder / CASES, Case))
+
+
+def _task_inputs(lineage: Lineage, file: ContestFile) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for source in file.tasks:
+        for key, folder in stored_in(source, lineage.paths, lineage.attempted).items():
+            found[key] = lineage.verified(folder, key.partition(".")[0]).identity
+        if isinstance(source, PairsSource):
+            path = lineage.paths.root / source.path
+            if not path.is_file():
+                raise ConfigError(f"tasks.path: {source.path!r} is no file below {lineage.paths.root}; put it there")
+            found[f"pairs.{source.path}"] = sha256_file(path)
+    return found
+
+
+def _cases(lineage: Lineage, file: ContestFile) -> list[Case]:
+    found: dict[str, Case] = {}
+    for source in file.tasks:
+        made = cases_of(source, lineage.paths, lineage.attempted, lambda: lineage.ports.sandbox, lineage.advance)
+        for case in made:
+            found.setdefault(case.id, case)
+    return [*found.values()]
+
+
+def _attempts(
+    lineage: Lineage,
+    file: ContestFile,
+    entrants: "Entrants",
+    cases: Sequence[Case],
+    known: Sequence[Attempt],
+    journals: Path,
+    settings: Mapping[str, Any],
+) -> Iterator[Attempt]:
+    from graftline.evals.evaluation import attempts_of
+    from graftline.evals.grading import grading_workers
+
+    # a sandbox of this process is what tests ask for, and a process more would bring another one
+    is_here = lineage.manifest.sandbox.kind == "memory"
+    with grading_workers(0 if is_here else default_workers(), lineage.manifest.sandbox) as grading:
+        for name, entry in file.contestants.items():
+            with entrants.opened(name, entry, file.attempts) as contestant:
+                made_by = digest(settings[name])
+                yield from attempts_of(
+                    name, contestant, cases, grading, file.attempts, journals, made_by, known, lineage.advance
+                )
+
+
+def _known(folder: Path, request: Request) -> tuple[list[Attempt], str]:
+    """Return what counts of the evaluation that is stored, where it answers `request`, and what the next one comes after."""
+    try:
+        record = verified(folder, "evaluation")
+    except RecordError:
+        return [], ""
+    without = record.model_copy(update={"config": {key: v for key, v in record.config.items() if key != "after"}})
+    if request.difference(without):
+        return [], ""
+    known = [attempt for attempt in read_attempts(folder) if not attempt.is_infra]
+    return known, str(record.config["after"] if len(known) == record.counts["rows"] else record.identity)
+
+
+def _summary(file: ContestFile, attempts: Sequence[Attempt]) -> dict[str, Any]:
+    pairs = [(first, second) for second, first in combinations(file.contestants, 2)]
+    return {
+        "description": file.description,
+        "attempts": file.attempts,
+        "figures": [found.as_dict() for found in figures(attempts)],
+        "by_language": [found.as_dict() for found in figures_by(attempts, lambda one: one.language)],
+        "by_class": [found.as_dict() for found in figures_by(attempts, lambda one: one.edit_class)],
+        "comparisons": [compared(attempts, first, second).as_dict() for first, second in pairs],
+    }
+
+
+def read_contest_summary(folder: Path) -> dict[str, Any]:
+    """Return what a stored evaluation comes to."""
+    found: dict[str, Any] = json.loads((folder / SUMMARY).read_text("utf-8"))
+    return found

@@ -1,0 +1,124 @@
+"""The datasets of the catalogue, each with its terms, and with what is stored of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from graftline.core.errors import GraftlineError, RecordError
+from graftline.core.paths import Paths
+from graftline.core.record import DatasetRecord, load_record
+from graftline.core.secrets import open_secrets
+from graftline.datasets.catalogue import Dataset
+from graftline.datasets.sources.base import MIRROR_VARIABLE
+from graftline.datasets.sources.mirror import is_mirrored
+from graftline.pipeline.settings import load_settings
+
+Access = Literal["open", "token set", "token missing", "token unknown"]
+"""Whether a home has terms to be accepted, and whether there is a token by which it knows that they were; a mirror asks
+for none. `unknown`: Vault does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is stored of a dataset, by its records alone."""
+
+    version: str
+    downloaded_at: str
+    rows: int
+    files: int
+    size_bytes: int
+    edits: int | None
+    """None before it is normalised; so are the others."""
+    labels: int | None
+    dropped: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One dataset."""
+
+    name: str
+    is_used: bool
+    reader: str
+    home: str | None
+    is_mirrored: bool
+    """Whether a mirror stands for its home now."""
+    version: str
+    is_followed: bool
+    """Whether the newest revision is fetched, whatever `version` says."""
+    licence: str
+    access: Access
+    size_bytes: int | None
+    """Of its files, where all of them are pinned; None where it is only known once they are there."""
+    stored: Stored | None
+    fault: str
+    """Why what is stored cannot be told; empty where it can, or where there is nothing."""
+
+
+def entries(paths: Paths, environment: Mapping[str, str]) -> list[Entry]:
+    """Return every dataset of the catalogue, in the order of precedence.
+
+    Raises:
+        ConfigError: the catalogue does not fit, or `environment` names an unknown dataset.
+        DownloadError: the mirror cannot be read.
+    """
+    catalogue = load_settings(paths, environment).catalogue
+    has_terms = any(dataset.terms for dataset in catalogue.datasets.values())
+    token = _token(paths, environment) if has_terms else "open"
+    found = []
+    for name, dataset in catalogue.datasets.items():
+        stored, fault = _stored(paths, name)
+        mirrored = bool(environment.get(MIRROR_VARIABLE)) and is_mirrored(dataset)
+        found.append(
+            Entry(
+                name=name,
+                is_used=name in catalogue.used,
+                reader=dataset.reader,
+                home=dataset.home,
+                is_mirrored=mirrored,
+                version=dataset.version,
+                is_followed=dataset.follow,
+                licence=dataset.license,
+                access=token if dataset.terms and not mirrored else "open",
+                size_bytes=_pinned_bytes(dataset),
+                stored=stored,
+                fault=fault,
+            )
+        )
+    return found
+
+
+def _token(paths: Paths, environment: Mapping[str, str]) -> Access:
+    try:
+        return "token missing" if open_secrets(environment, paths.root).get("HF_TOKEN") is None else "token set"
+    except GraftlineError:  # a list of datasets does not hang on Vault; what needs the token says what is wrong
+        return "token unknown"
+
+
+def _pinned_bytes(dataset: Dataset) -> int | None:
+    sizes = [file.size_bytes for file in dataset.files if file.size_bytes is not None]
+    return sum(sizes) if sizes and len(sizes) == len(dataset.files) and not dataset.follow else None
+
+
+def _stored(paths: Paths, name: str) -> tuple[Stored | None, str]:
+    if not paths.raw(name).exists():
+        return None, ""
+    try:
+        raw = load_record(paths.raw(name))
+        normalized = load_record(paths.normalized(name)) if paths.normalized(name).exists() else None
+    except RecordError as error:
+        return None, str(error)
+    if not isinstance(raw, DatasetRecord):
+        return None, f"{paths.raw(name)}: holds {raw.kind!r}, but 'raw' was asked for"
+    counts = normalized.counts if normalized else {}
+    stored = Stored(
+        version=raw.version,
+        downloaded_at=raw.downloaded_at.isoformat(),
+        rows=raw.counts.get("rows", 0),
+        files=len(raw.files),
+        size_bytes=sum(file.size_bytes for file in raw.files.values()),
+        edits=counts.get("rows", 0) if normalized else None,
+        labels=counts.get("labels", 0) if normalized else None,
+        dropped=sum(count for key, count in counts.items() if key.startswith("dropped.")) if normalized else None,
+    )
+    return stored, ""

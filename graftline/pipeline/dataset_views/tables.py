@@ -1,0 +1,131 @@
+"""What is known of datasets as titled tables of text, for people."""
+
+from collections.abc import Mapping, Sequence
+
+from rich.filesize import decimal
+
+from graftline.core.record import DatasetRecord
+from graftline.datasets.dvc import DvcExport
+from graftline.pipeline.dataset_views.making import Making
+from graftline.pipeline.dataset_views.samples import SampledDrop
+from graftline.pipeline.dataset_views.shelf import Entry
+from graftline.pipeline.dataset_views.stats import Cell, DatasetStats
+from graftline.pipeline.dataset_views.verification import Verification
+
+Table = tuple[str, Sequence[str], Sequence[tuple[str, ...]]]
+"""Title, names of the columns, rows."""
+
+_SHORT = 12  # digits of a commit that are enough to tell it from another
+
+
+def shelf_table(entries: Sequence[Entry]) -> Table:
+    """Return one row per dataset."""
+    columns = ["dataset", "in use", "reader", "home", "version", "licence", "access", "size", "stored", "rows"]
+    return "Datasets", [*columns, "edits", "labels", "left out"], [_shelf_row(entry) for entry in entries]
+
+
+def _shelf_row(entry: Entry) -> tuple[str, ...]:
+    stored = entry.stored
+    size = stored.size_bytes if stored else entry.size_bytes
+    counts = (stored.rows, stored.edits, stored.labels, stored.dropped) if stored else (None,) * 4
+    return (
+        entry.name,
+        "yes" if entry.is_used else "no",
+        entry.reader,
+        f"{entry.home or 'unknown'}{' (mirrored)' if entry.is_mirrored else ''}",
+        "newest" if entry.is_followed else _short(entry.version),
+        entry.licence,
+        entry.access,
+        "unknown" if size is None else decimal(size),
+        "damaged" if entry.fault else _short(stored.version) if stored else "",
+        *("" if count is None else f"{count:,}" for count in counts),
+    )
+
+
+def made_table(making: Making) -> Table:
+    """Return one row per artefact that a command brought up to date."""
+    rows = []
+    for built in making.built:
+        record = built.record
+        losses = {key.partition(".")[2]: count for key, count in record.counts.items() if _is_loss(key)}
+        rows.append(
+            (
+                record.kind,
+                record.name,
+                f"made: {built.reason}" if built.reason else "unchanged",
+                _short(record.version) if isinstance(record, DatasetRecord) else "",
+                f"{record.counts.get('rows', 0):,}",
+                _counts(losses),
+                decimal(sum(file.size_bytes for file in record.files.values())),
+            )
+        )
+    return "Artefacts", ["stage", "name", "became", "version", "rows", "left out", "size"], rows
+
+
+def stats_tables(found: Sequence[DatasetStats]) -> list[Table]:
+    """Return what became of the rows, how long the edits are, the licences, and why rows were left out."""
+    became = [(one.name, _short(one.version), *(f"{count:,}" for count in _fates(one)), one.tokenizer) for one in found]
+    cells = [(one.name, *_cell_row(cell)) for one in found for cell in one.cells]
+    licences = [(one.name, *row) for one in found for row in _shares(one.licences)]
+    reasons = [(one.name, *row) for one in found for row in _shares({**one.dropped, **one.duplicates})]
+    columns = ["rows", "edits", "labels", "left out", "duplicates", "tokenizer"]
+    sides = [f"{side} {what}" for side in ("pre", "post") for what in ("mean", "median", "p95", "max")]
+    return [
+        ("Datasets", ["dataset", "version", *columns], became),
+        ("Edits, and their tokens", ["dataset", "language", "split", "edits", *sides], cells),
+        ("Licences of edits and labels", ["dataset", "licence", "number", "share"], licences),
+        ("Left out", ["dataset", "reason", "number", "share"], reasons),
+    ]
+
+
+def verification_table(found: Verification) -> Table:
+    """Return one row per artefact that is stored."""
+    rows = [
+        (one.stage, one.name, one.state, f"{one.files:,}", decimal(one.size_bytes), one.detail)
+        for one in found.findings
+        if one.state == "sound"
+    ]
+    return "Sound artefacts", ["stage", "name", "state", "files", "size", ""], rows
+
+
+def drops_table(drops: Sequence[SampledDrop]) -> Table:
+    """Return one row per drop."""
+    rows = [(one.dataset, one.where, one.reason, one.detail) for one in drops]
+    return "Left out", ["dataset", "where", "reason", "detail"], rows
+
+
+def export_table(export: DvcExport) -> Table:
+    """Return one row per artefact in the remote."""
+    rows = [
+        (one.folder, str(one.files), decimal(one.size_bytes), str(one.copied), "yes" if one.is_changed else "no")
+        for one in export.artefacts
+    ]
+    return f"In {export.remote}", ["folder", "files", "size", "copied objects", ".dvc changed"], rows
+
+
+def _fates(one: DatasetStats) -> tuple[int, ...]:
+    return one.rows_in, one.edits, one.labels, sum(one.dropped.values()), sum(one.duplicates.values())
+
+
+def _cell_row(cell: Cell) -> tuple[str, ...]:
+    lengths = (cell.pre, cell.post)
+    numbers = [f"{number:,}" for side in lengths for number in (side.mean, side.median, side.p95, side.max)]
+    return cell.language, cell.split, f"{cell.edits:,}", *numbers
+
+
+def _shares(counts: Mapping[str, int]) -> list[tuple[str, str, str]]:
+    total = sum(counts.values())
+    return [(what, f"{count:,}", f"{count / total:.1%}") for what, count in counts.items()]
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{what} {count:,}" for what, count in counts.items())
+
+
+def _is_loss(key: str) -> bool:
+    return key.startswith(("dropped.", "not_kept."))
+
+
+def _short(version: str) -> str:
+    head, separator, rest = version.partition("+")
+    return f"{head[:_SHORT]}{separator}{rest}" if len(head) == 40 else version

@@ -1,0 +1,147 @@
+"""Files for training, made of the attempts that count: `graftline trajectories export`."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graftline.astgrep.binding import Language
+from graftline.core.clock import Clock, utc_now
+from graftline.core.errors import RecordError
+from graftline.core.jsonl import read_lines
+from graftline.core.paths import Paths
+from graftline.core.record import RECORD_NAME, load_record, verified
+from graftline.datasets.division import Split
+from graftline.pipeline.export_record import record_path, write_export_record
+from graftline.rollouts.current import current_attempts
+from graftline.rollouts.exports.atif import atif
+from graftline.rollouts.exports.rows import dpo_rows, rl_rows, sft_rows, srl_rows
+from graftline.rollouts.shards import read_shards, sealed_shards
+from graftline.rollouts.step import Trajectory
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.prompt import Prompt, load_prompt
+
+Rows = Callable[[Iterable[Trajectory], Prompt], Iterator[dict[str, Any]]]
+
+FORMATS: Mapping[str, Rows] = {
+    "sft": sft_rows,
+    "dpo": dpo_rows,
+    "rl": rl_rows,
+    "srl": srl_rows,
+    "atif": lambda trajectories, prompt: map(atif, trajectories),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written."""
+
+    file: Path
+    rows: int
+    attempts: int
+    """Attempts they were made from."""
+
+
+def export(
+    paths: Paths,
+    format: str,
+    target: Path,
+    prompt: str,
+    split: Split = "train",
+    languages: Iterable[Language] | None = None,
+    teachers: Iterable[str] | None = None,
+    clock: Clock = utc_now,
+) -> Exported:
+    """Write the attempts of one split to `target`, a JSON object per line, whole or not at all, and its record beside it.
+
+    Args:
+        paths: Where the lineage is.
+        format: One of `FORMATS`.
+        target: The file; it is replaced.
+        prompt: Name of the prompt in `configs/teacher_prompts.yaml` that chats are made by.
+        split: Whose attempts.
+        languages: Those of these languages alone; of all where it is None.
+        teachers: Those of these teachers alone; of all where it is None.
+        clock: What the record is stamped with.
+
+    Raises:
+        ConfigError: there is no such prompt.
+        RecordError: nothing is stored, or something is not what it was when it was written, or is replaced meanwhile.
+    """
+    wanted = None if languages is None else sorted(set(languages))
+    named = None if teachers is None else sorted(set(teachers))
+    asked = load_prompt(paths.configs, prompt)
+    inputs = _inputs(paths, split, wanted)
+    chosen = [attempt for attempt in stored_attempts(paths, split, wanted) if named is None or attempt.teacher in named]
+    if _inputs(paths, split, wanted) != inputs:
+        raise RecordError(f"{target.name}: attempts of split {split!r} were replaced while they were read; run again")
+    licences = Counter[str]()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    try:
+        with partial.open("w", encoding="utf-8", newline="") as stream:
+            for row in FORMATS[format](chosen, asked):
+                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+                licences[str(row.get("licence", ""))] += 1
+            stream.flush()
+            os.fsync(stream.fileno())
+        # a file without a record is seen for what it is; one beside the record of another file would not be
+        record_path(target).unlink(missing_ok=True)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    rows = licences.total()
+    config = {
+        "format": format, "split": split, "languages": wanted, "teachers": named,
+        "prompt": {"name": prompt, "digest": asked.digest()},
+    }  # fmt: skip
+    counts = {f"licence.{licence}": count for licence, count in sorted(licences.items()) if licence}
+    write_export_record(target, inputs, config, {"rows": rows, "attempts": len(chosen), **counts}, clock)
+    return Exported(target, rows, len(chosen))
+
+
+def _inputs(paths: Paths, split: Split, languages: Iterable[Language] | None) -> dict[str, str]:
+    """Return the identities of what an export is made of, by the names that `sft_dataset` calls its inputs by."""
+    found = {}
+    for folder in _folders(paths, split, languages):
+        language = folder.parent.name
+        tasks = load_record(paths.partition("tasks", language, split))
+        found[f"tasks.{language}.{split}"] = tasks.identity
+        for path in sorted(folder.glob(f"[!.]*/{RECORD_NAME}")):
+            name = f"teacher_trajectories.{language}.{split}.{path.parent.name}"
+            found[name] = load_record(path.parent).identity
+    return found
+
+
+def _folders(paths: Paths, split: Split, languages: Iterable[Language] | None) -> list[Path]:
+    found = sorted((paths.data / "trajectories" / "raw").glob(f"*/{split}"))
+    wanted = None if languages is None else set(languages)
+    return [folder for folder in found if wanted is None or folder.parent.name in wanted]
+
+
+def stored_attempts(paths: Paths, split: Split, languages: Iterable[Language] | None = None) -> Iterator[Trajectory]:
+    """Yield the attempts of one split that count, of all teachers, by language and task.
+
+    Raises:
+        RecordError: as `export`.
+    """
+    wanted = None if languages is None else sorted(set(languages))
+    folders = _folders(paths, split, wanted)
+    if not folders:
+        where = "" if wanted is None else f" in {', '.join(wanted)}"
+        raise RecordError(
+            f"{paths.data / 'trajectories' / 'raw'}: holds no attempts of split {split!r}{where};"
+            " materialise `teacher_trajectories` first"
+        )
+    for folder in folders:
+        source = paths.partition("tasks", folder.parent.name, split)
+        verified(source, "tasks")
+        shards = []
+        for record in sorted(folder.glob(f"[!.]*/{RECORD_NAME}")):
+            verified(record.parent, "teacher_trajectories")
+            shards += sealed_shards(record.parent)
+        tasks = list(read_lines(source / "tasks.jsonl", Task))
+        yield from current_attempts(read_shards(shards), tasks).attempts

@@ -1,0 +1,261 @@
+"""What every stage is given: settings, open ports, and artifacts that are made only when something changed.
+
+A stage reads its inputs through their records, so that what it makes is tied to exactly those files. Where artefacts are
+kept in a bucket, that is what counts: an input comes from there unless the root holds the very same one, and what is made
+is put there before it takes its place in the root.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from graftline.astgrep.binding import Language
+from graftline.core.build import Built, Contents, Request, build
+from graftline.core.clock import Clock, utc_now
+from graftline.core.errors import BoundaryError, ConfigError, RecordError
+from graftline.core.hashing import digest
+from graftline.core.paths import Paths
+from graftline.core.record import Record, load_record, verified
+from graftline.datasets.catalogue import Catalogue, Dataset
+from graftline.datasets.division import SPLITS, Split
+from graftline.pipeline.manifests import Manifest
+from graftline.pipeline.ports import Ports, open_ports
+from graftline.pipeline.run_log import RunLog
+from graftline.pipeline.settings import Settings, load_settings, stage_code
+
+if TYPE_CHECKING:
+    from graftline.pipeline.job_feed import JobFeed
+
+logger = logging.getLogger(__name__)
+
+Advance = Callable[[int, int], None]
+"""Called with the number done and the number there are."""
+
+ItemT = TypeVar("ItemT")
+
+
+@dataclass
+class Lineage:
+    """One root folder, and what is needed to make artifacts in it; made by `open_lineage`."""
+
+    paths: Paths
+    settings: Settings
+    manifest: Manifest
+    ports: Ports
+    run_log: RunLog
+    open_until_end: ExitStack
+    clock: Clock = utc_now
+    advance: Advance = lambda done, total: None
+    feed: "JobFeed | None" = None
+    """The attempts that a run comes to later, where workers make them."""
+    _kept: dict[str, Any] = field(default_factory=dict, repr=False)
+    _seen: dict[Path, tuple[str, tuple[tuple[str, int, int, int], ...]]] = field(default_factory=dict, repr=False)
+    _read: dict[str, tuple[Path, tuple[str, ...]]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        return self.settings.catalogue
+
+    def partitions(self) -> list[tuple[Language, Split]]:
+        """Return every language and split, in order."""
+        return [(language, split) for language in self.catalogue.languages for split in SPLITS]
+
+    def build(self, folder: Path, request: Request, make: Callable[[Path], Contents], with_files: bool = True) -> Built:
+        """Return the artefact of `request` in `folder` (see `record.build`), and log what became of it.
+
+        Without `with_files`, one that the store of artefacts has and the root lacks stays where it is.
+        """
+        started, worked_s = monotonic(), 0.0
+
+        def worked(partial: Path) -> Contents:
+            nonlocal worked_s
+            began = monotonic()
+            try:
+                return make(partial)
+            finally:
+                worked_s += monotonic() - began
+
+        if not with_files and not folder.exists() and (known := self._known(folder)) and not request.difference(known):
+            self.run_log.append(request.kind, request.name, "", monotonic() - started)
+            return Built(folder, known, "")
+        try:
+            built = self._built(folder, request, worked)
+        except OSError as error:
+            # a full disk, a folder that may not be written to; a library may name neither number nor file
+            cause = error.strerror or str(error).partition("\n")[0]
+            where = f" ({error.filename})" if error.filename else ""
+            raise BoundaryError(
+                f"{self.paths.relative(folder)}: {request.kind} {request.name} cannot be made: {cause}{where}; mend it"
+                " and run again, what was made before is untouched"
+            ) from error
+        # made or found right, its files have just been read
+        self._seen[folder] = built.record.identity, _stamps(folder, built.record)
+        self.run_log.append(request.kind, request.name, built.reason, monotonic() - started, worked_s)
+        return built
+
+    def _built(self, folder: Path, request: Request, make: Callable[[Path], Contents]) -> Built:
+        known = self._known(folder)
+        if known is not None:
+            # one that lost a file is made anew
+            with suppress(RecordError):
+                self.bring(folder)
+        store, name = self.ports.artefacts, self.paths.relative(folder)
+        built = build(
+            folder,
+            request,
+            lambda partial: self._undisturbed(request, make(partial)),
+            self.clock,
+            lambda partial, record: store.publish(name, partial, record),
+        )
+        if not built.is_fresh and built.record != known:
+            # made before there was a store, or by a run that was killed while it was sent there
+            store.publish(name, folder, built.record)
+        return built
+
+    def _known(self, folder: Path) -> Record | None:
+        try:
+            return self.ports.artefacts.record(self.paths.relative(folder))
+        except RecordError:
+            return None  # it is made anew
+
+    def bring(self, folder: Path) -> None:
+        """Have in `folder` what the store of artefacts has of it; nothing happens where it has nothing.
+
+        Raises:
+            RecordError: what it has is damaged.
+            BoundaryError: the store failed.
+        """
+        store, name = self.ports.artefacts, self.paths.relative(folder)
+        record = store.record(name)
+        if record is None or record == _here(folder):
+            return
+        started = monotonic()
+        store.fetch(name, record, folder)
+        logger.info("%s: fetched from %s in %.1f s", name, store.label, monotonic() - started)
+
+    def record(self, folder: Path) -> Record:
+        """Return the record of an artefact, without looking at its files or fetching them.
+
+        Raises:
+            RecordError: there is none, or it is damaged.
+            BoundaryError: the store of artefacts failed.
+        """
+        return self.ports.artefacts.record(self.paths.relative(folder)) or load_record(folder)
+
+    def verified(self, folder: Path, kind: str) -> Record:
+        """Return the record of an input (see `record.verified`), and remember where it was read from.
+
+        Files that were checked before in this run are not read again while size, time and inode are what they were.
+        """
+        self.bring(folder)
+        record = load_record(folder)
+        seen = record.identity, _stamps(folder, record)
+        if self._seen.get(folder) != seen or record.kind != kind:
+            record = verified(folder, kind)
+            self._seen[folder] = record.identity, _stamps(folder, record)
+        self._read[record.identity] = folder, ()
+        return record
+
+    def part_of(self, folder: Path, record: Record, *names: str) -> str:
+        """Return what stands for some files of an artefact among the inputs of another; those that are not there count.
+
+        A stage that reads a part of an artefact is not made again when the rest of it changes.
+        """
+        identity = part_identity(record, names)
+        self._read[identity] = folder, names
+        return identity
+
+    def _undisturbed(self, request: Request, contents: Contents) -> Contents:
+        """Return `contents` if what they were made from is still what the request names.
+
+        Raises:
+            RecordError: another run replaced an input in between.
+        """
+        for name, identity in request.inputs.items():
+            if identity not in self._read:
+                continue
+            folder, names = self._read[identity]
+            record = load_record(folder)
+            if identity != (part_identity(record, names) if names else record.identity):
+                raise RecordError(f"{request.kind} {request.name}: {name} was replaced while it was read; run again")
+        return contents
+
+    def attempted(self, language: Language, split: str) -> list[Path]:
+        """Return the folder of every teacher that attempted the tasks of a language and split."""
+        of_all = self.paths.partition("trajectories/raw", language, split)
+        names = self.ports.artefacts.names(self.paths.relative(of_all))
+        return [self.paths.root / name for name in names]
+
+    def dataset(self, name: str) -> Dataset:
+        """Return the entry of a dataset in the catalogue.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if name not in self.catalogue.datasets:
+            raise ConfigError(f"dataset {name!r} is unknown; known: {', '.join(sorted(self.catalogue.datasets))}")
+        return self.catalogue.datasets[name]
+
+    def once(self, name: str, make: Callable[[], ItemT]) -> ItemT:
+        """Return what `make` returned when it was asked for by this name for the first time."""
+        if name not in self._kept:
+            self._kept[name] = make()
+        found: ItemT = self._kept[name]
+        return found
+
+    def counted(self, items: Sequence[ItemT]) -> Iterator[ItemT]:
+        """Yield `items`, and report how many are done."""
+        for number, item in enumerate(items, 1):
+            yield item
+            self.advance(number, len(items))
+
+
+@contextmanager
+def open_lineage(paths: Paths, manifest: Manifest, run: str, clock: Clock = utc_now) -> Iterator[Lineage]:
+    """Open the ports of `manifest` for the run called `run`, and close them, and worker processes, at the end.
+
+    Raises:
+        ConfigError: a configuration file does not fit.
+        BoundaryError: a port cannot be had on this machine.
+    """
+    settings = load_settings(paths)
+    with open_ports(manifest, paths) as ports, ExitStack() as stack:
+        yield Lineage(paths, settings, manifest, ports, RunLog(paths, run), stack, clock)
+
+
+def request_of(stage: str, name: str, inputs: Mapping[str, Record], config: Mapping[str, Any]) -> Request:
+    """Return what an artifact of `stage` is made of."""
+    return Request(stage, name, stage_code(stage), identities(inputs), config)
+
+
+def identities(records: Mapping[str, Record]) -> dict[str, str]:
+    """Return the identities of inputs, by name."""
+    return {name: record.identity for name, record in records.items()}
+
+
+def part_identity(record: Record, names: Sequence[str]) -> str:
+    """Return what stands for some files of an artefact among the inputs of another."""
+    return digest({name: record.files[name].sha256 for name in names if name in record.files})
+
+
+def _here(folder: Path) -> Record | None:
+    try:
+        return load_record(folder)
+    except RecordError:
+        return None
+
+
+def _stamps(folder: Path, record: Record) -> tuple[tuple[str, int, int, int], ...]:
+    stamps = []
+    for name in sorted(record.files):
+        try:
+            found = (folder / name).stat()
+        except OSError:
+            return ()
+        stamps.append((name, found.st_size, found.st_mtime_ns, found.st_ino))
+    return tuple(stamps)

@@ -1,0 +1,1 @@
+"""Where a row, an artifact or an adapter comes from, and under which licenses."""

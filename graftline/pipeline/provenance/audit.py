@@ -1,0 +1,121 @@
+"""Checks: configuration files against their models, samples against their pins, artefacts against their records."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from graftline.core.config import Config, load_yaml
+from graftline.core.errors import GraftlineError, RecordError
+from graftline.core.hashing import digest
+from graftline.core.paths import Paths
+from graftline.core.record import RECORD_NAME, load_record, verified
+from graftline.core.telemetry.settings import TelemetrySettings
+from graftline.datasets.governance import load_governance
+from graftline.datasets.sources.local import local_hub
+from graftline.datasets.sources.mirror import is_mirrored
+from graftline.evals.contest_file import load_contest
+from graftline.llm.fleet import Fleets
+from graftline.llm.weights.catalogue import ModelCatalogue
+from graftline.pipeline.closed_loop_file import checked_closed_loop
+from graftline.pipeline.contest_names import contest_names
+from graftline.pipeline.export_record import export_fault, export_record, exported_files, is_exported
+from graftline.pipeline.manifests import MANIFESTS, load_manifest
+from graftline.pipeline.prompt_files import prompt_file, prompt_names
+from graftline.pipeline.settings import load_settings
+from graftline.pipeline.stages.harbor_deployment import deployment_file, deployment_names
+from graftline.rollouts.teachers.prompt import Prompts
+from graftline.sandbox.runner import SandboxSettings
+from graftline.training.recipes.open import check_recipe, configured
+
+_NO_ARTEFACTS = (
+    "samples", "models", "actors", "retrieval", "blobs", "state", "tinker", "trajectories/attempts", "harbor/service",
+    "harbor/calibration",
+)  # fmt: skip
+"""Folders whose files have checks of their own, or are what artefacts are made from; below `data/`."""
+
+
+_MODELS: Mapping[str, type[Config]] = {
+    "models.yaml": ModelCatalogue,
+    "sandbox.yaml": SandboxSettings,
+    "teacher_prompts.yaml": Prompts,
+    "telemetry.yaml": TelemetrySettings,
+    "vllm_actors.yaml": Fleets,
+}
+
+
+@dataclass
+class Audit:
+    """What was looked at, and what is wrong with it."""
+
+    checked: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> Audit:
+    """Return the faults of the configuration, of the homes of the datasets, and of every artefact below `paths`.
+
+    `manifest` is the one that is about to be used, for its name may be wrong. `inputs_only` leaves the artefacts out: what is wrong with them, a run repairs.
+    """
+    report = Audit()
+    checks: list[Callable[[], object]] = [partial(load_settings, paths), partial(load_governance, paths)]
+    checks += [partial(load_manifest, paths, name) for name in dict.fromkeys((*MANIFESTS, manifest))]
+    checks += [
+        partial(load_yaml, paths.configs / name, model)
+        for name, model in _MODELS.items()
+        if (paths.configs / name).exists()
+    ]
+    checks += [partial(check_recipe, paths, name) for name in configured(paths)]
+    checks += [partial(deployment_file, paths, name) for name in deployment_names(paths)]
+    checks += [partial(prompt_file, paths, name) for name in prompt_names(paths)]
+    checks += [partial(load_contest, paths.contests / f"{name}.yaml") for name in contest_names(paths)]
+    if (paths.configs / "closed_loop.yaml").exists():
+        checks.append(partial(checked_closed_loop, paths))
+    checks.append(partial(_check_samples, paths))
+    if not inputs_only:
+        checks += [partial(_check_artefact, folder) for folder in _artefacts(paths)]
+        checks += [partial(_check_export, file) for file in exported_files(paths.data)]
+    for check in checks:
+        report.checked += 1
+        try:
+            check()
+        except GraftlineError as error:
+            # a faulty file spoils every check that reads it
+            report.faults += [str(error)] if str(error) not in report.faults else []
+    return report
+
+
+def _check_samples(paths: Paths) -> None:
+    """Fetch what lies in this checkout, to nowhere: size and checksum must be the pinned ones."""
+    hub = local_hub(paths.root)
+    with TemporaryDirectory() as nowhere:
+        for name, dataset in load_settings(paths).catalogue.used.items():
+            for file in hub.files(name, dataset) if dataset.home and not is_mirrored(dataset) else ():
+                hub.fetch(name, dataset, file, Path(nowhere) / digest([name, file.path]), lambda done, total: None)
+
+
+def _artefacts(paths: Paths) -> list[Path]:
+    """Return the folders that hold stored files: those with a record, and those that lack one."""
+    files = [
+        path
+        for top in (paths.data, paths.reports)
+        for path in top.rglob("*")
+        if path.is_file()
+        and path.suffix != ".dvc"  # of an export; it is beside the artefact, and says of it what DVC wants to know
+        and not is_exported(path)
+        and not any(path.is_relative_to(paths.data / name) for name in _NO_ARTEFACTS)
+        and not any(part.startswith(".") for part in path.relative_to(top).parts)
+    ]
+    recorded = {path.parent for path in files if path.name == RECORD_NAME}
+    bare = {path.parent for path in files if not recorded & {path.parent, *path.parent.parents}}
+    return sorted(recorded | bare)
+
+
+def _check_artefact(folder: Path) -> None:
+    verified(folder, load_record(folder).kind)
+
+
+def _check_export(file: Path) -> None:
+    if fault := export_fault(file, export_record(file)):
+        raise RecordError(f"{file}: {fault}; export it again")

@@ -1,0 +1,232 @@
+"""The rows an adapter was trained on, each led back to the row of a dataset: file, line, package, licence, rule, reward.
+
+A row knows its task, and a synthetic task the edit whose text it took. Groups are read from the splits, actions and rewards
+from the attempts, lines from the raw files, which are read again by the reader of their dataset. What cannot be found any
+more stays empty, and is never guessed.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from graftline.astgrep.binding import LANGUAGES
+from graftline.codemod.canonical import canonical_text
+from graftline.core.config import load_yaml
+from graftline.core.errors import DataError, RecordError
+from graftline.core.parquet import ParquetFault, parquet_rows
+from graftline.core.paths import Paths
+from graftline.core.record import Record
+from graftline.datasets.catalogue import NO_LICENCE, Catalogue, Dataset
+from graftline.datasets.division import SPLITS
+from graftline.datasets.edit import Drop, Edit
+from graftline.datasets.ingest import parsed
+from graftline.datasets.readers import source_of
+from graftline.datasets.readers.base import RawRow, Source
+from graftline.pipeline.exporting import stored_attempts
+from graftline.pipeline.provenance.trace import Ancestry
+from graftline.rollouts.step import Trajectory
+
+_SYNTHETIC = re.compile(r"(?P<template>\w+) on (?P<edit>\S+), ")
+_PIECE = re.compile(r"/\d+$")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRow:
+    """One row that was trained on."""
+
+    file: str
+    """That was trained on, relative to the root."""
+    line: int
+    """From 1."""
+    task_id: str
+    edit_id: str
+    """Of the normalised edit it stands on."""
+    dataset: str
+    """Of that edit."""
+    language: str
+    licence: str
+    origin: str
+    template: str = ""
+    """Of a synthetic task."""
+    teacher: str = ""
+    """Of an attempt; empty for rows whose right action is that of the template."""
+    attempt: int = 0
+    step: int = 0
+    rule: str = ""
+    """The action that the attempt took, in canonical form."""
+    reward: float | None = None
+    """None also where nothing was attempted; then there is no cause."""
+    cause: str = ""
+    group: str = ""
+    """Package or repository."""
+    source: str = ""
+    """File and line of the row of the dataset, relative to the root."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what can be written as JSON."""
+        return asdict(self)
+
+
+@dataclass
+class Standing:
+    """What the rows of an adapter stand on, counted."""
+
+    rows: int = 0
+    by: dict[str, Counter[str]] = field(default_factory=dict)
+    """By dataset, language, licence, group, template, rule, teacher and cause of reward: how many rows."""
+    unknown: int = 0
+    """Rows that say no task, so that nothing is known of them."""
+    reward_sum: float = 0.0
+    rewarded: int = 0
+
+    @property
+    def mean_reward(self) -> float | None:
+        """Return the mean of the rewards that are known; None where there are none."""
+        return self.reward_sum / self.rewarded if self.rewarded else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what can be written as JSON."""
+        counted = {name: dict(counts.most_common()) for name, counts in self.by.items()}
+        return {"rows": self.rows, "unknown": self.unknown, "mean_reward": self.mean_reward, **counted}
+
+
+_COUNTED = ("dataset", "language", "licence", "group", "template", "rule", "teacher", "cause")
+
+
+def standing(rows: Iterable[TrainingRow]) -> Standing:
+    """Return the counts of `rows`."""
+    found = Standing(by={name: Counter[str]() for name in _COUNTED})
+    for row in rows:
+        found.rows += 1
+        found.unknown += not row.task_id
+        for name in _COUNTED:
+            if value := getattr(row, name):
+                found.by[name][value] += 1
+        if row.reward is not None:
+            found.reward_sum += row.reward
+            found.rewarded += 1
+    return found
+
+
+def training_rows(paths: Paths, of: Ancestry) -> list[TrainingRow]:
+    """Return all rows that the adapter was trained on, without the lines of their sources (`with_sources`).
+
+    Raises:
+        RecordError: a file of training data is no JSON lines.
+    """
+    found: list[TrainingRow] = []
+    for file, record in of.training_data.items():
+        if file.is_file():
+            found += _of_file(paths, file, record)
+    groups = _groups(paths, {row.edit_id for row in found if row.edit_id})
+    return [replace(row, group=groups.get(row.edit_id, "")) for row in found]
+
+
+def with_sources(paths: Paths, rows: Iterable[TrainingRow]) -> list[TrainingRow]:
+    """Return `rows` with file and line of the row of the dataset that each stands on.
+
+    Raises:
+        ConfigError: configs/datasets.yaml does not fit.
+    """
+    known = list(rows)
+    lines = _lines(paths, {row.edit_id for row in known if row.edit_id})
+    return [replace(row, source=lines.get(row.edit_id, "")) for row in known]
+
+
+def _of_file(paths: Paths, file: Path, record: Record | None) -> Iterator[TrainingRow]:
+    attempts = _attempts(paths, record)
+    with file.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                told = orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                raise RecordError(f"{file}: line {number} is no JSON ({error}); write the file again") from None
+            if isinstance(told, dict):
+                yield _row(paths.relative(file), number, told, attempts)
+
+
+def _row(file: str, line: int, told: Mapping[str, Any], attempts: Mapping[tuple[str, str, int], Trajectory]) -> TrainingRow:  # fmt: skip
+    # a row of a chat names its task; a task names itself
+    task_id = str(told.get("task_id") or told.get("id") or "")
+    origin = str(told.get("origin", ""))
+    template, edit_id = "", task_id
+    if told.get("dataset") == "synthetic_rules" and (match := _SYNTHETIC.match(origin)):
+        template, edit_id = match["template"], _PIECE.sub("", match["edit"])
+    teacher, number, step = str(told.get("teacher", "")), int(told.get("attempt", 0)), int(told.get("step", 0))
+    row = TrainingRow(
+        file, line, task_id, edit_id, edit_id.partition(":")[0], str(told.get("language", "")),
+        str(told.get("licence") or NO_LICENCE), origin, template, teacher, number, step,
+    )  # fmt: skip
+    trajectory = attempts.get((task_id, teacher, number))
+    if trajectory is None:
+        return row
+    action = next((one.model_output.action for one in trajectory.path if one.step == step), None)
+    rule = "" if action is None else canonical_text(action)
+    return replace(row, rule=rule, reward=trajectory.reward.value, cause=trajectory.reward.cause)
+
+
+def _attempts(paths: Paths, record: Record | None) -> dict[tuple[str, str, int], Trajectory]:
+    """Return the attempts that rows may be made of; none where they are not what they were."""
+    inputs = record.inputs if record else ()
+    named = [name.split(".", 3)[1:3] for name in inputs if name.startswith("teacher_trajectories.")]
+    found: dict[tuple[str, str, int], Trajectory] = {}
+    for split in SPLITS:
+        languages = [language for language in LANGUAGES if [language, split] in named]
+        if not languages:
+            continue
+        try:
+            for one in stored_attempts(paths, split, languages):
+                found[one.task_id, one.teacher, one.attempt] = one
+        except (RecordError, DataError):
+            continue  # told of by the ancestry; the rows stay without rule and reward
+    return found
+
+
+def _groups(paths: Paths, wanted: set[str]) -> dict[str, str]:
+    """Return the package or repository of each edit that is wanted, as far as it is in a split."""
+    found: dict[str, str] = {}
+    for path in sorted((paths.data / "processed").glob("*/*/edits.parquet")):
+        if len(found) == len(wanted):
+            break
+        try:
+            rows = parquet_rows(path, ("id", "origin_group"))
+            found |= {row["id"]: row["origin_group"] for row in rows if row["id"] in wanted}
+        except ParquetFault:
+            continue  # told of by the ancestry
+    return found
+
+
+def _lines(paths: Paths, wanted: set[str]) -> dict[str, str]:
+    """Return file and line of each edit that is wanted, as far as its dataset is here and still says it."""
+    catalogue = load_yaml(paths.configs / "datasets.yaml", Catalogue)
+    found: dict[str, str] = {}
+    for name in sorted({id.partition(":")[0] for id in wanted} & catalogue.datasets.keys()):
+        dataset, left = catalogue.datasets[name], {id for id in wanted if id.startswith(f"{name}:")}
+        source, folder = source_of(dataset.reader), paths.raw(name)
+        try:
+            for raw in source.rows(folder, dataset, catalogue.cleaning.max_line_bytes):
+                for id in _edits(raw, source, name, dataset) & left:
+                    left.discard(id)
+                    found[id] = f"{paths.relative(folder / raw.file)}:{raw.line}"
+                if not left:
+                    break
+        except (DataError, OSError):
+            continue  # told of by the ancestry
+    return found
+
+
+def _edits(raw: RawRow, source: Source, name: str, dataset: Dataset) -> set[str]:
+    """Return the ids of the edits that are made of one raw row."""
+    content = parsed(raw.content) if isinstance(raw.content, bytes) else raw.content
+    if isinstance(content, Drop):
+        return set()
+    try:
+        return {outcome.id for outcome in source.outcomes(content, name, dataset) if isinstance(outcome, Edit)}
+    except ValidationError:
+        return set()

@@ -1,0 +1,283 @@
+"""Everything an adapter came from, by walking records: adapter, run, training data, attempts, tasks, splits, datasets.
+
+Every record on the way is read, and the files it names are read again: what is no longer what was used is told, and the
+walk goes on behind it. Not here: the single rows (`runtime.ancestor_rows`), their licences (`runtime.licence_bill`), and
+what is shown (`lineage_cli`).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from graftline.core.errors import ConfigError, RecordError
+from graftline.core.hashing import sha256_file
+from graftline.core.paths import Paths, file_name
+from graftline.core.record import RECORD_NAME, Record, load_record, verified
+from graftline.pipeline.export_record import KIND as EXPORT
+from graftline.pipeline.export_record import export_fault, export_record, record_path
+from graftline.pipeline.provenance.facts import base_model_facts, facts_of, model_facts, prompt_facts, run_facts
+from graftline.pipeline.provenance.inputs import Input, files_of_run, inputs_of
+from graftline.training.runs import Runs, TrainingRun
+from graftline.training.sets import TRAIN
+from graftline.training.train import MEMORY_OUTPUT, OUTPUT
+
+ADAPTERS = ("trained_adapter", "adapter")
+"""Kinds of records that an adapter has: one of the lineage, and one that a run of training ended with."""
+
+
+class State(StrEnum):
+    """What can be said of an ancestor as it is stored now."""
+
+    SOUND = "sound"
+    ALTERED = "altered"
+    """Its record or a file of it is not what was written."""
+    MISSING = "missing"
+    UNRECORDED = "unrecorded"
+    """It is there, but nothing says what it was made of."""
+    STATED = "stated"
+    """It is no artefact of ours; a record says what it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """What an ancestor was made from."""
+
+    name: str
+    """As its record calls it."""
+    key: str
+    """Of the ancestor that it is."""
+    drift: str = ""
+    """Why what is there now is not what was used; empty where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """One thing on the way, as it was recorded and as it is."""
+
+    key: str
+    """Its place relative to the root, or what it is called where it has none."""
+    kind: str
+    name: str
+    state: State
+    fault: str = ""
+    """What is wrong with it, and what to do."""
+    identity: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    parents: tuple[Parent, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ancestry:
+    """An adapter, and all it came from."""
+
+    adapter: Path
+    record: Record
+    run: TrainingRun | None
+    """None where its record is not here."""
+    training_data: Mapping[Path, Record | None]
+    """The files whose rows were trained on, by all runs on the way, each with the record of what it belongs to."""
+    ancestors: Mapping[str, Ancestor]
+    """By key; the adapter is the first."""
+
+    @property
+    def faults(self) -> list[str]:
+        """Return what is not as it was when it was used, one sentence each."""
+        broken = (State.ALTERED, State.MISSING, State.UNRECORDED)
+        found = [f"{one.key}: {one.fault}" for one in self.ancestors.values() if one.state in broken]
+        drifts = [
+            f"{one.key}: {up.name} {up.drift}" for one in self.ancestors.values() for up in one.parents if up.drift
+        ]
+        return found + drifts
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what can be written as JSON."""
+        shown = [
+            {
+                "key": one.key, "kind": one.kind, "name": one.name, "state": str(one.state), "fault": one.fault,
+                "identity": one.identity, "facts": dict(one.facts),
+                "parents": [{"name": up.name, "key": up.key, "drift": up.drift} for up in one.parents],
+            }
+            for one in self.ancestors.values()
+        ]  # fmt: skip
+        return {"adapter": next(iter(self.ancestors)), "ancestors": shown, "faults": self.faults}
+
+
+def ancestry(paths: Paths, adapter: str) -> Ancestry:
+    """Return everything that `adapter` came from: the name of a recipe, the id of a run, or a folder.
+
+    Raises:
+        ConfigError: there is no such adapter.
+        RecordError: its own record cannot be read.
+    """
+    folder = adapter_folder(paths, adapter)
+    record = load_record(folder)
+    if record.kind not in ADAPTERS:
+        raise ConfigError(f"{paths.relative(folder)}: holds {record.kind!r}, but an adapter was asked for")
+    walk = _Walk(paths, record)
+    walk.artefact(folder, record.kind)
+    return Ancestry(folder, record, walk.run, walk.training_data(), walk.found)
+
+
+def adapter_folder(paths: Paths, adapter: str) -> Path:
+    """Return the folder of an adapter.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    known = {path.parent for path in paths.adapters.glob(f"[!.]*/{RECORD_NAME}")}
+    of_runs = [paths.root / output for output in (OUTPUT, MEMORY_OUTPUT)]
+    downloaded = {path.parent for of in of_runs for path in of.glob(f"[!.]*/{RECORD_NAME}")}
+    for folder in sorted(known | downloaded):
+        if folder.name in (adapter, file_name(adapter)):
+            return folder
+    for folder in (paths.root / adapter, Path(adapter).expanduser()) if adapter else ():
+        if (folder / RECORD_NAME).is_file():
+            return folder.resolve()
+    for folder in sorted(known):
+        if load_record(folder).config.get("run_id") == adapter:
+            return folder
+    for of in of_runs:
+        if any(path.stem == adapter for path in (of / "runs").glob("[!.]*.json")):
+            raise ConfigError(
+                f"run {adapter!r}: its adapter is not here; `graftline train download {adapter}` fetches it"
+            )
+    names = ", ".join(sorted(folder.name for folder in known | downloaded)) or "none"
+    raise ConfigError(f"adapter {adapter!r} is unknown: name a recipe, a run or a folder; there are {names}")
+
+
+class _Walk:
+    """Goes from an adapter to all that it was made from; what several things were made from is looked at once."""
+
+    def __init__(self, paths: Paths, adapter: Record) -> None:
+        self._paths, self._adapter = paths, adapter
+        self.found: dict[str, Ancestor] = {}
+        self._records: dict[str, Record] = {}
+        self._trained_on: dict[Path, None] = {}
+        self.run = self._run()
+
+    def artefact(self, folder: Path, kind: str) -> str:
+        """Look at the artefact in `folder`, and at what it was made from; return its key."""
+        key = self._paths.relative(folder)
+        if key in self.found:
+            return key
+        record, state, fault = _looked_at(folder, kind)
+        return self._with_parents(key, kind, folder.name, record, state, fault)
+
+    def training_data(self) -> dict[Path, Record | None]:
+        """Return the files that were trained on, with the records of what they belong to."""
+        keys = {file: self._paths.relative(file) for file in self._trained_on}
+        own = self._paths.relative
+        return {file: self._records.get(key, self._records.get(own(file.parent))) for file, key in keys.items()}
+
+    def _with_parents(self, key: str, kind: str, name: str, record: Record | None, state: State, fault: str) -> str:
+        # its place in the order is before what it was made from
+        self.found[key] = Ancestor(key, kind, name, state, fault)
+        if record is None:
+            return key
+        self._records[key] = record
+        parents = [self._parent(given) for given in inputs_of(self._paths, record)]
+        parents += self._others(record)
+        self.found[key] = Ancestor(
+            key, kind, record.name, state, fault, record.identity, facts_of(record), tuple(parents)
+        )
+        return key
+
+    def _parent(self, given: Input) -> Parent:
+        if given.name in ("dataset", "sft_dataset"):
+            self._trained_on[given.place if given.kind == "file" else given.place / TRAIN] = None
+        key = self._file(given.place) if given.kind == "file" else self.artefact(given.place, given.kind)
+        record = self._records.get(key)
+        if record is None:
+            # a file without a record is known by its digest all the same
+            is_same = given.kind == "file" and given.place.is_file() and sha256_file(given.place) == given.identity
+            return Parent(given.name, key, "" if is_same or self.found[key].state is State.MISSING else _replaced(""))
+        now = given.identity_of(record)
+        return Parent(given.name, key, "" if now == given.identity else _replaced(now))
+
+    def _file(self, file: Path) -> str:
+        """Look at a file that a run was trained on: one of a training set, or an export."""
+        if (file.parent / RECORD_NAME).is_file():
+            return self.artefact(file.parent, "sft_dataset")
+        key = self._paths.relative(file)
+        if key in self.found:
+            return key
+        try:
+            record = export_record(file)
+        except RecordError as error:
+            state = State.MISSING if not file.is_file() else State.UNRECORDED
+            if record_path(file).is_file():
+                state = State.ALTERED
+            self.found[key] = Ancestor(key, EXPORT, file.name, state, str(error))
+            return key
+        fault = export_fault(file, record)
+        state = State.MISSING if not file.is_file() else State.ALTERED if fault else State.SOUND
+        return self._with_parents(key, EXPORT, file.name, record, state, fault)
+
+    def _others(self, record: Record) -> Iterator[Parent]:
+        """Yield what is no artefact: the run, the base model, and prompts."""
+        if record.kind in ADAPTERS:
+            if self.run is not None and self.run.run_id == record.config.get("run_id", record.name):
+                yield self._of_run(self.run)
+            name, facts, drift = base_model_facts(self._paths, record, self.run)
+            yield self._stated("model", f"model {name}", "base_model", name, facts, drift)
+        if told := prompt_facts(self._paths, record):
+            name, facts, drift = told
+            yield self._stated("prompt", f"prompt {name} {facts['digest'][:8]}", "prompt", name, facts, drift)
+
+    def _of_run(self, run: TrainingRun) -> Parent:
+        """Look at a run of training: its files, and the runs whose checkpoints it went on from or learnt from."""
+        key = f"run {run.run_id}"
+        if key not in self.found:
+            self.found[key] = Ancestor(key, "run", run.run_id, State.STATED)
+            parents = [self._parent(given) for given in files_of_run(self._paths, run.config, run.dataset)]
+            paths_of = {name: run.config.get(name) for name in ("start_from", "teacher_path")}
+            parents += [self._checkpoint(name, path) for name, path in paths_of.items() if path]
+            if teacher := run.config.get("teacher_model"):
+                facts = model_facts(self._paths, teacher)
+                parents.append(self._stated("teacher_model", f"model {teacher}", "base_model", teacher, facts))
+            self.found[key] = Ancestor(
+                key, "run", run.run_id, State.STATED, "", run.config_digest, run_facts(run), tuple(parents)
+            )
+        return Parent("run", key)
+
+    def _checkpoint(self, name: str, path: str) -> Parent:
+        for run in self._runs():
+            if path in (run.sampler_path, run.export_path, *(one.path for one in run.checkpoints)):
+                return Parent(name, self._of_run(run).key)
+        fault = "is of no run that is recorded here, so what it was trained on is not known; bring its record here"
+        self.found.setdefault(path, Ancestor(path, "checkpoint", path, State.UNRECORDED, fault))
+        return Parent(name, path)
+
+    def _stated(
+        self, as_input: str, key: str, kind: str, name: str, facts: Mapping[str, Any], drift: str = ""
+    ) -> Parent:
+        self.found.setdefault(key, Ancestor(key, kind, name, State.STATED, "", str(facts.get("digest", "")), facts))
+        return Parent(as_input, key, drift)
+
+    def _run(self) -> TrainingRun | None:
+        wanted = self._adapter.config.get("run_id", self._adapter.name)
+        return next((run for run in self._runs() if run.run_id == wanted), None)
+
+    def _runs(self) -> Iterator[TrainingRun]:
+        for output in (OUTPUT, MEMORY_OUTPUT):
+            yield from Runs(self._paths.root / output).all()
+
+
+def _looked_at(folder: Path, kind: str) -> tuple[Record | None, State, str]:
+    if not folder.is_dir():
+        return None, State.MISSING, "is missing; materialise its asset again"
+    try:
+        return verified(folder, kind), State.SOUND, ""
+    except RecordError as error:
+        fault = str(error).removeprefix(f"{folder}: ").removeprefix(f"{folder / RECORD_NAME}: ")
+    try:
+        record = load_record(folder)
+    except RecordError:
+        return None, State.ALTERED, fault
+    return (record if record.kind == kind else None), State.ALTERED, fault
+
+
+def _replaced(now: str) -> str:
+    return f"was replaced since: what is there now is {now[:12] or 'something else'}"

@@ -1,0 +1,58 @@
+"""All stages in order, in this process, without Dagster."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from graftline.core.build import Built
+from graftline.core.clock import Clock, utc_now
+from graftline.core.paths import Paths
+from graftline.core.progress import Progress
+from graftline.pipeline.lineage import Lineage, open_lineage
+from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.stages.sft_dataset import recipes_of_run
+from graftline.pipeline.stages.table import STAGES, Over, make
+from graftline.pipeline.stages.teacher_trajectories import feed_workers
+
+
+def run_all(
+    paths: Paths,
+    manifest: str,
+    overrides: Mapping[str, Any],
+    progress: Progress,
+    clock: Clock = utc_now,
+) -> list[Built]:
+    """Bring every artefact up to date, and return them in the order they were made.
+
+    Raises:
+        GraftlineError: a stage cannot be made; what was made before stays, and the next run goes on from there.
+    """
+    run = f"{clock():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
+    with open_lineage(paths, load_manifest(paths, manifest, overrides), run, clock) as lineage:
+        lineage.advance = progress.advance
+        feed_workers(lineage)
+        built = []
+        for stage, name, bring in _steps(lineage):
+            progress.start(stage, name)
+            built.append(bring())
+            progress.finish(built[-1].reason)
+        return built
+
+
+def _steps(lineage: Lineage) -> list[tuple[str, str, Callable[[], Built]]]:
+    """Return stage, name and maker of every artifact of a run, in the order in which they need each other."""
+    catalogue = lineage.catalogue
+    over: Mapping[Over, Sequence[tuple[str, ...]]] = {
+        # what edits are kept away from has to be there before edits are made
+        "dataset": [(name,) for name in sorted(catalogue.used, key=lambda one: not catalogue.used[one].is_evaluation)],
+        "source": [(name,) for name in catalogue.sources],
+        "everything": [()],
+        "partition": lineage.partitions(),
+        "recipe": [(name,) for name in recipes_of_run(lineage.paths)],
+    }
+    return [
+        (stage, "/".join(names) or "all", partial(make, stage, lineage, *names))
+        for stage, one in STAGES.items()
+        for names in over.get(one.over, ())
+    ]

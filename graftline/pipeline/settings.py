@@ -1,0 +1,83 @@
+"""What the stages are to do, and which code does it."""
+
+import os
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from graftline.core.config import Config, load_yaml
+from graftline.core.hashing import code_version
+from graftline.core.paths import Paths
+from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.readers import ReaderName
+from graftline.datasets.sources.base import MIRROR_VARIABLE
+from graftline.pipeline.asking import Asking
+from graftline.pipeline.stages.table import CODE_OF_EVALUATIONS, STAGES
+from graftline.rollouts.collect import Collecting
+
+DATASETS_VARIABLE = "GRAFTLINE_DATASETS"
+"""Names the datasets in use, in the environment."""
+
+
+class TrajectorySettings(Config):
+    """`configs/trajectories.yaml`."""
+
+    collecting: Collecting = Collecting()
+    asking: Asking = Asking()
+    workers: int = Field(default=0, ge=0, le=256)
+    """Processes that make attempts; 0 for one per core, 8 at most. What they make does not depend on it."""
+    least_verified_steps: int = Field(default=200, ge=0)
+    """Fewer of them fail the asset check of `trajectories`."""
+
+
+class Settings(Config):
+    """What the stages are to do."""
+
+    catalogue: Catalogue
+    trajectories: TrajectorySettings
+
+
+def load_settings(paths: Paths, environment: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings of a checkout, with the datasets in use that `environment` (of the process) asks for.
+
+    Raises:
+        ConfigError: a file does not fit, or a dataset is named that is unknown.
+        DownloadError: the mirror cannot be read.
+    """
+    catalogue = load_yaml(paths.configs / "datasets.yaml", Catalogue)
+    return Settings(
+        catalogue=in_use(catalogue, os.environ if environment is None else environment),
+        trajectories=load_yaml(paths.configs / "trajectories.yaml", TrajectorySettings),
+    )
+
+
+def in_use(catalogue: Catalogue, environment: Mapping[str, str]) -> Catalogue:
+    """Return `catalogue` with the datasets in use that `environment` asks for.
+
+    `GRAFTLINE_DATASETS` names them, or says `all`. Without it, a mirror brings what it holds to the local ones in `use`,
+    and to the evaluations in `use`: without those, edits would be kept that are too near to them.
+    """
+    named = environment.get(DATASETS_VARIABLE, "").strip()
+    if named == "all":
+        return catalogue.using(tuple(catalogue.datasets), DATASETS_VARIABLE)
+    if named:
+        return catalogue.using(tuple(name.strip() for name in named.split(",")), DATASETS_VARIABLE)
+    mirror = environment.get(MIRROR_VARIABLE)
+    if not mirror:
+        return catalogue
+    from graftline.datasets.sources.mirror import held_by_mirror, is_mirrored
+
+    elsewhere = {name for name, dataset in catalogue.datasets.items() if is_mirrored(dataset)}
+    wanted = {name for name in catalogue.use if name not in elsewhere or catalogue.datasets[name].is_evaluation}
+    held = held_by_mirror(mirror, elsewhere) | wanted
+    return catalogue.using(tuple(name for name in catalogue.datasets if name in held), MIRROR_VARIABLE)
+
+
+def stage_code(stage: str, reader: ReaderName | None = None) -> str:
+    """Return the digest of the code of `stage`: of the modules that do its work and all they import.
+
+    That of a stage that reads raw rows holds the code of the dataset's own reader, and of no other.
+    """
+    own = (f"graftline.datasets.readers.{reader}",) if reader is not None and reader != "evaluation" else ()
+    found = CODE_OF_EVALUATIONS.get(stage) or STAGES[stage].code
+    return code_version(*found, *own)

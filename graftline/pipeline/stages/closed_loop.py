@@ -1,0 +1,109 @@
+"""The closed loop: adapters that are trained one after the other, and whether the small model beats a larger one.
+
+`configs/closed_loop.yaml` names the recipes and the evaluations. Each is made by its own stage, and what is up to date is left as
+it is; the stage here reads what the evaluations say, and makes nothing else.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from graftline.core.build import Built, Contents, Request
+from graftline.core.markdown import table
+from graftline.core.paths import Paths
+from graftline.evals.figures import Measure, compared
+from graftline.pipeline.closed_loop_file import ClosedLoopFile, Step, checked_closed_loop
+from graftline.pipeline.contests import read_attempts
+from graftline.pipeline.lineage import Lineage, identities
+from graftline.pipeline.settings import stage_code
+
+RESULTS, REPORT = "results.json", "report.md"
+_MEASURES: Mapping[Measure, str] = {"verified": "solved", "right_on_unseen": "right on unseen code"}
+
+
+def closed_loop_steps(lineage: Lineage) -> list[Step]:
+    """Return what is made for the closed loop, in its order, once all that it names can be had.
+
+    Raises:
+        ConfigError: a recipe, an evaluation, a contestant, or the fleet or prompt of one is unknown or does not fit.
+    """
+    # loads what asks models, for whoever only wants to know the assets
+    from graftline.pipeline.contestants import Entrants
+
+    file, contests = checked_closed_loop(lineage.paths)
+    with ExitStack() as stack:
+        entrants = Entrants(lineage, stack)
+        for entry in (entry for contest in contests.values() for entry in contest.contestants.values()):
+            # told now, and not after everything was trained
+            entrants.settings(entry)
+    return file.steps
+
+
+def closed_loop_results(lineage: Lineage) -> Built:
+    """Say whether the adapters of the closed loop are better than a larger model, with intervals; only reads evaluations."""
+    file, _ = checked_closed_loop(lineage.paths)
+    paths = lineage.paths
+    made = {
+        **{f"sft_dataset.{name}": lineage.verified(paths.training_set(name), "sft_dataset") for name in file.recipes},
+        **{
+            f"trained_adapter.{name}": lineage.verified(paths.adapter(name), "trained_adapter") for name in file.recipes
+        },
+        **{f"evaluation.{name}": lineage.verified(paths.contest(name), "evaluation") for name in file.evaluations},
+    }
+    request = Request(
+        "closed_loop", "closed_loop", stage_code("closed_loop"), identities(made), file.model_dump(mode="json")
+    )
+
+    def make(partial: Path) -> Contents:
+        lines = [line for name, about in file.evaluations.items() for line in _lines(lineage.paths, file, name, about)]
+        (partial / RESULTS).write_text(json.dumps(lines, indent=2) + "\n", "utf-8")
+        (partial / REPORT).write_text(_page(lines), "utf-8")
+        return Contents({"rows": len(lines), "recipes": len(file.recipes), "evaluations": len(file.evaluations)})
+
+    return lineage.build(lineage.paths.data / "closed_loop", request, make)
+
+
+def _lines(paths: Paths, file: ClosedLoopFile, name: str, about: str) -> list[dict[str, Any]]:
+    """Return what one evaluation says of each pair that is of interest, by each measure that it has."""
+    attempts = read_attempts(paths.contest(name))
+    pairs = (
+        (file.candidate, file.base),
+        (file.candidate, file.rival),
+        (file.reinforced, file.candidate),
+        (file.reinforced, file.rival),
+    )
+    entered = {attempt.contestant for attempt in attempts}
+    asked = [pair for pair in pairs if entered.issuperset(pair)]
+    found = []
+    for (first, second), measure in ((pair, measure) for measure in _MEASURES for pair in asked):
+        said = compared(attempts, first, second, measure)
+        if said.tasks:
+            found.append({"evaluation": name, "about": about, **said.as_dict()})
+    return found
+
+
+def _page(lines: list[dict[str, Any]]) -> str:
+    rows = [
+        {
+            "tasks": f"{line['about']} ({line['tasks']})",
+            "share": _MEASURES[line["measure"]],
+            "contestant": line["first"],
+            "has": _percent(line["of_first"]),
+            "against": line["second"],
+            "which has": _percent(line["of_second"]),
+            "difference": _percent(line["difference"]),
+            "95 % interval": _interval(line["interval"]),
+        }
+        for line in lines
+    ]
+    return f"# The closed loop\n\nIntervals are of the difference, by paired bootstrap over tasks.\n\n{table(rows)}\n"
+
+
+def _percent(value: float | None) -> str:
+    return "not known" if value is None else f"{100 * value:.0f} %"
+
+
+def _interval(bounds: tuple[float, float] | None) -> str:
+    return "not known" if bounds is None else f"{100 * bounds[0]:+.0f} to {100 * bounds[1]:+.0f}"

@@ -1,0 +1,210 @@
+"""The stage `evaluation`: every seed of a deployment once, by the policy that its file names, and what that is worth.
+
+A seed whose reward is not known is never a 0. It is asked for again, alone, when the evaluation is made once more; an
+evaluation of which nothing is known is an error, and what was known before stays. Where the file requires it, doing nothing
+and the reference solution are run as well.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graftline.core.build import Built, Contents, Request
+from graftline.core.errors import ConfigError, HarborError, RecordError
+from graftline.core.paths import Paths
+from graftline.core.record import Record, verified
+from graftline.evals.results import EvalResult, EvalStatus, SeedResult, result_of_seeds
+from graftline.harbor.calibration import Calibration
+from graftline.harbor.deployment_file import DeploymentFile, EvaluationSettings, Refactoring
+from graftline.pipeline.contest_names import contest_names
+from graftline.pipeline.evaluation_page import evaluation_page
+from graftline.pipeline.evaluation_rollouts import Rollouts, is_known, policy_of
+from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.settings import stage_code
+from graftline.pipeline.stages.harbor_deployment import (
+    DEPLOYMENT,
+    SEEDS,
+    TASKS,
+    deployment_file,
+    deployment_names,
+    kept_deployment,
+    read_rows,
+    write_rows,
+)
+
+if TYPE_CHECKING:
+    from graftline.pipeline.contestants import Entrants
+
+RESULTS, SUMMARY, REPORT, CALIBRATION = "results.jsonl", "summary.json", "report.md", "calibration.json"
+
+
+def evaluated_names(paths: Paths) -> list[str]:
+    """Return the names of the files in `configs/harbor` that ask for an evaluation."""
+    return [name for name in deployment_names(paths) if deployment_file(paths, name).evaluation is not None]
+
+
+def evaluation_names(paths: Paths) -> list[str]:
+    """Return the names of all evaluations: of deployments, and those in `configs/evaluations`.
+
+    Raises:
+        ConfigError: two have the same name.
+    """
+    deployments, contests = evaluated_names(paths), contest_names(paths)
+    if both := sorted({*deployments} & {*contests}):
+        raise ConfigError(
+            f"evaluation {both[0]!r}: is in configs/harbor and in configs/evaluations; rename one of the two files"
+        )
+    return [*deployments, *contests]
+
+
+def evaluation(lineage: Lineage, name: str, shared: "Entrants | None" = None) -> Built:
+    """Evaluate a deployment, every seed by the policy of its file, or contestants at the same tasks; unknown is not 0."""
+    if name in contest_names(lineage.paths):
+        from graftline.pipeline.contests import contest
+
+        return contest(lineage, name, shared)
+    file, settings = _asked_for(lineage.paths, name)
+    record, place = kept_deployment(lineage, name)
+    batch = lineage.verified(lineage.paths.harbor("instances", name), "instance_batch")
+    inputs = {
+        "harbor_deployment": lineage.part_of(lineage.paths.harbor("deployments", name), record, DEPLOYMENT, TASKS),
+        "instance_batch": lineage.part_of(lineage.paths.harbor("instances", name), batch, SEEDS),
+    }
+    config = {
+        "policy": policy_of(file),
+        "budget": settings.budget.model_dump(mode="json"),
+        "service": place["service"],
+        "is_calibrated": file.calibration.is_required,
+    }
+    is_ours = isinstance(file.environment, Refactoring)
+    code = stage_code("evaluation of our tasks" if is_ours else "evaluation")
+    folder = lineage.paths.harbor("evaluations", name)
+    lineage.bring(folder)
+    known, after = _known(folder, Request("evaluation", name, code, inputs, config))
+    request = Request("evaluation", name, code, inputs, {**config, "after": after})
+
+    def make(partial: Path) -> Contents:
+        tasks = {row["seed"]: row["task_id"] for row in read_rows(lineage.paths.harbor("instances", name) / SEEDS)}
+        decided = json.loads((lineage.paths.harbor("deployments", name) / DEPLOYMENT).read_text("utf-8"))
+        timeout_s = float(decided["limits"]["timeout_s"])
+        rollouts = Rollouts(lineage, name, file, settings, place["deployment"], timeout_s, partial)
+        calibration = None
+        if file.calibration.is_required:
+            calibration = rollouts.calibration(tasks, _calibration(folder) if known else None)
+        missing = [seed for seed in tasks if seed not in known]
+        result = rollouts.rewards(missing) if missing else None
+        found = _together(result, known, len(tasks), settings.min_coverage)
+        _check_known(found)
+        if calibration is not None:
+            calibration.write(partial / CALIBRATION)
+        return _written(partial, name, found, config["policy"], tasks, calibration)
+
+    return lineage.build(folder, request, make)
+
+
+def _asked_for(paths: Paths, name: str) -> tuple[DeploymentFile, EvaluationSettings]:
+    file = deployment_file(paths, name)
+    if file.evaluation is None:
+        known = ", ".join(evaluated_names(paths)) or "none"
+        raise ConfigError(f"configs/harbor/{name}.yaml: asks for no `evaluation`; those that do: {known}")
+    return file, file.evaluation
+
+
+def _known(folder: Path, request: Request) -> tuple[dict[int, SeedResult], str]:
+    """Return what counts of the evaluation that is stored, where it answers `request`, and what the next one comes after."""
+    try:
+        record = verified(folder, "evaluation")
+    except RecordError:
+        return {}, ""
+    without = record.model_copy(update={"config": {key: v for key, v in record.config.items() if key != "after"}})
+    if request.difference(without):
+        return {}, ""
+    results = [SeedResult.model_validate(row) for row in read_rows(folder / RESULTS)]
+    known = {one.seed: one for one in results if one.reward_valid}
+    calibration = _calibration(folder)
+    is_whole = len(known) == record.counts["rows"] and (calibration is None or is_known(calibration))
+    return known, str(record.config["after"] if is_whole else record.identity)
+
+
+def _calibration(folder: Path) -> Calibration | None:
+    path = folder / CALIBRATION
+    return Calibration.read(path) if path.exists() else None
+
+
+def _together(
+    result: EvalResult | None, known: Mapping[int, SeedResult], total: int, min_coverage: float
+) -> EvalResult:
+    """Return what a job came to, if one was needed, with what was known before it."""
+    if result is not None and not known:
+        return result
+    ended = [*known.values(), *(result.seed_results if result else ())]
+    counting = sum(one.reward_valid for one in ended)
+    status = EvalStatus.COMPLETED if counting >= min_coverage * total else EvalStatus.COMPLETED_WITH_ERRORS
+    job_id, error = (result.job_id, result.error) if result else ("", None)
+    return result_of_seeds(job_id, status, ended, total, error)
+
+
+def _check_known(found: EvalResult) -> None:
+    """See to it that an evaluation says something.
+
+    Raises:
+        HarborError: it does not.
+    """
+    if not found.n_valid:
+        first = next((one.error for one in found.seed_results if one.error), None)
+        raise HarborError(
+            f"evaluation {found.job_id!r}: none of its {found.num_total} seeds has a reward that counts, so nothing is"
+            f" known ({first or found.error or 'the service does not say why'}); mend that and run again"
+        )
+
+
+def _written(
+    partial: Path,
+    name: str,
+    found: EvalResult,
+    policy: Mapping[str, Any],
+    tasks: Mapping[int, str],
+    calibration: Calibration | None,
+) -> Contents:
+    rows = [{**one.model_dump(mode="json"), "task_id": tasks[one.seed]} for one in found.seed_results]
+    rewards = {tasks[one.seed]: one.reward for one in found.seed_results if one.reward_valid}
+    summary = {
+        "job_id": found.job_id,
+        "status": found.status,
+        "policy": dict(policy),
+        "mean_reward": found.mean_reward,
+        "interval": found.interval,
+        "valid": found.n_valid,
+        "infra": found.n_infra,
+        "total": found.num_total,
+        "coverage": found.coverage,
+        "cost_usd": found.total_cost_usd,
+        "tokens": found.total_tokens,
+        "error": found.error,
+        "floor": calibration.floor if calibration else None,
+        "ceiling": calibration.ceiling if calibration else None,
+        "mean_normalised": calibration.mean_normalised(rewards) if calibration else None,
+    }
+    write_rows(partial / RESULTS, rows)
+    (partial / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", "utf-8")
+    (partial / REPORT).write_text(evaluation_page(name, summary, rows), "utf-8")
+    return Contents({"rows": found.num_total, "valid": found.n_valid, "infra": found.n_infra, **_causes(found)})
+
+
+def _causes(found: EvalResult) -> dict[str, int]:
+    causes = [f"cause.{one.failure_cause}" for one in found.seed_results if one.failure_cause]
+    return {cause: causes.count(cause) for cause in sorted(set(causes))}
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """Return what a stored evaluation comes to."""
+    found: dict[str, Any] = json.loads((folder / SUMMARY).read_text("utf-8"))
+    return found
+
+
+def stored_evaluation(lineage: Lineage, name: str) -> tuple[Record, Path] | None:
+    """Return an evaluation that is stored, whole and as it was written; None where there is none."""
+    folder = lineage.paths.harbor("evaluations", name)
+    lineage.bring(folder)
+    return (lineage.verified(folder, "evaluation"), folder) if folder.exists() else None

@@ -1,0 +1,166 @@
+"""The stage `harbor_deployment`: every file of `configs/harbor`, uploaded and built.
+
+What decides rollouts is in files of their own (`deployment.json`, `tasks.jsonl`, `seeds.jsonl`), apart from where they are kept:
+a service that lost a deployment gets it anew, and what depends on it stays as it is. Not here: how a deployment is made of its
+file (`graftline.harbor.deployment_file`), and its evaluation (`graftline.pipeline.stages.evaluation`).
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from graftline.core.build import Built, Contents, Request
+from graftline.core.errors import ConfigError, RecordError
+from graftline.core.paths import Paths
+from graftline.core.record import Record
+from graftline.harbor.answers import Deployment, read
+from graftline.harbor.deployment_file import DeploymentFile, Refactoring, deployment_spec, load_deployment
+from graftline.harbor.deployment_ref import deployment_path
+from graftline.pipeline.harbor_port import place_of
+from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.settings import stage_code
+
+if TYPE_CHECKING:
+    from graftline.harbor.build_spec import HarborBuildSpec
+    from graftline.harbor.uploader import HarborDeploymentUploader
+
+DEPLOYMENT, TASKS, BUILD, BUILD_LOG = "deployment.json", "tasks.jsonl", "build.json", "build.log"
+INSTANCES, SEEDS = "instances.jsonl", "seeds.jsonl"
+BUILT_WITHIN_S = 3600.0
+_POLL_S = 2.0
+
+
+class Version(Deployment):
+    """One version of a deployment, with what decides its rollouts."""
+
+    digest: str
+    entrypoint: str = ""
+    entrypoint_mode: str = ""
+    limits: dict[str, Any] = Field(default={})
+    metadata: dict[str, Any] = Field(default={})
+
+    @property
+    def deciding(self) -> dict[str, Any]:
+        """What does not depend on the service that keeps it."""
+        return self.model_dump(
+            mode="json", include={"name", "digest", "entrypoint", "entrypoint_mode", "limits", "metadata"}
+        )
+
+
+def deployment_names(paths: Paths) -> list[str]:
+    """Return the names of the files in `configs/harbor`, without their ending."""
+    return sorted(path.stem for path in (paths.configs / "harbor").glob("*.yaml"))
+
+
+def deployment_file(paths: Paths, name: str) -> DeploymentFile:
+    """Return what one file of `configs/harbor` holds.
+
+    Raises:
+        ConfigError: there is none, or it does not fit.
+    """
+    known = deployment_names(paths)
+    if name not in known:
+        raise ConfigError(f"deployment {name!r} is unknown; known in configs/harbor: {', '.join(known) or 'none'}")
+    return load_deployment(paths.configs / "harbor" / f"{name}.yaml")
+
+
+def harbor_deployment(lineage: Lineage, name: str) -> Built:
+    """Upload the deployment of one file of configs/harbor, and have it built; what is there already is used."""
+    file = deployment_file(lineage.paths, name)
+    tasks = _tasks_record(lineage, file)
+    with TemporaryDirectory(prefix="graftline-") as staging:
+        with mended_in_file(name):
+            spec = deployment_spec(file, lineage.paths.root, Path(staging))
+        version = uploaded(lineage.ports.harbor.uploader(), spec)
+    place = {"service": place_of(lineage.manifest.harbor), "deployment": version.id}
+    inputs = {} if tasks is None else {"tasks": tasks.identity}
+    request = Request(
+        "harbor_deployment", name, stage_code("harbor_deployment"), inputs, {"digest": version.digest, **place}
+    )
+    seeds = [{"seed": task.seed, "task_id": task.task_id} for task in spec.tasks]
+
+    def make(partial: Path) -> Contents:
+        build = version.latest_build
+        built = {**place, "version": version.version, "snapshot_id": version.snapshot_id, "build_id": version.build_id}
+        _write_json(partial / DEPLOYMENT, version.deciding)
+        write_rows(partial / TASKS, seeds)
+        _write_json(partial / BUILD, built)
+        (partial / BUILD_LOG).write_text(build.log_tail if build else "", "utf-8")
+        return Contents({"rows": len(seeds), "version": version.version})
+
+    return lineage.build(lineage.paths.harbor("deployments", name), request, make)
+
+
+@contextmanager
+def mended_in_file(name: str) -> Iterator[None]:
+    """Turn what the SDK says of a spec that is not sound into a fault of the file it was made of."""
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(f"configs/harbor/{name}.yaml: {error}") from None
+
+
+def uploaded(uploader: "HarborDeploymentUploader", spec: "HarborBuildSpec") -> Version:
+    """Return the version that `spec` is, uploaded where it is not there, once it is built.
+
+    Raises:
+        HarborError: the service is not to be had, or the build failed; a failed one is tried once more each time.
+    """
+    found = uploader.create_deployment(spec)
+    if found.status == "failed":
+        uploader.trigger_build(found.id)
+    if found.status != "ready":
+        uploader.wait_for_build(found.id, BUILT_WITHIN_S, _POLL_S)
+    return version_of(uploader, found.id)
+
+
+def version_of(uploader: "HarborDeploymentUploader", deployment: str) -> Version:
+    """Return a version by its id, or the newest one of a name."""
+    content = uploader.client.request("GET", deployment_path(deployment))
+    return read(Version, content, f"deployment {deployment!r}")
+
+
+def kept_deployment(lineage: Lineage, name: str) -> tuple[Record, dict[str, Any]]:
+    """Return the record of a deployment, and where it is kept.
+
+    Raises:
+        RecordError: it was never uploaded, or to another service.
+    """
+    folder = lineage.paths.harbor("deployments", name)
+    record = lineage.verified(folder, "harbor_deployment")
+    found: dict[str, Any] = json.loads((folder / BUILD).read_text("utf-8"))
+    place = place_of(lineage.manifest.harbor)
+    if found["service"] != place:
+        raise RecordError(
+            f"{lineage.paths.relative(folder)}: was uploaded to {found['service']!r}, and the manifest has {place!r};"
+            " materialise harbor_deployment again"
+        )
+    return record, found
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write one line of JSON for each of `rows`."""
+    path.write_text("".join(json.dumps(row, sort_keys=True) + "\n" for row in rows), "utf-8")
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return what `write_rows` wrote."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def _tasks_record(lineage: Lineage, file: DeploymentFile) -> Record | None:
+    """Return the record of the tasks that a deployment is made of; None where they are no artefact of the lineage."""
+    made = file.environment
+    if not isinstance(made, Refactoring):
+        return None
+    path, tasks = lineage.paths.root / made.tasks, lineage.paths.data / "tasks"
+    return lineage.verified(path.parent, "tasks") if path.is_relative_to(tasks) else None
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", "utf-8")

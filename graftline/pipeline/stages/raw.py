@@ -1,0 +1,83 @@
+"""The stage `raw`: the files of a dataset, unchanged, with where they came from."""
+
+import os
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+from graftline.core.build import Built, Contents, Request
+from graftline.core.downloads.download import Fetched
+from graftline.core.errors import RecordError
+from graftline.core.hashing import digest
+from graftline.core.record import DatasetRecord, Record
+from graftline.datasets.catalogue import Dataset
+from graftline.datasets.raw_rows import keep_wanted, number_of_rows
+from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.settings import stage_code
+
+
+def raw(lineage: Lineage, name: str) -> Built:
+    """Fetch the files of the dataset called `name`, unchanged."""
+    dataset = lineage.dataset(name)
+    revision = lineage.ports.dataset_hub.revision(name, dataset)
+    what = dataset.model_dump(
+        mode="json", include={"home", "version", "license", "files", "follow", "keep", "packages"}
+    )
+    request = Request("raw", name, stage_code("raw", dataset.reader), {"home": revision}, what)
+    folder = lineage.paths.raw(name)
+    # what reads the files fetches them; to say that they are unchanged takes their record alone
+    return lineage.build(folder, request, lambda partial: _fetch(lineage, name, dataset, revision, partial), False)
+
+
+def _fetch(lineage: Lineage, name: str, dataset: Dataset, revision: str, folder: Path) -> Contents:
+    hub, max_line_bytes = lineage.ports.dataset_hub, lineage.catalogue.cleaning.max_line_bytes
+    files = hub.files(name, dataset)
+    old = _still_good(lineage, name, revision) if dataset.keep == "all" else None
+    fetched: list[Fetched] = []
+    counts: Counter[str] = Counter()
+    for file in files:
+        target = folder / file.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if dataset.keep == "wanted":
+            one, of_file = keep_wanted(hub, name, dataset, file, target, max_line_bytes)
+            counts.update(of_file)
+        else:
+            if old is not None and not target.exists() and file.path in old.files:
+                # the home holds what it held: only the code changed
+                with suppress(OSError):  # where there are no links, it is fetched
+                    os.link(lineage.paths.raw(name) / file.path, target)
+            one = hub.fetch(name, dataset, file, target, lineage.advance)
+        fetched.append(one)
+    is_upstream = all(file.is_upstream for file in fetched)
+    sums = sorted(file.sha256 for file in fetched)
+    version = revision if dataset.follow else dataset.version
+    if dataset.keep == "all":
+        counts["rows_in"] = counts["rows"] = number_of_rows(folder, dataset, max_line_bytes)
+    contract = {
+        "source": name,
+        # what a mirror holds may go by the names of the revision without being it
+        "version": version if is_upstream else f"{version}+mirror.{digest(sums)[:12]}",
+        "license": dataset.license,
+        "downloaded_at": lineage.clock().isoformat(),
+        "sha256": sums[0] if len(sums) == 1 else digest(sums),
+        "num_records": counts.pop("rows_in"),
+    }
+    return Contents({"rows": counts.pop("rows"), "files": len(files), **dict(sorted(counts.items()))}, contract)
+
+
+def _still_good(lineage: Lineage, name: str, revision: str) -> Record | None:
+    """Return the record of the raw files, if they are those of `revision`."""
+    try:
+        record = lineage.verified(lineage.paths.raw(name), "raw")
+    except RecordError:
+        return None
+    return record if record.inputs.get("home") == revision else None
+
+
+def raw_record(lineage: Lineage, name: str) -> DatasetRecord:
+    """Return the record of the raw files of the dataset called `name`."""
+    folder = lineage.paths.raw(name)
+    record = lineage.record(folder)
+    if not isinstance(record, DatasetRecord):
+        raise RecordError(f"{folder}: holds {record.kind!r}, but a dataset was asked for")
+    return record

@@ -1,0 +1,152 @@
+"""The stage `sft_dataset`: what every recipe of the lineage trains on, looks at, and is to solve.
+
+A recipe takes part when its file in `configs/recipes/` has `data`.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from graftline.astgrep.binding import Language
+from graftline.core.build import Built, Contents, Request
+from graftline.core.errors import ConfigError, DataError
+from graftline.core.jsonl import read_lines
+from graftline.core.paths import Paths
+from graftline.core.record import Record
+from graftline.datasets.division import Split
+from graftline.datasets.edit import Edit
+from graftline.pipeline.attempt_settings import rewriter
+from graftline.pipeline.lineage import Lineage, identities
+from graftline.pipeline.settings import stage_code
+from graftline.rollouts.current import current_attempts
+from graftline.rollouts.shards import read_shards, sealed_shards
+from graftline.rollouts.step import Trajectory
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.prompt import Prompt, load_prompt
+from graftline.training.recipes.open import configured, load_recipe
+from graftline.training.rows import Material, rows_of
+from graftline.training.sets import (
+    HELD_OUT,
+    TASKS,
+    TRAIN,
+    Row,
+    Source,
+    TrajectorySource,
+    check_fits,
+    parts_of,
+)
+from graftline.training.settings import TinkerTrainingConfig
+from graftline.training.train import MEMORY_OUTPUT, OUTPUT
+
+_TRAIN_SPLIT: Split = "train"
+_LOOK_SPLIT: Split = "dev"
+"""What a run may end by is not what it is judged by."""
+_SOLVE_SPLIT: Split = "test"
+_TAKEN = (OUTPUT.name, MEMORY_OUTPUT.name)
+"""Folders beside those of adapters."""
+
+
+def lineage_recipes(paths: Paths) -> list[str]:
+    """Return the names of the recipes that take part, those that are trained on demand last."""
+    found = {name: config for name in configured(paths) if (config := load_recipe(paths, name)).data is not None}
+    return sorted(found, key=lambda name: found[name].is_on_demand)
+
+
+def recipes_of_run(paths: Paths) -> list[str]:
+    """Return the names of those that a run of everything trains."""
+    return [name for name in lineage_recipes(paths) if not load_recipe(paths, name).is_on_demand]
+
+
+def sft_dataset(lineage: Lineage, name: str) -> Built:
+    """Make what one recipe trains on, what it looks at, and the tasks that are solved before and after."""
+    config = load_recipe(lineage.paths, name)
+    source, prompt = source_of(lineage, config, name)
+    inputs = _inputs(lineage, source)
+    settings = {"data": source.model_dump(mode="json"), "recipe": config.recipe, "prompt": prompt.digest()}
+    request = Request(
+        "sft_dataset", name, stage_code("sft_dataset"), identities(inputs), {**settings, **rewriter(lineage.manifest)}
+    )
+
+    def make(folder: Path) -> Contents:
+        train: list[Row] = []
+        held_out: list[Row] = []
+        tasks: list[Task] = []
+        to_train, to_look, to_solve = (_material(lineage, split) for split in (_TRAIN_SPLIT, _LOOK_SPLIT, _SOLVE_SPLIT))
+        for part in parts_of(source):
+            train += rows_of(to_train, config.recipe, part, prompt, part.examples)[0]
+            held_out += rows_of(to_look, config.recipe, part, prompt, part.held_out)[0]
+            tasks += rows_of(to_solve, config.recipe, part, prompt, part.held_out)[1]
+        if not train:
+            raise DataError(f"recipe {name!r}: nothing fits what `data` asks for, so there is nothing to train on")
+        write_rows(folder / TRAIN, train)
+        write_rows(folder / HELD_OUT, held_out)
+        write_rows(folder / TASKS, [task.model_dump(mode="json") for task in tasks])
+        licences = Counter(str(row.get("licence", "")) for row in train)
+        counts = {f"licence.{licence}": count for licence, count in sorted(licences.items()) if licence}
+        return Contents({"rows": len(train), "held_out": len(held_out), "tasks": len(tasks), **counts})
+
+    return lineage.build(lineage.paths.training_set(name), request, make)
+
+
+def source_of(lineage: Lineage, config: TinkerTrainingConfig, name: str) -> tuple[Source, Prompt]:
+    """Return what the recipe called `name` says under `data`, and the prompt it is to be asked by.
+
+    Raises:
+        ConfigError: it says nothing, or what cannot be made.
+    """
+    paths, source = lineage.paths, config.data
+    if source is None:
+        known = ", ".join(lineage_recipes(paths)) or "none"
+        raise ConfigError(f"recipe {name!r} has no `data`, so the lineage makes nothing for it; known: {known}")
+    if name in _TAKEN:
+        raise ConfigError(
+            f"recipe {name!r}: {paths.relative(paths.adapter(name))} holds runs; give its file another name"
+        )
+    check_fits(config.recipe, source)
+    languages = lineage.catalogue.languages
+    if unknown := [language for language in source.languages if language not in languages]:
+        raise ConfigError(
+            f"recipe {name!r}: data.languages: {unknown[0]!r} has no splits; configs/datasets.yaml has {', '.join(languages)}"
+        )
+    return source, load_prompt(paths.configs, source.prompt)
+
+
+def _material(lineage: Lineage, split: Split) -> Material:
+    """Return what is stored of a split; of attempts, those that are of the settings of now."""
+
+    def edits(language: Language) -> list[Edit]:
+        return list(read_lines(lineage.paths.partition("processed", language, split) / "edits.jsonl", Edit))
+
+    def attempts(language: Language) -> tuple[dict[str, Task], Sequence[Trajectory]]:
+        tasks = list(read_lines(lineage.paths.partition("tasks", language, split) / "tasks.jsonl", Task))
+        shards = [shard for folder in lineage.attempted(language, split) for shard in sealed_shards(folder)]
+        return {task.id: task for task in tasks}, current_attempts(read_shards(shards), tasks).attempts
+
+    return Material(split, edits, attempts, lineage.ports.sandbox, lineage.counted)
+
+
+def _inputs(lineage: Lineage, source: Source) -> dict[str, Record]:
+    inputs: dict[str, Record] = {}
+    for split, part in product((_TRAIN_SPLIT, _LOOK_SPLIT, _SOLVE_SPLIT), parts_of(source)):
+        for language in part.languages:
+            if not isinstance(part, TrajectorySource):
+                inputs[f"splits.{language}.{split}"] = lineage.verified(
+                    lineage.paths.partition("processed", language, split), "splits"
+                )
+                continue
+            inputs[f"tasks.{language}.{split}"] = lineage.verified(
+                lineage.paths.partition("tasks", language, split), "tasks"
+            )
+            for folder in lineage.attempted(language, split):
+                key = f"teacher_trajectories.{language}.{split}.{folder.name}"
+                inputs[key] = lineage.verified(folder, "teacher_trajectories")
+    return inputs
+
+
+def write_rows(path: Path, found: Iterable[Mapping[str, Any]]) -> None:
+    """Write a JSON object per line."""
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in found)
+    path.write_text("".join(lines), "utf-8", newline="")

@@ -1,0 +1,31 @@
+"""The stage `splits`: the edits of one language and split."""
+
+from graftline.astgrep.binding import Language
+from graftline.core.build import Built, Contents, Request
+from graftline.core.errors import RecordError
+from graftline.datasets.division import Split
+from graftline.datasets.split import write_split
+from graftline.pipeline.lineage import Lineage, identities
+from graftline.pipeline.settings import stage_code
+
+
+def splits(lineage: Lineage, language: Language, split: Split) -> Built:
+    """Write the edits of one language and split."""
+    folder = lineage.paths.division
+    division = lineage.verified(folder, "division")
+    inputs = {"division": lineage.part_of(folder, division, f"{language}.parquet")}
+    folders = {name: lineage.paths.normalized(name) for name in lineage.catalogue.sources}
+    records = {name: lineage.verified(normalized, "normalized") for name, normalized in folders.items()}
+    if division.inputs != identities(records):
+        # its rows are those of the normalised files in their order, and would be taken for those of others
+        raise RecordError(f"{folder}: was made from other normalised edits; materialise its asset again")
+    for name, record in records.items():
+        if names := [file for file in record.files if file.startswith(f"{language}-")]:
+            inputs[f"normalized/{name}"] = lineage.part_of(folders[name], record, *sorted(names))
+    config = {"tokenizer": lineage.catalogue.cleaning.tokenizer}
+    request = Request("splits", f"{language}/{split}", stage_code("splits"), inputs, config)
+    return lineage.build(
+        lineage.paths.partition("processed", language, split),
+        request,
+        lambda partial: Contents(write_split(folder, folders, language, split, partial)),
+    )

@@ -1,0 +1,183 @@
+"""The stage `trained_adapter`: the adapter of every recipe of the lineage, and what it solves that the bare model does not.
+
+What trains is the port `training_client`. A run that was interrupted goes on from its last checkpoint; one that is done is
+not repeated, whatever else has to be made again, unless it is of the memory service, whose weights end with its process.
+"""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from graftline.core.build import Built, Contents, Request
+from graftline.core.jsonl import read_lines
+from graftline.core.record import RECORD_NAME, Record
+from graftline.pipeline.followed import resolved, store_of
+from graftline.pipeline.lineage import Lineage, identities
+from graftline.pipeline.manifests import Manifest
+from graftline.pipeline.served_model import fetch_served, model_digest, served, served_weights
+from graftline.pipeline.settings import stage_code
+from graftline.pipeline.stages.sft_dataset import source_of, write_rows
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.prompt import Prompt
+from graftline.training.adapter import check_adapter, download_adapter
+from graftline.training.card import CARD, card
+from graftline.training.datums import Tokenizer
+from graftline.training.grading import Graded
+from graftline.training.questions import Questions
+from graftline.training.recipes.open import load_recipe, recipes_named
+from graftline.training.runs import Runs, StepMetrics, TrainingRun, read_steps
+from graftline.training.service import TrainingService
+from graftline.training.sets import TASKS
+from graftline.training.settings import TinkerTrainingConfig, deciding
+from graftline.training.solving import check_known, overview, page, rows, solve
+from graftline.training.tokenizers import tokenizer_of
+from graftline.training.train import MEMORY_OUTPUT, OUTPUT, run_id_of, train_on_tinker
+from graftline.training.usage import base_of
+
+EVALUATION, SOLVED, STEPS = "evaluation.json", "solved.jsonl", "steps.jsonl"
+_LOOK_EVERY_S = 1.0
+
+
+def trained_adapter(lineage: Lineage, name: str) -> Built:
+    """Train the adapter of one recipe, or go on training it, and have it solve held-out tasks, as the bare model does."""
+    config = load_recipe(lineage.paths, name)
+    source, prompt = source_of(lineage, config, name)
+    folder = lineage.paths.training_set(name)
+    dataset = lineage.verified(folder, "sft_dataset")
+    inputs = {"sft_dataset": dataset}
+    port = lineage.manifest.training_client
+    for recipe in recipes_named(config).values():
+        lineage.bring(lineage.paths.adapter(recipe))
+    if config.follows:
+        inputs["trained_adapter"] = lineage.verified(lineage.paths.adapter(config.follows), "trained_adapter")
+    runs, store = Runs(lineage.paths.root / output_of(lineage.manifest)), store_of(port, lineage.paths.root)
+    config = resolved(config, lineage.paths, runs, has_checkpoints=port.kind != "memory", store=store)
+    settings = {
+        "recipe": deciding(config),
+        "model": model_digest(served(port, config), lineage.paths),
+        "backend": port.kind,
+        "prompt": prompt.digest(),
+        "run_id": run_id_of(config, lineage.paths.root),
+    }
+    request = Request("trained_adapter", name, stage_code("trained_adapter"), identities(inputs), settings)
+
+    def make(partial: Path) -> Contents:
+        tasks = list(read_lines(folder / TASKS, Task))
+        with _opened(lineage, config) as service:
+            tokenizer = tokenizer_of(service, port, config, lineage.paths, os.environ)
+            run = _trained(lineage, config, service, tokenizer, partial)
+            questions = Questions(config.renderer, tokenizer)
+            before, after = _answers(lineage, config, service, run, questions, prompt, tasks)
+        found = overview(tasks, before, after)
+        write_rows(partial / SOLVED, rows(tasks, before, after))
+        (partial / EVALUATION).write_text(json.dumps(found, indent=2) + "\n", "utf-8")
+        base = base_of(run, served_weights(port, config, lineage.paths))
+        said = card(run, read_steps(partial / STEPS), base, name, _licences(dataset), page(found), source.prompt)
+        (partial / CARD).write_text(said, "utf-8")
+        return Contents(_counts(run, found), facts=run.computed_with)
+
+    return lineage.build(lineage.paths.adapter(name), request, make)
+
+
+def output_of(manifest: Manifest) -> Path:
+    """Return where records of runs are, below the root."""
+    return MEMORY_OUTPUT if manifest.training_client.kind == "memory" else OUTPUT
+
+
+@contextmanager
+def _opened(lineage: Lineage, config: TinkerTrainingConfig) -> Iterator[TrainingService]:
+    """Give what trains `config`, as soon as nobody else trains it."""
+    paths, port = lineage.paths, lineage.manifest.training_client
+    runs = Runs(paths.root / output_of(lineage.manifest))
+    run_id = run_id_of(config, paths.root)
+    _wait_for_others(lineage, runs, run_id)
+    fetch_served(port, config, paths)
+    run = runs.find(run_id)
+    if port.kind == "memory" and run is not None and run.is_over:
+        runs.write(run.model_copy(update={"status": "interrupted", "sampler_path": "", "export_path": ""}))
+    with lineage.ports.training(config.model, config.deadline_s) as service:
+        yield service
+
+
+def _trained(
+    lineage: Lineage, config: TinkerTrainingConfig, service: TrainingService, tokenizer: Tokenizer, partial: Path
+) -> TrainingRun:
+    """Bring the run to its end; its adapter and its steps are in the folder `partial` then."""
+
+    def on_step(metrics: StepMetrics, total: int) -> None:
+        lineage.advance(metrics.step + 1, total)
+
+    runs = Runs(lineage.paths.root / output_of(lineage.manifest))
+    result = train_on_tinker(
+        config,
+        output_dir=runs.folder,
+        root=lineage.paths.root,
+        tokenizer=tokenizer,
+        service=service,
+        sandbox=lambda: lineage.ports.sandbox,
+        on_step=on_step,
+    )
+    weights = served_weights(lineage.manifest.training_client, config, lineage.paths)
+    for path in download_adapter(runs, result.run, service, weights).iterdir():
+        if path.name not in (RECORD_NAME, CARD):
+            shutil.copyfile(path, partial / path.name)
+    check_adapter(partial)
+    shutil.copyfile(runs.steps_path(result.run_id), partial / STEPS)
+    return result.run
+
+
+def _answers(
+    lineage: Lineage,
+    config: TinkerTrainingConfig,
+    service: TrainingService,
+    run: TrainingRun,
+    questions: Questions,
+    prompt: Prompt,
+    tasks: Sequence[Task],
+) -> tuple[list[Graded], list[Graded]]:
+    """Return what the bare model makes of each task, and what the adapter does."""
+    if not tasks:
+        return [], []
+    sandbox, found = lineage.ports.sandbox, []
+    for which, sampler in (
+        ("the bare model", service.sampling_client(base_model=config.model)),
+        ("the adapter", service.sampling_client(model_path=run.sampler_path)),
+    ):
+        given = solve(service, sampler, tasks, prompt, questions, sandbox, config.answer_tokens, lineage.advance)
+        check_known(given, which)
+        found.append(given)
+    return found[0], found[1]
+
+
+def _wait_for_others(lineage: Lineage, runs: Runs, run_id: str) -> None:
+    """Wait while another process trains the run: what it pays for is not paid for twice."""
+    while runs.is_trained(run_id):
+        run = runs.find(run_id)
+        if run is not None:
+            lineage.advance(len(runs.steps(run_id)), run.total_steps)
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _counts(run: TrainingRun, found: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    whole = found[-1]
+    return {
+        # of the answers that are kept
+        "rows": whole["tasks"],
+        "steps": run.next_step,
+        "examples": run.examples,
+        "trained_tokens": run.trained_tokens,
+        "tokens": run.tokens,
+        "tasks": whole["tasks"],
+        "solved_before": whole["solved before"],
+        "solved_after": whole["solved after"],
+        "unknown": whole["unknown"],
+    }
+
+
+def _licences(dataset: Record) -> Mapping[str, int]:
+    return {key.partition(".")[2]: count for key, count in dataset.counts.items() if key.startswith("licence.")}

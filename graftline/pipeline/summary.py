@@ -1,0 +1,170 @@
+"""What lies under a root folder now, from the records alone, and what the last run did to it.
+
+A run of Dagster is over partitions of one kind: what one does is trained, or evaluated, in the next, and both count as the
+last one.
+"""
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graftline.core.errors import RecordError
+from graftline.core.paths import Paths
+from graftline.core.record import RECORD_NAME, Record, load_record
+from graftline.datasets.losses import main_losses
+from graftline.pipeline.run_log import last_run
+from graftline.pipeline.stages.table import STAGES
+
+_APART = frozenset(name for name, stage in STAGES.items() if stage.is_apart)
+"""Made in runs of their own."""
+_PARTITION_COLUMNS = {
+    "edits": ("splits", "rows"),
+    "synthetic": ("synthetic_rules", "rows"),
+    "tasks": ("tasks", "rows"),
+    "tried": ("trajectories", "rows"),
+    "verified": ("trajectories", "verified"),
+    "exact": ("trajectories", "level.exact"),
+    "verified steps": ("trajectories", "verified_steps"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StageSummary:
+    """One stage over all its artefacts."""
+
+    stage: str
+    artefacts: int
+    counts: dict[str, int]
+    made: int
+    """Artefacts the last run made."""
+    unchanged: int
+    """Artefacts the last run found unchanged."""
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The lineage as it is stored."""
+
+    stages: list[StageSummary]
+    partitions: dict[str, dict[str, int]]
+    """Edits, tasks and trajectories by `language/split`."""
+    adapters: dict[str, dict[str, int]]
+    """What the adapter of each recipe was trained on, and how many tasks are solved without and with it."""
+    warnings: list[str] = field(default_factory=list)
+    """Of which datasets most rows are lost to one reason."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for one line of JSON."""
+        stages = {
+            stage.stage: {
+                "artefacts": stage.artefacts,
+                "made": stage.made,
+                "unchanged": stage.unchanged,
+                "folder": stage.folder,
+                "counts": stage.counts,
+            }
+            for stage in self.stages
+        }
+        return {
+            "stages": stages,
+            "partitions": self.partitions,
+            "adapters": self.adapters,
+            "warnings": self.warnings,
+        }
+
+
+def summarize(paths: Paths) -> Summary:
+    """Return the summary of what is stored below `paths`; unreadable artefacts are left out."""
+    records = {**_records(paths.data), **_records(paths.reports), **_records(paths.adapters)}
+    outcomes = last_run(paths, _APART)
+    stages = []
+    for stage in STAGES:
+        of_stage = {folder: record for folder, record in records.items() if record.kind == stage}
+        counts: Counter[str] = Counter()
+        for record in of_stage.values():
+            counts.update(record.counts)
+        made = [bool(outcome.reason) for outcome in outcomes if outcome.stage == stage]
+        folder = paths.relative(_common(list(of_stage))) if of_stage else ""
+        stages.append(StageSummary(stage, len(of_stage), dict(counts), sum(made), len(made) - sum(made), folder))
+    partitions: dict[str, dict[str, int]] = defaultdict(dict)
+    for record in records.values():
+        for column, (kind, count) in _PARTITION_COLUMNS.items():
+            if record.kind == kind:
+                partitions[record.name][column] = record.counts.get(count, 0)
+    adapters = {record.name: dict(record.counts) for record in records.values() if record.kind == "trained_adapter"}
+    warnings = [str(loss) for loss in main_losses(records.values())]
+    return Summary(stages, dict(sorted(partitions.items())), dict(sorted(adapters.items())), warnings)
+
+
+def _records(data: Path) -> dict[Path, Record]:
+    found = {}
+    for path in sorted(data.rglob(RECORD_NAME)):
+        if any(part.startswith(".") for part in path.relative_to(data).parts):
+            continue
+        try:
+            found[path.parent] = load_record(path.parent)
+        except RecordError:
+            continue
+    return found
+
+
+def _common(folders: list[Path]) -> Path:
+    return folders[0] if len(folders) == 1 else Path(os.path.commonpath(folders))
+
+
+def tables(summary: Summary) -> list[tuple[str, list[str], Sequence[tuple[str, ...]]]]:
+    """Return the summary as titled tables of text."""
+    stages = [
+        (
+            stage.stage,
+            f"{stage.counts.get('rows', 0):,}",
+            ", ".join(f"{key.partition('.')[2]} {count}" for key, count in stage.counts.items() if _is_loss(key)),
+            str(stage.made),
+            str(stage.unchanged),
+            stage.folder,
+        )
+        for stage in summary.stages
+        if stage.artefacts
+    ]
+    partitions = list(summary.partitions.items())
+    if partitions:
+        total = {column: sum(counts.get(column, 0) for _, counts in partitions) for column in _PARTITION_COLUMNS}
+        partitions.append(("all", total))
+    rows = [(name, *(f"{counts.get(column, 0):,}" for column in _PARTITION_COLUMNS)) for name, counts in partitions]
+    adapters = [
+        (
+            name,
+            f"{counts['examples']:,}",
+            f"{counts['trained_tokens']:,}",
+            f"{counts['solved_before']} of {counts['tasks']}",
+            f"{counts['solved_after']} of {counts['tasks']}",
+        )
+        for name, counts in summary.adapters.items()
+    ]
+    found: list[tuple[str, list[str], Sequence[tuple[str, ...]]]] = [
+        ("Lineage", ["stage", "rows", "left out", "made", "unchanged", "files"], stages),
+        ("Splits", ["language/split", *_PARTITION_COLUMNS], rows),
+    ]
+    if adapters:
+        columns = ["recipe", "examples", "trained tokens", "solved before", "solved after"]
+        found.append(("Adapters, on tasks of other repositories", columns, adapters))
+    return found
+
+
+def verdict(summary: Summary) -> str:
+    """Return in a sentence what the last run did."""
+    made = sum(stage.made for stage in summary.stages)
+    unchanged = sum(stage.unchanged for stage in summary.stages)
+    if not made and not unchanged:
+        return "No run is on record; start one with `make run` or `graftline run`."
+    if not made:
+        return f"Nothing was recomputed: all {unchanged} artefacts have the inputs, configuration and code they had."
+    return f"Artefacts: {made} made, {unchanged} unchanged."
+
+
+def _is_loss(key: str) -> bool:
+    return key.startswith(("dropped.", "unsound."))

@@ -1,0 +1,99 @@
+"""Prompts that are made better: a text for each part, by the roles of the messages, and which texts may stand there.
+
+A part is a template: the `$names` that are filled in, and the wildcards in braces, have to survive every change. A prompt that
+lost one would be judged by what it was never told.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from graftline.core.errors import ConfigError
+from graftline.core.hashing import digest
+from graftline.core.tokens import count_tokens
+from graftline.prompts.settings import InitialPrompt, TokenTable
+
+Candidate = Mapping[str, str]
+"""Text by part."""
+MAX_CHARACTERS = 100_000
+_NAME = re.compile(r"(?<!\$)\$([a-z][a-z_]*)")
+
+
+def digest_of(candidate: Candidate) -> str:
+    """Return what tells a prompt from all others."""
+    return digest(dict(candidate))
+
+
+def names_in(text: str) -> set[str]:
+    """Return the `$names` of a template; `$NAME` and `$$$ARGS` are metavariables and none of them."""
+    return {f"${name}" for name in _NAME.findall(text)}
+
+
+@dataclass(frozen=True, slots=True)
+class PromptShape:
+    """The prompt that is begun with, and what every other one has in common with it."""
+
+    initial: Mapping[str, str]
+    wildcards: Mapping[str, frozenset[str]]
+    """By part, as they stand in the text: `{query}`."""
+    most_tokens: int | None = None
+    """Of all parts together."""
+
+    @classmethod
+    def of(cls, prompt: InitialPrompt | None, limits: TokenTable) -> Self:
+        """Return the shape of the prompt of a configuration.
+
+        Raises:
+            ConfigError: there is none, or it breaks its own rules.
+        """
+        if prompt is None or not prompt.messages:
+            raise ConfigError(
+                "prompt_learning.initial_prompt: has no messages; expected the prompt that is to be made better, as"
+                " messages of role and pattern"
+            )
+        texts: dict[str, str] = {}
+        seen: Counter[str] = Counter()
+        for message in sorted(prompt.messages, key=lambda message: message.order):
+            seen[message.role] += 1
+            part = message.role if seen[message.role] == 1 else f"{message.role}-{seen[message.role]}"
+            texts[part] = message.pattern
+        known = [f"{{{name}}}" for name in prompt.wildcards]
+        wildcards = {part: frozenset(name for name in known if name in text) for part, text in texts.items()}
+        made = cls(texts, wildcards, limits.max_limit if limits.enforce_pattern_limit else None)
+        if fault := made.fault(texts):
+            raise ConfigError(f"prompt_learning.initial_prompt: {fault}")
+        return made
+
+    def fault(self, candidate: Candidate) -> str:
+        """Return why a prompt may not stand in place of the first one; empty where it may."""
+        for part, text in candidate.items():
+            if part not in self.initial:
+                return f"part {part!r} is unknown; known: {', '.join(self.initial)}"
+            if not text.strip():
+                return f"{part} is empty"
+            if len(text) > MAX_CHARACTERS:
+                return f"{part} has more than {MAX_CHARACTERS} characters"
+            wanted, found = names_in(self.initial[part]), names_in(text)
+            if lost := sorted(wanted - found):
+                return f"{part} lost {lost[0]}, which is filled in there"
+            if unknown := sorted(found - wanted):
+                return f"{part} has {unknown[0]}, which nothing is filled in for"
+            if gone := sorted(name for name in self.wildcards[part] if name not in text):
+                return f"{part} lost {gone[0]}, which is filled in there"
+        if self.most_tokens is not None:
+            tokens = sum(count_tokens(text) for text in candidate.values())
+            if tokens > self.most_tokens:
+                return f"has {tokens} tokens, and token.max_limit is {self.most_tokens}"
+        return ""
+
+
+def policy_prompt(candidate: Candidate) -> str | dict[str, str]:
+    """Return a prompt as `policy.config.prompt` has it: a text where there is a system message alone."""
+    return candidate["system"] if set(candidate) == {"system"} else dict(candidate)
+
+
+def changed_parts(before: Candidate, after: Candidate) -> list[str]:
+    """Return the parts that differ."""
+    return [part for part in after if before.get(part) != after[part]]

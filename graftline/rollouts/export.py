@@ -1,0 +1,241 @@
+"""Rows of Parquet from trajectories: one per step and one per trajectory, the reward a nullable number beside its cause."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from graftline.astgrep.action import ACTION, PatternAction, RuleAction
+from graftline.core.parquet import Column
+from graftline.rollouts.reward import Reward, rl_reward
+from graftline.rollouts.step import Trajectory, TrajectoryStep
+
+_MEASURES: Mapping[str, Column] = {
+    "parse_ok": "flag?",
+    "format_ok": "flag",
+    "level": "text",
+    "progress": "number",
+    "over_in": "whole?",
+    "over_out": "number?",
+    "idempotent": "flag?",
+    "neg_fail": "whole?",
+    "mdl": "number?",
+    "support": "whole?",
+    "support_pairs": "whole?",
+    "srl": "number?",
+}
+_REWARDS: Mapping[str, Column] = {"reward": "number?", "reward_cause": "text", "rl_reward": "number?"}
+
+STEPS: Mapping[str, Column] = {
+    "task_id": "text",
+    "dataset": "text",
+    "language": "text",
+    "split": "text",
+    "teacher": "text",
+    "attempt": "whole",
+    "step": "whole",
+    "instruction": "text",
+    "text": "text",
+    "state_before": "text",
+    "think": "text",
+    "action": "text?",
+    "action_form": "text?",
+    "attempts": "text",
+    "alternatives": "text",
+    "state_update": "text",
+    "verdict": "text?",
+    "matches": "whole?",
+    "after": "text?",
+    "isolation": "text?",
+    "feedback": "text",
+    "is_kept": "flag",
+    "prompt_digest": "text?",
+    "model": "text?",
+    "temperature": "number?",
+    "seed": "whole?",
+    "prompt_tokens": "whole?",
+    "completion_tokens": "whole?",
+    "cost_usd": "number?",
+    "latency_s": "number?",
+    "format_strict": "flag",
+    **_MEASURES,
+    "general": "flag",
+    "is_verified": "flag",
+    **_REWARDS,
+}
+TRAJECTORIES: Mapping[str, Column] = {
+    "task_id": "text",
+    "dataset": "text",
+    "language": "text",
+    "split": "text",
+    "teacher": "text",
+    "attempt": "whole",
+    "instruction": "text",
+    "licence": "text",
+    "origin_group": "text",
+    "origin": "text",
+    "task_digest": "text",
+    "made_by": "text",
+    "steps": "whole",
+    "verified_steps": "whole",
+    "ending": "text",
+    "failure": "text",
+    "prompt_tokens": "whole?",
+    "completion_tokens": "whole?",
+    "cost_usd": "number?",
+    "latency_s": "number?",
+    **_MEASURES,
+    "all_general": "flag",
+    "is_verified": "flag",
+    **_REWARDS,
+}
+
+
+def step_rows(trajectories: Iterable[Trajectory], split: str) -> list[dict[str, Any]]:
+    """Return one row of `STEPS` per step."""
+    return [_step_row(trajectory, step, split) for trajectory in trajectories for step in trajectory.steps]
+
+
+def trajectory_rows(trajectories: Iterable[Trajectory], split: str) -> list[dict[str, Any]]:
+    """Return one row of `TRAJECTORIES` per trajectory.
+
+    Measures are of the steps of its path. What holds of every step is true when it is true of all, counts are sums,
+    `over_out` and `neg_fail` those of the step that does worst, `mdl` and `srl` means; each is missing when it is of one
+    step, and there is none without steps. What a language model cost is that of all steps, and missing where none was
+    asked.
+    """
+    return [
+        {
+            "task_id": trajectory.task_id,
+            "dataset": trajectory.dataset,
+            "language": trajectory.language,
+            "split": split,
+            "teacher": trajectory.teacher,
+            "attempt": trajectory.attempt,
+            "instruction": trajectory.instruction,
+            "licence": trajectory.licence,
+            "origin_group": trajectory.group,
+            "origin": trajectory.origin,
+            "task_digest": trajectory.task_digest,
+            "made_by": trajectory.made_by,
+            "steps": len(trajectory.steps),
+            "verified_steps": len(trajectory.path) if trajectory.is_verified else 0,
+            "ending": trajectory.ending,
+            "failure": trajectory.failure,
+            **_cost_of(trajectory),
+            **_measures_of(trajectory),
+            "all_general": trajectory.all_general,
+            "is_verified": trajectory.is_verified,
+            **_rewards(trajectory.format_ok, trajectory.reward),
+        }
+        for trajectory in trajectories
+    ]
+
+
+def _cost_of(trajectory: Trajectory) -> dict[str, Any]:
+    asked = [step.model_output.generation for step in trajectory.steps if step.model_output.generation]
+    return {
+        name: _of_known(sum, [getattr(generation, name) for generation in asked])
+        for name in ("prompt_tokens", "completion_tokens", "cost_usd", "latency_s")
+    }
+
+
+def _measures_of(trajectory: Trajectory) -> dict[str, Any]:
+    steps = trajectory.path
+    accepted = [step.parse_ok for step in steps]
+    return {
+        # one that is refused says it of all
+        "parse_ok": False if False in accepted else _of_known(all, accepted),
+        "format_ok": trajectory.format_ok,
+        "level": str(trajectory.level),
+        "progress": 1.0 if trajectory.is_verified else _progress(trajectory),
+        "over_in": _of_known(sum, [step.over_in for step in steps]),
+        "over_out": _of_known(max, [step.over_out for step in steps]),
+        "idempotent": _of_known(all, [step.idempotent for step in steps]),
+        "neg_fail": _of_known(max, [step.neg_fail for step in steps]),
+        "mdl": _of_known(_mean, [step.mdl for step in steps]),
+        "support": _of_known(sum, [step.support for step in steps]),
+        "support_pairs": _of_known(max, [step.support_pairs for step in steps]),
+        "srl": _of_known(_mean, [step.srl for step in steps]),
+    }
+
+
+def _progress(trajectory: Trajectory) -> float:
+    """Return the progress of the last text: that of a step that was not kept is not it."""
+    kept = [step.progress for step in trajectory.steps if step.is_kept]
+    return kept[-1] if kept else 0.0
+
+
+def _of_known(summary: Callable[[list[Any]], Any], values: Sequence[Any]) -> Any:
+    """Return the summary of `values` if there are some and none is missing."""
+    return None if not values or None in values else summary([*values])
+
+
+def _mean(values: list[float]) -> float:
+    return round(fmean(values), 6)
+
+
+def _step_row(trajectory: Trajectory, step: TrajectoryStep, split: str) -> dict[str, Any]:
+    said = step.model_output
+    action = None if said.action is None else ACTION.dump_python(said.action, mode="json")
+    answer, asked = step.sandbox_result, said.generation
+    return {
+        "task_id": trajectory.task_id,
+        "dataset": trajectory.dataset,
+        "language": trajectory.language,
+        "split": split,
+        "teacher": trajectory.teacher,
+        "attempt": trajectory.attempt,
+        "step": step.step,
+        "instruction": step.prompt.instruction,
+        "text": step.prompt.text,
+        "state_before": step.state_before.model_dump_json(),
+        "think": said.think,
+        "action": None if action is None else json.dumps(action, ensure_ascii=False),
+        "action_form": None if action is None else "rule" if "rule" in action else "pattern",
+        "attempts": json.dumps([attempt.model_dump(mode="json") for attempt in said.attempts], ensure_ascii=False),
+        "alternatives": _as_json(said.alternatives),
+        "state_update": said.state_update.model_dump_json(exclude_none=True),
+        "verdict": str(answer.verdict) if answer else None,
+        "matches": answer.matches if answer else None,
+        "after": answer.after if answer else None,
+        "isolation": answer.isolation if answer else None,
+        "feedback": step.feedback,
+        "is_kept": step.is_kept,
+        "prompt_digest": asked.prompt_digest if asked else None,
+        "model": asked.model if asked else None,
+        "temperature": asked.temperature if asked else None,
+        "seed": asked.seed if asked else None,
+        "prompt_tokens": asked.prompt_tokens if asked else None,
+        "completion_tokens": asked.completion_tokens if asked else None,
+        "cost_usd": asked.cost_usd if asked else None,
+        "latency_s": asked.latency_s if asked else None,
+        "format_strict": step.format_strict,
+        "parse_ok": step.parse_ok,
+        "format_ok": step.format_ok,
+        "level": str(step.level),
+        "progress": step.progress,
+        "over_in": step.over_in,
+        "over_out": step.over_out,
+        "idempotent": step.idempotent,
+        "neg_fail": step.neg_fail,
+        "mdl": step.mdl,
+        "support": step.support,
+        "support_pairs": step.support_pairs,
+        "srl": step.srl,
+        "general": step.general,
+        "is_verified": trajectory.is_verified and step.is_kept,
+        **_rewards(step.format_ok, step.reward),
+    }
+
+
+def _as_json(actions: Sequence[PatternAction | RuleAction]) -> str:
+    return json.dumps([ACTION.dump_python(action, mode="json") for action in actions], ensure_ascii=False)
+
+
+def _rewards(is_well_formed: bool, reward: Reward) -> dict[str, Any]:
+    return {
+        "reward": reward.value,
+        "reward_cause": reward.cause,
+        "rl_reward": rl_reward(is_well_formed, reward),
+    }

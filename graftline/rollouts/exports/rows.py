@@ -1,0 +1,153 @@
+"""Rows of the formats that are made of chats: `sft`, `dpo`, `rl` and `srl`.
+
+No row is made of what is not known: a step whose reward is missing says nothing, and is neither right nor wrong.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import pstdev
+from typing import Any
+
+from graftline.astgrep.action import ACTION
+from graftline.codemod.canonical import canonical, canonical_text
+from graftline.rollouts.exports.chats import answered, asked, plain
+from graftline.rollouts.reward import rl_reward
+from graftline.rollouts.state.state import StateUpdate
+from graftline.rollouts.step import Trajectory, TrajectoryStep
+from graftline.rollouts.teachers.answer import Answer, written
+from graftline.rollouts.teachers.prompt import Prompt
+
+Row = dict[str, Any]
+
+
+def sft_rows(trajectories: Iterable[Trajectory], prompt: Prompt) -> Iterator[Row]:
+    """Yield a chat for every verified step, the answer last: `messages`, as trainers of chat models take them."""
+    for trajectory, step in _verified_steps(trajectories):
+        answer = {"role": "assistant", "content": answered(step, prompt)}
+        yield {
+            "messages": [*plain(asked(trajectory, step, prompt)), answer],
+            **_origin(trajectory),
+            "step": step.step,
+            "reward": trajectory.reward.value,
+        }
+
+
+def dpo_rows(trajectories: Iterable[Trajectory], prompt: Prompt) -> Iterator[Row]:
+    """Yield pairs of answers to one question: `prompt`, `chosen` (verified) and `rejected`, as TRL takes them.
+
+    The same question is the same text of the same task. Rejected are the actions that a teacher tried and was told to be
+    wrong, and the steps that were not kept, of every teacher and attempt. Each pair of different actions once.
+    """
+    for steps in _by_question(trajectories):
+        chosen = [(trajectory, step) for trajectory, step in steps if trajectory.is_verified and step.is_kept]
+        if not chosen:
+            continue
+        trajectory, first = chosen[0]
+        right = {canonical_text(step.model_output.action) for _, step in chosen if step.model_output.action}
+        seen = set(right)
+        for text, action, cause in _rejected(steps, prompt):
+            if action in seen:
+                continue
+            seen.add(action)
+            yield {
+                "prompt": plain(_question(trajectory, first, prompt)),
+                "chosen": [{"role": "assistant", "content": answered(first, prompt)}],
+                "rejected": [{"role": "assistant", "content": text}],
+                **_origin(trajectory),
+                "step": first.step,
+                "rejected_for": cause,
+            }
+
+
+def rl_rows(trajectories: Iterable[Trajectory], prompt: Prompt) -> Iterator[Row]:
+    """Yield a task with the rewards of all attempts at it, by which groups without contrast are told.
+
+    `rl_reward` is -1 for an answer that could not be read. A group that all won or all lost has no gradient in GRPO
+    (https://arxiv.org/abs/2402.03300), and is left out of training by dynamic sampling (https://arxiv.org/abs/2503.14476).
+    """
+    groups: dict[str, list[Trajectory]] = defaultdict(list)
+    for trajectory in trajectories:
+        if trajectory.reward.value is not None and trajectory.steps:
+            groups[trajectory.task_digest].append(trajectory)
+    for attempts in groups.values():
+        first = attempts[0]
+        rewards = [rl_reward(attempt.format_ok, attempt.reward) for attempt in attempts]
+        yield {
+            "prompt": plain(_question(first, first.steps[0], prompt)),
+            **_origin(first),
+            "attempts": [
+                {
+                    "teacher": attempt.teacher,
+                    "attempt": attempt.attempt,
+                    "answers": [
+                        generation.text if (generation := step.model_output.generation) else answered(step, prompt)
+                        for step in attempt.steps
+                    ],
+                    "reward": attempt.reward.value,
+                    "rl_reward": reward,
+                    "is_verified": attempt.is_verified,
+                }
+                for attempt, reward in zip(attempts, rewards, strict=True)
+            ],
+            "reward_deviation": round(pstdev(reward for reward in rewards if reward is not None), 6),
+        }
+
+
+def srl_rows(trajectories: Iterable[Trajectory], prompt: Prompt) -> Iterator[Row]:
+    """Yield every verified prefix with the action that an expert took after it.
+
+    As in SRL (https://arxiv.org/abs/2510.25992): the model thinks freely, and its action is compared with `expert_action`
+    by `rules.similarity.srl`; what the teacher thought is not part of it.
+    """
+    for trajectory, step in _verified_steps(trajectories):
+        action = step.model_output.action
+        assert action is not None  # of a verified step
+        yield {
+            "prompt": plain(asked(trajectory, step, prompt)),
+            "expert_action": ACTION.dump_python(canonical(action), mode="json"),
+            **_origin(trajectory),
+            "step": step.step,
+            "steps": len(trajectory.path),
+        }
+
+
+def _verified_steps(trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, TrajectoryStep]]:
+    for trajectory in trajectories:
+        if trajectory.is_verified:
+            yield from ((trajectory, step) for step in trajectory.path)
+
+
+def _by_question(trajectories: Iterable[Trajectory]) -> Iterator[list[tuple[Trajectory, TrajectoryStep]]]:
+    questions: dict[tuple[str, str], list[tuple[Trajectory, TrajectoryStep]]] = defaultdict(list)
+    for trajectory in trajectories:
+        for step in trajectory.steps:
+            questions[trajectory.task_digest, step.prompt.text].append((trajectory, step))
+    yield from questions.values()
+
+
+def _rejected(steps: Sequence[tuple[Trajectory, TrajectoryStep]], prompt: Prompt) -> Iterator[tuple[str, str, str]]:
+    """Yield answers that are known to be wrong: as they are written, their action in canonical form, and why."""
+    for _, step in steps:
+        for attempt in step.model_output.attempts:
+            answer = Answer(attempt.think, attempt.action, StateUpdate(), is_strict=True)
+            yield written(answer, prompt.settings.answer.layout), canonical_text(attempt.action), "tried"
+        action = step.model_output.action
+        if action is not None and not step.is_kept and step.reward.value is not None:
+            yield answered(step, prompt), canonical_text(action), step.reward.cause
+
+
+def _question(trajectory: Trajectory, step: TrajectoryStep, prompt: Prompt) -> Any:
+    """Return the chat before `step` without earlier turns: the same for whoever answers it."""
+    return prompt.chat(trajectory, step.prompt.text, step.state_before)
+
+
+def _origin(trajectory: Trajectory) -> Row:
+    return {
+        "task_id": trajectory.task_id,
+        "dataset": trajectory.dataset,
+        "language": trajectory.language,
+        "licence": trajectory.licence,
+        "origin": trajectory.origin,
+        "teacher": trajectory.teacher,
+        "attempt": trajectory.attempt,
+    }

@@ -1,0 +1,89 @@
+"""Many attempts with a journal: after a kill, those that are in it are not made again.
+
+How long attempts took goes to a log, not to the journal: it differs from run to run.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from graftline.astgrep.binding import Language
+from graftline.core.errors import RecordError
+from graftline.rollouts.step import AttemptTime, Trajectory
+from graftline.rollouts.task import Task
+
+JOURNAL_NAME = ".journal.jsonl"
+
+
+def collect_many(
+    tasks: Sequence[Task],
+    attempts: Callable[[Iterable[Task]], Iterator[Trajectory]],
+    folder: Path,
+    times: Path | None = None,
+) -> Iterator[Trajectory]:
+    """Yield the trajectory of every task, in order; those that a killed run left in `folder`'s journal are not redone.
+
+    `attempts` makes the trajectories of the tasks it is given, in their order. `times` is the file for how long each of
+    them took (`AttemptTime`), which is no part of the artefact: it differs from run to run.
+
+    Raises:
+        SandboxError: the sandbox failed twice running; start again to go on.
+    """
+    journal = folder / JOURNAL_NAME
+    finished = {trajectory.task_id: trajectory for trajectory in _journalled(journal)}
+    with ExitStack() as stack:
+        stream = stack.enter_context(journal.open("a", encoding="utf-8", newline=""))
+        log = None
+        if times is not None:
+            times.parent.mkdir(parents=True, exist_ok=True)
+            _whole_lines(times)
+            log = stack.enter_context(times.open("a", encoding="utf-8", newline=""))
+        made = attempts(task for task in tasks if task.id not in finished)
+        for task in tasks:
+            trajectory = finished.get(task.id)
+            if trajectory is None:
+                trajectory = next(made)
+                stream.write(trajectory.model_dump_json() + "\n")
+                stream.flush()
+                if log is not None:
+                    log.write(_time(trajectory).model_dump_json() + "\n")
+            yield trajectory
+
+
+def times_folder(logs: Path, language: Language, split: str) -> Path:
+    """Return where it is written down, in a file for each teacher, how long the attempts of one partition took."""
+    return logs / "attempts" / language / split
+
+
+def _time(trajectory: Trajectory) -> AttemptTime:
+    return AttemptTime(
+        task_id=trajectory.task_id,
+        dataset=trajectory.dataset,
+        language=trajectory.language,
+        teacher=trajectory.teacher,
+        attempt_ms=trajectory.timings.attempt_ms,
+        answers_ms=trajectory.timings.answers_ms,
+    )
+
+
+def _journalled(journal: Path) -> Iterator[Trajectory]:
+    """Yield the trajectories in a journal."""
+    for number, line in enumerate(_whole_lines(journal).splitlines(), 1):
+        try:
+            yield Trajectory.model_validate_json(line)
+        except ValidationError as error:
+            raise RecordError(f"{journal}: line {number} is no trajectory; delete the file and start again") from error
+
+
+def _whole_lines(path: Path) -> bytes:
+    """Return the whole lines of a file, and cut off a last one that a kill left half written."""
+    if not path.exists():
+        return b""
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if len(whole) < len(content):
+        with path.open("r+b") as stream:
+            stream.truncate(len(whole))
+    return whole

@@ -1,0 +1,185 @@
+"""Append-only JSON lines of trajectories: written by many, read whole, never overwritten.
+
+A writer appends to a shard of its own, whose name starts with a dot and which it holds locked; what `add` was called
+with is on disk when it returns. A shard is sealed, which is to say gets its name, when it is large enough or the writer
+ends. One whose writer was killed is sealed by whoever looks next, without its half-written last line.
+
+Readers see sealed shards only. An attempt may stand there twice, where a worker was killed after it wrote and before it
+could say so; they keep the one that was read last.
+"""
+
+import fcntl
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from pydantic import ValidationError
+
+from graftline.core.errors import DataError, RecordError
+from graftline.rollouts.step import Trajectory
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_OPEN = ".open"
+_MAX_BYTES = 64 << 20
+
+
+class ShardWriter:
+    """Appends trajectories to shards in `folder` called after `writer`; may be used by several threads."""
+
+    def __init__(self, folder: Path, writer: str, max_bytes: int = _MAX_BYTES) -> None:
+        if not _NAME.fullmatch(writer):
+            raise DataError(f"writer {writer!r}: expected up to 100 letters, digits and . _ -")
+        self._folder, self._writer, self._max_bytes = folder, writer, max_bytes
+        self._open: tuple[Path, IO[bytes]] | None = None
+        self._lock = threading.Lock()
+
+    def add(self, trajectory: Trajectory) -> None:
+        """Append `trajectory`; it is on disk when this returns."""
+        line = trajectory.model_dump_json().encode() + b"\n"
+        with self._lock:
+            self._open = self._open or _opened(self._folder, self._writer)
+            _, stream = self._open
+            stream.write(line)
+            stream.flush()
+            os.fsync(stream.fileno())
+            if stream.tell() >= self._max_bytes:
+                self._seal()
+
+    def seal(self) -> bool:
+        """Let readers see what was added, and return whether anything was; what comes next goes to another shard."""
+        with self._lock:
+            return self._seal()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.seal()
+
+    def _seal(self) -> bool:
+        if not self._open:
+            return False
+        path, stream = self._open
+        path.rename(_sealed_name(path))
+        _sync_folder(self._folder)
+        stream.close()
+        self._open = None
+        return True
+
+
+def sealed_shards(folder: Path) -> list[Path]:
+    """Return the shards that can be read, by name; those of writers that were killed are sealed first."""
+    if not folder.is_dir():
+        return []
+    for path in sorted(folder.glob(f".*{_OPEN}")):
+        _seal_abandoned(path)
+    return sorted(path for path in folder.glob("*.jsonl") if not path.name.startswith("."))
+
+
+def read_shards(shards: Iterable[Path]) -> Iterator[Trajectory]:
+    """Yield the trajectories of sealed shards, in order, those that stand there twice included.
+
+    Raises:
+        RecordError: a line is no trajectory.
+    """
+    for shard in shards:
+        with shard.open("rb") as stream:
+            for number, line in enumerate(stream, 1):
+                try:
+                    yield Trajectory.model_validate_json(line)
+                except ValidationError as error:
+                    fault = error.errors(include_url=False)[0]
+                    raise RecordError(
+                        f"{shard}: line {number} is no trajectory of this version"
+                        f" ({'.'.join(map(str, fault['loc']))}: {fault['msg']}); move the file away"
+                    ) from None
+
+
+def latest_by_key(trajectories: Iterable[Trajectory]) -> dict[str, Trajectory]:
+    """Return the last trajectory of every attempt, in the order in which the attempts came first."""
+    return {trajectory.key: trajectory for trajectory in trajectories}
+
+
+def linked_shards(source: Path, folder: Path) -> list[Path]:
+    """Give `folder` the sealed shards of `source` too, and return them there: what was written once stays as it is."""
+    linked = []
+    for shard in sealed_shards(source):
+        linked.append(folder / shard.name)
+        if not linked[-1].exists():
+            os.link(shard, linked[-1])
+    return linked
+
+
+def _opened(folder: Path, writer: str) -> tuple[Path, IO[bytes]]:
+    """Return a shard that nobody else has, locked."""
+    folder.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        path = folder / f".{writer}-{number:05}.jsonl{_OPEN}"
+        number += 1
+        if path.exists() or _sealed_name(path).exists():
+            continue
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        except FileExistsError:
+            continue
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # whoever looked between the two sealed the empty file
+        if path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino:
+            _sync_folder(folder)
+            return path, os.fdopen(descriptor, "ab")
+        os.close(descriptor)
+
+
+def _seal_abandoned(path: Path) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return  # its writer lives
+        if not path.exists():
+            return
+        whole = _whole_length(descriptor)
+        if not whole:
+            path.unlink()
+            return
+        os.ftruncate(descriptor, whole)
+        os.fsync(descriptor)
+        path.rename(_sealed_name(path))
+        _sync_folder(path.parent)
+    finally:
+        os.close(descriptor)
+
+
+def _whole_length(descriptor: int) -> int:
+    """Return the bytes up to the end of the last whole line."""
+    size = os.fstat(descriptor).st_size
+    while size:
+        start = max(0, size - (1 << 16))
+        end = os.pread(descriptor, size - start, start).rfind(b"\n")
+        if end >= 0:
+            return start + end + 1
+        size = start
+    return 0
+
+
+def _sealed_name(path: Path) -> Path:
+    return path.with_name(path.name.removeprefix(".").removesuffix(_OPEN))
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,25 @@
+"""The structured memory of an agent between the steps of one task.
+
+`merge`, `render` and `summarize_history` work on a `State`; a `StateStore` keeps many of them, and an `AttemptLog` how far
+their attempts came; `state_update_of` reads what a model says.
+"""
+
+from graftline.rollouts.state.attempts import AttemptLog, AttemptStatus
+from graftline.rollouts.state.state import State, StateLimits, StateUpdate, merge, render, summarize_history
+from graftline.rollouts.state.store import Change, Entry, StateStore
+from graftline.rollouts.state.updates import state_update_of
+
+__all__ = [
+    "AttemptLog",
+    "AttemptStatus",
+    "Change",
+    "Entry",
+    "State",
+    "StateLimits",
+    "StateStore",
+    "StateUpdate",
+    "merge",
+    "render",
+    "state_update_of",
+    "summarize_history",
+]

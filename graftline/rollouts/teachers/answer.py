@@ -1,0 +1,300 @@
+"""Answers of language models: a thought, one action, a state update; written, and read again.
+
+Of the layouts (`answer_schema`), `json` is one object with `think`, `action` and `state_update`; `tags` is `<think>`,
+`<action>` and `<state_update>`, with JSON in the last two, and the last tag may be missing, since generation stops there;
+`action` is the action as JSON, and nothing else; `thought` has one line before that.
+
+Reading is tolerant: of prose and fences around, tags that are not closed, a bare action, YAML in place of JSON (rule files
+are YAML, and it allows the commas and quotes that JSON does not), a rule file's other keys. It does not guess: text that is
+cut off is not completed, and of several different actions none is chosen.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from graftline.astgrep.action import ACTION, MAX_TEXT, PatternAction, RuleAction
+from graftline.core.config import parse_yaml
+from graftline.core.errors import ConfigError, DataError
+from graftline.rollouts.state.state import StateUpdate
+from graftline.rollouts.state.updates import state_update_of
+from graftline.rollouts.teachers.answer_schema import AnswerFormat, Layout, action_schema
+
+MAX_CHARACTERS = 65_536
+"""Of an answer that is read."""
+_MAX_TRIES = 64
+_MAX_ACTIONS = 8
+_MAX_REASONS, _MAX_REASON = 3, 200
+_PARTS = ("think", "action", "state_update")
+_KNOWN = frozenset({"action", "pattern", "rule", *StateUpdate.model_fields})
+_RULE_FILE_KEYS = frozenset({"id", "language", "message", "note", "severity", "url", "metadata", "files", "ignores"})
+_FENCE = re.compile(r"\s*```[\w-]*[ \t]*\n?")
+_STRICT = re.compile(
+    r"\s*<think>(?P<think>.*?)</think>\s*<action>(?P<action>.*?)</action>"
+    r"\s*<state_update>(?P<state_update>.*?)(</state_update>)?\s*",
+    re.DOTALL,
+)
+_FORM_OF = {
+    "json": "one JSON object with `think`, `action` and `state_update`",
+    "tags": "<think>...</think><action>{...}</action><state_update>{...}</state_update>",
+    "action": "one JSON object with `pattern` and `rewrite`",
+    "thought": "a line that says what becomes what, and after it one JSON object with `pattern` and `rewrite`",
+}
+_VALID_PATTERN = Draft202012Validator(action_schema(["pattern"], MAX_TEXT))
+_VALID_RULE = Draft202012Validator(action_schema(["rule"], MAX_TEXT))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model said."""
+
+    think: str
+    action: PatternAction | RuleAction
+    state_update: StateUpdate
+    is_strict: bool
+    """Whether it was said in the layout that was asked for, to the letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why nothing was said that can be taken for a step."""
+
+    reason: str
+    """In words for the model."""
+
+
+class _Unreadable(Exception):
+    """Carries the reason out of the reading of a part."""
+
+
+def written(answer: Answer, layout: Layout) -> str:
+    """Return `answer` as a model should have said it."""
+    parts = _tree(answer)
+    if layout == "thought":
+        return f"{' '.join(answer.think.split())}\n{_dumped(parts['action'])}"
+    if layout != "tags":
+        return _dumped(parts if layout == "json" else parts["action"])
+    texts = {name: part if isinstance(part, str) else _dumped(part) for name, part in parts.items()}
+    return "\n".join(f"<{name}>{text}</{name}>" for name, text in texts.items())
+
+
+def fits(answer: Answer, answer_format: AnswerFormat) -> bool:
+    """Return whether `answer` is one that may be given in `answer_format`."""
+    return _is_valid(_tree(answer), answer_format)
+
+
+def read(text: str, answer_format: AnswerFormat) -> Answer | Fault:
+    """Return the step in `text`, for which `answer_format` was asked."""
+    if len(text) > MAX_CHARACTERS:
+        return Fault(f"The answer has {len(text)} characters, of which {MAX_CHARACTERS} are read: answer shorter.")
+    try:
+        found = _strictly(text, answer_format.layout)
+        is_strict = found is not None and _is_valid(found, answer_format)
+        return _answer(found or _tolerantly(text, answer_format.layout), is_strict)
+    except _Unreadable as fault:
+        return Fault(str(fault))
+    except RecursionError:
+        return Fault("The answer is nested too deep: give a simpler action.")
+
+
+def _tree(answer: Answer) -> dict[str, Any]:
+    return {
+        "think": answer.think,
+        "action": ACTION.dump_python(answer.action, mode="json"),
+        "state_update": answer.state_update.model_dump(mode="json", exclude_none=True),
+    }
+
+
+def _dumped(tree: Any) -> str:
+    return json.dumps(tree, ensure_ascii=False)
+
+
+def _is_valid(tree: Mapping[str, Any], answer_format: AnswerFormat) -> bool:
+    is_alone = answer_format.layout in ("action", "thought")
+    return _validator(answer_format).is_valid(tree["action"] if is_alone else tree)
+
+
+@cache
+def _validator(answer_format: AnswerFormat) -> Draft202012Validator:
+    return Draft202012Validator(answer_format.json_schema)
+
+
+def _strictly(text: str, layout: Layout) -> dict[str, Any] | None:
+    """Return the three parts where `text` keeps to `layout`; None where it does not."""
+    try:
+        if layout in ("action", "thought"):
+            think, _, action = text.rpartition("\n") if layout == "thought" else ("", "", text)
+            tree = _STRICT_DECODER.decode(action)
+            is_action = isinstance(tree, dict) and "action" not in tree and "\n" not in think
+            return {"think": think, "action": tree, "state_update": {}} if is_action else None
+        if layout == "json":
+            found = _STRICT_DECODER.decode(text)
+        else:
+            is_once = all(text.count(f"<{name}>") == 1 for name in _PARTS)
+            match = _STRICT.fullmatch(text) if is_once else None
+            found = match and {
+                name: match[name] if name == "think" else _STRICT_DECODER.decode(match[name]) for name in _PARTS
+            }
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and {*found} == {*_PARTS} else None
+
+
+def _tolerantly(text: str, layout: Layout) -> dict[str, Any]:
+    think, rest = _thought(text)
+    found = _tagged(rest) if "<action>" in rest else _bare(rest)
+    if not found:
+        raise _Unreadable(f"There is no action in the answer: give {_FORM_OF[layout]}.")
+    actions = {json.dumps(each["action"], sort_keys=True, default=str): each for each in found}
+    if len(actions) > 1:
+        raise _Unreadable(f"There are {len(actions)} different actions in the answer: give exactly one.")
+    return {"think": think, **found[0]}
+
+
+def _thought(text: str) -> tuple[str, str]:
+    """Return what is thought aloud, and what comes after it."""
+    head, closing, rest = text.rpartition("</think>")
+    if closing:
+        return head.rpartition("<think>")[2].strip(), rest
+    before, opening, after = text.partition("<think>")
+    head, tag, rest = (after if opening else before).partition("<action>")
+    return (head.strip(), tag + rest) if tag else ("", text)
+
+
+def _tagged(text: str) -> list[dict[str, Any]]:
+    """Return the parts of every `<action>`, each with the update that follows it."""
+    found: list[dict[str, Any]] = []
+    if (count := text.count("<action>")) > _MAX_ACTIONS:
+        raise _Unreadable(f"There are {count} actions in the answer: give exactly one.")
+    while (start := text.find("<action>")) >= 0:
+        action, text = _value(text[start + len("<action>") :], "action")
+        found.append({"action": action})
+        update = text.partition("<action>")[0].find("<state_update>")
+        if update >= 0:
+            found[-1]["state_update"], text = _value(text[update + len("<state_update>") :], "state_update")
+    return found
+
+
+def _bare(text: str) -> list[dict[str, Any]]:
+    """Return the objects in `text` that are an answer or an action."""
+    found = list(_objects(text))
+    if not found:
+        try:
+            found = [_value(text, "answer")[0]]
+        except _Unreadable:
+            return []
+    return [parts for tree in found if (parts := _parts(tree))]
+
+
+def _parts(tree: Any) -> dict[str, Any]:
+    if not isinstance(tree, dict):
+        return {}
+    if "action" in tree:
+        return {name: tree[name] for name in _PARTS if name in tree}
+    return {"action": tree} if "pattern" in tree or "rule" in tree else {}
+
+
+def _objects(text: str) -> Iterable[Any]:
+    """Yield the JSON objects in `text`, outermost ones."""
+    place = 0
+    for _ in range(_MAX_TRIES):
+        place = text.find("{", place)
+        if place < 0:
+            return
+        try:
+            tree, place = _DECODER.raw_decode(text, place)
+            yield tree
+        except ValueError:
+            place += 1
+
+
+def _value(text: str, name: str) -> tuple[Any, str]:
+    """Return the JSON or YAML that `text` begins with, up to the tag that closes `name`, and what follows."""
+    fence = _FENCE.match(text)
+    body = text[fence.end() :] if fence else text.lstrip()
+    if body[:1] in ("{", "["):
+        try:
+            value, end = _DECODER.raw_decode(body)
+            return value, body[end:]
+        except ValueError:
+            pass  # YAML may know it
+    ends = [at for mark in (f"</{name}>", "<state_update>", "<action>") if (at := body.find(mark)) >= 0]
+    end = min(ends, default=len(body))
+    block = body[:end].partition("```")[0] if fence else body[:end]
+    try:
+        tree, reason = parse_yaml(block, name), ""
+    except ConfigError as error:
+        tree, reason = None, str(error)[:_MAX_REASON]
+    if not (isinstance(tree, dict) and _KNOWN & {*tree}) and not body.startswith("{"):
+        # prose with an object in it; "So: {...}" is YAML, too
+        tree = next(iter(_objects(block)), tree)
+    if tree is None and reason:
+        raise _Unreadable(f"The {name} is neither JSON nor YAML ({reason}): write it as JSON.")
+    return tree, body[end:]
+
+
+def _answer(parts: Mapping[str, Any], is_strict: bool) -> Answer:
+    think, update = parts.get("think", ""), parts.get("state_update", {})
+    return Answer(
+        think=(think if isinstance(think, str) else json.dumps(think)).strip(),
+        action=_action(parts["action"]),
+        state_update=_update(update),
+        is_strict=is_strict,
+    )
+
+
+def _action(tree: Any) -> PatternAction | RuleAction:
+    if isinstance(tree, list):
+        if len(tree) != 1:
+            raise _Unreadable(f"`action` is a list of {len(tree)} actions: give exactly one, as an object.")
+        tree = tree[0]
+    if not isinstance(tree, dict):
+        raise _Unreadable("`action` is no object: give its `pattern` and `rewrite`.")
+    is_rule = "rule" in tree
+    if is_rule:
+        tree = {key: value for key, value in tree.items() if key not in _RULE_FILE_KEYS}
+    faults = sorted((_VALID_RULE if is_rule else _VALID_PATTERN).iter_errors(tree), key=lambda fault: fault.json_path)
+    if faults:
+        raise _Unreadable(f"The action does not fit: {_said(faults)}.")
+    try:
+        return ACTION.validate_python(tree)
+    except ValueError as error:
+        raise _Unreadable(f"The action does not fit: {' '.join(str(error).split())[:_MAX_REASON]}.") from None
+
+
+def _update(tree: Any) -> StateUpdate:
+    if isinstance(tree, dict):
+        # one note is as good as a list of one
+        tree = {
+            key: [value] if key != "next_focus" and isinstance(value, str) else value for key, value in tree.items()
+        }
+    try:
+        return state_update_of(tree)
+    except DataError as error:
+        raise _Unreadable(f"The {error}.") from None
+
+
+def _said(faults: Sequence[Any]) -> str:
+    reasons = [f"{fault.json_path.replace('$', 'action', 1)}: {fault.message[:_MAX_REASON]}" for fault in faults]
+    return "; ".join(reasons[:_MAX_REASONS])
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+_STRICT_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_constant)
+# a line break inside a text is a fault that everybody understands
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_once, parse_constant=_no_constant)

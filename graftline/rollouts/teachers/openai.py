@@ -1,0 +1,160 @@
+"""The `openai` teacher: steps proposed by a served language model (`graftline.llm`).
+
+It sees what an agent would see: the instruction, the text, the state, and what sandbox and critic said to its earlier
+steps. A prompt that does not fit into the context of the model loses examples first, then the oldest turns; code is never
+cut.
+"""
+
+from collections.abc import Sequence
+
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.core.hashing import sha256_text
+from graftline.core.tokens import count_tokens
+from graftline.llm.base import ChatAnswer, ChatRequest, Message
+from graftline.llm.blocking import BlockingChatModel
+from graftline.rollouts.state.state import State
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.answer import Fault, read
+from graftline.rollouts.teachers.answer_schema import BY_SCHEMA
+from graftline.rollouts.teachers.base import GaveUp, Generation, Proposal, Turn, Unreadable
+from graftline.rollouts.teachers.examples import Examples, VerifiedStep
+from graftline.rollouts.teachers.prompt import Prompt, PromptSettings
+
+_OF_MESSAGE = 8
+"""Tokens that the template of a model puts round a message."""
+_MARGIN = 1.15
+"""Tokenizers of small vocabularies make more tokens of the same text than the one that is counted with."""
+_HOTTER, _HOTTEST = 0.3, 2.0
+"""By how much the temperature rises with every draw, and how far."""
+
+
+class OpenAITeacher:
+    """Asks `model`, whose context holds `context_tokens`; safe to use from several threads."""
+
+    listens = True
+
+    def __init__(
+        self,
+        model: BlockingChatModel,
+        prompt: Prompt,
+        context_tokens: int,
+        examples: Examples | None = None,
+        adapter: str = "",
+    ) -> None:
+        self._model, self._prompt, self._examples, self._adapter = model, prompt, examples, adapter
+        self._room = context_tokens - prompt.settings.sampling.max_tokens
+
+    @property
+    def name(self) -> str:
+        return f"openai/{self._adapter or self._model.name}"
+
+    def propose(
+        self, task: Task, text: str, state: State, turns: Sequence[Turn] = (), attempt: int = 1
+    ) -> Proposal | Unreadable | GaveUp:
+        """As `Teacher.propose`; gives up with `too_long` where the text does not fit, and `unreadable` where it is none.
+
+        Raises:
+            ActorError: nobody answered.
+            RecordError: the store of examples cannot be read.
+        """
+        try:
+            f"{task.instruction}{text}".encode()
+        except UnicodeEncodeError:
+            return GaveUp("unreadable")
+        asked = self._asked(task, text, state, turns)
+        if asked is None:
+            return GaveUp("too_long")
+        messages, ids = asked
+        settings, sampling = self._prompt.settings, self._prompt.settings.sampling
+        is_first = attempt == 1 and (not turns or turns[-1].is_kept)
+        drawn: list[ChatAnswer] = []
+        failed = _failed(turns)
+        while True:
+            temperature = sampling.temperature if is_first else sampling.later_temperature
+            hotter = round(min(temperature + _HOTTER * len(drawn), _HOTTEST), 3)
+            seed = _seed(sampling.seed, task.id, attempt, len(turns), len(drawn))
+            request = chat_request(settings, messages, hotter, seed, self._adapter)
+            drawn.append(self._model.generate(request))
+            answer = read(drawn[-1].text, settings.answer)
+            if isinstance(answer, Fault) or answer.action not in failed or len(drawn) > sampling.redraws:
+                break
+        generation = _generation(request, drawn, self._prompt.digest(ids))
+        if isinstance(answer, Fault):
+            said = drawn[-1]
+            cut = f" It was cut off after {said.usage.completion} tokens." if said.finish_reason == "length" else ""
+            return Unreadable(answer.reason + cut, generation)
+        return Proposal(
+            think=answer.think,
+            action=answer.action,
+            state_update=answer.state_update,
+            generation=generation,
+            is_strict=answer.is_strict,
+        )
+
+    def _asked(
+        self, task: Task, text: str, state: State, turns: Sequence[Turn]
+    ) -> tuple[tuple[Message, ...], list[str]] | None:
+        """Return the chat and the ids of the examples in it; None where there is no room even without them."""
+        settings = self._prompt.settings
+        shown = list(turns[-settings.max_turns :])
+        found: list[VerifiedStep] = []
+        if self._examples is not None and settings.few_shots.count:
+            found = self._examples.like(task, text, settings.few_shots, settings.answer)
+        while True:
+            messages = self._prompt.chat(task, text, state, shown, [step.shot for step in found], task.wanted)
+            if _tokens(messages) <= self._room:
+                return messages, [step.id for step in found]
+            if not found and not shown:
+                return None
+            del (found or shown)[0]
+
+
+def chat_request(
+    settings: PromptSettings, messages: tuple[Message, ...], temperature: float, seed: int, adapter: str = ""
+) -> ChatRequest:
+    """Return what a model is asked for by the settings of a prompt."""
+    return ChatRequest(
+        messages=messages,
+        max_tokens=settings.sampling.max_tokens,
+        temperature=temperature,
+        stop=settings.stop,
+        json_schema=settings.answer.json_schema if settings.answer.layout in BY_SCHEMA else None,
+        seed=seed,
+        adapter=adapter,
+    )
+
+
+def _tokens(messages: Sequence[Message]) -> int:
+    return round(_MARGIN * sum(count_tokens(message.content) + _OF_MESSAGE for message in messages))
+
+
+def _failed(turns: Sequence[Turn]) -> list[PatternAction | RuleAction]:
+    """Return the actions that failed on the text as it is."""
+    latest = max((number for number, turn in enumerate(turns, 1) if turn.is_kept), default=0)
+    return [turn.answer.action for turn in turns[latest:] if isinstance(turn.answer, Proposal)]
+
+
+def _seed(base: int, *parts: str | int) -> int:
+    return int(sha256_text("\0".join(map(str, (base, *parts))))[:8], 16) >> 1
+
+
+def _generation(request: ChatRequest, drawn: Sequence[ChatAnswer], prompt_digest: str) -> Generation:
+    """Return the last of `drawn`, with what all of them cost."""
+    said = drawn[-1]
+    costs = [one.cost_usd for one in drawn if one.cost_usd is not None]
+    return Generation(
+        messages=request.messages,
+        prompt_digest=prompt_digest,
+        text=said.text,
+        finish_reason=said.finish_reason,
+        model=said.model,
+        actor=said.actor,
+        temperature=request.temperature,
+        seed=said.seed,
+        prompt_tokens=sum(one.usage.prompt for one in drawn),
+        completion_tokens=sum(one.usage.completion for one in drawn),
+        cached_tokens=sum(one.usage.cached for one in drawn),
+        cost_usd=sum(costs) if costs else None,
+        latency_s=sum(one.latency_s for one in drawn),
+        tries=sum(one.tries for one in drawn),
+    )

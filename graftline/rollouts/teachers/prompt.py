@@ -1,0 +1,267 @@
+"""What a language model is asked: `configs/teacher_prompts.yaml`, and the chat that is made of it.
+
+A template holds `$names` in lower case, which are checked when the file is read; `$NAME` and `$$$ARGS` are the
+metavariables of ast-grep and stay. What is filled in is not looked at again. Of a task, the instruction, the language and
+the text are asked about. The wanted text is shown by templates alone that name it (`$wanted`, or `$change`): such a prompt asks
+for the action that an example is an instance of, and no longer for what an instruction says. The gold action never gets here.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal, Protocol, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from graftline.astgrep.action import ACTION, Action
+from graftline.astgrep.binding import Language
+from graftline.core.config import Config, load_yaml
+from graftline.core.errors import ConfigError
+from graftline.core.hashing import digest
+from graftline.core.paths import file_name
+from graftline.core.text_diff import change_of
+from graftline.llm.base import Message
+from graftline.rollouts.state.state import State, StateUpdate, render
+from graftline.rollouts.teachers.answer import Answer, written
+from graftline.rollouts.teachers.answer_schema import AnswerFormat
+from graftline.rollouts.teachers.base import Proposal, Turn
+
+_NAME = re.compile(r"(?<!\$)\$([a-z][a-z_]*)")
+_OPTIMIZED = "optimized/"
+"""Before the name of a prompt that an optimisation ended with."""
+_MAX_ECHO = 600
+"""Characters of what a model said before that are said back to it, of its thoughts and of what could not be read."""
+
+
+def _checked(template: str, known: Sequence[str], required: Sequence[str]) -> str:
+    used = set(_NAME.findall(template))
+    if unknown := sorted(used - {*known}):
+        raise ValueError(f"${unknown[0]} is unknown; known here: {', '.join(f'${name}' for name in known) or 'none'}")
+    if missing := [name for name in required if name not in used]:
+        raise ValueError(f"${missing[0]} is missing: the model has to be told")
+    return template
+
+
+def _template(*known: str, optional: Sequence[str] = ()) -> AfterValidator:
+    return AfterValidator(partial(_checked, known=(*known, *optional), required=known))
+
+
+_USER = ("instruction", "code", "language", "wanted", "change")
+_SHOWS_WANTED = frozenset({"wanted", "change"})
+
+
+def _user_template(template: str) -> str:
+    """Check what asks: it has to show the text, or what becomes of it."""
+    is_by_example = bool(_SHOWS_WANTED & {*_NAME.findall(template)})
+    required = [] if "$change" in template else ["code"] if is_by_example else ["instruction", "code"]
+    return _checked(template, _USER, required)
+
+
+class Shot(Config):
+    """A task that was solved, shown before the one that is asked."""
+
+    language: Language
+    instruction: str = Field(min_length=1)
+    code: str = Field(min_length=1)
+    after: str = ""
+    """What the action makes of it; shown by prompts that show the wanted text."""
+    think: str
+    action: Action
+    state_update: StateUpdate
+
+
+class FewShots(Config):
+    """Which solved tasks are shown after those of the file."""
+
+    count: int = Field(default=2, ge=0, le=16)
+    """Verified steps that are like the task; fewer where there are not so many."""
+    most_distance: float = Field(default=0.75, gt=0, le=1)
+    """What is less alike is not shown; 0 is the same, 1 has nothing in common."""
+
+
+class Sampling(Config):
+    """How answers are drawn."""
+
+    max_tokens: int = Field(default=400, ge=32, le=32_768)
+    temperature: float = Field(default=0.0, ge=0, le=2)
+    """Of the first answer of the first attempt."""
+    later_temperature: float = Field(default=0.8, ge=0, le=2)
+    """Of answers after a step that failed, and of all of later attempts."""
+    redraws: int = Field(default=2, ge=0, le=8)
+    """An answer that repeats an action which failed on the very text is drawn again, up to so often, each time hotter:
+    small models say again what they said before."""
+    seed: int = Field(default=1, ge=0)
+    """Changes all that is drawn; what is sent also depends on task, attempt, step and draw."""
+
+
+class PromptSettings(Config):
+    """One way to ask."""
+
+    answer: AnswerFormat = AnswerFormat()
+    has_shots: bool = True
+    """Whether the shots of the file are shown."""
+    system: Annotated[str, _template()] = ""
+    """The first message; there is none where it is empty."""
+    state: Annotated[str, _template("state")]
+    """Stands in the last message, unless the state is empty."""
+    user: Annotated[str, AfterValidator(_user_template)]
+    """Names `$instruction` and `$code`; or `$change`, the wanted text as a difference line by line; or `$code` and `$wanted`."""
+    turns: Literal["chat", "notes"] = "chat"
+    """How earlier steps are told. `chat`: as what was said, each with its answer. `notes`: in the one message that asks,
+    those on the text as it is; a small model that reads its own wrong answer as an answer gives it again."""
+    failed: Annotated[str, _template("feedback", optional=["action"])]
+    """A step that failed."""
+    kept: Annotated[str, _template(optional=["feedback", "action", "code"])]
+    """A step that was kept, and made the text another."""
+    max_turns: int = Field(default=3, ge=1, le=64)
+    """Earlier steps that are shown, the latest ones."""
+    stop: tuple[str, ...] = Field(default=(), max_length=4)
+    few_shots: FewShots = FewShots()
+    sampling: Sampling = Sampling()
+
+    @property
+    def shows_wanted(self) -> bool:
+        """Whether the wanted text is shown, so that the action of an example is asked for."""
+        return bool(_SHOWS_WANTED & {*_NAME.findall(self.user)})
+
+    @model_validator(mode="after")
+    def _has_whole_examples(self) -> Self:
+        if self.shows_wanted and self.few_shots.count:
+            raise ValueError(
+                "few_shots: verified steps have no text after, which `user` shows; set few_shots.count to 0"
+            )
+        return self
+
+
+class Prompts(Config):
+    """The file."""
+
+    shots: tuple[Shot, ...] = ()
+    """Shown in every prompt, first."""
+    prompts: dict[str, PromptSettings]
+
+    @model_validator(mode="after")
+    def _has_some(self) -> Self:
+        if not self.prompts:
+            raise ValueError("prompts: there is none")
+        return self
+
+
+class Asked(Protocol):
+    """What of a task is asked about, beside its text."""
+
+    @property
+    def instruction(self) -> str: ...
+    @property
+    def language(self) -> Language: ...
+
+
+class Prompt:
+    """Makes chats in one way."""
+
+    def __init__(self, settings: PromptSettings, shots: Sequence[Shot] = ()) -> None:
+        """Take the settings, and the shots of the file.
+
+        Raises:
+            ConfigError: the wanted text is to be shown, and a shot has none.
+        """
+        if settings.shows_wanted and any(not shot.after for shot in shots):
+            raise ConfigError(
+                "shots: one has no `after`, which the prompt shows; say what its action makes of its code"
+            )
+        self.settings = settings
+        self._shots = tuple(shots)
+
+    def digest(self, ids: Sequence[str] = ()) -> str:
+        """Return what tells the templates, the settings and the shots, those with `ids` after those of the file."""
+        shots = [shot.model_dump(mode="json") for shot in self._shots]
+        return digest({"settings": self.settings.model_dump(mode="json"), "shots": shots, "ids": [*ids]})
+
+    def chat(
+        self,
+        task: Asked,
+        text: str,
+        state: State,
+        turns: Sequence[Turn] = (),
+        shots: Sequence[Shot] = (),
+        wanted: str | None = None,
+    ) -> tuple[Message, ...]:
+        """Return what is asked about `task`, whose text is now `text`, after `turns`; `shots` come after those of the file.
+
+        Raises:
+            ConfigError: the wanted text is to be shown, and `wanted` is None: whoever asks has none, or must not show it.
+        """
+        settings, layout = self.settings, self.settings.answer.layout
+        if settings.shows_wanted and wanted is None:
+            raise ConfigError("the prompt shows the wanted text, which is not known here; use another prompt")
+        messages = [Message(role="system", content=settings.system)] if settings.system else []
+        for shot in (*self._shots, *shots):
+            answer = Answer(shot.think, shot.action, shot.state_update, is_strict=True)
+            messages += [
+                Message(role="user", content=self._asked(shot, shot.code, shot.after)),
+                Message(role="assistant", content=written(answer, layout)),
+            ]
+        tell = self._talk if settings.turns == "chat" else self._with_notes
+        messages += tell(task, turns, text, wanted or "")
+        if state != State():
+            last = messages[-1]
+            messages[-1] = Message(role="user", content=_filled(settings.state, state=render(state)) + last.content)
+        return tuple(messages)
+
+    def _talk(self, task: Asked, turns: Sequence[Turn], text: str, wanted: str) -> list[Message]:
+        asked = self._asked(task, turns[0].text if turns else text, wanted)
+        messages, texts = [], [*(turn.text for turn in turns), text]
+        for turn, after in zip(turns, texts[1:], strict=True):
+            messages += [Message(role="user", content=asked), Message(role="assistant", content=self._said(turn))]
+            asked = self._told(turn, after)
+        return [*messages, Message(role="user", content=asked)]
+
+    def _with_notes(self, task: Asked, turns: Sequence[Turn], text: str, wanted: str) -> list[Message]:
+        latest = max((number for number, turn in enumerate(turns) if turn.is_kept), default=0)
+        notes = dict.fromkeys(self._told(turn, text) for turn in turns[latest:])
+        asked = self._asked(task, text, wanted)
+        return [Message(role="user", content=asked + "".join(notes))]
+
+    def _asked(self, task: Asked, code: str, wanted: str) -> str:
+        change = change_of(code, wanted) if self.settings.shows_wanted else ""
+        known = {"language": task.language, "instruction": task.instruction, "code": code}
+        return _filled(self.settings.user, **known, wanted=wanted, change=change)
+
+    def _told(self, turn: Turn, after: str) -> str:
+        template = self.settings.kept if turn.is_kept else self.settings.failed
+        return _filled(template, feedback=turn.feedback, action=_action(turn), code=after)
+
+    def _said(self, turn: Turn) -> str:
+        answer = turn.answer
+        if not isinstance(answer, Proposal):
+            return answer.generation.text[:_MAX_ECHO]
+        said = Answer(answer.think[:_MAX_ECHO], answer.action, answer.state_update, is_strict=True)
+        return written(said, self.settings.answer.layout)
+
+
+def load_prompt(configs: Path, name: str) -> Prompt:
+    """Return the prompt called `name` of `teacher_prompts.yaml` in the folder `configs`; `optimized/<name>` is an artefact.
+
+    Raises:
+        ConfigError: the file does not fit, or has no such prompt.
+    """
+    own, path = name.removeprefix(_OPTIMIZED), configs / "teacher_prompts.yaml"
+    if own != name:
+        path, name = configs.parent / "data" / "prompts" / file_name(own) / "prompt.yaml", own
+    found = load_yaml(path, Prompts)
+    if name not in found.prompts:
+        raise ConfigError(f"{path}: prompt {name!r} is unknown; known: {', '.join(sorted(found.prompts))}")
+    return Prompt(found.prompts[name], found.shots if found.prompts[name].has_shots else ())
+
+
+def _action(turn: Turn) -> str:
+    answer = turn.answer
+    if not isinstance(answer, Proposal):
+        return answer.generation.text[:_MAX_ECHO]
+    return json.dumps(ACTION.dump_python(answer.action, mode="json"), ensure_ascii=False)
+
+
+def _filled(template: str, **values: str) -> str:
+    return _NAME.sub(lambda name: values[name[1]], template)

@@ -1,0 +1,212 @@
+"""What a case runs of ours: a Python file, tests by pytest, or calls of functions.
+
+They run in a fork of a process that has loaded pytest and what tests often import. `sandbox.judge` reads
+their reports; the lines and what they prove are described there.
+"""
+
+import importlib
+import io
+import os
+import platform
+import sys
+import tempfile
+import traceback
+import types
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from graftline.sandbox.inside import case_calls
+
+OURS = ("python", "pytest", "calls")
+REPORTING = ("pytest", "calls")
+"""Those that say by a descriptor of their own what they found."""
+NO_MEMORY = 97
+"""Exit code of a program that ends by a `MemoryError`."""
+_COMMON = (
+    *("ast", "asyncio", "base64", "bisect", "collections", "contextlib", "copy", "csv", "dataclasses", "datetime"),
+    *("decimal", "difflib", "doctest", "enum", "fractions", "functools", "hashlib", "heapq", "importlib.metadata"),
+    *("inspect", "itertools", "logging", "math", "operator", "pathlib", "random", "re", "shutil", "statistics"),
+    *("string", "subprocess", "tempfile", "textwrap", "threading", "time", "typing", "unittest", "unittest.mock"),
+    "uuid",
+)
+_OF_ENTRYPOINTS = (
+    *("argparse", "base64", "collections", "contextlib", "copy", "dataclasses", "datetime", "functools", "hashlib"),
+    *("itertools", "json", "math", "os", "pathlib", "random", "re", "runpy", "shutil", "subprocess", "tempfile"),
+    *("textwrap", "time", "traceback", "typing"),
+)
+"""Fewer: what is loaded is copied with every fork, and entrypoints find the rest compiled."""
+_OF_EVERY_INTERPRETER = frozenset(
+    ("abc", "codecs", "encodings", "genericpath", "io", "os", "posixpath", "site", "stat", *sys.builtin_module_names)
+)
+"""Loaded before any program of ours or of others."""
+_WARM_TESTS = """
+import pytest
+
+@pytest.fixture
+def one():
+    return 1
+
+@pytest.mark.parametrize("value", [1, 2])
+def test_passes(value, one, tmp_path, capsys, monkeypatch):
+    assert value
+
+def test_fails():
+    assert [1, 2, {"a": 1}] == [1, 3, {"a": 2}]
+
+def test_raises():
+    with pytest.raises(ValueError):
+        int("x")
+    raise KeyError("x")
+"""
+
+
+def load(programs: Mapping[str, str], is_box: bool = False) -> None:
+    """Import what tests or entrypoints import, before there are walls: what is loaded later is read from files."""
+    for name in _OF_ENTRYPOINTS if is_box else _COMMON:
+        importlib.import_module(name)
+    if "pytest" in programs:
+        importlib.import_module("graftline.sandbox.inside.case_tests")
+        importlib.import_module("graftline.sandbox.inside.remote_imports")
+
+
+def warm_up(programs: Mapping[str, str], folder: str) -> None:
+    """Run a few tests of our own, so that all that pytest loads at its first run is there."""
+    if "pytest" not in programs or not folder:
+        return
+    from graftline.sandbox.inside import case_tests
+
+    os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+    path = os.path.join(folder, "test_warm_up.py")  # noqa: PTH118
+    with open(path, "w", encoding="utf-8") as stream:  # noqa: PTH123
+        stream.write(_WARM_TESTS)
+    case_tests.warm_up(path)
+    os.unlink(path)  # noqa: PTH108
+
+
+def tools(programs: Mapping[str, str]) -> dict[str, str]:
+    """Return the versions of what runs here."""
+    found = {"python": platform.python_version()}
+    if "pytest" in programs:
+        found["pytest"] = sys.modules["pytest"].__version__
+    return found
+
+
+def run(request: Mapping[str, Any], work: str, report: int, link: tuple[int, int], is_box: bool = False) -> NoReturn:
+    """Run the program of `request` in this process, and end with it.
+
+    Args:
+        request: As the server was sent it.
+        work: The working folder.
+        report: What programs of ours say what they found by.
+        link: What leads to the process of the code under test, where it has one.
+        is_box: Whether modules are searched for as an interpreter of its own does it, `PYTHONPATH` included.
+    """
+    arguments = request["arguments"]
+    for name, descriptor in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        mode = "rb" if descriptor == 0 else "wb"
+        stream = io.TextIOWrapper(
+            os.fdopen(descriptor, mode, closefd=False), "utf-8", "backslashreplace", line_buffering=descriptor > 0
+        )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    tempfile.tempdir = None  # the one that was found before there was one of this case
+    if request["program"] != "pytest":  # pytest itself needs what is loaded
+        _forget_what_is_hidden_by(work)
+    sys.path[:0] = _searched(arguments, work) if is_box else [work]
+    sys.dont_write_bytecode = True
+    if not is_box:
+        sys.pycache_prefix = "/nonexistent"  # compiled files that a case brings along are not believed
+    _exit(_code_of(request, arguments, work, report, link))
+
+
+def _code_of(request: Mapping[str, Any], arguments: list[str], work: str, report: int, link: tuple[int, int]) -> int:
+    """Run one of our own programs; return its exit code."""
+    if request["apart"] is None:
+        for descriptor in link:
+            os.close(descriptor)
+    try:
+        if request["program"] == "python":
+            os.close(report)
+            _run_python(arguments)
+        elif request["program"] == "pytest":
+            from graftline.sandbox.inside import case_tests
+
+            trusted = [name for name, _ in request["trusted"]]
+            session = _session(request["apart"], link, work)
+            return case_tests.run(arguments, trusted, work, report, request["nonce"], session)
+        else:
+            case_calls.run(arguments[0], work, report, request["nonce"])
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return (error.code or 0) & 0xFF
+        sys.stderr.write(f"{error.code}\n")
+        return 1
+    except MemoryError:
+        return NO_MEMORY
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _session(apart: Mapping[str, Any] | None, link: tuple[int, int], work: str) -> Any:
+    """Return what tests reach the code under test by; None where they share their process with it."""
+    if apart is None:
+        return None
+    from graftline.sandbox.inside import kernel, remote_imports, remote_session
+
+    kernel.set_dumpable(False)  # others of the same user, the code among them, cannot look into this process
+    session = remote_session.Session(link, apart["modules"], work, apart["trusts"])
+    remote_imports.install(session)
+    return session
+
+
+def _forget_what_is_hidden_by(folder: str) -> None:
+    """Have modules of a case found where it has one of the same name, as a fresh interpreter does."""
+    own = {name.removesuffix(".py") for name in os.listdir(folder)} - _OF_EVERY_INTERPRETER  # noqa: PTH208
+    own = {name for name in own if name in sys.modules}
+    # looked through only where it must be: to touch a module copies the memory it is in
+    for name in [name for name in sys.modules if name.partition(".")[0] in own] if own else ():
+        del sys.modules[name]
+
+
+def _searched(arguments: list[str], work: str) -> list[str]:
+    of_the_file = os.path.dirname(os.path.join(work, arguments[0]))  # noqa: PTH118, PTH120
+    named = [os.path.join(work, path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]  # noqa: PTH118
+    return [*dict.fromkeys((of_the_file, *named, work))]
+
+
+def _run_python(arguments: list[str]) -> None:
+    """Run a file, or a module after `-m`."""
+    if arguments[0] != "-m" or len(arguments) < 2:
+        sys.argv = list(arguments)
+        _run_file(arguments[0])
+        return
+    import runpy
+
+    sys.argv = arguments[1:]
+    runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+
+
+def _run_file(path: str) -> None:
+    main = types.ModuleType("__main__")
+    main.__dict__["__file__"] = path
+    sys.modules["__main__"] = main
+    with open(path, "rb") as stream:  # noqa: PTH123
+        code = compile(stream.read(), path, "exec", dont_inherit=True)
+    exec(code, main.__dict__)
+
+
+def _exit(code: int) -> NoReturn:
+    """End as an interpreter does, as far as a case can see: threads are waited for, and what was said is written."""
+    try:
+        import atexit
+        import threading
+
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        code = code or 1
+    os._exit(code)

@@ -1,8 +1,0 @@
-"""`python -m graftline.state dump <task_id>` is `graftline state dump <task_id>`."""
-
-import sys
-
-from graftline.cli import main
-
-if __name__ == "__main__":
-    main(["state", *sys.argv[1:]], prog_name="graftline")

@@ -1,1 +1,0 @@
-"""Edits made checkable."""

@@ -1,0 +1,169 @@
+"""What a fix writes: variables, lists, transformations and indentation."""
+
+from typing import Any
+
+import pytest
+
+from graftline.astgrep.action import PatternAction, RuleAction, rule_of
+from graftline.astgrep.binding import Language
+from graftline.astgrep.expand import BeyondBindingError, InvalidActionError, Source, replacements
+
+
+def replaced(
+    source: str, action: PatternAction | RuleAction, language: Language = "python"
+) -> list[tuple[int, int, str]]:
+    return replacements(Source.parsed(source, language), rule_of(action))
+
+
+def texts(source: str, pattern: str, rewrite: str, language: Language = "python") -> list[str]:
+    found = replaced(source, PatternAction(pattern=pattern, rewrite=rewrite), language)
+    return [text for _, _, text in found]
+
+
+def test_of_nested_matches_the_outermost_is_given() -> None:
+    found = replaced("é(f(f(1)), f(2))\n", PatternAction(pattern="f($A)", rewrite="g($A)"))
+    assert found == [(2, 9, "g(f(1))"), (11, 15, "g(2)")]
+
+
+@pytest.mark.parametrize(
+    ("source", "pattern", "rewrite", "expected"),
+    [
+        ("f(1, 2)", "f($A, $B)", "f($B, $A)", "f(2, 1)"),
+        ("f(1)", "f($A)", "$A$A", "11"),
+        ("f(1)", "f($A)", "", ""),
+        ("f(1)", "f($A)", "plain", "plain"),
+        ("f(1,  2,3)", "f($$$ARGS)", "g($$$ARGS)", "g(1,  2,3)"),
+        ("f()", "f($$$ARGS)", "g($$$ARGS)", "g()"),
+        ("f(1, 2, 3)", "f($A, $$$REST)", "g($$$REST, $A)", "g(2, 3, 1)"),
+        # a list variable is no single one, nor the other way round: both expand to nothing
+        ("f(1, 2)", "f($$$A)", "g($A)", "g()"),
+        ("f(1)", "f($A)", "g($$$A)", "g()"),
+        # what is no variable stays
+        ("f(1)", "f($A)", "$a $ $1 $$$ $$1 $A", "$a $ $1 $$$ $$1 1"),
+        ("f(1)", "f($A)", "$Ab", "1b"),
+        ("f(x + 1)", "f($A)", "($A)", "(x + 1)"),
+        ("f('é', ü)", "f($A, $B)", "$B.$A", "ü.'é'"),
+    ],
+)
+def test_variables_become_what_they_captured(source: str, pattern: str, rewrite: str, expected: str) -> None:
+    assert texts(source + "\n", pattern, rewrite) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("source", "pattern", "rewrite", "expected"),
+    [
+        # the lines of a rewrite stand under the line of the match
+        ("if x:\n    f(1)\n", "f($A)", "g($A)\nh($A)", "g(1)\n    h(1)"),
+        # of the line, not of the match itself
+        ("if x:\n    y = f(1)\n", "f($A)", "g(\n    $A,\n)", "g(\n        1,\n    )"),
+        # a captured block leaves its indentation, and takes that of its place in the rewrite
+        ("if x:\n    f(a(\n        1))\n", "f($A)", "g(\n  $A)", "g(\n      a(\n          1))"),
+        # lines that stand left of that of their block lose nothing, and are moved under the match all the same
+        ("if x:\n    f('''a\n  b''')\n", "f($A)", "g($A)", "g('''a\n      b''')"),
+        # an empty line of a rewrite is indented as well
+        ("if x:\n  f(1)\n", "f($A)", "a\n\nb", "a\n  \n  b"),
+        # tabs are no indentation
+        ("if x:\n\tf(1)\n", "f($A)", "a\nb", "a\nb"),
+    ],
+)
+def test_lines_are_indented_anew(source: str, pattern: str, rewrite: str, expected: str) -> None:
+    assert texts(source, pattern, rewrite) == [expected]
+
+
+def test_the_look_for_an_indentation_ends_after_512_bytes() -> None:
+    # newline, 4 blanks, "x = '" and "' + " are 14 bytes; with 498 more the newline is the first of 512
+    near, far = ("if x:\n    x = '" + "a" * length + "' + f(1)\n" for length in (498, 499))
+    assert texts(near, "f($A)", "a\nb") == ["a\n    b"]
+    assert texts(far, "f($A)", "a\nb") == ["a\nb"]
+
+
+def test_a_transformation_is_written_in_place_of_its_name() -> None:
+    action = RuleAction(
+        rule={"pattern": "$A.append($B)"},
+        fix="$LOUD($INNER)",
+        transform={
+            "LOUD": {"convert": {"source": "$A", "toCase": "upperCase"}},
+            "INNER": {"substring": {"source": "$B", "startChar": 1, "endChar": -1}},
+        },
+    )
+    assert replaced("été.append('x')\n", action) == [(0, 15, "ÉTÉ(x)")]
+
+
+def test_a_transformation_may_read_another_one() -> None:
+    action = RuleAction(
+        rule={"pattern": "f($A)"},
+        fix="$C",
+        transform={
+            "B": {"replace": {"source": "$A", "replace": "a", "by": "b"}},
+            "C": {"replace": {"source": "$B", "replace": "b", "by": "c"}},
+        },
+    )
+    assert replaced("f(aab)\n", action) == [(0, 6, "ccc")]
+
+
+INVALID: dict[str, dict[str, Any]] = {
+    "an undefined variable": {"rule": {"pattern": "f($A)"}, "fix": "$B"},
+    "an undefined list variable": {"rule": {"pattern": "f($A)"}, "fix": "$$$B"},
+    "a variable that captures nothing": {"rule": {"pattern": "f($_A)"}, "fix": "$_A"},
+    "an undefined variable of a transformation": {
+        "rule": {"pattern": "f($A)"},
+        "fix": "$B",
+        "transform": {"B": {"substring": {"source": "$C"}}},
+    },
+    "transformations in a circle": {
+        "rule": {"pattern": "f($A)"},
+        "fix": "$B",
+        "transform": {"B": {"substring": {"source": "$C"}}, "C": {"substring": {"source": "$B"}}},
+    },
+    "a transformation that is none": {"rule": {"pattern": "f($A)"}, "fix": "$B", "transform": {"B": {"shout": "$A"}}},
+    "a fix that expands to what is no rule": {
+        "rule": {"pattern": "f($A)"},
+        "fix": {"template": "", "expandEnd": {"no_such_key": ","}},
+    },
+    "a fix with an unknown key": {"rule": {"pattern": "f($A)"}, "fix": {"template": "", "expand": {"regex": ","}}},
+    "a rule for nodes of any kind": {"rule": {"regex": "f"}, "fix": ""},
+    "an unknown kind": {"rule": {"kind": "no_such_kind"}, "fix": ""},
+    "constraints that are no rules": {"rule": {"pattern": "f($A)"}, "fix": "", "constraints": {"A": "b"}},
+}
+
+
+@pytest.mark.parametrize("given", INVALID.values(), ids=INVALID)
+def test_what_cannot_be_expanded_exactly_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidActionError):
+        replaced("f(1)\n", RuleAction(**given))
+
+
+def test_an_undefined_variable_is_refused_even_where_nothing_matches() -> None:
+    with pytest.raises(InvalidActionError):
+        replaced("x\n", PatternAction(pattern="f($A)", rewrite="$B"))
+
+
+@pytest.mark.parametrize(
+    ("fix", "expected"),
+    [
+        ({"expandEnd": {"regex": ","}}, (2, 4)),
+        ({"expandStart": {"regex": ","}}, (2, 3)),
+        ({"expandStart": {"regex": "\\("}}, (1, 3)),
+        ({"expandEnd": {"regex": "^c$", "stopBy": "end"}}, (2, 9)),
+        ({"expandEnd": {"regex": "^c$", "stopBy": {"regex": "^b$"}}}, (2, 3)),
+        ({"expandEnd": {"regex": "^b$", "stopBy": {"regex": "^b$"}}}, (2, 6)),
+        ({"expandStart": {"regex": "\\("}, "expandEnd": {"regex": ","}}, (1, 4)),
+    ],
+)
+def test_a_fix_may_take_what_stands_beside_the_match(fix: dict[str, Any], expected: tuple[int, int]) -> None:
+    action = RuleAction(rule={"kind": "identifier", "regex": "^a$"}, fix={"template": "", **fix})
+    # a is the first of three arguments
+    assert [(start, end) for start, end, _ in replaced("f(a, b, c)\n", action)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("source", "given"),
+    [
+        ("f(1)  # ast-grep-ignore\n", {"fix": ""}),
+        ("f(1)\n", {"fix": "$B", "transform": {"B": {"rewrite": {"source": "$A", "rewriters": ["r"]}}}}),
+        ("f(1)\n", {"fix": {"template": "", "expandEnd": {"regex": ",", "field": "name"}}}),
+    ],
+)
+def test_what_the_binding_would_answer_otherwise_is_told_apart(source: str, given: dict[str, Any]) -> None:
+    with pytest.raises(BeyondBindingError):
+        replaced(source, RuleAction(rule={"pattern": "f($A)"}, **given))

@@ -1,0 +1,84 @@
+"""Rules in words."""
+
+import pytest
+
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.codemod.explain import explained, summary
+
+
+def test_a_pattern_is_explained_with_its_variables() -> None:
+    action = PatternAction(pattern="old($A, $$$B, $_C)", rewrite="new($A)")
+    assert explained(action) == [
+        "Matches",
+        "  code of the form `old($A, $$$B, $_C)`",
+        "Variables",
+        "  `$A`: any one node",
+        "  `$$$B`: any number of nodes, none included, left out of what is written",
+        "  `$_C`: any one node, not kept",
+        "Writes `new($A)`",
+    ]
+
+
+def test_a_whole_rule_is_explained_part_by_part() -> None:
+    action = RuleAction(
+        rule={
+            "pattern": {"context": "class C { f() {} }", "selector": "method_definition"},
+            "inside": {"kind": "class_body", "stopBy": "end"},
+            "any": [{"kind": "a"}, {"not": {"regex": "b"}}],
+            "matches": "util",
+        },
+        fix={"template": "", "expandEnd": {"regex": ","}},
+        constraints={"A": {"regex": "^x"}},
+        transform={"N": {"replace": {"source": "$A", "replace": "a", "by": "b"}}},
+        utils={"util": {"pattern": "f($A)"}},
+    )
+    assert explained(action) == [
+        "Matches",
+        "  the `method_definition` in code of the form `class C { f() {} }`",
+        "  and inside (at any distance)",
+        "    a node of kind `class_body`",
+        "  and any of",
+        "    - a node of kind `a`",
+        "    - not",
+        "        a text that the regular expression `b` finds something in",
+        "  and what the utility `util` matches",
+        "Utility `util` matches",
+        "  code of the form `f($A)`",
+        "Variables",
+        "  `$A`: any one node",
+        "    that is",
+        "      a text that the regular expression `^x` finds something in",
+        "  `$N`: the text of `$A` with `a` replaced by `b`",
+        "Removes it",
+        "Takes with it, after the match,",
+        "  a text that the regular expression `,` finds something in",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("action", "line"),
+    [
+        (PatternAction(pattern="a", rewrite="b"), "Replace `a` by `b`"),
+        (PatternAction(pattern="a($A)", rewrite=""), "Remove `a($A)`"),
+        (PatternAction(pattern="import a", rewrite="import a\nimport b"), "Insert `import b` after `import a`"),
+        (PatternAction(pattern="import a", rewrite="import b\nimport a"), "Insert `import b` before `import a`"),
+        (
+            PatternAction(pattern="def f(a): pass", rewrite="(b)", selector="parameters"),
+            "Replace the `parameters` of `def f(a): pass` by `(b)`",
+        ),
+        (
+            RuleAction(
+                rule={"pattern": "$A", "kind": "function_definition", "has": {"field": "name", "regex": "^f$"}},
+                fix="$A\ng()",
+            ),
+            "Insert `g()` after `function_definition` whose name is like `^f$`",
+        ),
+    ],
+)
+def test_a_rule_has_one_line_that_says_what_it_does(action: PatternAction | RuleAction, line: str) -> None:
+    assert summary(action) == line
+
+
+@pytest.mark.parametrize("rule", [{"inside": 3}, {"all": "x"}, {"pattern": {}}, {"nthChild": {"position": "2n"}}, {}])
+def test_a_rule_that_ast_grep_would_refuse_is_still_explained(rule: dict[str, object]) -> None:
+    assert explained(RuleAction(rule=rule, fix={}))[0] == "Matches"

@@ -1,0 +1,230 @@
+"""Edits that a git history repeats."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from graftline.astgrep.action import PatternAction
+from graftline.codemod.history import History, ignored_by_git
+from graftline.codemod.hunks import hunks, statement_at
+from graftline.codemod.journal import Journal, gathered
+from graftline.codemod.mine import Mined, Mining, Pair, mined
+from graftline.codemod.rule_file import written
+from graftline.core.errors import DataError
+from graftline.datasets.extensions import language_of_path
+from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.open import MemorySandboxConfig
+
+PYTHON = frozenset({"python"})
+FIRST = """import client
+
+
+def one(url, timeout):
+    data = client.get(url, timeout)
+    return data
+
+
+def two(rows):
+    return sum([row for row in rows])
+
+
+def three(other):
+    print(client.get(other, 5))
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    committed(folder, {"a.py": FIRST, "b.py": 'import client\n\nclient.get("x", 1)\n', "c.txt": "client.get(1)\n"})
+    committed(folder, {"a.py": FIRST.replace("client.get(", "client.fetch(")})
+    committed(folder, {"b.py": 'import client\n\nclient.fetch("x", 1)\n', "c.txt": "client.fetch(1)\n"})
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> str:
+    environment = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    environment |= {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    environment |= {"GIT_AUTHOR_DATE": "2024-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2024-01-01T00:00:00Z"}
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def committed(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+    git(folder, "add", "--all")
+    git(folder, "commit", "-q", "-m", "change")
+
+
+def mined_from(folder: Path, journal: Path | None = None, span: str = "") -> Mined:
+    history = History.read(folder, span)
+    with Journal(journal) as kept:
+        found = gathered(history.changes(language_of_path, PYTHON), kept, 0, MemorySandboxConfig())
+    return mined(found.pairs, Mining(), MemorySandbox())
+
+
+def test_a_repeated_edit_becomes_one_rule_with_its_support(repository: Path) -> None:
+    [rule] = mined_from(repository).rules
+    assert rule.action == PatternAction(pattern="client.get($$$A)", rewrite="client.fetch($$$A)")
+    assert rule.facts["support"] == {"changes": 3, "places": 3, "commits": 2, "files": 2, "contradictions": 0}
+    assert [(one.before, one.after) for one in rule.examples][:1] == [
+        ('client.get("x", 1)\n', 'client.fetch("x", 1)\n')
+    ]
+
+
+def test_the_same_history_gives_the_same_bytes_with_a_journal_and_without(repository: Path, tmp_path: Path) -> None:
+    texts = {written(mined_from(repository, journal).rules) for journal in (None, tmp_path / "j", tmp_path / "j")}
+    assert len(texts) == 1
+    assert len((tmp_path / "j").read_text("utf-8").splitlines()) == 2
+
+
+def test_a_journal_that_was_cut_is_gone_on_from(repository: Path, tmp_path: Path) -> None:
+    wanted = mined_from(repository, tmp_path / "j")
+    content = (tmp_path / "j").read_bytes()
+    (tmp_path / "j").write_bytes(content[: len(content) // 2])
+    assert mined_from(repository, tmp_path / "j") == wanted
+
+
+def test_an_interrupt_leaves_what_was_found_until_then(repository: Path) -> None:
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with Journal(None) as kept:
+        found = gathered(
+            History.read(repository).changes(language_of_path, PYTHON), kept, 0, MemorySandboxConfig(), stop
+        )
+    assert (found.changes, found.is_interrupted) == (1, True)
+
+
+def test_a_range_leaves_out_what_is_before_it(repository: Path) -> None:
+    assert len(History.read(repository, "HEAD~1..HEAD").commits) == 1
+    assert mined_from(repository, span="HEAD~1..").rules == ()
+
+
+def test_a_folder_of_a_repository_has_the_history_of_its_files(repository: Path) -> None:
+    committed(repository, {"sub/d.py": "f(1)\n"})
+    committed(repository, {"sub/d.py": "g(1)\n", "a.py": "x = 1\n"})
+    history = History.read(repository / "sub")
+    assert [change.path for change in history.changes(language_of_path, PYTHON)] == ["sub/d.py"]
+
+
+def test_a_rule_that_people_contradict_is_not_kept() -> None:
+    def pair(number: int, before: str, after: str) -> Pair:
+        action = PatternAction(pattern="f($A)", rewrite="g($A)")
+        return Pair(
+            commit=f"c{number}", path="a.py", line=1, language="python", before=before, after=after, actions=(action,)
+        )
+
+    same = [pair(number, f"f({number})\n", f"g({number})\n") for number in range(3)]
+    assert len(mined(same, Mining(), MemorySandbox()).rules) == 1
+    other = pair(9, "f(9)\nh()\n", "f(9)\ni()\n")
+    assert mined([*same, other], Mining(), MemorySandbox()).rules == ()
+    assert len(mined([*same, other], Mining(min_precision=0.5), MemorySandbox()).rules) == 1
+
+
+def test_nothing_that_a_repository_says_is_run(repository: Path, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n", "utf-8")
+    script.chmod(0o755)
+    for key in (
+        "core.fsmonitor", "core.pager", "core.sshCommand", "core.editor", "diff.external", "diff.x.textconv",
+        "diff.x.command", "gpg.program", "credential.helper", "filter.x.clean", "filter.x.smudge", "filter.x.process",
+    ):  # fmt: skip
+        git(repository, "config", key, str(script))
+    git(repository, "config", "log.showSignature", "true")
+    (repository / ".gitattributes").write_text("*.py diff=x filter=x\n", "utf-8")
+    for hook in ("post-index-change", "pre-auto-gc", "reference-transaction"):
+        (repository / ".git" / "hooks" / hook).write_text(script.read_text("utf-8"), "utf-8")
+        (repository / ".git" / "hooks" / hook).chmod(0o755)
+    assert len(list(History.read(repository).changes(language_of_path, PYTHON))) == 2
+    assert ignored_by_git(repository) == frozenset()
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_shallow_clone_is_told(repository: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repository}", "shallow")
+    history = History.read(tmp_path / "shallow")
+    assert (history.is_shallow, len(history.commits)) == (True, 1)
+    assert list(history.changes(language_of_path, PYTHON)) == []
+
+
+def test_binary_large_and_linked_files_are_left_out(repository: Path) -> None:
+    committed(repository, {"z.py": "x = 1\n", "y.py": "y = 1\n", "w.py": "w = 1\n"})
+    (repository / "z.py").write_bytes(b"x\0")
+    (repository / "y.py").write_text("y = 2\n" * 200_000, "utf-8")
+    (repository / "w.py").unlink()
+    (repository / "w.py").symlink_to("z.py")
+    committed(repository, {})
+    history = History.read(repository, "HEAD~1..HEAD")
+    assert list(history.changes(language_of_path, PYTHON)) == []
+    assert dict(history.skipped) == {"too large": 1, "unreadable": 1}
+
+
+@pytest.mark.parametrize(
+    ("span", "said"),
+    [
+        ("nope..HEAD", "range 'nope..HEAD': 'nope' names no commit of {}; expected a range such as v1..v2"),
+        ("--output=x", "range '--output=x': '--output=x' names no commit of {}; expected a range such as v1..v2"),
+    ],
+)
+def test_a_range_that_is_none_is_refused(repository: Path, span: str, said: str) -> None:
+    with pytest.raises(DataError) as caught:
+        History.read(repository, span)
+    assert str(caught.value) == said.format(repository)
+
+
+def test_what_is_no_repository_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    git(tmp_path / "empty", "init", "-q")
+    (tmp_path / "plain").mkdir()
+    said = {}
+    for name in ("plain", "empty", "gone"):
+        with pytest.raises(DataError) as caught:
+            History.read(tmp_path / name)
+        said[name] = str(caught.value).removeprefix(f"{tmp_path}/")
+    assert said == {
+        "plain": "plain: is in no git repository that can be read; name the folder of one",
+        "empty": "empty: its repository has no commits yet; commit something, or name a range",
+        "gone": "gone: no such folder; expected one in a git repository, or a range such as v1..v2",
+    }
+
+
+def test_a_change_is_divided_into_functions_and_statements() -> None:
+    after = FIRST.replace("client.get(", "client.fetch(").replace("import client", "import client, os")
+    found = hunks(FIRST, after, "python")
+    assert [(hunk.line, hunk.before.partition("\n")[0]) for hunk in found] == [
+        (1, "import client"),
+        (4, "def one(url, timeout):"),
+        (13, "def three(other):"),
+    ]
+    small = hunks(FIRST, after, "python", ("statement",))
+    assert [hunk.before for hunk in small][1:] == ["data = client.get(url, timeout)\n", "print(client.get(other, 5))\n"]
+
+
+def test_a_method_is_in_a_class_where_it_would_not_parse_alone() -> None:
+    before = "class A {\n    int f() {\n        return g(1);\n    }\n}\n"
+    [hunk] = hunks(before, before.replace("g(1)", "h(1)"), "java")
+    assert hunk.before == "class Example {\nint f() {\n    return g(1);\n}\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("", ""), ("", "x = 1\n"), ("x = 1\n", ""), ("x = 1\n", "x = 1 \n"), ("f(\n", "g(\n"), ("a\n", "a\n\n")],
+)
+def test_nothing_is_made_of_what_is_no_small_change(before: str, after: str) -> None:
+    assert hunks(before, after, "python") == []
+
+
+def test_a_change_of_many_lines_is_left_out() -> None:
+    before = "".join(f"f({number})\n" for number in range(50))
+    assert hunks(before, before.replace("f(", "g("), "python") == []
+
+
+def test_the_statement_of_a_line_is_cut_out() -> None:
+    assert statement_at(FIRST, "python", 10) == "return sum([row for row in rows])\n"

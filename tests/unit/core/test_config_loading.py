@@ -1,0 +1,342 @@
+"""Configuration files into models: what is accepted, and what the message says of everything else."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Field, model_validator
+
+from graftline.core.config import MAX_BYTES, Config, load_yaml, parse_yaml, validated
+from graftline.core.errors import ConfigError
+
+
+class Near(Config):
+    kind: Literal["near"] = "near"
+    metres: int = 1
+
+
+class Far(Config):
+    kind: Literal["far"] = "far"
+    miles: float = 1.0
+    name: str = ""
+
+
+class Inner(Config):
+    depth: int = 0
+    names: tuple[str, ...] = ()
+
+
+class Outer(Config):
+    count: int = 0
+    share: float = 0.0
+    name: str = ""
+    is_on: bool = False
+    level: Literal["low", "high"] = "low"
+    inner: Inner = Inner()
+    many: tuple[Inner, ...] = ()
+    by_name: dict[str, Inner] = Field(default_factory=dict)
+    place: Annotated[Near | Far, Field(discriminator="kind")] = Near()
+
+
+class Needed(Config):
+    first: int
+    second: str
+
+
+class Ordered(Config):
+    low: int = 0
+    high: int = 0
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Ordered":
+        if self.low > self.high:
+            raise ValueError(f"low must not exceed high, but is {self.low}")
+        return self
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.yaml"
+
+
+def loaded(path: Path, text: str, overrides: dict[str, Any] | None = None) -> Outer:
+    path.write_text(text, "utf-8")
+    return load_yaml(path, Outer, overrides)
+
+
+def refusal(path: Path, text: str, overrides: dict[str, Any] | None = None) -> str:
+    """Return the message without the path, which has to stand before every line."""
+    with pytest.raises(ConfigError) as raised:
+        loaded(path, text, overrides)
+    lines = str(raised.value).splitlines()
+    assert [line for line in lines if not line.startswith(f"{path}: ")] == []
+    return "\n".join(line.removeprefix(f"{path}: ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{}", Outer()),
+        ("count: 3", Outer(count=3)),
+        ("share: 3", Outer(share=3.0)),
+        ("share: 1e-3", Outer(share=0.001)),
+        ("is_on: true", Outer(is_on=True)),
+        # in YAML 1.1 these are False, True, 8 and 5400
+        ("name: no", Outer(name="no")),
+        ("name: On", Outer(name="On")),
+        ("count: 010", Outer(count=10)),
+        ("name: 1:30:00", Outer(name="1:30:00")),
+        ("name: '2026-01-02'", Outer(name="2026-01-02")),
+        ("level: high", Outer(level="high")),
+        ("inner: {names: [a, b]}", Outer(inner=Inner(names=("a", "b")))),
+        ("many:\n- depth: 1\n- {}\n", Outer(many=(Inner(depth=1), Inner()))),
+        ("by_name:\n  x: {depth: 2}\n", Outer(by_name={"x": Inner(depth=2)})),
+        ("place: {kind: far, miles: 2}", Outer(place=Far(miles=2.0))),
+        ('{"count": 1, "inner": {"depth": 2}}', Outer(count=1, inner=Inner(depth=2))),
+        ("name: 'é \U0001f600'", Outer(name="é \U0001f600")),
+        ("\ufeffcount: 3", Outer(count=3)),
+        ("count: 3\r\nname: a\r\n", Outer(count=3, name="a")),
+    ],
+)
+def test_a_file_that_fits_is_read(path: Path, text: str, expected: Outer) -> None:
+    path.write_bytes(text.encode())
+
+    assert load_yaml(path, Outer) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("count: '3'", "count: input should be a valid integer (got '3')"),
+        ("count: 3.0", "count: input should be a valid integer (got 3.0)"),
+        ("count: true", "count: input should be a valid integer (got True)"),
+        ("name: 3", "name: input should be a valid string (got 3)"),
+        ("name: true", "name: input should be a valid string (got True)"),
+        ("name:", "name: input should be a valid string (got None)"),
+        ("share: '1'", "share: input should be a valid number (got '1')"),
+        ("is_on: yes", "is_on: input should be a valid boolean (got 'yes')"),
+        ("is_on: 1", "is_on: input should be a valid boolean (got 1)"),
+        ("level: middle", "level: input should be 'low' or 'high' (got 'middle')"),
+        ("inner: {depth: a}", "inner.depth: input should be a valid integer (got 'a')"),
+        ("many: [{}, {depth: a}]", "many.1.depth: input should be a valid integer (got 'a')"),
+        ("by_name: {x: {depth: a}}", "by_name.x.depth: input should be a valid integer (got 'a')"),
+        ("inner: [1]", "inner: input should be an object (got [1])"),
+        ("[1]", "(whole file): input should be an object (got [1])"),
+        ("", "(whole file): input should be an object (got None)"),
+        ("# nothing\n", "(whole file): input should be an object (got None)"),
+    ],
+)
+def test_values_are_not_converted(path: Path, text: str, fault: str) -> None:
+    assert refusal(path, text) == fault
+
+
+def test_a_long_value_is_cut_in_the_message(path: Path) -> None:
+    # 77 characters of the repr, the quote among them, and three dots
+    assert refusal(path, f"count: '{'x' * 200}'") == (f"count: input should be a valid integer (got '{'x' * 76}...)")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (
+            "cuont: 3",
+            "cuont: unknown key; known here: by_name, count, inner, is_on, level, many, name, place, share",
+        ),
+        ("inner: {detph: 1}", "inner.detph: unknown key; known here: depth, names"),
+        ("many: [{detph: 1}]", "many.0.detph: unknown key; known here: depth, names"),
+        ("by_name: {x: {detph: 1}}", "by_name.x.detph: unknown key; known here: depth, names"),
+        ("1: 2", "1: unknown key; known here: by_name, count, inner, is_on, level, many, name, place, share"),
+    ],
+)
+def test_an_unknown_key_is_named_with_the_known_ones(path: Path, text: str, fault: str) -> None:
+    assert refusal(path, text) == fault
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("place: {kind: near, miles: 1}", "place.near.miles: unknown key; known here: kind, metres"),
+        ("place: {kind: far, metres: 1}", "place.far.metres: unknown key; known here: kind, miles, name"),
+        (
+            "place: {kind: there}",
+            "place: input tag 'there' found using 'kind' does not match any of the expected tags: 'near', 'far'"
+            " (got {'kind': 'there'})",
+        ),
+        (
+            "place: {metres: 1}",
+            "place: unable to extract tag using discriminator 'kind' (got {'metres': 1})",
+        ),
+    ],
+)
+def test_a_union_is_judged_by_the_member_its_kind_names(path: Path, text: str, fault: str) -> None:
+    assert refusal(path, text) == fault
+
+
+def test_every_fault_of_a_file_is_in_one_message(path: Path) -> None:
+    assert refusal(path, "count: a\nnmae: b\ninner: {depth: c}\nplace: {kind: far, miles: d}\n").splitlines() == [
+        "count: input should be a valid integer (got 'a')",
+        "inner.depth: input should be a valid integer (got 'c')",
+        "place.far.miles: input should be a valid number (got 'd')",
+        "nmae: unknown key; known here: by_name, count, inner, is_on, level, many, name, place, share",
+    ]
+
+
+def test_every_missing_key_is_named(path: Path) -> None:
+    path.write_text("{}", "utf-8")
+
+    with pytest.raises(ConfigError) as raised:
+        load_yaml(path, Needed)
+
+    assert str(raised.value) == f"{path}: first: field required\n{path}: second: field required"
+
+
+def test_a_fault_of_several_keys_together_is_one_of_the_whole_file(path: Path) -> None:
+    path.write_text("{low: 2, high: 1}", "utf-8")
+
+    with pytest.raises(ConfigError) as raised:
+        load_yaml(path, Ordered)
+
+    assert str(raised.value) == (
+        f"{path}: (whole file): value error, low must not exceed high, but is 2 (got {{'low': 2, 'high': 1}})"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("count: 1\ncount: 2\n", 'line 2, column 1: not valid YAML: found duplicate key "count" with value "2"'),
+        ("inner:\n  depth: 1\n  depth: 1\n", 'line 3, column 3: not valid YAML: found duplicate key "depth"'),
+        ("count: 1\n\nname: [a\n", "line 4, column 1: not valid YAML: expected ',' or ']'"),
+        ("count: 1\nname: 'a\n", "line 3, column 1: not valid YAML: found unexpected end of stream"),
+        ("count: 1\n\tname: a\n", "line 2, column 1: not valid YAML: found character '\\t'"),
+        ("count: 1\n---\ncount: 2\n", "line 2, column 1: not valid YAML: but found another document"),
+        ("name: !!python/name:os.system a", "uses a YAML tag (tag:yaml.org,2002:python/name:os.system)"),
+        ("name: !secret a", "uses a YAML tag (!secret); write the value without it"),
+        ("name: !!binary aGVsbG8=", "uses a YAML tag (tag:yaml.org,2002:binary); write the value without it"),
+        ("name: !!bool x", "uses a YAML tag (tag:yaml.org,2002:bool); write the value without it"),
+        ("[{a: b}]: c", "not valid YAML: unhashable type: 'dict'"),
+        ("name: a\0b", "not valid YAML: unacceptable character #x0000"),
+        ("inner: &a {depth: 1}\nmany: [*a, *a]\n", "uses a YAML anchor or alias (&name, *name); write the value out"),
+        ("by_name: {x: &a {depth: 1}, y: {<<: *a}}", "uses a YAML anchor or alias (&name, *name); write the value out"),
+        ("name: *nowhere", "uses a YAML anchor or alias (&name, *name); write the value out"),
+        ("name: &unused a", "uses a YAML anchor or alias (&name, *name); write the value out"),
+        ("%YAML 1.1\n---\nname: a", "asks for another version of YAML than 1.2; take the %YAML line out"),
+        ("count: " + "9" * 5000, "not valid YAML: Exceeds the limit"),
+    ],
+)
+def test_what_is_not_one_plain_yaml_document_is_refused_at_its_place(path: Path, text: str, fault: str) -> None:
+    found = refusal(path, text)
+
+    assert (found[: len(fault)], "\n" in found) == (fault, False)
+
+
+def test_a_file_that_is_nested_without_end_is_refused(path: Path) -> None:
+    assert refusal(path, "[" * 100_000) == "is nested deeper than 64 levels"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("name: 2026-01-02", "Object of type date is not JSON serializable"),
+        ("name: 2026-01-02T03:04:05Z", "Object of type datetime is not JSON serializable"),
+        ("share: .nan", "Out of range float values are not JSON compliant"),
+        ("share: -.inf", "Out of range float values are not JSON compliant"),
+    ],
+)
+def test_a_value_json_cannot_say_is_to_be_quoted(path: Path, text: str, reason: str) -> None:
+    found = refusal(path, text)
+
+    # newer interpreters add the value to the reason
+    assert found.startswith(f"a value is neither text, number, list nor mapping ({reason}")
+    assert found.endswith("); quote it")
+
+
+def test_a_file_that_is_not_utf8_is_refused_at_its_byte(path: Path) -> None:
+    path.write_bytes(b"name: caf\xe9\n")
+
+    with pytest.raises(ConfigError) as raised:
+        load_yaml(path, Outer)
+
+    assert str(raised.value) == f"{path}: byte 9 is not UTF-8; save the file as UTF-8"
+
+
+def test_a_missing_file_is_named(path: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_yaml(path, Outer)
+
+    assert str(raised.value) == f"{path}: cannot be read (No such file or directory); expected a YAML file"
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_yaml(tmp_path, Outer)
+
+    assert str(raised.value) == f"{tmp_path}: cannot be read (Is a directory); expected a YAML file"
+
+
+def test_a_file_that_is_too_large_is_refused(path: Path) -> None:
+    assert refusal(path, "#" * (MAX_BYTES + 1)) == "is larger than 1048576 bytes; expected a hand-written file"
+
+
+def test_reading_does_not_depend_on_the_order_of_keys(path: Path) -> None:
+    assert loaded(path, "count: 1\nname: a\n") == loaded(path, "name: a\ncount: 1\n")
+
+
+def test_a_model_that_was_read_cannot_be_changed(path: Path) -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        loaded(path, "count: 1").count = 2
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "expected"),
+    [
+        ("count: 1", {"count": 2}, Outer(count=2)),
+        ("{}", {"count": 2}, Outer(count=2)),
+        ("inner: {depth: 1, names: [a]}", {"inner.depth": 2}, Outer(inner=Inner(depth=2, names=("a",)))),
+        ("{}", {"inner.depth": 2}, Outer(inner=Inner(depth=2))),
+        ("{}", {"by_name.x.depth": 2}, Outer(by_name={"x": Inner(depth=2)})),
+        ("inner: {depth: 1, names: [a]}", {"inner": {"depth": 2}}, Outer(inner=Inner(depth=2))),
+        ("place: {kind: near, metres: 2}", {"place": {"kind": "far"}}, Outer(place=Far())),
+        ("{}", {"inner": {"names": ["a"]}, "inner.depth": 2}, Outer(inner=Inner(depth=2, names=("a",)))),
+    ],
+)
+def test_an_override_replaces_the_value_at_its_dotted_key(
+    path: Path, text: str, overrides: dict[str, Any], expected: Outer
+) -> None:
+    assert loaded(path, text, overrides) == expected
+
+
+def test_overrides_are_validated_like_the_file(path: Path) -> None:
+    assert refusal(path, "name: a", {"count": "2", "inner.detph": 1}).splitlines() == [
+        "count: input should be a valid integer (got '2')",
+        "inner.detph: unknown key; known here: depth, names",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "fault"),
+    [
+        ("name: a", "name.first", "name.first: cannot be overridden, 'name' is not a mapping"),
+        ("name: a", "name.first.letter", "name.first.letter: cannot be overridden, 'name' is not a mapping"),
+        ("inner: {depth: 1}", "inner.depth.a", "inner.depth.a: cannot be overridden, 'inner.depth' is not a mapping"),
+        ("many: [{}]", "many.0", "many.0: cannot be overridden, 'many' is not a mapping"),
+        ("", "count", "count: cannot be overridden, the file is not a mapping"),
+        ("[1]", "inner.depth", "inner.depth: cannot be overridden, the file is not a mapping"),
+    ],
+)
+def test_an_override_needs_mappings_on_its_way(path: Path, text: str, key: str, fault: str) -> None:
+    assert refusal(path, text, {key: 1}) == fault
+
+
+def test_a_tree_from_elsewhere_is_validated_under_its_own_name() -> None:
+    with pytest.raises(ConfigError) as raised:
+        validated({"count": "a"}, Outer, "the request")
+
+    assert str(raised.value) == "the request: count: input should be a valid integer (got 'a')"
+
+
+@pytest.mark.parametrize("name", ["local", "dev", "prod", "test"])
+def test_every_manifest_of_the_checkout_is_one_mapping(checkout: Path, name: str) -> None:
+    tree = parse_yaml((checkout / "configs" / "manifests" / f"{name}.yaml").read_text("utf-8"), name)
+
+    assert {"chat_model", "dataset_hub", "queue", "sandbox", "teacher"} <= set(tree)

@@ -1,0 +1,309 @@
+"""Building stored artefacts: when they are kept and when they are made again."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graftline.core.build import Contents, Request, build
+from graftline.core.errors import RecordError
+from graftline.core.record import RECORD_NAME, FileSum, Record, load_record, verified
+from tests.unit.core.stored import FILES, MIDNIGHT, NOON, REQUEST, Maker, append, names, noon, tree, write
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "stage" / "train"
+
+
+def test_an_artefact_that_is_not_there_is_made(folder: Path) -> None:
+    built = build(folder, REQUEST, Maker(), noon)
+
+    sums = {
+        name: FileSum(sha256=hashlib.sha256(content).hexdigest(), size_bytes=len(content))
+        for name, content in FILES.items()
+    }
+    record = Record(
+        kind="tasks",
+        name="python/train",
+        inputs={"splits": "1d"},
+        config={"seed": 1, "tool": {"version": "2"}},
+        code_version="c0de",
+        files=sums,
+        counts={"rows": 1},
+        written_at="2026-01-02T12:00:00+00:00",
+    )
+    assert (built.folder, built.reason, built.is_fresh) == (folder, "not there yet", True)
+    assert built.record == record.identified()
+    assert load_record(folder) == built.record
+
+
+def test_an_artefact_holds_its_files_and_its_record_and_leaves_nothing_beside_it(folder: Path) -> None:
+    build(folder, REQUEST, Maker())
+
+    found = tree(folder)
+    assert {**found, RECORD_NAME: b""} == {**FILES, RECORD_NAME: b""}
+    assert names(folder.parent) == ["train"]
+
+
+def test_a_record_is_json_in_utf8_that_ends_in_a_newline(folder: Path) -> None:
+    built = build(folder, replace(REQUEST, config={"name": "é"}), Maker())
+
+    text = (folder / RECORD_NAME).read_text("utf-8")
+    assert (json.loads(text), text[-2:], "é" in text) == (built.record.model_dump(mode="json"), "}\n", True)
+
+
+def test_an_artefact_that_is_right_is_kept(folder: Path) -> None:
+    first = build(folder, REQUEST, Maker(), noon)
+    before = tree(folder)
+    maker = Maker()
+    second = build(folder, REQUEST, maker, lambda: MIDNIGHT)
+
+    assert (maker.calls, tree(folder)) == (0, before)
+    assert (second.record, second.reason, second.is_fresh) == (first.record, "", False)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        (replace(REQUEST, code_version="c1"), "code changed"),
+        (replace(REQUEST, inputs={"splits": "2e"}), "input splits changed"),
+        (replace(REQUEST, inputs={"splits": "1d", "synthetic": "3f"}), "input synthetic changed"),
+        (replace(REQUEST, inputs={}), "input splits changed"),
+        (replace(REQUEST, config={"seed": 2, "tool": {"version": "2"}}), "config seed changed"),
+        (replace(REQUEST, config={"seed": 1, "tool": {"version": "3"}}), "config tool changed"),
+        (replace(REQUEST, config={"seed": 1}), "config tool changed"),
+        (replace(REQUEST, config={**REQUEST.config, "more": None}), "config more changed"),
+        (replace(REQUEST, config={**REQUEST.config, "seed": True}), "config seed changed"),
+        (replace(REQUEST, config={**REQUEST.config, "seed": 1.0}), "config seed changed"),
+        (replace(REQUEST, kind="splits"), "holds tasks 'python/train'"),
+        (replace(REQUEST, name="python/dev"), "holds tasks 'python/train'"),
+        (
+            Request("tasks", "python/train", "c1", {"splits": "2e"}, {"seed": 2, "tool": {"version": "2"}}),
+            "code, input splits, config seed changed",
+        ),
+    ],
+)
+def test_another_request_makes_the_artefact_again_and_says_why(folder: Path, changed: Request, reason: str) -> None:
+    build(folder, REQUEST, Maker())
+    maker = Maker({"other.txt": b"new"})
+    built = build(folder, changed, maker)
+
+    assert (built.reason, maker.calls) == (reason, 1)
+    assert set(tree(folder)) == {"other.txt", RECORD_NAME}
+    assert names(folder.parent) == ["train"]
+    assert build(folder, changed, maker).reason == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # what JSON writes alike is alike, in whatever order
+        ({"a": (1, 2)}, {"a": [1, 2]}),
+        ({"a": (1, 2)}, {"a": (1, 2)}),
+        ({"a": 1, "b": {"c": 1, "d": 2}}, {"b": {"d": 2, "c": 1}, "a": 1}),
+    ],
+)
+def test_equal_requests_have_equal_artefacts(folder: Path, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    build(folder, replace(REQUEST, config=before), Maker())
+    maker = Maker()
+
+    assert (build(folder, replace(REQUEST, config=after), maker).reason, maker.calls) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda folder: append(folder, "rows.jsonl"), "file 'rows.jsonl' was altered after it was written"),
+        # of the same size
+        (
+            lambda folder: (folder / "rows.jsonl").write_bytes(b"[]\n"),
+            "file 'rows.jsonl' was altered after it was written",
+        ),
+        (lambda folder: (folder / "rows.jsonl").unlink(), "file 'rows.jsonl' is missing"),
+        (lambda folder: (folder / "deep" / "more.bin").unlink(), "file 'deep/more.bin' is missing"),
+        (lambda folder: write(folder, {"deep/extra": b""}), "file 'deep/extra' is not in the record"),
+    ],
+)
+def test_altered_files_make_the_artefact_again(folder: Path, damage: Callable[[Path], object], reason: str) -> None:
+    build(folder, REQUEST, Maker())
+    before = load_record(folder).identity
+    damage(folder)
+    built = build(folder, REQUEST, Maker())
+
+    assert (built.reason, built.record.identity) == (reason, before)
+    assert {**tree(folder), RECORD_NAME: b""} == {**FILES, RECORD_NAME: b""}
+    assert verified(folder, "tasks") == built.record
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"null", b"\xff\xfe{", b"[" * 100_000, b'{"kind": "tasks"}', b'{"kind": "raw"}'],
+    ids=["empty", "cut", "list", "null", "not UTF-8", "deep", "short", "raw"],
+)
+def test_a_corrupt_record_makes_the_artefact_again(folder: Path, content: bytes) -> None:
+    build(folder, REQUEST, Maker())
+    (folder / RECORD_NAME).write_bytes(content)
+    built = build(folder, REQUEST, Maker())
+
+    assert built.reason.startswith(f"unreadable record: {folder / RECORD_NAME}: is not a record (")
+    assert verified(folder, "tasks") == built.record
+
+
+def test_a_record_that_was_edited_makes_the_artefact_again(folder: Path) -> None:
+    build(folder, REQUEST, Maker())
+    path = folder / RECORD_NAME
+    path.write_text(path.read_text("utf-8").replace('"rows": 1', '"rows": 2'), "utf-8")
+
+    assert build(folder, REQUEST, Maker()).reason == (
+        f"unreadable record: {path}: identity is not that of its content; materialise its asset again"
+    )
+
+
+def test_files_without_a_record_are_not_replaced(folder: Path) -> None:
+    write(folder, {"stray.txt": b"x"})
+    maker = Maker()
+    with pytest.raises(RecordError, match=r"holds files but no _meta\.json, so they may be anyone's"):
+        build(folder, REQUEST, maker)
+
+    assert (maker.calls, tree(folder)) == (0, {"stray.txt": b"x"})
+
+
+def test_an_empty_folder_is_taken(folder: Path) -> None:
+    folder.mkdir(parents=True)
+
+    assert set(tree(build(folder, REQUEST, Maker()).folder)) == {*FILES, RECORD_NAME}
+
+
+def test_hidden_files_of_the_system_are_no_part_of_an_artefact(folder: Path) -> None:
+    build(folder, REQUEST, Maker())
+    write(folder, {".DS_Store": b"x"})
+
+    assert build(folder, REQUEST, Maker()).reason == ""
+
+
+def test_working_files_are_dropped(folder: Path) -> None:
+    build(folder, REQUEST, Maker({"a": b"1", ".journal": b"x", ".cache/b": b"y"}))
+
+    assert set(tree(folder)) == {"a", RECORD_NAME}
+    assert set(load_record(folder).files) == {"a"}
+
+
+def test_the_identity_depends_on_neither_time_nor_code(folder: Path) -> None:
+    first = build(folder, REQUEST, Maker(), noon)
+    second = build(folder, replace(REQUEST, code_version="c1"), Maker(), lambda: MIDNIGHT)
+
+    assert (first.record.identity, first.record.written_at, first.record.code_version) == (
+        second.record.identity,
+        "2026-01-02T12:00:00+00:00",
+        "c0de",
+    )
+    assert (second.record.written_at, second.record.code_version) == ("2026-01-03T00:00:00+00:00", "c1")
+
+
+@pytest.mark.parametrize(
+    ("request_", "files"),
+    [
+        (replace(REQUEST, name="python/dev"), FILES),
+        (replace(REQUEST, kind="splits"), FILES),
+        (replace(REQUEST, inputs={"splits": "2e"}), FILES),
+        (replace(REQUEST, config={"seed": 2}), FILES),
+        (REQUEST, {**FILES, "rows.jsonl": b"[]\n"}),
+        (REQUEST, {"other.jsonl": FILES["rows.jsonl"], "deep/more.bin": FILES["deep/more.bin"]}),
+    ],
+)
+def test_the_identity_depends_on_everything_else(tmp_path: Path, request_: Request, files: Mapping[str, bytes]) -> None:
+    first = build(tmp_path / "a", REQUEST, Maker())
+    second = build(tmp_path / "b", request_, Maker(files))
+
+    assert first.record.identity != second.record.identity
+
+
+def test_the_identity_does_not_depend_on_where_the_artefact_lies(tmp_path: Path) -> None:
+    first = build(tmp_path / "a", REQUEST, Maker())
+    second = build(tmp_path / "deep" / "b", REQUEST, Maker())
+
+    assert first.record.identity == second.record.identity
+
+
+def test_the_old_artefact_stays_readable_while_the_new_one_is_made(folder: Path) -> None:
+    old = build(folder, REQUEST, Maker()).record
+    seen = []
+
+    def make(partial: Path) -> Contents:
+        write(partial, {"new.txt": b"new"})
+        seen.append(verified(folder, "tasks"))
+        return Contents({"rows": 2})
+
+    build(folder, replace(REQUEST, code_version="c1"), make)
+
+    assert seen == [old]
+    assert set(tree(folder)) == {"new.txt", RECORD_NAME}
+
+
+def test_a_making_that_fails_leaves_the_old_artefact_as_it_was(folder: Path) -> None:
+    old = build(folder, REQUEST, Maker()).record
+    before = tree(folder)
+
+    def fail(partial: Path) -> Contents:
+        write(partial, {"rows.jsonl": b"half"})
+        raise ValueError("no more rows")
+
+    with pytest.raises(ValueError, match="no more rows"):
+        build(folder, replace(REQUEST, code_version="c1"), fail)
+
+    assert (tree(folder), verified(folder, "tasks")) == (before, old)
+
+
+def test_a_making_that_fails_leaves_no_artefact_where_there_was_none(folder: Path) -> None:
+    def fail(partial: Path) -> Contents:
+        raise ValueError("no more rows")
+
+    with pytest.raises(ValueError, match="no more rows"):
+        build(folder, REQUEST, fail)
+
+    assert folder.exists() is False
+
+
+def test_the_record_is_written_after_every_file(folder: Path) -> None:
+    seen = []
+
+    def clock() -> datetime:
+        # the time goes into the record, so it is asked for before the record is written
+        seen.extend(set(tree(path)) for path in folder.parent.iterdir())
+        return NOON
+
+    build(folder, REQUEST, Maker(), clock)
+
+    assert seen == [set(FILES)]
+
+
+def test_an_artefact_without_files_is_one(folder: Path) -> None:
+    built = build(folder, REQUEST, Maker({}))
+
+    assert (built.record.files, tree(folder).keys(), build(folder, REQUEST, Maker({})).reason) == (
+        {},
+        {RECORD_NAME},
+        "",
+    )
+
+
+def test_a_request_that_json_cannot_say_is_refused_before_anything_is_made(folder: Path) -> None:
+    maker = Maker()
+
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        build(folder, replace(REQUEST, config={"rate": float("nan")}), maker)
+
+    assert (maker.calls, folder.exists()) == (0, False)
+
+
+def test_loading_does_not_look_at_the_files(folder: Path) -> None:
+    record = build(folder, REQUEST, Maker()).record
+    (folder / "rows.jsonl").unlink()
+
+    assert load_record(folder) == record

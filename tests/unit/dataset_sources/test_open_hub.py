@@ -1,0 +1,106 @@
+"""From configuration to a hub, and from a home to the one that knows it."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graftline.core.config import validated
+from graftline.core.downloads.retry import HomeBusyError, Patience
+from graftline.core.errors import ConfigError, DataError
+from graftline.core.secrets import Secrets
+from graftline.datasets.catalogue import Dataset, DatasetFile, PackageRelease
+from graftline.datasets.sources.addresses import HomesHub
+from graftline.datasets.sources.open import HomesHubConfig, LocalHubConfig, MemoryHubConfig, open_hub
+from tests.hub_server import HubServer
+
+QUICK = Patience(connect_s=20.0, read_s=20.0, deadline_s=1.0, longest_pause_s=0.01)
+
+
+def dataset(home: str | None, **changes: Any) -> Dataset:
+    entry: dict[str, Any] = {"reader": "marv", "version": "1", "license": "MIT", "files": (DatasetFile(path="a.txt"),)}
+    return Dataset(home=home, **{**entry, **changes})
+
+
+def test_every_home_is_asked_in_its_own_way(tmp_path: Path) -> None:
+    for folder in ("local", "file"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.txt").write_text(folder)
+    with HubServer() as server:
+        server.files["/web/a.txt"] = b"web"
+        commit = server.put("owner/name", {"a.txt": b"repository"})
+        hub = HomesHub(tmp_path, QUICK, Secrets([]), server.url)
+        for home, content in (
+            ("local", b"local"),
+            (f"file://{tmp_path}/file", b"file"),
+            (f"{server.url}/web", b"web"),
+            ("hf://datasets/owner/name", b"repository"),
+        ):
+            wanted = dataset(home, version=commit)
+            (file,) = hub.files("demo", wanted)
+            with hub.stream("demo", wanted, file) as stream:
+                assert stream.read() == content
+            hub.fetch("demo", wanted, file, tmp_path / "t", lambda done, total: None)
+            assert (tmp_path / "t").read_bytes() == content
+            assert hub.observe("demo", wanted, None).revision == hub.revision("demo", wanted)
+
+
+@pytest.mark.parametrize(
+    ("home", "reason"),
+    [
+        (None, "dataset 'demo': nobody knows its home; state `home` in configs/datasets.yaml"),
+        ("nowhere://x", "nowhere://x: Protocol not known: nowhere; install what fsspec needs for it, or mend it"),
+    ],
+)
+def test_a_home_that_cannot_be_asked_is_an_error_that_says_why(tmp_path: Path, home: str | None, reason: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        HomesHub(tmp_path, QUICK, Secrets([]), None).files("demo", dataset(home))
+    assert str(error.value).startswith(reason)
+
+
+@pytest.mark.parametrize("home", ["../outside", "/", "/etc", "C:/x", "a\\b", "."])
+def test_a_folder_outside_the_root_is_refused(tmp_path: Path, home: str) -> None:
+    for config in (HomesHubConfig(), LocalHubConfig(), MemoryHubConfig()):
+        hub = open_hub(config, tmp_path, Secrets([]))
+        with pytest.raises(DataError, match="use a plain relative path"):
+            hub.revision("demo", dataset(home))
+
+
+def test_folders_alone_say_what_to_do_about_other_homes(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        open_hub(LocalHubConfig(), tmp_path, Secrets([])).revision("demo", dataset("hf://datasets/owner/name"))
+    assert str(error.value) == (
+        "dataset 'demo': its home 'hf://datasets/owner/name' is not a folder below the root;"
+        " use `dataset_hub: {kind: homes}` in the manifest, or set GRAFTLINE_DATASET_MIRROR"
+    )
+
+
+def test_files_in_memory_stand_for_every_home(tmp_path: Path) -> None:
+    names = {"homes/a.txt": "1", "https://example.com/x/a.txt": "2", "demo/a.txt": "3"}
+    hub = open_hub(MemoryHubConfig(files=names), tmp_path, Secrets([]))
+    for home, content in (("homes", b"1"), ("https://example.com/x", b"2"), (None, b"3")):
+        with hub.stream("demo", dataset(home), DatasetFile(path="a.txt")) as stream:
+            assert stream.read() == content
+
+
+def test_waiting_is_configured_within_reason() -> None:
+    config = {"kind": "homes", "patience": {"deadline_s": 1.5}, "mirror_must_match_pins": True}
+    assert validated(config, HomesHubConfig, "x").patience == Patience(deadline_s=1.5)
+    for key in ("connect_s", "read_s", "slow_s"):
+        with pytest.raises(ConfigError, match=f"patience.{key}: input should be greater than 0"):
+            validated({"patience": {key: 0.0}}, HomesHubConfig, "x")
+
+
+def test_packages_come_from_their_registry_even_with_a_mirror(tmp_path: Path) -> None:
+    package = PackageRelease(registry="pypi", name="demo", old="1.0", new="2.0")
+    wanted = dataset(None, reader="package_releases", packages=(package,), files=())
+    found = open_hub(HomesHubConfig(), tmp_path, Secrets([]), f"{tmp_path}/mirror").files("demo", wanted)
+    assert len(found) == 2
+
+
+def test_how_long_a_home_wants_to_be_left_alone_crosses_process_borders() -> None:
+    error = HomeBusyError("busy")
+    error.retry_after_s = 5.0
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.retry_after_s) == (HomeBusyError, "busy", 5.0)

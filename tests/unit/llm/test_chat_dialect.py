@@ -1,0 +1,146 @@
+"""Chats to bytes, and bytes to answers."""
+
+import json
+from typing import Any
+
+import pytest
+
+from graftline.core.errors import DataError
+from graftline.llm.base import ChatRequest, Message, TokenUsage
+from graftline.llm.dialect import Reply, decoded, encoded, message_of
+from graftline.llm.fault import Fault, FaultKind
+
+PLAIN = ChatRequest((Message(role="user", content="hé"),), max_tokens=7, temperature=0.5)
+
+
+def answer(**changed: Any) -> bytes:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}
+    body = {"model": "m", "choices": [choice], "usage": {"prompt_tokens": 5, "completion_tokens": 1}}
+    return json.dumps({**body, **changed}).encode()
+
+
+def choice(content: Any, reason: Any = "stop") -> list[dict[str, Any]]:
+    return [{"message": {"content": content}, "finish_reason": reason}]
+
+
+def test_only_what_is_asked_for_is_sent() -> None:
+    assert json.loads(encoded(PLAIN, "m", None)) == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hé"}],
+        "max_tokens": 7,
+        "temperature": 0.5,
+    }
+
+
+def test_stops_schema_and_seed_are_sent_in_the_common_dialect() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    request = ChatRequest(PLAIN.messages, stop=("</a>", "\n"), json_schema=schema)
+    body = json.loads(encoded(request, "m", 3))
+    assert {key: body[key] for key in ("stop", "seed", "response_format")} == {
+        "stop": ["</a>", "\n"],
+        "seed": 3,
+        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}},
+    }
+
+
+NOT_SENT = {
+    "text that is no Unicode": (ChatRequest((Message(role="user", content="\ud800"),)), "surrogates not allowed"),
+    "a schema that is no JSON": (
+        ChatRequest(PLAIN.messages, json_schema={"enum": {1}}),
+        "Type is not JSON serializable: set",
+    ),
+}
+
+
+@pytest.mark.parametrize(("request_", "reason"), NOT_SENT.values(), ids=NOT_SENT)
+def test_what_cannot_be_sent_is_a_fault_of_the_data(request_: ChatRequest, reason: str) -> None:
+    with pytest.raises(DataError, match=f"^a chat cannot be sent: .*{reason}; mend its text or its schema$"):
+        encoded(request_, "m", None)
+
+
+def test_an_answer_is_text_reason_usage_and_model() -> None:
+    assert decoded(answer()) == Reply("yes", "stop", TokenUsage(5, 1, 0), "m")
+
+
+READ = {
+    "cached tokens": (
+        answer(usage={"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}}),
+        Reply("yes", "stop", TokenUsage(5, 1, 4), "m"),
+    ),
+    "no details of the prompt": (
+        answer(usage={"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": None}),
+        Reply("yes", "stop", TokenUsage(5, 1, 0), "m"),
+    ),
+    # of tokens that were read for others, a server may count more than the prompt has
+    "more cached tokens than there are": (
+        answer(usage={"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 9}}),
+        Reply("yes", "stop", TokenUsage(5, 1, 5), "m"),
+    ),
+    "an answer cut by its length": (
+        answer(choices=choice("ye", "length")),
+        Reply("ye", "length", TokenUsage(5, 1, 0), "m"),
+    ),
+    "all tokens spent on reasoning": (
+        answer(choices=choice(None, "length")),
+        Reply("", "length", TokenUsage(5, 1, 0), "m"),
+    ),
+    "an empty answer": (answer(choices=choice("")), Reply("", "stop", TokenUsage(5, 1, 0), "m")),
+}
+
+
+@pytest.mark.parametrize(("content", "reply"), READ.values(), ids=READ)
+def test_what_servers_vary_is_read(content: bytes, reply: Reply) -> None:
+    assert decoded(content) == reply
+
+
+NO_ANSWER = {
+    "nothing": b"",
+    "no JSON": b"<html>Bad gateway</html>",
+    "half an answer": answer()[:60],
+    "a list": b"[]",
+    "a number": b"7",
+    "no choices": answer(choices=[]),
+    "two choices": answer(choices=choice("a") + choice("b")),
+    "a choice without a message": answer(choices=[{"finish_reason": "stop"}]),
+    "a message that is none": answer(choices=[{"message": "hello", "finish_reason": "stop"}]),
+    "content that is no text": answer(choices=choice(["yes"])),
+    "no usage": answer(usage=None),
+    "tokens that are no number": answer(usage={"prompt_tokens": "5", "completion_tokens": 1}),
+    "tokens that are true": answer(usage={"prompt_tokens": True, "completion_tokens": 1}),
+    "fewer tokens than none": answer(usage={"prompt_tokens": 5, "completion_tokens": -1}),
+    "details that are none": answer(usage={"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": [1]}),
+    "no model": answer(model=None),
+    "an error with status 200": b'{"error": {"message": "overloaded"}}',
+    "bytes that are no text": b'{"model": "\xff"}',
+}
+
+
+@pytest.mark.parametrize("content", NO_ANSWER.values(), ids=NO_ANSWER)
+def test_what_is_no_answer_is_a_fault_of_the_actor(content: bytes) -> None:
+    with pytest.raises(Fault) as caught:
+        decoded(content)
+    assert caught.value.kind is FaultKind.MALFORMED
+    assert caught.value.said.startswith("answers with something else than ")
+
+
+@pytest.mark.parametrize("reason", ["abort", "error", "content_filter", None, 5])
+def test_an_answer_that_the_server_ended_is_none(reason: object) -> None:
+    with pytest.raises(Fault) as caught:
+        decoded(answer(choices=choice("ye", reason)))
+    assert (caught.value.kind, caught.value.said) == (FaultKind.FAILED, f"ended the answer by itself: {reason!r}")
+
+
+SAID = {
+    "in the shape of OpenAI": (b'{"error": {"message": "too  long\\n", "code": 400}}', "too long"),
+    "in an older shape of vLLM": (b'{"object": "error", "message": "too long"}', "too long"),
+    "an error that is text": (b'{"error": "too long"}', "too long"),
+    "a page": (b"<html>\n<b>502</b></html>", "<html> <b>502</b></html>"),
+    "a list": (b"[1]", "[1]"),
+    "nothing": (b"", "nothing more"),
+    "very much": (b"x" * 1000, "x" * 300),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), SAID.values(), ids=SAID)
+def test_the_message_of_an_error_is_one_short_line(content: bytes, message: str) -> None:
+    assert message_of(content) == message

@@ -1,0 +1,109 @@
+"""From configuration to chat models, and the one that is in this process."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from graftline.core.config import validated
+from graftline.core.errors import ActorError, ConfigError
+from graftline.core.secrets import EnvironmentSecrets, Secrets
+from graftline.llm.base import ChatRequest
+from graftline.llm.fleet import Fleet
+from graftline.llm.memory import MemoryChatModel, scripted
+from graftline.llm.open import ActorsConfig, MemoryChatModelConfig, open_chat_model
+from tests.protocol_server import ProtocolServer
+from tests.unit.llm.pools import question
+
+
+def written(folder: Path, **more: object) -> Path:
+    fleet = {"engine": "service", "model": "m", "actors": [{"name": "one", "url": "http://127.0.0.1:9"}], **more}
+    (folder / "vllm_actors.yaml").write_text(json.dumps({"fleets": {"mine": fleet}}), "utf-8")
+    return folder
+
+
+def test_answers_of_a_script_come_in_their_order_and_then_again() -> None:
+    model = open_chat_model(MemoryChatModelConfig(answers=("a", "b")), Path(), Secrets([]))
+
+    async def run() -> list[str]:
+        return [(await model.generate(question())).text for _ in range(3)]
+
+    assert asyncio.run(run()) == ["a", "b", "a"]
+
+
+def test_a_model_in_memory_keeps_what_it_was_asked() -> None:
+    async def answer(request: ChatRequest) -> str:
+        return request.messages[-1].content.upper()
+
+    model = MemoryChatModel(answer)
+    asked = [question("one"), question("two")]
+
+    async def run() -> list[str]:
+        return [(await model.generate(request)).text for request in asked]
+
+    assert (asyncio.run(run()), model.requests) == (["ONE", "TWO"], asked)
+
+
+def test_a_fleet_is_opened_with_its_key(tmp_path: Path, server: ProtocolServer) -> None:
+    server.become(api_key="sk-hidden")
+    actors = [{"name": "one", "url": server.url}]
+    configs = written(tmp_path, model="model", actors=actors, api_key="MY_KEY")
+    model = open_chat_model(ActorsConfig(fleet="mine"), configs, Secrets([EnvironmentSecrets({"MY_KEY": "sk-hidden"})]))
+
+    async def run() -> str:
+        answer = await model.generate(question())
+        await model.close()
+        return answer.actor
+
+    assert (model.name, asyncio.run(run())) == ("model", "one")
+
+
+def test_a_key_that_is_not_set_is_said_with_the_fleet_that_needs_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_chat_model(ActorsConfig(fleet="mine"), written(tmp_path, api_key="MY_KEY"), Secrets([]))
+    assert str(caught.value) == "MY_KEY: is not set, but fleet 'mine' needs it; put it into .env or Vault"
+
+
+def test_a_fleet_that_is_unknown_is_said_with_those_that_are_known(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_chat_model(ActorsConfig(fleet="yours"), written(tmp_path), Secrets([]))
+    assert str(caught.value) == f"{tmp_path / 'vllm_actors.yaml'}: fleet 'yours' is unknown; known: mine"
+
+
+def test_a_model_is_called_by_the_name_that_it_is_served_under(tmp_path: Path) -> None:
+    configs = written(tmp_path, served_name="short")
+    assert open_chat_model(ActorsConfig(fleet="mine"), configs, Secrets([])).name == "short"
+
+
+@pytest.mark.parametrize("path", ["v1", "/v1/", "/v 1", "/v1?x"])
+def test_a_path_that_is_none_is_refused(path: str) -> None:
+    with pytest.raises(ConfigError, match="api_path"):
+        validated(
+            {"engine": "service", "model": "m", "api_path": path, "actors": [{"name": "a", "url": "http://a"}]},
+            Fleet,
+            "fleet",
+        )
+
+
+def test_a_script_has_an_answer() -> None:
+    with pytest.raises(ConfigError, match="answers"):
+        validated({"kind": "memory", "answers": []}, MemoryChatModelConfig, "model")
+
+
+def test_an_answer_in_memory_takes_as_long_as_it_takes_and_no_longer_than_asked() -> None:
+    async def answer(_: ChatRequest) -> str:
+        await asyncio.sleep(30)
+        return "late"
+
+    with pytest.raises(ActorError, match=r"^memory: no answer within 0.01 s; give it longer$"):
+        asyncio.run(MemoryChatModel(answer).generate(question(deadline_s=0.01)))
+
+
+def test_scripts_are_told_apart_by_their_own_count() -> None:
+    first, second = scripted(["a", "b"]), scripted(["a", "b"])
+
+    async def run() -> list[str]:
+        return [await first(question()), await second(question()), await first(question())]
+
+    assert asyncio.run(run()) == ["a", "a", "b"]

@@ -1,0 +1,271 @@
+"""How requests flow through the pool while all is well: places, prefixes, cancelling, closing, counting."""
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from graftline.core.errors import ActorError
+from graftline.llm.base import ChatAnswer, ChatRequest, Message
+from graftline.llm.fault import FaultKind
+from graftline.llm.fleet import Price
+from graftline.llm.pool import ActorPool
+from graftline.llm.stats import ActorStats, PoolStats
+from tests.protocol_server import Fault, ProtocolServer
+from tests.unit.llm.pools import fleet, pool_of, question, until
+
+
+def test_an_actor_never_has_more_requests_than_slots(server: ProtocolServer, other: ProtocolServer) -> None:
+    server.become(latency_s=0.02)
+    other.become(latency_s=0.02)
+
+    async def run() -> tuple[int, int]:
+        async with pool_of(server, other, slots=3) as pool:
+            asked = asyncio.gather(*(pool.generate(question(str(one))) for one in range(60)))
+            most = 0
+            while not asked.done():
+                most = max(most, *(actor.in_flight for actor in pool.stats().actors))
+                await asyncio.sleep(0)
+            return most, len(await asked)
+
+    assert asyncio.run(run()) == (3, 60)
+    assert [server.seen().connections, other.seen().connections] == [3, 3]
+
+
+def test_those_that_wait_are_answered_in_their_order(server: ProtocolServer) -> None:
+    async def run() -> list[str]:
+        order: list[str] = []
+        async with pool_of(server, slots=1) as pool:
+
+            async def ask(text: str) -> None:
+                order.append((await pool.generate(question(text))).text)
+
+            await asyncio.gather(*(ask(str(one)) for one in range(20)))
+        return order
+
+    assert asyncio.run(run()) == [str(one) for one in range(20)]
+
+
+def test_requests_with_the_same_beginning_go_to_the_same_actor_while_it_has_hardly_more(
+    server: ProtocolServer, other: ProtocolServer
+) -> None:
+    async def run() -> tuple[list[int], set[str]]:
+        async with pool_of(server, other) as pool:
+            answers = [await pool.generate(question(str(one), before="the same")) for one in range(6)]
+            others = [await pool.generate(question("x", before=str(one))) for one in range(20)]
+            return [answer.usage.cached for answer in answers], {answer.actor for answer in others}
+
+    cached, used = asyncio.run(run())
+    # the first one reads the two words, the others find them read
+    assert (cached, used) == ([0, 2, 2, 2, 2, 2], {"first", "second"})
+
+
+def test_a_request_that_is_cancelled_is_aborted_at_the_server_and_its_place_is_free(server: ProtocolServer) -> None:
+    server.become(latency_s=30)
+
+    async def run() -> tuple[int, str]:
+        async with pool_of(server, slots=1) as pool:
+            asked = [asyncio.create_task(pool.generate(question())) for _ in range(3)]
+            await until(lambda: pool.stats().actors[0].tries == 1)
+            while not server.seen().ids:
+                await asyncio.sleep(0.01)
+            # one is being answered, one waits, one will be answered
+            server.become()
+            asked[0].cancel()
+            asked[1].cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asked[0]
+            text = (await asked[2]).text
+            while not server.seen().aborted:
+                await asyncio.sleep(0.01)
+            return pool.stats().actors[0].in_flight, text
+
+    assert asyncio.run(run()) == (0, "one two three")
+    assert (server.seen().aborted, len(server.seen().ids)) == (1, 2)
+
+
+def test_a_hundred_cancelled_in_any_moment_leave_every_place_free(server: ProtocolServer) -> None:
+    server.become(latency_s=0.01)
+
+    async def run() -> tuple[int, int, str]:
+        async with pool_of(server, slots=4) as pool:
+            for pause in range(10):
+                asked = [asyncio.create_task(pool.generate(question())) for _ in range(10)]
+                await asyncio.sleep(0.003 * pause)
+                for task in asked:
+                    task.cancel()
+                await asyncio.gather(*asked, return_exceptions=True)
+            text = (await pool.generate(question())).text
+            return pool.stats().actors[0].in_flight, pool.stats().waiting, text
+
+    assert asyncio.run(run()) == (0, 0, "one two three")
+
+
+def test_closing_waits_for_what_is_in_flight_as_long_as_it_may(server: ProtocolServer) -> None:
+    server.become(latency_s=0.2)
+
+    async def run() -> tuple[str, str]:
+        async with pool_of(server) as pool:
+            asked = asyncio.create_task(pool.generate(question()))
+            await until(lambda: pool.stats().actors[0].tries == 1)
+            closing = asyncio.create_task(pool.close(drain_s=20))
+            await asyncio.sleep(0)
+            with pytest.raises(ActorError) as caught:
+                await pool.generate(question())
+            await closing
+            return (await asked).text, str(caught.value)
+
+    assert asyncio.run(run()) == ("one two three", "model: is closed; open another")
+
+
+def test_closing_cancels_what_takes_longer(server: ProtocolServer) -> None:
+    server.become(latency_s=30)
+
+    async def run() -> list[str]:
+        async with pool_of(server, slots=1) as pool:
+            asked = [asyncio.create_task(pool.generate(question())) for _ in range(2)]
+            await until(lambda: pool.stats().waiting == 1)
+            while not server.seen().ids:
+                await asyncio.sleep(0.01)
+            await pool.close(drain_s=0.05)
+            ended = await asyncio.gather(*asked, return_exceptions=True)
+            while not server.seen().aborted:
+                await asyncio.sleep(0.01)
+            return [str(error) for error in ended]
+
+    assert asyncio.run(run()) == ["model: was closed before there was an answer"] * 2
+
+
+def test_a_pool_belongs_to_one_event_loop(server: ProtocolServer) -> None:
+    pool = ActorPool(fleet(server))
+    with pytest.raises(ActorError):
+        asyncio.run(pool.generate(question(deadline_s=0.0)))
+    with pytest.raises(RuntimeError, match="a pool belongs to the event loop of its first request"):
+        asyncio.run(pool.generate(question()))
+
+
+def test_what_is_asked_arrives(server: ProtocolServer) -> None:
+    request = ChatRequest(
+        (Message(role="system", content="be brief"), Message(role="user", content="one two")),
+        max_tokens=9,
+        temperature=0.7,
+        stop=("</action>",),
+        json_schema={"type": "object"},
+        seed=5,
+    )
+
+    async def run() -> ChatAnswer:
+        async with pool_of(server, served_name="", model="model") as pool:
+            return await pool.generate(request)
+
+    answer = asyncio.run(run())
+    assert server.seen().bodies == [
+        {
+            "model": "model",
+            "messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "one two"}],
+            "max_tokens": 9,
+            "temperature": 0.7,
+            "stop": ["</action>"],
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "answer", "schema": {"type": "object"}},
+            },
+            "seed": 5,
+        }
+    ]
+    assert (answer.text, answer.model, answer.actor, answer.seed) == ('{"text": "one two"}', "model", "first", 5)
+
+
+def test_a_seed_is_kept_from_actors_that_die_of_it(server: ProtocolServer) -> None:
+    async def run() -> int | None:
+        async with pool_of(server, engine="vllm-cpu", takes_seed=False) as pool:
+            return (await pool.generate(question(seed=5))).seed
+
+    assert asyncio.run(run()) is None
+    assert "seed" not in server.seen().bodies[0]
+
+
+def test_the_key_of_the_fleet_is_sent_with_every_request(server: ProtocolServer) -> None:
+    server.become(api_key="sk-hidden")
+
+    async def run() -> str:
+        pool = ActorPool(fleet(server), SecretStr("sk-hidden"))
+        answer = await pool.generate(question())
+        await pool.close()
+        return answer.text
+
+    assert asyncio.run(run()) == "one two three"
+
+
+def test_a_service_may_have_another_path(server: ProtocolServer) -> None:
+    async def run() -> str:
+        async with pool_of(server, engine="service", api_path="/api/paas/v4") as pool:
+            with pytest.raises(ActorError) as caught:
+                await pool.generate(question())
+            return str(caught.value)
+
+    assert asyncio.run(run()) == (
+        "actor 'first' answers 404: /api/paas/v4/chat/completions is unknown; mend the request or the fleet"
+    )
+
+
+def stats_of(server: ProtocolServer, **more: Any) -> PoolStats:
+    """Ask three questions, of which the first fails once and the last is wrong."""
+    server.become(faults=[Fault(status=500)])
+
+    async def run() -> PoolStats:
+        async with pool_of(server, **more) as pool:
+            await pool.generate(question())
+            await pool.generate(question())
+            with pytest.raises(ActorError):
+                await pool.generate(question(max_tokens=0))
+            return pool.stats()
+
+    return asyncio.run(run())
+
+
+def test_usage_and_faults_are_counted(server: ProtocolServer) -> None:
+    faults = dict.fromkeys(FaultKind, 0) | {FaultKind.FAILED: 1, FaultKind.REFUSED: 1}
+    assert stats_of(server) == PoolStats(
+        requests=3,
+        answers=2,
+        errors=1,
+        waiting=0,
+        actors=(
+            ActorStats(
+                name="first",
+                is_in_service=True,
+                in_flight=0,
+                limit=8,
+                answers=2,
+                tries=4,
+                faults=faults,
+                ejections=0,
+                # twice two words before and three words, of which the two were known the second time
+                prompt_tokens=10,
+                completion_tokens=6,
+                cached_tokens=2,
+                cost_usd=None,
+                last_said="answers 400: max_tokens must be at least 1",
+                load=None,
+            ),
+        ),
+    )
+
+
+COSTS = {
+    # (8 x 2 + 2 x 1 + 6 x 4) / 1e6
+    "a price of cached tokens": (Price(prompt_usd=2.0, cached_usd=1.0, completion_usd=4.0), 42e-6),
+    # (10 x 2 + 6 x 4) / 1e6
+    "no price of cached tokens": (Price(prompt_usd=2.0, completion_usd=4.0), 44e-6),
+    "cached tokens for nothing": (Price(prompt_usd=2.0, cached_usd=0.0, completion_usd=4.0), 40e-6),
+}
+
+
+@pytest.mark.parametrize(("price", "cost_usd"), COSTS.values(), ids=COSTS)
+def test_cost_is_counted_with(server: ProtocolServer, price: Price, cost_usd: float) -> None:
+    found = stats_of(server, price=price).actors[0].cost_usd
+    assert found is not None
+    assert math.isclose(found, cost_usd)

@@ -1,0 +1,425 @@
+"""The stage `evaluation` of contestants, and the check on its candidate, over a small root and a manifest in memory."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from graftline.cli.main import main
+from graftline.core.build import Contents, Request, build
+from graftline.core.errors import BoundaryError, ConfigError
+from graftline.core.jsonl import write_lines
+from graftline.core.paths import Paths
+from graftline.evals.contest_file import ActorsEntry
+from graftline.evals.figures import figures
+from graftline.pipeline.contest_checks import Standing, adapter_not_worse_than_deployed
+from graftline.pipeline.contestants import Entrants
+from graftline.pipeline.contests import ATTEMPTS, BROWSER, CASES, REPORT, SUMMARY, contest, read_attempts
+from graftline.pipeline.deployed import deploy, read_deployed
+from graftline.pipeline.lineage import Lineage, open_lineage
+from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.stages.evaluation import evaluation, evaluation_names
+from graftline.training.memory.service import MemoryTrainingService
+from tests.contests import RIGHT, UNREADABLE, attempt, case
+from tests.harbor_lineage import write_deployment, write_tasks
+from tests.training_root import CHECKOUT
+
+PAIRS = [
+    {"id": f"p{n}", "language": "python", "pre": f"x = old({n})\n", "post": f"x = new({n})\n", "class": "rename"}
+    for n in range(4)
+]
+TEACHERS = {"one": {"kind": "teacher"}, "gold": {"kind": "teacher", "teacher": {"kind": "memory"}}}
+SERVED = {"model": {"kind": "actors", "fleet": "smoke", "prompt": "brief"}}
+
+
+@pytest.fixture
+def root(small_checkout: Any) -> Path:
+    root: Path = small_checkout.root
+    (root / "configs" / "evaluations").mkdir()
+    shutil.copy(CHECKOUT / "configs" / "models.yaml", root / "configs")
+    (root / "data" / "pairs.jsonl").write_text("".join(f"{json.dumps(pair)}\n" for pair in PAIRS), "utf-8")
+    return root
+
+
+def write(root: Path, contestants: dict[str, Any], name: str = "mine", **more: Any) -> None:
+    tasks = [{"kind": "pairs", "path": "data/pairs.jsonl"}]
+    # JSON is YAML
+    text = json.dumps({"tasks": tasks, "contestants": contestants, **more})
+    (root / "configs" / "evaluations" / f"{name}.yaml").write_text(text, "utf-8")
+
+
+@contextmanager
+def opened(root: Path, *answers: str) -> Iterator[Lineage]:
+    chosen = {"chat_model": {"kind": "memory", "answers": list(answers)}} if answers else {}
+    with open_lineage(Paths(root), load_manifest(Paths(root), "test", chosen), "a-run") as lineage:
+        yield lineage
+
+
+def test_contestants_are_evaluated_and_their_pages_written(root: Path) -> None:
+    write(root, {**TEACHERS, **SERVED}, attempts=2)
+    with opened(root, RIGHT, UNREADABLE) as lineage:
+        built = evaluation(lineage, "mine")
+
+    assert built.record.kind == "evaluation"
+    assert {*built.record.files} == {ATTEMPTS, CASES, SUMMARY, REPORT, BROWSER}
+    # teachers are asked once, the model twice
+    assert {name: built.record.counts[name] for name in ("rows", "tasks", "valid", "infra")} == {
+        "rows": 16, "tasks": 4, "valid": 16, "infra": 0,
+    }  # fmt: skip
+    found = {one.contestant: one.pass_at[1] for one in figures(read_attempts(built.folder))}
+    assert found == {"one": 1.0, "gold": 0.0, "model": 0.5}
+    summary = json.loads((built.folder / SUMMARY).read_text())
+    assert summary["comparisons"][0]["difference"] == -1.0
+    assert [(one["of"], one["contestant"]) for one in summary["by_class"]] == [
+        ("rename", "one"), ("rename", "gold"), ("rename", "model"),
+    ]  # fmt: skip
+    assert {one["of"] for one in summary["by_language"]} == {"python"}
+
+
+def test_an_evaluation_is_made_once_until_something_changes(root: Path) -> None:
+    write(root, TEACHERS)
+    with opened(root) as lineage:
+        first, again = contest(lineage, "mine"), contest(lineage, "mine")
+        (root / "data" / "pairs.jsonl").write_text(json.dumps(PAIRS[0]) + "\n", "utf-8")
+        other_tasks = contest(lineage, "mine")
+        write(root, {"one": {"kind": "teacher", "most_steps": 2}})
+        other_contestant = contest(lineage, "mine")
+
+    assert [one.reason for one in (first, again)] == ["not there yet", ""]
+    assert other_tasks.reason == "input pairs.data/pairs.jsonl changed"
+    assert "config contestants" in other_contestant.reason
+
+
+def test_what_was_not_known_is_asked_again_and_the_rest_is_not(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(root, SERVED)
+    asked: list[str] = []
+    broken = {"p1"}
+
+    def replies(self: Any, questions: Any) -> Any:
+        from graftline.evals.replies import Failed, Said
+        from graftline.rollouts.teachers.answer_schema import AnswerFormat
+
+        for question in questions:
+            asked.append(question.case.id)
+            failed = question.case.id in broken
+            yield Failed(question, "gone") if failed else Said(question, RIGHT, AnswerFormat(layout="action"))
+
+    monkeypatch.setattr("graftline.evals.contestants.ChatContestant.replies", replies)
+    with opened(root, RIGHT) as lineage:
+        first = contest(lineage, "mine")
+        assert sorted(asked) == ["p0", "p1", "p1", "p2", "p3"]
+        asked.clear()
+        broken.clear()
+        second, third = contest(lineage, "mine"), contest(lineage, "mine")
+
+    assert (first.record.counts["infra"], second.record.counts["infra"], third.reason) == (1, 0, "")
+    assert asked == ["p1"]
+
+
+def test_where_nobody_answers_nothing_is_stored(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(root, SERVED)
+
+    def replies(self: Any, questions: Any) -> Any:
+        from graftline.evals.replies import Failed
+
+        yield from (Failed(question, "nobody is there") for question in questions)
+
+    monkeypatch.setattr("graftline.evals.contestants.ChatContestant.replies", replies)
+    with opened(root, RIGHT) as lineage, pytest.raises(BoundaryError, match="nobody is there"):
+        contest(lineage, "mine")
+    assert not (Paths(root).contest("mine") / ATTEMPTS).exists()
+
+
+def test_the_bare_model_of_a_recipe_is_asked_and_the_adapter_of_a_service_that_ended_is_refused(root: Path) -> None:
+    write_bare_recipe(root)
+    write(root, {"base": {"kind": "trained", "recipe": "tiny", "is_bare": True}})
+    with opened(root) as lineage:
+        built = contest(lineage, "mine")
+        write(root, {"run": {"kind": "trained", "recipe": "tiny", "run": "tiny-1"}})
+        with pytest.raises(ConfigError, match="'memory' end with the process that trained them"):
+            contest(lineage, "mine")
+
+    assert built.record.counts["valid"] == 4
+
+
+def write_bare_recipe(root: Path) -> None:
+    recipe = {"recipe": "sl_basic", "model": "smollm2-135m", "renderer": "qwen3_instruct", "answer_tokens": 8}
+    (root / "configs" / "recipes").mkdir(exist_ok=True)
+    (root / "configs" / "recipes" / "tiny.yaml").write_text(json.dumps({**recipe, "data": {"kind": "synthetic"}}))
+
+
+def test_what_is_too_long_is_no_reward_for_a_trained_model_as_for_a_served_one(root: Path) -> None:
+    write_bare_recipe(root)
+    long = {**PAIRS[0], "pre": "x = old(1)\n" * 9000}
+    (root / "data" / "pairs.jsonl").write_text(f"{json.dumps(long)}\n{json.dumps(PAIRS[1])}\n", "utf-8")
+    write(root, {"base": {"kind": "trained", "recipe": "tiny", "is_bare": True}, **SERVED})
+    with opened(root, UNREADABLE) as lineage:
+        attempts = read_attempts(contest(lineage, "mine").folder)
+
+    found = {(one.contestant, one.cause, one.reward, one.is_infra) for one in attempts if one.cause == "too_long"}
+    assert found == {("base", "too_long", 0.0, False), ("model", "too_long", 0.0, False)}
+    assert not any(one.is_infra for one in attempts)
+
+
+def test_what_a_service_computes_with_is_a_fact_of_the_record_and_not_of_its_identity(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_bare_recipe(root)
+    write(root, {"base": {"kind": "trained", "recipe": "tiny", "is_bare": True}})
+    with opened(root) as lineage:
+        before = contest(lineage, "mine")
+    shutil.rmtree(before.folder)
+    told = {"precision": "bfloat16", "device": "cpu"}
+    monkeypatch.setattr(MemoryTrainingService, "computed_with", lambda self: told)
+    with opened(root) as lineage:
+        after = contest(lineage, "mine")
+
+    assert (before.record.facts, after.record.facts) == ({}, {"base.precision": "bfloat16", "base.device": "cpu"})
+    with opened(root) as lineage:
+        assert contest(lineage, "mine").reason == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"contestants": {}}, "contestants"),
+        ({"contestants": TEACHERS, "candidate": "x"}, "candidate: 'x' is no contestant; known: one, gold"),
+        ({"contestants": TEACHERS, "candidate": "one", "deployed": "one"}, "'one' is deployed"),
+        ({"contestants": {"a": {"kind": "oracle"}}}, "'teacher', 'actors', 'trained'"),
+        ({"contestants": TEACHERS, "tasks": [{"kind": "families", "templates": ["nothing"]}]}, "'nothing' is unknown"),
+        ({"contestants": TEACHERS, "tasks": [{"kind": "pairs", "path": "../x"}]}, "must stay inside"),
+        ({"contestants": TEACHERS, "tasks": [{"kind": "pairs", "path": "none.jsonl"}]}, "'none.jsonl' is no file"),
+        ({"contestants": {"m": {"kind": "actors", "fleet": "x"}}}, "fleet 'x' is unknown"),
+        ({"contestants": {"m": {"kind": "actors", "fleet": "smoke", "prompt": "x"}}}, "prompt 'x' is unknown"),
+    ],
+)
+def test_a_file_that_cannot_be_meant_is_one_clear_error(root: Path, changes: dict[str, Any], reason: str) -> None:
+    write(root, **changes)
+    with opened(root, RIGHT) as lineage, pytest.raises(ConfigError, match=reason):
+        contest(lineage, "mine")
+
+
+def test_evaluations_of_both_kinds_have_names_of_their_own(root: Path) -> None:
+    write_deployment(root, name="tiny")
+    write(root, TEACHERS)
+    assert evaluation_names(Paths(root)) == ["tiny", "mine"]
+
+    write(root, TEACHERS, name="tiny")
+    with pytest.raises(ConfigError, match="'tiny': is in configs/harbor and in configs/evaluations"):
+        evaluation_names(Paths(root))
+
+
+def stored(root: Path, rights: dict[str, list[bool | None]], inputs: dict[str, str] | None = None) -> None:
+    """Store an evaluation: what came of each contestant at each task, None where nothing is known."""
+    rows = [
+        attempt(name, f"demo:{n}", is_right=bool(right), is_infra=right is None)
+        for name, of_tasks in rights.items()
+        for n, right in enumerate(of_tasks)
+    ]
+
+    def make(folder: Path) -> Contents:
+        write_lines(folder / ATTEMPTS, rows)
+        write_lines(folder / CASES, [case(n) for n in range(2)])
+        return Contents({"rows": len(rows)})
+
+    build(Paths(root).contest("mine"), Request("evaluation", "mine", "1", inputs or {}, {"n": len(rows)}), make)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "deployed", "outcome"),
+    [
+        ([True] * 20, [False] * 20, "passed"),
+        ([True, False] * 10, [False, True] * 10, "passed"),
+        ([False] * 20, [True] * 20, "failed"),
+        ([None] * 10 + [True] * 10, [True] * 20, "warned"),
+        ([None] * 20, [True] * 20, "warned"),
+        # what fails, fails, however little is known
+        ([None] * 10 + [False] * 10, [True] * 20, "failed"),
+        # but for next to nothing
+        ([False] * 4, [True] * 4, "warned"),
+    ],
+)
+def test_a_candidate_fails_where_it_is_worse_for_sure_and_warns_where_too_little_is_known(
+    root: Path, candidate: list[bool | None], deployed: list[bool | None], outcome: str
+) -> None:
+    write(root, TEACHERS, candidate="one", deployed="gold")
+    stored(root, {"one": candidate, "gold": deployed})
+    with opened(root) as lineage:
+        [found] = adapter_not_worse_than_deployed(lineage)
+
+    assert (found.outcome, found.candidate, found.deployed) == (outcome, "one", "gold")
+
+
+def test_the_check_says_the_numbers(root: Path) -> None:
+    write(root, TEACHERS, candidate="one", deployed="gold")
+    stored(root, {"one": [True, True, True, None], "gold": [False] * 4})
+    with opened(root) as lineage:
+        found = adapter_not_worse_than_deployed(lineage)
+
+    said = (
+        "1.000 against 0.000: +1.000, +1.000 to +1.000 (95 %), at 3 tasks, which are 75% of all; 95% or more were expected;"
+        " fewer than 5 tasks tell nothing"
+    )
+    assert found == [Standing("mine", "warned", "one", "gold", said, 1.0, 1.0, 1.0, 0.75)]
+
+
+def test_what_is_deployed_is_what_was_recorded(root: Path) -> None:
+    contestants = {
+        "new": {"kind": "trained", "recipe": "new"},
+        "old": {"kind": "trained", "recipe": "old"},
+    }
+    write(root, contestants, candidate="new")
+    paths = Paths(root)
+
+    def standing(**inputs: str) -> Standing:
+        stored(root, {"new": [True] * 6, "old": [True] * 6}, inputs)
+        with opened(root) as lineage:
+            [found] = adapter_not_worse_than_deployed(lineage)
+        return found
+
+    nothing = standing()
+    build(paths.adapter("old"), Request("trained_adapter", "old", "1", {}, {}), lambda folder: Contents({}))
+    with opened(root) as lineage:
+        recorded = deploy(lineage, "old")
+    same = standing(**{"trained_adapter.old": recorded.identity})
+    another = standing(**{"trained_adapter.old": "another"})
+
+    with opened(root) as lineage:
+        assert read_deployed(lineage) == recorded
+    assert (nothing.outcome, nothing.deployed) == ("warned", "nothing")
+    assert (same.outcome, same.deployed) == ("passed", "old")
+    assert (another.outcome, "was trained anew since it was deployed" in another.found) == ("warned", True)
+
+
+def test_what_is_deployed_and_evaluated_is_known_to_every_worker(root: Path, tmp_path: Path) -> None:
+    write(root, TEACHERS)
+    other = tmp_path / "other"
+    shutil.copytree(root / "configs", other / "configs")
+    ports = {"artefacts": {"kind": "bucket", "url": f"file://{tmp_path}/bucket"}}
+    request = Request("trained_adapter", "old", "1", {}, {"run_id": "sl-1"})
+    with open_lineage(Paths(root), load_manifest(Paths(root), "test", ports), "one") as lineage:
+        contest(lineage, "mine")
+        lineage.build(Paths(root).adapter("old"), request, lambda folder: Contents({}))
+        recorded = deploy(lineage, "old")
+    with open_lineage(Paths(other), load_manifest(Paths(other), "test", ports), "other") as lineage:
+        assert read_deployed(lineage) == recorded
+        again = deploy(lineage, "old")
+    assert (again, recorded.adapter, recorded.run_id) == (recorded, "old", "sl-1")
+    typed = ["--root", str(other), "eval", "compare", "mine", "one", "gold", "--manifest", "test"]
+    missing = CliRunner().invoke(main, typed)
+    assert "is not made yet; `graftline eval run mine` makes it" in missing.output
+    options = ["--port", "artefacts=bucket", "--port", f"artefacts.url=file://{tmp_path}/bucket"]
+    shown = CliRunner().invoke(main, [*typed, *options])
+    assert (shown.exit_code, "one against gold" in shown.output) == (0, True), shown.output
+    (Paths(other).contest("mine") / ATTEMPTS).write_text("", "utf-8")
+    altered = CliRunner().invoke(main, typed)
+    assert (altered.exit_code, "was altered after it was written" in altered.output) == (1, True), altered.output
+
+
+def make_adapter(paths: Paths, recipe: str, run_id: str) -> str:
+    """Make the adapter of a run, and return its identity."""
+    request = Request("trained_adapter", recipe, "1", {}, {"run_id": run_id})
+    return build(paths.adapter(recipe), request, lambda folder: Contents({})).record.identity
+
+
+def standing_at(root: Path, contestants: dict[str, Any], candidate: str, inputs: dict[str, str]) -> Standing:
+    """Return how a candidate stands that solves every second task, as all others do the other ones."""
+    write(root, contestants, candidate=candidate)
+    stored(root, {name: [number % 2 == 0] * 10 for number, name in enumerate(contestants)}, inputs)
+    with opened(root) as lineage:
+        [found] = adapter_not_worse_than_deployed(lineage)
+    return found
+
+
+NOW = {"kind": "trained", "recipe": "r"}
+BEFORE = {"kind": "trained", "recipe": "r", "run": "r-1"}
+
+
+def test_an_adapter_that_was_trained_anew_is_compared_with_the_run_that_is_deployed(root: Path) -> None:
+    paths = Paths(root)
+    make_adapter(paths, "r", "r-1")
+    with opened(root) as lineage:
+        assert deploy(lineage, "r").run_id == "r-1"
+    later = make_adapter(paths, "r", "r-2")
+    inputs = {"trained_adapter.r": later}
+
+    found = standing_at(root, {"now": NOW, "before": BEFORE}, "now", inputs)
+    alone = standing_at(root, {"now": NOW}, "now", inputs)
+
+    assert (found.outcome, found.deployed, found.difference) == ("passed", "before", 1.0)
+    assert (alone.outcome, alone.deployed) == ("warned", "nothing")
+    assert alone.found == "the adapter 'r', which is deployed, is no contestant; add it (recipe: r, run: r-1)"
+
+
+def test_a_candidate_that_is_the_deployed_adapter_passes(root: Path) -> None:
+    paths = Paths(root)
+    inputs = {"trained_adapter.r": make_adapter(paths, "r", "r-1")}
+    with opened(root) as lineage:
+        deploy(lineage, "r")
+
+    found = standing_at(root, {"now": NOW}, "now", inputs)
+
+    assert (found.outcome, found.deployed, found.found) == ("passed", "now", "it is the adapter that is deployed")
+
+
+def test_a_candidate_that_was_trained_anew_since_it_was_evaluated_is_doubtful(root: Path) -> None:
+    paths = Paths(root)
+    evaluated = {"trained_adapter.r": make_adapter(paths, "r", "r-1")}
+    make_adapter(paths, "r", "r-2")
+    write(root, {"now": NOW, "other": {"kind": "teacher"}}, candidate="now", deployed="other")
+    stored(root, {"now": [True] * 10, "other": [False] * 10}, evaluated)
+    with opened(root) as lineage:
+        [found] = adapter_not_worse_than_deployed(lineage)
+
+    assert found.outcome == "warned"
+    assert "the candidate was evaluated before r was trained anew; evaluate it again" in found.found
+
+
+def test_a_contestant_that_is_new_in_the_file_is_a_warning(root: Path) -> None:
+    write(root, TEACHERS, candidate="one", deployed="gold")
+    stored(root, {"one": [True] * 10})
+    with opened(root) as lineage:
+        [found] = adapter_not_worse_than_deployed(lineage)
+
+    assert (found.outcome, found.found) == (
+        "warned",
+        "contestant 'gold' made no attempt; known: one; evaluate it again",
+    )
+
+
+def test_another_adapter_in_the_folder_of_a_fleet_is_another_contestant(root: Path) -> None:
+    configure(root, adapters=["data/style"])
+    entry = ActorsEntry(fleet="smoke", adapter="style")
+    found = []
+    with opened(root, RIGHT) as lineage, ExitStack() as stack:
+        entrants = Entrants(lineage, stack)
+        for weights in ("", "a", "b"):
+            if weights:
+                (root / "data" / "style").mkdir(exist_ok=True)
+                (root / "data" / "style" / "adapter_model.safetensors").write_text(weights)
+            found.append(entrants.settings(entry)["adapter_digest"])
+
+    assert found[0] == ""
+    assert len({*found}) == 3
+
+
+def configure(root: Path, **said: Any) -> None:
+    """Say so of the fleet `smoke`."""
+    path = root / "configs" / "vllm_actors.yaml"
+    known: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+    known["fleets"]["smoke"].update(said)
+    path.unlink()
+    path.write_text(yaml.safe_dump(known), "utf-8")
+
+
+def test_deployments_are_evaluated_as_before(root: Path) -> None:
+    write_tasks(root)
+    write_deployment(root)
+    with opened(root) as lineage, pytest.raises(Exception, match="harbor"):
+        evaluation(lineage, "tiny")

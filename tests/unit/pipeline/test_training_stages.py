@@ -1,0 +1,319 @@
+"""The stages of recipes over a small root: what is trained on, the adapter, and when it is trained again."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graftline.core.build import Built
+from graftline.core.errors import ConfigError, DataError, GraftlineError
+from graftline.core.paths import Paths
+from graftline.core.record import load_record
+from graftline.pipeline.lineage import Lineage, open_lineage
+from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.stages.sft_dataset import lineage_recipes, recipes_of_run, sft_dataset
+from graftline.pipeline.stages.trained_adapter import trained_adapter
+from graftline.pipeline.summary import summarize, tables, verdict
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.prompt import load_prompt
+from graftline.training.adapter import check_adapter
+from graftline.training.runs import Runs
+from graftline.training.sets import (
+    ComposedSource,
+    MixtureSource,
+    SyntheticSource,
+    TrajectorySource,
+    balanced,
+    is_answerable,
+    rows_of_tasks,
+)
+from graftline.training.train import MEMORY_OUTPUT
+from tests.pages import codes, keys_of, section, table
+from tests.recipes import SYNTHETIC, TRAJECTORIES, write_recipe, write_recipes
+
+Run = Callable[..., dict[str, str]]
+PORTS = {"sandbox": "memory", "training_client": "memory"}
+
+
+@pytest.fixture(scope="session")
+def first_run(_made: Path, run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """The small root with both recipes trained, and why each artefact was made."""
+    pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
+    root = Path(shutil.copytree(_made, tmp_path_factory.mktemp("adapted") / "root"))
+    write_recipes(root)
+    return root, run(root, PORTS)
+
+
+@pytest.fixture
+def adapted(first_run: tuple[Path, dict[str, str]], tmp_path: Path) -> Paths:
+    """The same root once more, for a test of its own."""
+    return Paths(Path(shutil.copytree(first_run[0], tmp_path / "adapted")))
+
+
+@pytest.fixture
+def stages(adapted: Paths) -> Callable[[], AbstractContextManager[Lineage]]:
+    """Open the lineage of that root."""
+
+    @contextmanager
+    def opened() -> Iterator[Lineage]:
+        with open_lineage(adapted, load_manifest(adapted, "local", PORTS), "stages") as lineage:
+            yield lineage
+
+    return opened
+
+
+def rows(paths: Paths, recipe: str, name: str) -> list[dict[str, Any]]:
+    lines = (paths.training_set(recipe) / f"{name}.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def both(lineage: Lineage, name: str) -> tuple[Built, Built]:
+    return sft_dataset(lineage, name), trained_adapter(lineage, name)
+
+
+def test_recipes_with_data_come_last_in_a_run_and_the_others_are_none_of_it(
+    first_run: tuple[Path, dict[str, str]], adapted: Paths
+) -> None:
+    write_recipe(adapted.root, "by_hand", None, dataset="data/exports/sft.jsonl")
+    made = [name for name, reason in first_run[1].items() if reason]
+    assert made == ["sft_dataset seen", "sft_dataset tiny", "trained_adapter seen", "trained_adapter tiny"]
+    assert lineage_recipes(adapted) == ["seen", "tiny"]
+
+
+@pytest.mark.parametrize("recipe", ["seen", "tiny"])
+def test_an_adapter_says_what_it_is_and_loads_as_one_of_peft(adapted: Paths, recipe: str) -> None:
+    folder, dataset = adapted.adapter(recipe), load_record(adapted.training_set(recipe))
+    record = load_record(folder)
+    run = Runs(adapted.root / MEMORY_OUTPUT).get(record.config["run_id"])
+    check_adapter(folder)
+    assert (run.status, run.backend, record.inputs) == ("done", "memory", {"sft_dataset": dataset.identity})
+    assert (record.config["model"], record.config["backend"]) == ("memory", "memory")
+    assert sorted(record.files) == [
+        "README.md", "adapter_config.json", "adapter_model.safetensors", "evaluation.json", "solved.jsonl",
+        "steps.jsonl",
+    ]  # fmt: skip
+    held_out, tasks = rows(adapted, recipe, "held_out"), rows(adapted, recipe, "tasks")
+    assert dataset.counts["rows"] == record.counts["examples"] == len(rows(adapted, recipe, "train"))
+    assert dataset.counts["held_out"] == len(held_out) > 0
+    # a run may end by what is looked at, so that is not what it is judged by
+    assert not {row["task_id"] for row in held_out} & {task["id"] for task in tasks}
+    assert record.counts["tasks"] == len(tasks)
+    assert run.held_out_loss is not None
+    assert run.base_held_out_loss is not None
+    assert run.held_out_loss < run.base_held_out_loss
+
+
+def test_what_is_looked_at_and_solved_is_of_other_repositories(
+    adapted: Paths, stages: Callable[[], AbstractContextManager[Lineage]]
+) -> None:
+    # whole tasks, which say what repository they are of
+    for name, data in (("of_synthetic", SYNTHETIC), ("of_trajectories", TRAJECTORIES)):
+        write_recipe(adapted.root, name, data, recipe="rl_grpo")
+        with stages() as lineage:
+            sft_dataset(lineage, name)
+        groups = [{task["group"] for task in rows(adapted, name, which)} for which in ("train", "held_out", "tasks")]
+        assert [len(found) for found in groups] == [1, 1, 1]
+        assert len(set.union(*groups)) == 3
+
+
+def test_licences_are_counted_and_stand_on_the_card(adapted: Paths) -> None:
+    counts = load_record(adapted.training_set("tiny")).counts
+    card = (adapted.adapter("tiny") / "README.md").read_text("utf-8")
+    trained = load_record(adapted.adapter("tiny")).counts["trained_tokens"]
+    assert {key: count for key, count in counts.items() if key.startswith("licence.")} == {
+        "licence.MIT": counts["rows"]
+    }
+    for line in (
+        f"| MIT | {counts['rows']} |",
+        "| base model | memory |",
+        "| recipe | sl_basic |",
+        f"| trained tokens | {trained:,} |",
+        "| of | tasks | solved before | solved after | unknown |",
+        "It is to be asked by the prompt `brief`, with the renderer `role_colon`.",
+        "## Limits",
+    ):
+        assert line in card
+
+
+def test_only_a_value_that_decides_about_weights_trains_again(adapted: Paths, run: Run) -> None:
+    path = adapted.configs / "recipes" / "tiny.yaml"
+    path.write_text("# of no consequence\n" + path.read_text("utf-8"), "utf-8")
+    # where checkpoints go decides about nothing
+    write_recipe(adapted.root, "seen", TRAJECTORIES, save_every=3)
+    assert {*run(adapted.root, PORTS).values()} == {""}
+    write_recipe(adapted.root, "tiny", SYNTHETIC, learning_rate=0.04)
+    again = {name: reason for name, reason in run(adapted.root, PORTS).items() if reason}
+    assert again == {"trained_adapter tiny": "config recipe, config run_id changed"}
+    assert len(Runs(adapted.root / MEMORY_OUTPUT).all()) == 3
+    write_recipe(adapted.root, "tiny", {**SYNTHETIC, "examples": 4}, learning_rate=0.04)
+    again = {name: reason for name, reason in run(adapted.root, PORTS).items() if reason}
+    assert list(again) == ["sft_dataset tiny", "trained_adapter tiny"]
+
+
+def test_an_adapter_that_is_lost_is_made_again_though_its_run_is_done(
+    adapted: Paths, stages: Callable[[], AbstractContextManager[Lineage]]
+) -> None:
+    before = (adapted.adapter("tiny") / "adapter_model.safetensors").read_bytes()
+    shutil.rmtree(adapted.adapter("tiny"))
+    with stages() as lineage:
+        built = trained_adapter(lineage, "tiny")
+    run = Runs(adapted.root / MEMORY_OUTPUT).get(built.record.config["run_id"])
+    assert (built.reason, run.status, len(run.attempts)) == ("not there yet", "done", 2)
+    assert (built.folder / "adapter_model.safetensors").read_bytes() == before
+
+
+FAULTS: dict[str, tuple[dict[str, Any], type[GraftlineError], str]] = {
+    "a template that there is not": (
+        {"data": {**SYNTHETIC, "templates": ["rename_all"]}},
+        ConfigError,
+        r"data\.synthetic: .*templates: 'rename_all' is unknown; docs/synthetic\.md lists them",
+    ),
+    "a prompt that there is not": (
+        {"data": {**SYNTHETIC, "prompt": "huge"}},
+        ConfigError,
+        r"teacher_prompts\.yaml: prompt 'huge' is unknown; known: brief, example, example_shots",
+    ),
+    "no rows": (
+        {"data": {**TRAJECTORIES, "teachers": ["nobody"]}},
+        DataError,
+        "recipe 'bad': nothing fits what `data` asks for, so there is nothing to train on",
+    ),
+    "pairs of synthetic edits": (
+        {"data": SYNTHETIC, "recipe": "dpo"},
+        ConfigError,
+        "recipe 'dpo' learns from answers that are wrong, and synthetic edits have none; use data.kind: trajectories,"
+        " or one of distill, rl_grpo, sl_basic, srl",
+    ),
+    "a language without splits": (
+        {"data": {**SYNTHETIC, "languages": ["java"]}},
+        ConfigError,
+        r"recipe 'bad': data\.languages: 'java' has no splits; configs/datasets\.yaml has python",
+    ),
+    "no data": (
+        {"data": None, "dataset": "data/exports/sft.jsonl"},
+        ConfigError,
+        "recipe 'bad' has no `data`, so the lineage makes nothing for it; known: seen, tiny",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_recipe_that_cannot_be_trained_says_why(
+    adapted: Paths, stages: Callable[[], AbstractContextManager[Lineage]], name: str
+) -> None:
+    values, kind, said = FAULTS[name]
+    write_recipe(adapted.root, "bad", **values)
+    with stages() as lineage, pytest.raises(kind, match=said):
+        both(lineage, "bad")
+
+
+def test_a_recipe_is_not_called_as_a_folder_of_runs_is(
+    adapted: Paths, stages: Callable[[], AbstractContextManager[Lineage]]
+) -> None:
+    write_recipe(adapted.root, "memory", SYNTHETIC)
+    with stages() as lineage, pytest.raises(ConfigError, match="models/adapters/memory holds runs; give its file"):
+        sft_dataset(lineage, "memory")
+
+
+def test_rows_of_synthetic_edits_have_the_form_of_their_recipe(adapted: Paths) -> None:
+    [task, *_] = [Task.model_validate(row) for row in rows(adapted, "tiny", "tasks")]
+    prompt = load_prompt(adapted.configs, "brief")
+    assert is_answerable(task, prompt)
+    [chat] = rows_of_tasks("sl_basic", [task], prompt)
+    [asked, said] = chat["messages"]
+    assert asked == {"role": "user", "content": f"{task.instruction}\n\n{task.before}\n"}
+    # the brief prompt wants the action alone
+    [expert] = rows_of_tasks("srl", [task], prompt)
+    assert {"pattern", "rewrite"} <= json.loads(said["content"]).keys()
+    assert (expert["prompt"], expert["task_id"]) == ([asked], task.id)
+    assert [*rows_of_tasks("rl_grpo", [task], prompt)] == [task.model_dump(mode="json")]
+
+
+def test_rows_are_taken_of_all_groups_in_turns() -> None:
+    assert balanced(["a1", "a2", "a3", "b1", "c1", "c2"], 5, lambda item: item[0]) == ["a1", "b1", "c1", "a2", "c2"]
+
+
+def test_groups_within_groups_take_turns_there() -> None:
+    items = ["ax1", "ax2", "ay1", "az1", "bx1", "by1", "bx2"]
+    found = balanced(items, 5, lambda item: item[0], lambda item: item[1])
+    # none of the first kind is left out because the others have many groups of the second
+    assert found == ["ax1", "bx1", "ay1", "by1", "az1"]
+
+
+def test_the_summary_shows_what_adapters_solve(adapted: Paths) -> None:
+    summary = summarize(adapted)
+    counts = load_record(adapted.adapter("tiny")).counts
+    [_, _, (title, columns, found)] = tables(summary)
+    assert (title, columns) == (
+        "Adapters, on tasks of other repositories",
+        ["recipe", "examples", "trained tokens", "solved before", "solved after"],
+    )
+    assert [row[0] for row in found] == ["seen", "tiny"]
+    solved = [f"{counts[which]} of {counts['tasks']}" for which in ("solved_before", "solved_after")]
+    assert found[1] == ("tiny", str(counts["examples"]), f"{counts['trained_tokens']:,}", *solved)
+    assert summary.as_dict()["adapters"]["tiny"] == counts
+    assert verdict(summary) == "Artefacts: 4 made, 19 unchanged."
+
+
+def test_the_keys_of_data_are_the_documented_ones() -> None:
+    sources = {
+        "synthetic": keys_of(SyntheticSource), "trajectories": keys_of(TrajectorySource),
+        "composed": keys_of(ComposedSource), "mixture": dict.fromkeys(MixtureSource.model_fields, "needed"),
+    }  # fmt: skip
+    rows = table(section("docs/training.md", "## In the lineage"))
+    for kind, keys in sources.items():
+        assert {codes(row[0])[0]: row[1] for row in rows if f"`{kind}`" in row[2] or row[2] == "all"} == keys
+
+
+def test_a_mixture_is_made_of_the_rows_of_its_parts(
+    adapted: Paths, stages: Callable[[], AbstractContextManager[Lineage]]
+) -> None:
+    composed = {"kind": "composed", "examples": 6, "held_out": 2}
+    solved = {"kind": "trajectories", "of": "real", "examples": 5, "held_out": 1}
+    parts = [{**part, "prompt": "example"} for part in ({**SYNTHETIC, "per_snippet": 4}, composed, solved)]
+    write_recipe(adapted.root, "mixed", {"kind": "mixture", "parts": parts})
+    with stages() as lineage:
+        built = sft_dataset(lineage, "mixed")
+    train = rows(adapted, "mixed", "train")
+    kinds = [row["task_id"].partition(":")[0] for row in train]
+    synthetic = len(rows(adapted, "tiny", "train"))
+    assert (kinds.count("synthetic"), kinds.count("composed")) == (synthetic, 6)
+    assert 0 < len(kinds) - synthetic - 6 <= 5
+    assert built.record.counts["tasks"] == len(rows(adapted, "mixed", "tasks"))
+    # asked by the change, answered by what becomes of a place or two, and the action
+    asked, answered = train[-1]["messages"]
+    assert asked["content"].startswith("python\n")
+    thought, _, action = answered["content"].partition("\n")
+    assert " => " in thought
+    assert {*json.loads(action)} == {"pattern", "rewrite"}
+
+
+def test_the_parts_of_a_mixture_are_asked_in_one_way(adapted: Paths) -> None:
+    parts = [SYNTHETIC, {"kind": "composed", "prompt": "example"}]
+    write_recipe(adapted.root, "mixed", {"kind": "mixture", "parts": parts})
+    with pytest.raises(ConfigError, match="parts: are asked by brief, example; name one prompt in all of them"):
+        lineage_recipes(adapted)
+
+
+def test_what_a_service_forgets_cannot_be_gone_on_from(
+    adapted: Paths, stages: Callable[[], AbstractContextManager[Lineage]]
+) -> None:
+    write_recipe(adapted.root, "after", SYNTHETIC, follows="tiny")
+    with stages() as lineage, pytest.raises(ConfigError, match="`memory` forgets what it trained; use `local`"):
+        both(lineage, "after")
+
+
+def test_what_is_trained_on_demand_is_no_part_of_a_run(adapted: Paths) -> None:
+    write_recipe(adapted.root, "a_later_one", SYNTHETIC, is_on_demand=True)
+    assert lineage_recipes(adapted) == ["seen", "tiny", "a_later_one"]
+    assert recipes_of_run(adapted) == ["seen", "tiny"]
+
+
+def test_a_recipe_says_in_one_way_what_it_goes_on_from(adapted: Paths) -> None:
+    write_recipe(adapted.root, "after", SYNTHETIC, follows="tiny", start_from="tinker://x")
+    with pytest.raises(ConfigError, match="both say what is trained on"):
+        lineage_recipes(adapted)

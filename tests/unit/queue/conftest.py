@@ -1,0 +1,34 @@
+"""Queues on a real server."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from graftline.rollouts.queue.redis import RedisJobQueue
+from graftline.rollouts.queue.settings import RedisQueueConfig
+from tests.redis_server import RedisServer
+
+OpenQueue = Callable[..., RedisJobQueue]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def open_on() -> Iterator[OpenQueue]:
+    """What opens a queue on a server, with rules that differ from the usual ones."""
+    opened: list[RedisJobQueue] = []
+
+    def open_queue(server: RedisServer, **rules: float | str) -> RedisJobQueue:
+        config = RedisQueueConfig(**{"retry_s": 0.0, "patience_s": 20.0, **rules})
+        opened.append(RedisJobQueue(SecretStr(server.url), config))
+        return opened[-1]
+
+    yield open_queue
+    for queue in opened:
+        queue.close()

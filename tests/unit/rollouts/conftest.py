@@ -1,0 +1,62 @@
+"""Small tasks, and the simplest teachers there can be."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.binding import Language
+from graftline.rollouts.state.state import State, StateUpdate
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.base import GaveUp, Proposal, Teacher
+
+Action = PatternAction | RuleAction
+
+
+class ReadingTeacher:
+    """Proposes the actions it was given, one after the other, and then gives up."""
+
+    name = "reading"
+    listens = False
+
+    def __init__(self, actions: Sequence[Action]) -> None:
+        self._actions = list(actions)
+        self.asked: list[tuple[str, State]] = []
+
+    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | GaveUp:
+        self.asked.append((text, state))
+        if not self._actions:
+            return GaveUp("no_candidate")
+        number = len(self.asked)
+        return Proposal(f"thought {number}", self._actions.pop(0), StateUpdate(history=[f"step {number}"]))
+
+
+@pytest.fixture
+def reading() -> Callable[[Sequence[Action]], Teacher]:
+    """A function of actions that returns a teacher which proposes them in order."""
+    return ReadingTeacher
+
+
+@pytest.fixture
+def task_of() -> Callable[..., Task]:
+    """A function of the texts before and wanted that returns a task."""
+
+    def made(
+        before: str, wanted: str, id: str = "d:1", language: Language = "python", gold_action: Action | None = None
+    ) -> Task:
+        return Task(
+            id=id,
+            dataset="d",
+            language=language,
+            instruction="Change it.",
+            before=before,
+            wanted=wanted,
+            gold_action=gold_action,
+            licence="MIT",
+            group="g",
+            origin="o",
+            tags=("a", "b"),
+        )
+
+    return made

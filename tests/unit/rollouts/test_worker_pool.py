@@ -1,0 +1,108 @@
+"""Attempts in worker processes: the same results, and what the death of a worker or of the parent leaves."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from graftline.core.errors import SandboxError
+from graftline.rollouts.collect import Collecting, attempt
+from graftline.rollouts.journal import JOURNAL_NAME, collect_many
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.induction import InductionTeacher
+from graftline.rollouts.teachers.settings import InductionTeacherConfig
+from graftline.rollouts.workers import worker_attempts
+from graftline.sandbox import MemorySandboxConfig, ProcessSandboxConfig
+from graftline.sandbox.memory import MemorySandbox
+from tests.processes import children_with, wait_until_ended
+
+TEACHER = InductionTeacherConfig()
+
+
+@pytest.fixture
+def tasks(task_of: Callable[..., Task]) -> list[Task]:
+    texts = [(f"old({number}, a)\nx = {number}\n", f"new({number}, a)\nx = {number + 1}\n") for number in range(10)]
+    return [task_of(before, wanted, id=f"d:{number}") for number, (before, wanted) in enumerate(texts)]
+
+
+def test_one_worker_and_two_make_what_none_makes_in_the_order_of_the_tasks(tasks: list[Task]) -> None:
+    sandbox = MemorySandbox()
+    here = [attempt(task, InductionTeacher(sandbox), sandbox, Collecting()) for task in tasks]
+    assert [trajectory.task_id for trajectory in here] == [task.id for task in tasks]
+    for count in (1, 2):
+        with worker_attempts(count, MemorySandboxConfig(), TEACHER, Collecting()) as attempts:
+            assert list(attempts(tasks)) == here
+
+
+def workers() -> list[psutil.Process]:
+    return children_with("spawn_main")
+
+
+def test_a_worker_that_dies_stops_the_run_and_what_was_made_is_kept(tasks: list[Task], tmp_path: Path) -> None:
+    many = [task.model_copy(update={"id": f"{task.id}-{turn}"}) for turn in range(200) for task in tasks]
+    with worker_attempts(2, MemorySandboxConfig(), TEACHER, Collecting()) as attempts:
+        collected = collect_many(many, attempts, tmp_path)
+        first = next(collected)
+        for worker in workers():
+            # the pool ends the others as soon as it misses one
+            with suppress(psutil.NoSuchProcess):
+                worker.kill()
+        with pytest.raises(SandboxError) as caught:
+            list(collected)
+    assert str(caught.value) == "a worker process died; what was collected is kept, start again to go on"
+    lines = (tmp_path / JOURNAL_NAME).read_bytes().splitlines()
+    assert (lines[0], 1 <= len(lines) < len(many)) == (first.model_dump_json().encode(), True)
+
+
+def test_workers_that_cannot_open_their_sandbox_are_an_error(tasks: list[Task]) -> None:
+    config = ProcessSandboxConfig(required_level="full")
+    with (
+        worker_attempts(1, config, TEACHER, Collecting()) as attempts,
+        pytest.raises(SandboxError, match=r"reaches 'compute' with .* but 'full' is required"),
+    ):
+        list(attempts(tasks))
+
+
+def test_no_worker_outlives_its_pool(tasks: list[Task]) -> None:
+    with worker_attempts(1, MemorySandboxConfig(), TEACHER, Collecting()) as attempts:
+        next(iter(attempts(tasks)))
+        running = workers()
+    assert len(running) == 1
+    assert workers() == []
+
+
+def test_a_parent_that_is_killed_leaves_neither_workers_nor_their_spawners_behind(
+    tasks: list[Task], tmp_path: Path
+) -> None:
+    program = """
+import sys
+import psutil
+from graftline.sandbox import ProcessSandboxConfig
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.settings import InductionTeacherConfig
+from graftline.rollouts.collect import Collecting
+from graftline.rollouts.workers import worker_attempts
+task = Task.model_validate_json(sys.argv[1])
+with worker_attempts(1, ProcessSandboxConfig(), InductionTeacherConfig(), Collecting()) as attempts:
+    next(attempts([task] * 8))
+    print(*(child.pid for child in psutil.Process().children(recursive=True)), flush=True)
+    sys.stdin.read()
+"""
+    argv = [sys.executable, "-c", program, tasks[0].model_dump_json()]
+    # the folder of the jail, which nobody removes after a kill, goes with that of the test
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True, env=environment) as parent:
+        assert parent.stdout
+        below = [int(pid) for pid in parent.stdout.readline().split()]
+        os.kill(parent.pid, signal.SIGKILL)
+    # the worker, its spawner, the process in which Python counts what workers share, and perhaps ast-grep
+    assert len(below) in (3, 4)
+    for pid in below:
+        wait_until_ended(pid)
