@@ -101,7 +101,7 @@ bench-training: install ## Measure training on this machine
 bench-harbor: install ## Measure rollouts through the service, beside bare processes
 	$(BIN)/python -m benchmarks.harbor
 
-bench-loop: install ## Measure what orchestration, records, grading and prompt optimisation cost
+bench-loop: install ## Measure what orchestration, records, grading and prompt optimization cost
 	@$(BIN)/graftline models fetch smollm2-135m > /dev/null
 	$(BIN)/python -m benchmarks.loop
 

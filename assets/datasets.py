@@ -14,7 +14,7 @@ from assets.described import WEEKLY, columns_of, described, fields_of, key_of, s
 from assets.links import home_page, shown_at
 from assets.outcome import DATA_VERSION, materialized, metadata_of, readable_failure
 from graftline.core.build import Built
-from graftline.datasets.catalogue import Catalogue, Dataset
+from graftline.datasets.catalog import Catalog, Dataset
 from graftline.datasets.losses import main_losses
 from graftline.datasets.tables import DIVISION, NORMALIZED
 from graftline.pipeline.checks import invalid_edits
@@ -31,14 +31,14 @@ _INPUT_VERSION = "dagster/input_data_version/"
 """The tag of an event that says of which version of an input it was made, before the key of that."""
 
 
-def dataset_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
+def dataset_assets(catalog: Catalog) -> list[dg.AssetsDefinition]:
     """Return the assets of the datasets in use, and those over all of them together."""
-    evaluations = [_raw(name, dataset) for name, dataset in catalogue.used.items() if dataset.is_evaluation]
+    evaluations = [_raw(name, dataset) for name, dataset in catalog.used.items() if dataset.is_evaluation]
     assets = list(evaluations)
-    for name, dataset in catalogue.sources.items():
+    for name, dataset in catalog.sources.items():
         raw = _raw(name, dataset)
         assets += [raw, _normalized(name, dataset, [raw, *evaluations])]
-    normalized = [key_of("normalized", name) for name in catalogue.sources]
+    normalized = [key_of("normalized", name) for name in catalog.sources]
     return [
         *assets,
         _over_all(division, normalized, "datasets", {"parquet"}, columns_of(DIVISION)),
@@ -46,9 +46,9 @@ def dataset_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
     ]
 
 
-def source_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
+def source_assets(catalog: Catalog) -> list[dg.AssetsDefinition]:
     """Return the datasets in use as their homes have them: made elsewhere, and observed by the sensor `dataset_versions`."""
-    return [_source(name, dataset) for name, dataset in catalogue.used.items()]
+    return [_source(name, dataset) for name, dataset in catalog.used.items()]
 
 
 def _source(name: str, dataset: Dataset) -> dg.AssetsDefinition:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from graftline.datasets.catalogue import NO_LICENCE
+from graftline.datasets.catalog import NO_LICENCE
 
 _HUB = "https://huggingface.co/"
 _FILES_OF_GITHUB = re.compile(r"https://raw\.githubusercontent\.com/([^/]+/[^/]+)/([^/]+)")

@@ -1,4 +1,4 @@
-"""From a stored artefact to what Dagster shows of it: data version, counts, tables, plots, links.
+"""From a stored artifact to what Dagster shows of it: data version, counts, tables, plots, links.
 
 Not here: which plots there are (`assets.pictures`), and where links lead (`assets.links`).
 https://docs.dagster.io/guides/build/assets/metadata-and-tags
@@ -37,7 +37,7 @@ _EVENTS_LOOKED_AT = 100
 
 
 OverAll = Callable[[Mapping[str, Built]], Mapping[str, Any]]
-"""What is to be known of the artefacts of a run together, which come by their partitions."""
+"""What is to be known of the artifacts of a run together, which come by their partitions."""
 
 
 def materialized(
@@ -46,7 +46,7 @@ def materialized(
     make: Callable[[], Built],
     shown: Callable[[Built], Mapping[str, Any]] | None = None,
 ) -> dg.MaterializeResult[Any]:
-    """Make one artefact, and return what there is to know of it."""
+    """Make one artifact, and return what there is to know of it."""
     lineage.advance = _logged(context)
     with readable_failure():
         built = make()
@@ -101,7 +101,7 @@ def materialize_each(
             context.log.info(_sentence(made[key]))
         metadata[key] = shown(made[key])
     if unchanged := sum(not built.is_fresh for built in made.values()):
-        # in one line, for each takes the log of a run as long as looking at an artefact does
+        # in one line, for each takes the log of a run as long as looking at an artifact does
         context.log.info(f"{unchanged} of {len(made)} partitions are unchanged")
     overview = {"partitions": dg.MetadataValue.md(_overview(made)), **over_all(made)}
     own = {key: told.get(ROW_COUNT, 0) for key, told in metadata.items()}

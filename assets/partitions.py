@@ -10,23 +10,23 @@ from typing import cast
 import dagster as dg
 
 from graftline.astgrep.binding import Language
-from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.catalog import Catalog
 from graftline.datasets.division import SPLITS, Split
 
 
-def partitions_of(catalogue: Catalogue) -> dg.MultiPartitionsDefinition:
+def partitions_of(catalog: Catalog) -> dg.MultiPartitionsDefinition:
     """Return language by split, for the languages that are configured."""
     return dg.MultiPartitionsDefinition(
         {
-            "language": dg.StaticPartitionsDefinition(list(catalogue.languages)),
+            "language": dg.StaticPartitionsDefinition(list(catalog.languages)),
             "split": dg.StaticPartitionsDefinition(list(SPLITS)),
         }
     )
 
 
-def whole_range(catalogue: Catalogue) -> tuple[str, str]:
+def whole_range(catalog: Catalog) -> tuple[str, str]:
     """Return the first and the last partition key; a range from one to the other holds every partition."""
-    languages = catalogue.languages
+    languages = catalog.languages
     return f"{languages[0]}|{SPLITS[0]}", f"{languages[-1]}|{SPLITS[-1]}"
 
 
@@ -54,5 +54,5 @@ if __name__ == "__main__":
     from graftline.core.config import load_yaml
     from graftline.core.paths import Paths, find_root
 
-    first, last = whole_range(load_yaml(Paths(find_root()).configs / "datasets.yaml", Catalogue))
+    first, last = whole_range(load_yaml(Paths(find_root()).configs / "datasets.yaml", Catalog))
     print(json.dumps(range_tags(first, last)) if "--tags" in sys.argv else f"{first}...{last}")

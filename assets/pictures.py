@@ -1,4 +1,4 @@
-"""Plots of the counts in records: what became of the rows of an artefact, and how many there are in each partition.
+"""Plots of the counts in records: what became of the rows of an artifact, and how many there are in each partition.
 
 Not here: how a plot is drawn (`assets.reports.plots`), and plots of other numbers, which are beside their assets.
 """

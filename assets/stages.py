@@ -18,7 +18,7 @@ from assets.pictures import rows_by_partition
 from assets.reports.plots import embedded, stacked
 from graftline.astgrep.binding import Language
 from graftline.core.build import Built
-from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.catalog import Catalog
 from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
 from graftline.datasets.tables import EDITS
@@ -36,31 +36,31 @@ from graftline.rollouts.task import Task
 from resources.artifacts import Artifacts, needs, stages_of
 
 
-def stage_assets(catalogue: Catalogue) -> list[dg.AssetsDefinition]:
-    """Return the partitioned stages over the datasets of `catalogue`."""
-    normalized = [key_of("normalized", name) for name in catalogue.sources]
+def stage_assets(catalog: Catalog) -> list[dg.AssetsDefinition]:
+    """Return the partitioned stages over the datasets of `catalog`."""
+    normalized = [key_of("normalized", name) for name in catalog.sources]
     return [
-        _stage(catalogue, splits, ["division", *normalized], "datasets", {"jsonl", "parquet"}),
+        _stage(catalog, splits, ["division", *normalized], "datasets", {"jsonl", "parquet"}),
         _stage(
-            catalogue, synthetic_rules, [_snippets(catalogue)], "tasks", {"jsonl", "astgrep"}, ("sandbox",)
+            catalog, synthetic_rules, [_snippets(catalog)], "tasks", {"jsonl", "astgrep"}, ("sandbox",)
         ),
-        _stage(catalogue, tasks, ["splits", "synthetic_rules"], "tasks", {"jsonl"}, ("sandbox",)),
+        _stage(catalog, tasks, ["splits", "synthetic_rules"], "tasks", {"jsonl"}, ("sandbox",)),
         _stage(
-            catalogue, teacher_trajectories, ["tasks"], "trajectories", {"jsonl", "astgrep"},
+            catalog, teacher_trajectories, ["tasks"], "trajectories", {"jsonl", "astgrep"},
             ("teacher", "sandbox", "actors", "queue"), "actors", _endings,
         ),
         _stage(
-            catalogue, trajectories, ["tasks", "teacher_trajectories"], "trajectories", {"parquet"},
+            catalog, trajectories, ["tasks", "teacher_trajectories"], "trajectories", {"parquet"},
             over_all=_endings,
         ),
     ]  # fmt: skip
 
 
-def _snippets(catalogue: Catalogue) -> dg.AssetDep:
+def _snippets(catalog: Catalog) -> dg.AssetDep:
     """Return the splits that synthetic edits are made on: those of the language, and of others that are also in it."""
-    used_by: dict[str, list[str]] = {language: [] for language in catalogue.languages}
-    for language in catalogue.languages:
-        for of in catalogue.snippets_of(language):
+    used_by: dict[str, list[str]] = {language: [] for language in catalog.languages}
+    for language in catalog.languages:
+        for of in catalog.snippets_of(language):
             used_by[of].append(language)
     dimensions = {
         "language": dg.DimensionPartitionMapping("language", dg.StaticPartitionMapping(used_by)),
@@ -74,7 +74,7 @@ def _snippets(catalogue: Catalogue) -> dg.AssetDep:
 
 
 def _stage(
-    catalogue: Catalogue,
+    catalog: Catalog,
     make: Callable[[Lineage, Language, Split], Built],
     deps: Sequence[str | dg.AssetKey | dg.AssetDep],
     group: str,
@@ -88,7 +88,7 @@ def _stage(
     @dg.asset(
         name=name,
         deps=deps,
-        partitions_def=partitions_of(catalogue),
+        partitions_def=partitions_of(catalog),
         group_name=group,
         code_version=stage_code(name),
         kinds=kinds,

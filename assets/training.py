@@ -24,7 +24,7 @@ from graftline.core.build import Built
 from graftline.core.errors import ConfigError, GraftlineError
 from graftline.core.markdown import table
 from graftline.core.paths import Paths, find_root
-from graftline.llm.weights.catalogue import load_models
+from graftline.llm.weights.catalog import load_models
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code
 from graftline.pipeline.stages.sft_dataset import recipes_of_run, sft_dataset

@@ -55,14 +55,14 @@ def prepare(
         }
         for name, home in homes.items()
     }
-    catalogue = {
+    catalog = {
         "languages": list(LANGUAGES),
         "use": list(datasets),
         "datasets": datasets,
         "cleaning": {"check_syntax": check_syntax},
     }
     # JSON is YAML
-    (root / "configs" / "datasets.yaml").write_text(json.dumps(catalogue), "utf-8")
+    (root / "configs" / "datasets.yaml").write_text(json.dumps(catalog), "utf-8")
     (root / "configs" / "trajectories.yaml").write_text("{}", "utf-8")
     return Paths(root)
 
@@ -71,7 +71,7 @@ def run(root: Path, only_raw: bool = False) -> dict[str, Any]:
     """Return seconds, processor seconds and counts of the stages after `raw`, or of `raw` alone."""
     paths = Paths(root)
     with open_lineage(paths, load_manifest(paths, "local", {"sandbox": "memory"}), "benchmark") as lineage:
-        names, before = list(lineage.catalogue.sources), processor_s()
+        names, before = list(lineage.catalog.sources), processor_s()
         if only_raw:
             seconds_of_raw, fetched = timed(lambda: [make("raw", lineage, name) for name in names])
             used_s = round(processor_s() - before, 3)
@@ -96,14 +96,14 @@ def run(root: Path, only_raw: bool = False) -> dict[str, Any]:
         }
 
 
-def artefacts(lineage: Lineage) -> dict[str, Built]:
-    """Return every artefact up to the splits, brought up to date, by name."""
+def artifacts(lineage: Lineage) -> dict[str, Built]:
+    """Return every artifact up to the splits, brought up to date, by name."""
     built = {}
-    for name in lineage.catalogue.sources:
+    for name in lineage.catalog.sources:
         built[f"raw/{name}"] = make("raw", lineage, name)
         built[f"normalized/{name}"] = make("normalized", lineage, name)
     built["division"] = make("division", lineage)
-    for language in lineage.catalogue.languages:
+    for language in lineage.catalog.languages:
         for split in SPLITS:
             built[f"splits/{language}/{split}"] = make("splits", lineage, language, split)
     return built

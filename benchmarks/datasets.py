@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.commands import CHECKOUT, said, watched
-from benchmarks.dataset_stages import artefacts, prepare
+from benchmarks.dataset_stages import artifacts, prepare
 from benchmarks.machine import machine
 from benchmarks.synthetic_rows import row, write_rows
 from graftline.core.paths import Paths
@@ -270,10 +270,10 @@ def rerun(folder: Path, sizes: Sizes) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _made(paths: Paths) -> tuple[float, dict[str, str]]:
-    """Return seconds, and the artefacts that were made with the reason for each."""
+    """Return seconds, and the artifacts that were made with the reason for each."""
     started = time.perf_counter()
     with open_lineage(paths, load_manifest(paths, "local", {"sandbox": "memory"}), "benchmark") as lineage:
-        built = artefacts(lineage)
+        built = artifacts(lineage)
     seconds = round(time.perf_counter() - started, 3)
     return seconds, {name: one.reason for name, one in built.items() if one.is_fresh}
 

@@ -1,11 +1,11 @@
-"""How many rollouts a minute an optimisation evaluates, of what the bare actor pool answers of the same chats.
+"""How many rollouts a minute an optimization evaluates, of what the bare actor pool answers of the same chats.
 
-The optimisation is the one of users: `gepa`, a journal on disk, the refactoring environment with its sandbox and grading, the
+The optimization is the one of users: `gepa`, a journal on disk, the refactoring environment with its sandbox and grading, the
 offline proposer; each attempt is one step, so that a rollout is one chat. Every chat that it has the model asked is kept, and
 asked again of the pool alone, in the same order, as many at a time: that is the bare rate. Both take turns, after an
-optimisation that warms the server up and does not count, and what is said is the median over the turns.
+optimization that warms the server up and does not count, and what is said is the median over the turns.
 
-* `rollouts_per_minute`, `chats_per_minute`: of the optimisation, from its first rollout to its end, and of the pool;
+* `rollouts_per_minute`, `chats_per_minute`: of the optimization, from its first rollout to its end, and of the pool;
 * `of_bare`: the one of the other;
 * `twice`: pairs of prompt and task that were paid twice.
 
@@ -47,7 +47,7 @@ from graftline.llm.settings import PoolSettings
 from graftline.llm.weights.fetch import fetch_model
 from graftline.prompts.journal import FileJournal
 from graftline.prompts.offline_proposer import OfflineProposer
-from graftline.prompts.optimise import optimise
+from graftline.prompts.optimize import optimize
 from graftline.prompts.settings import PromptLearningConfig
 from graftline.rollouts.collect import Collecting
 from graftline.rollouts.task import Task
@@ -87,16 +87,16 @@ def measure(sizes: Sizes = FULL, url: str = "") -> dict[str, Any]:
     """Return the figures; `url` is of a server that runs already."""
     rates, bare_rates = list[float](), list[float]()
     with _served(url) as fleet, tempfile.TemporaryDirectory() as folder:
-        _optimised(fleet, sizes, Path(folder, "warm-up"))
+        _optimized(fleet, sizes, Path(folder, "warm-up"))
         for turn in range(sizes.turns):
-            optimised, chats = _optimised(fleet, sizes, Path(folder, str(turn)))
-            rates.append(60 * len(chats) / optimised["seconds"])
+            optimized, chats = _optimized(fleet, sizes, Path(folder, str(turn)))
+            rates.append(60 * len(chats) / optimized["seconds"])
             bare_rates.append(60 * len(chats) / asyncio.run(_bare(fleet, chats)))
     rate, bare_rate = statistics.median(rates), statistics.median(bare_rates)
     return {
-        "rollouts": optimised["rollouts"],
+        "rollouts": optimized["rollouts"],
         "chats": len(chats),
-        "twice": optimised["twice"],
+        "twice": optimized["twice"],
         "rollouts_per_minute": round(rate, 1),
         "chats_per_minute": round(bare_rate, 1),
         "of_bare": round(statistics.median(map(operator.truediv, rates, bare_rates)), 3),
@@ -123,7 +123,7 @@ class _Kept:
         await self._model.close()
 
 
-def _optimised(fleet: Fleet, sizes: Sizes, folder: Path) -> tuple[dict[str, Any], list[ChatRequest]]:
+def _optimized(fleet: Fleet, sizes: Sizes, folder: Path) -> tuple[dict[str, Any], list[ChatRequest]]:
     kept, prompt = _Kept(_pool(fleet)), load_prompt(CHECKOUT / "configs", "small")
     journal = FileJournal(folder / "journal.jsonl")
     seeds = range(sizes.train + sizes.validation)
@@ -147,7 +147,7 @@ def _optimised(fleet: Fleet, sizes: Sizes, folder: Path) -> tuple[dict[str, Any]
             models={"policy": ServedModel(model, prompt, fleet.context_tokens)},
             collecting=Collecting(max_steps=1),
         )
-        outcome = optimise(config, create_task_app_client(app), OfflineProposer(), journal, "benchmark")
+        outcome = optimize(config, create_task_app_client(app), OfflineProposer(), journal, "benchmark")
         seconds = time.perf_counter() - kept.began
     pairs = Counter((line["candidate"], line["seed"]) for line in journal.lines() if line["kind"] == "rollout")
     twice = sum(times > 1 for times in pairs.values())

@@ -2,7 +2,7 @@
 
 The commits are those of the half of repositories that `is_judged` names; the other half is free to be looked at while
 the inducer is made better. A pair is read in the language in which both of its sides parse, a member of a class that
-stands alone inside an enclosing class, both as the datasets are normalised.
+stands alone inside an enclosing class, both as the datasets are normalized.
 """
 
 import gzip

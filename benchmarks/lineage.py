@@ -39,7 +39,7 @@ from graftline.core.build import Contents, Request, build
 CHECKOUT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 _MADE_OF_IT = shutil.ignore_patterns("recipes", "harbor", "evaluations", "prompts", "closed_loop.yaml")
-"""Configuration of what is trained, evaluated and optimised, which takes runs of its own."""
+"""Configuration of what is trained, evaluated and optimized, which takes runs of its own."""
 
 
 def main() -> None:
@@ -98,11 +98,11 @@ def loading(folder: Path, environment: dict[str, str], repetitions: int) -> dict
     shipped = prepared(folder / "shipped", None)
     datasets = prepared(folder / "datasets", None)
     path = datasets / "configs" / "datasets.yaml"
-    catalogue = YAML(typ="safe").load(path)
+    catalog = YAML(typ="safe").load(path)
     names = [f"d{number:03}" for number in range(100)]
-    catalogue["datasets"] |= dict.fromkeys(names, catalogue["datasets"]["release_pairs"])
-    catalogue["use"] = ["release_pairs", *names]
-    path.write_text(json.dumps(catalogue), "utf-8")  # JSON is YAML
+    catalog["datasets"] |= dict.fromkeys(names, catalog["datasets"]["release_pairs"])
+    catalog["use"] = ["release_pairs", *names]
+    path.write_text(json.dumps(catalog), "utf-8")  # JSON is YAML
     many = prepared(folder / "many", None)
     for kind, one in {"recipes": "first_adapter", "harbor": "refactoring"}.items():
         (many / "configs" / kind).mkdir()

@@ -1,11 +1,11 @@
-"""What it costs to close the loop: orchestration and records, prompt optimisation, grading.
+"""What it costs to close the loop: orchestration and records, prompt optimization, grading.
 
 * `overhead_percent`: of a Dagster run of about five minutes that trains an adapter and judges it, the wall time that is not
   spent making files, relative to what is: Dagster, records, checksums, locks. `lineage_overhead_percent` is that of the run
-  before it, from raw data to trajectories, which is shorter and has many more artefacts, and whose dbt models count as overhead;
+  before it, from raw data to trajectories, which is shorter and has many more artifacts, and whose dbt models count as overhead;
 * `no_op_s`: the same two runs with nothing changed;
 * `graded_s`: 1,000 tasks with 4 answers each, graded (`benchmarks.graded_answers`);
-* `gepa_of_bare`: rollouts a minute that an optimisation evaluates, of what the bare pool answers (`benchmarks.gepa_rollouts`).
+* `gepa_of_bare`: rollouts a minute that an optimization evaluates, of what the bare pool answers (`benchmarks.gepa_rollouts`).
 
 Peer: making the files alone, and asking the pool alone, both of the same runs.
 

@@ -147,7 +147,7 @@ def attempts_and_rollouts(sizes: Sizes, root: Path) -> dict[str, dict[str, float
     shutil.copy(CHECKOUT / "configs" / "harbor" / f"{_DEPLOYMENT}.yaml", root / "configs" / "harbor")
     paths = Paths(root)
     with opened(paths) as lineage:
-        [name] = lineage.catalogue.sources
+        [name] = lineage.catalog.sources
         make("raw", lineage, name)
         make("normalized", lineage, name)
         make("division", lineage)

@@ -10,7 +10,7 @@ Then the faults end, what was accepted gets the time to end, and everything that
 * `rollouts`: every one that was accepted has ended, has one reward at most, and the right one, which was worked out before;
 * `attempts`: every job has its attempt, which has the reward that its actions are worth when they are applied again,
   undisturbed;
-* `versions`: one run was requested for each version of the dataset, and the artefacts are byte for byte those of an
+* `versions`: one run was requested for each version of the dataset, and the artifacts are byte for byte those of an
   undisturbed run over the newest version, with its attempts in shards of their own; `graftline check` finds nothing;
 * no process is left behind, few wait as zombies, and memory, descriptors and disk stay below the bounds.
 

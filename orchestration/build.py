@@ -64,7 +64,7 @@ def build_definitions(resources: Mapping[str, Any] | None = None) -> dg.Definiti
 def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
     root = find_root(dict(os.environ), start=CHECKOUT)
     paths, name = Paths(root), os.environ.get("GRAFTLINE_MANIFEST", "local")
-    catalogue = load_settings(paths).catalogue
+    catalog = load_settings(paths).catalog
     deployments, evaluated = deployment_names(paths), evaluated_names(paths)
     contests = contest_names(paths)
     harbor = [*job_over("harbor", deployments), *job_over("evaluations", evaluation_names(paths))]
@@ -73,10 +73,10 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
     jobs = [lineage_job, training_job, *harbor, *job_over("prompts", prompts), *closed_loop_job(closed_loop)]
     return dg.Definitions(
         assets=[
-            *source_assets(catalogue),
-            *dataset_assets(catalogue),
-            *stage_assets(catalogue),
-            report_models(catalogue),
+            *source_assets(catalog),
+            *dataset_assets(catalog),
+            *stage_assets(catalog),
+            report_models(catalog),
             *report_assets(),
             *training_assets(),
             adapter_report(contests),
@@ -85,15 +85,15 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
             *harbor_assets(deployments, evaluated, contests),
         ],
         asset_checks=[
-            *(check for name in catalogue.sources for check in dataset_checks(name)),
+            *(check for name in catalog.sources for check in dataset_checks(name)),
             *STAGE_CHECKS,
             *training_checks(),
             *harbor_checks(evaluated, contests),
         ],
         jobs=jobs,
-        schedules=[daily_lineage(lineage_job.name, catalogue)],
+        schedules=[daily_lineage(lineage_job.name, catalog)],
         sensors=[
-            dataset_versions(lineage_job.name, catalogue),
+            dataset_versions(lineage_job.name, catalog),
             actor_health(),
             lost_runs(),
             recipes(),
@@ -114,7 +114,7 @@ def resources_for(paths: Paths, manifest: str) -> dict[str, Any]:
     """
     wired = load_manifest(paths, manifest)
     return {
-        "artifacts": Artifacts(root=str(paths.root), manifest=manifest, settings=filled(wired.artefacts)),
+        "artifacts": Artifacts(root=str(paths.root), manifest=manifest, settings=filled(wired.artifacts)),
         **systems_of(wired, paths, os.environ),
         "warehouse": Warehouse(path=str(paths.warehouse)),
         "dbt": open_dbt(),

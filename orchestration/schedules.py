@@ -7,10 +7,10 @@ https://docs.dagster.io/guides/automate/schedules
 import dagster as dg
 
 from assets.partitions import range_tags, whole_range
-from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.catalog import Catalog
 
 
-def daily_lineage(job_name: str, catalogue: Catalogue) -> dg.ScheduleDefinition:
+def daily_lineage(job_name: str, catalog: Catalog) -> dg.ScheduleDefinition:
     """Return the schedule; the job called `job_name` is everything there is."""
 
     @dg.schedule(
@@ -23,7 +23,7 @@ def daily_lineage(job_name: str, catalogue: Catalogue) -> dg.ScheduleDefinition:
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
         return dg.RunRequest(
-            run_key=context.scheduled_execution_time.isoformat(), tags=range_tags(*whole_range(catalogue))
+            run_key=context.scheduled_execution_time.isoformat(), tags=range_tags(*whole_range(catalog))
         )
 
     return schedule

@@ -46,7 +46,7 @@ _OF_DAGSTER = "__ASSET_JOB"
 _FOLDED = "reports"
 """The group of most assets, which hides what it is about where all of it is shown."""
 _UPRIGHT = """localStorage.setItem("asset-graph-direction", '"vertical"')"""
-_COLOURS = 128
+_COLORS = 128
 _MOST_WIDTH, _MOST_HEIGHT = 2400, 16_000
 """Of the picture of a report, in pixels: a browser draws no more at once."""
 _MARGIN = 48
@@ -250,7 +250,7 @@ def _write(picture: bytes, path: Path) -> None:
     from PIL import Image
 
     with Image.open(BytesIO(picture)) as image:
-        image.convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+        image.convert("RGB").quantize(_COLORS, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from graftline.core.artifacts.open import FolderArtefactsConfig, open_artefacts
+from graftline.core.artifacts.open import FolderArtifactsConfig, open_artifacts
 from graftline.core.config import validated
 from graftline.core.errors import GraftlineError
 from graftline.core.paths import Paths
@@ -37,11 +37,11 @@ OF_REPORTS = ("warehouse", "dbt")
 class Artifacts(System):
     """Where artifacts are kept: the root folder, and the bucket where several machines share them."""
 
-    port = "artefacts"
+    port = "artifacts"
     root: str = Field(description="Folder that holds configs/ and data/.")
     manifest: str = Field(default="local", description="Manifest under configs/manifests that wires the deployment.")
-    settings: form_of("artefacts") = Field(  # type: ignore[valid-type]
-        default=filled(FolderArtefactsConfig()), discriminator="kind", description="Where other machines find them."
+    settings: form_of("artifacts") = Field(  # type: ignore[valid-type]
+        default=filled(FolderArtifactsConfig()), discriminator="kind", description="Where other machines find them."
     )
     _run: "_Run" = PrivateAttr(default_factory=lambda: _Run())
 
@@ -60,7 +60,7 @@ class Artifacts(System):
         It raises RecordError where there is none.
         """
         paths = self.paths
-        store = open_artefacts(self.wired().artefacts, paths.root, open_secrets(os.environ, paths.root))
+        store = open_artifacts(self.wired().artifacts, paths.root, open_secrets(os.environ, paths.root))
         return lambda folder: store.record(paths.relative(folder)) or load_record(folder)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:

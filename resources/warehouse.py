@@ -51,7 +51,7 @@ class Warehouse(dg.ConfigurableResource):
         import duckdb
 
         if not Path(self.path).exists():
-            raise dg.Failure(f"{self.path}: no such file; materialise the models of group 'reports' first")
+            raise dg.Failure(f"{self.path}: no such file; materialize the models of group 'reports' first")
         try:
             with duckdb.connect(self.path, read_only=True) as connection:
 
@@ -64,7 +64,7 @@ class Warehouse(dg.ConfigurableResource):
         except duckdb.Error as error:
             fault = str(error).partition("\n")[0]
             raise dg.Failure(
-                f"{self.path}: cannot be read ({fault}); materialise the models of group 'reports' again"
+                f"{self.path}: cannot be read ({fault}); materialize the models of group 'reports' again"
             ) from None
 
 
@@ -84,7 +84,7 @@ def create_sources(path: Path, queries: Mapping[str, str]) -> None:
             except duckdb.Error as error:
                 fault = str(error).partition("\n")[0]
                 raise DataError(
-                    f"the files of {name!r} cannot be read ({fault}); materialise their assets again"
+                    f"the files of {name!r} cannot be read ({fault}); materialize their assets again"
                 ) from None
 
 

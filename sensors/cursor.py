@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from graftline.core.config import Config
 from graftline.core.hashing import digest, sha256_text
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalog import Dataset
 from graftline.datasets.sources.base import Observation
 
 MAX_CURSOR_BYTES = 48 << 10
@@ -28,7 +28,7 @@ class Known(Config):
     """What is known of one home."""
 
     entry: str = Field(max_length=64)
-    """Digest of the dataset's entry in the catalogue; with another entry, this was about another home."""
+    """Digest of the dataset's entry in the catalog; with another entry, this was about another home."""
     newest: str = Field(default="", max_length=256)
     """The newest revision that was seen in the home."""
     etag: str = ""

@@ -20,7 +20,7 @@ from assets.prompts import GROUP as PROMPTS
 from assets.training import GROUP as TRAINING
 from graftline.core.clock import Clock, utc_now
 from graftline.core.hashing import digest
-from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.catalog import Catalog
 from graftline.datasets.sources.base import MIRROR_VARIABLE
 from graftline.pipeline.ports import dataset_hub
 from resources.artifacts import Artifacts
@@ -36,7 +36,7 @@ WITHIN_S = 30.0
 
 def dataset_versions(
     job_name: str,
-    catalogue: Catalogue,
+    catalog: Catalog,
     clock: Clock = utc_now,
     within_s: float = WITHIN_S,
 ) -> dg.SensorDefinition:
@@ -56,7 +56,7 @@ def dataset_versions(
         if cursor is None:
             context.log.warning("the cursor cannot be read, and is begun anew")
             cursor = Cursor()
-        used = catalogue.used
+        used = catalog.used
         tick = Tick(
             clock().timestamp(),
             stored_datasets(artifacts.paths, used, artifacts.records()),
@@ -70,7 +70,7 @@ def dataset_versions(
         for fault in tick.faults:
             context.log.warning(fault)
         return dg.SensorResult(
-            run_requests=[run_request(tick, catalogue, context.repository_def)] if tick.changed else [],
+            run_requests=[run_request(tick, catalog, context.repository_def)] if tick.changed else [],
             skip_reason=None if tick.changed else tick.summary(),
             cursor=Cursor(datasets=tick.known).text(),
             asset_events=tick.events,
@@ -79,8 +79,8 @@ def dataset_versions(
     return sensor
 
 
-def run_request(tick: Tick, catalogue: Catalogue, repository: dg.RepositoryDefinition | None) -> dg.RunRequest:
-    """Return the one run for all that changed: two would make the same artefacts side by side.
+def run_request(tick: Tick, catalog: Catalog, repository: dg.RepositoryDefinition | None) -> dg.RunRequest:
+    """Return the one run for all that changed: two would make the same artifacts side by side.
 
     What needs a dataset that is neither stored nor fetched now is left out, for it would fail.
     """
@@ -92,7 +92,7 @@ def run_request(tick: Tick, catalogue: Catalogue, repository: dg.RepositoryDefin
         run_key=digest({name: tick.known[name].history for name in tick.changed}),
         asset_selection=sorted(selected),
         tags={
-            **range_tags(*whole_range(catalogue)),
+            **range_tags(*whole_range(catalog)),
             **{f"graftline/revision.{name}": tick.known[name].fetched[:16] for name in tick.changed},
         },
     )

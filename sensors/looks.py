@@ -13,7 +13,7 @@ from threading import Thread
 
 from graftline.core.downloads.retry import HomeBusyError
 from graftline.core.errors import ConfigError, GraftlineError
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalog import Dataset
 from graftline.datasets.sources.base import DatasetHub, Observation
 from sensors.cursor import Known
 
@@ -43,7 +43,7 @@ Outcome = Found | Failed
 
 
 class Looks:
-    """The looks that are under way, at most one per entry of the catalogue."""
+    """The looks that are under way, at most one per entry of the catalog."""
 
     def __init__(self) -> None:
         self._under_way: dict[tuple[str, str], Future[Outcome]] = {}

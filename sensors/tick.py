@@ -16,7 +16,7 @@ from graftline.core.errors import RecordError
 from graftline.core.hashing import digest
 from graftline.core.paths import Paths
 from graftline.core.record import Record
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalog import Dataset
 from graftline.datasets.sources.mirror import is_mirrored
 from sensors.cursor import Known
 from sensors.looks import Failed, Found, Outcome

@@ -62,9 +62,9 @@ class CommitSite:
             "license": "MIT",
             "files": [{"path": file}],
         }
-        catalogue = {"languages": ["python"], "datasets": {"commits": entry}, "use": ["commits"]}
-        catalogue |= {"synthesis": {"per_partition": 0}, **changes}
-        (self.root / "configs" / "datasets.yaml").write_text(json.dumps(catalogue), "utf-8")
+        catalog = {"languages": ["python"], "datasets": {"commits": entry}, "use": ["commits"]}
+        catalog |= {"synthesis": {"per_partition": 0}, **changes}
+        (self.root / "configs" / "datasets.yaml").write_text(json.dumps(catalog), "utf-8")
 
     def run(self) -> None:
         """Bring everything up to date, in this process."""

@@ -21,7 +21,7 @@ from graftline.harbor.service.api import create_service
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.lookups import Parts
 from graftline.harbor.service.notices import Notices
-from graftline.harbor.service.prompt_workers import Optimiser
+from graftline.harbor.service.prompt_workers import Optimizer
 from graftline.harbor.service.settings import ServiceSettings
 from graftline.harbor.service.workers import Workers
 
@@ -70,7 +70,7 @@ class Gate:
 
 @contextmanager
 def service(
-    url: str, outcomes: Outcomes = half, optimiser: Optimiser | None = None, **settings: Any
+    url: str, outcomes: Outcomes = half, optimizer: Optimizer | None = None, **settings: Any
 ) -> Iterator[httpx.Client]:
     """Yield a client of a service over the database `url`."""
     with Database(url) as database:
@@ -78,7 +78,7 @@ def service(
         executor = MemoryExecutor(outcomes=outcomes)
         workers = Workers(database, executor, settings_, {}, notices.tell)
         parts = Parts(database, workers, settings_, executor.name, executor.needs_dockerfile)
-        app = create_service(parts, notices, [SecretStr(KEY)], optimiser)
+        app = create_service(parts, notices, [SecretStr(KEY)], optimizer)
         with (
             serve_task_app(app) as base,
             httpx.Client(base_url=base, headers={"Authorization": f"Bearer {KEY}"}, timeout=_WITHIN_S) as client,

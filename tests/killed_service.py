@@ -16,13 +16,13 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 from graftline.harbor.service.serve import HarborSettings, serve
-from graftline.prompts.service_optimiser import ServiceOptimiser
+from graftline.prompts.service_optimizer import ServiceOptimizer
 from graftline.core.secrets import EnvironmentSecrets, Secrets
 
 settings = HarborSettings.model_validate(json.loads(sys.argv[2]))
 secrets = Secrets([EnvironmentSecrets({"GRAFTLINE_HARBOR_KEY": sys.argv[3]})])
 started = lambda url: print(url, flush=True)
-serve(settings, Path(sys.argv[1]), secrets, sys.argv[4], started, ServiceOptimiser(secrets))
+serve(settings, Path(sys.argv[1]), secrets, sys.argv[4], started, ServiceOptimizer(secrets))
 """
 REWARD = """import json, sys
 asked = json.load(open(sys.argv[2]))

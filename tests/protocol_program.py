@@ -2,7 +2,7 @@
 it little.
 
 It answers with what it was told last, a word a token, and counts who asked and who went away. It is told how to be on
-`/behaviour`, and says what it saw on `/seen`.
+`/behavior`, and says what it saw on `/seen`.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Behaviour:
+class Behavior:
     """How the server is, from the next request on."""
 
     model: str = "model"
@@ -83,13 +83,13 @@ class _Counts:
 class _Server:
     """What the connections share."""
 
-    def __init__(self, behaviour: Behaviour) -> None:
-        self.become(behaviour)
+    def __init__(self, behavior: Behavior) -> None:
+        self.become(behavior)
         self.renew()
 
-    def become(self, behaviour: Behaviour) -> None:
-        self.behaviour = behaviour
-        self.faults = deque(behaviour.faults)
+    def become(self, behavior: Behavior) -> None:
+        self.behavior = behavior
+        self.faults = deque(behavior.faults)
 
     def renew(self) -> None:
         self.counts = _Counts()
@@ -97,9 +97,9 @@ class _Server:
         self.prefixes: dict[str, int] = {}
 
     def answer(self, method: str, path: str, headers: bytes, body: bytes, connection: "_Connection") -> None:
-        if path not in ("/behaviour", "/renewal", "/seen"):
+        if path not in ("/behavior", "/renewal", "/seen"):
             self.counts.paths[f"{method} {path}"] += 1
-        key = self.behaviour.api_key
+        key = self.behavior.api_key
         if path.startswith("/v1/") and key and _header(headers, b"authorization") != f"Bearer {key}":
             return connection.fail(401, "the key is wrong", "AuthenticationError")
         match path:
@@ -108,19 +108,19 @@ class _Server:
             case "/v1/load_lora_adapter" | "/v1/unload_lora_adapter":
                 self._adapter(path, json.loads(body), connection)
             case "/v1/models":
-                base = self.behaviour.model
-                adapters = {**self.behaviour.adapters, **self.adapters}
+                base = self.behavior.model
+                adapters = {**self.behavior.adapters, **self.adapters}
                 models = [{"id": name, "root": folder, "parent": base} for name, folder in adapters.items()]
                 connection.send(
                     200, json.dumps({"data": [{"id": base, "root": base, "parent": None}, *models]}).encode()
                 )
             case "/health":
-                connection.send(self.behaviour.health, b"")
-            case "/metrics" if self.behaviour.has_metrics:
+                connection.send(self.behavior.health, b"")
+            case "/metrics" if self.behavior.has_metrics:
                 connection.send(200, self._metrics().encode(), "text/plain; version=0.0.4")
-            case "/behaviour":
+            case "/behavior":
                 given = json.loads(body)
-                self.become(_behaviour(given))
+                self.become(_behavior(given))
                 connection.send(200, b"")
             case "/renewal":
                 self.renew()
@@ -136,17 +136,17 @@ class _Server:
         self.counts.ids[name] += 1
         self.counts.bodies.append(asked)
         model = asked["model"]
-        if model not in (self.behaviour.model, *self.behaviour.adapters, *self.adapters):
+        if model not in (self.behavior.model, *self.behavior.adapters, *self.adapters):
             return connection.fail(404, f"The model `{model}` does not exist.", "NotFoundError")
         if asked["max_tokens"] < 1:
             return connection.fail(400, "max_tokens must be at least 1", "BadRequestError")
-        fault = self.faults.popleft() if self.faults else self.behaviour.always
+        fault = self.faults.popleft() if self.faults else self.behavior.always
         if fault.status:
             more = f"Retry-After: {fault.retry_after}\r\n" if fault.retry_after else ""
             return connection.fail(fault.status, fault.message, "InternalServerError", more)
         connection.begin(self.counts)
-        if not fault.hangs and not self.behaviour.is_asleep:
-            loop, delay_s = asyncio.get_running_loop(), self.behaviour.latency_s
+        if not fault.hangs and not self.behavior.is_asleep:
+            loop, delay_s = asyncio.get_running_loop(), self.behavior.latency_s
             connection.work = loop.call_later(delay_s, self._finish, asked, name, fault, connection)
         return None
 
@@ -188,7 +188,7 @@ class _Server:
                     {
                         "index": 0,
                         "message": {"role": "assistant", "content": text},
-                        "finish_reason": self.behaviour.finish_reason or reason,
+                        "finish_reason": self.behavior.finish_reason or reason,
                     }
                 ],
                 "usage": {
@@ -218,9 +218,9 @@ class _Server:
         labels = '{engine="0",model_name="model"}'
         values = {
             "num_requests_running gauge": self.counts.running,
-            "num_requests_waiting gauge": self.behaviour.waiting,
-            "kv_cache_usage_perc gauge": self.behaviour.kv_usage,
-            "num_preemptions_total counter": self.behaviour.preemptions,
+            "num_requests_waiting gauge": self.behavior.waiting,
+            "kv_cache_usage_perc gauge": self.behavior.kv_usage,
+            "num_preemptions_total counter": self.behavior.preemptions,
             "prompt_tokens_total counter": self.counts.prompt_tokens,
             "generation_tokens_total counter": self.counts.completion_tokens,
         }
@@ -229,10 +229,10 @@ class _Server:
             name, kind = described.split()
             lines += [f"# HELP vllm:{name} .", f"# TYPE vllm:{name} {kind}", f"vllm:{name}{labels} {float(value)}"]
         lines.append("# TYPE vllm:num_requests_waiting_by_reason gauge")
-        for reason, value in (("capacity", self.behaviour.waiting), ("deferred", 0)):
+        for reason, value in (("capacity", self.behavior.waiting), ("deferred", 0)):
             lines.append(f'vllm:num_requests_waiting_by_reason{{engine="0",reason="{reason}"}} {float(value)}')
         lines.append("# TYPE vllm:engine_sleep_state gauge")
-        for state, value in (("awake", not self.behaviour.is_asleep), ("weights_offloaded", self.behaviour.is_asleep)):
+        for state, value in (("awake", not self.behavior.is_asleep), ("weights_offloaded", self.behavior.is_asleep)):
             lines.append(f'vllm:engine_sleep_state{{engine="0",sleep_state="{state}"}} {float(value)}')
         return "\n".join(lines) + "\n"
 
@@ -338,9 +338,9 @@ def _header(head: bytes, name: bytes) -> str:
     return head[start : end if end >= 0 else len(head)].strip().decode()
 
 
-def _behaviour(given: dict[str, Any]) -> Behaviour:
+def _behavior(given: dict[str, Any]) -> Behavior:
     faults = [Fault(**fault) for fault in given.pop("faults")]
-    return Behaviour(faults=faults, always=Fault(**given.pop("always")), **given)
+    return Behavior(faults=faults, always=Fault(**given.pop("always")), **given)
 
 
 def _cpu_s() -> float:
@@ -351,7 +351,7 @@ def _cpu_s() -> float:
 async def _serve(port: int) -> None:
     # ends with whoever started it, however that ends
     loop = asyncio.get_running_loop()
-    server = _Server(_behaviour(json.loads(sys.stdin.buffer.readline())))
+    server = _Server(_behavior(json.loads(sys.stdin.buffer.readline())))
     listening = await loop.create_server(lambda: _Connection(server), "127.0.0.1", port, backlog=4096)
     print(listening.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.buffer.read)

@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from tests.protocol_program import Behaviour, Fault
+from tests.protocol_program import Behavior, Fault
 
-__all__ = ["Behaviour", "Fault", "ProtocolServer", "Seen"]
+__all__ = ["Behavior", "Fault", "ProtocolServer", "Seen"]
 
 _CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -51,8 +51,8 @@ class Seen:
 class ProtocolServer:
     """The process; `url` is where it is, the same after every start."""
 
-    def __init__(self, **behaviour: Any) -> None:
-        self._behaviour = Behaviour(**behaviour)
+    def __init__(self, **behavior: Any) -> None:
+        self._behavior = Behavior(**behavior)
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
 
@@ -73,7 +73,7 @@ class ProtocolServer:
         self._process = subprocess.Popen(command, cwd=_CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(asdict(self._behaviour)).encode() + b"\n")
+        self._process.stdin.write(json.dumps(asdict(self._behavior)).encode() + b"\n")
         self._process.stdin.flush()
         self.port = int(self._process.stdout.readline())
 
@@ -95,19 +95,19 @@ class ProtocolServer:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
-    def become(self, **behaviour: Any) -> None:
+    def become(self, **behavior: Any) -> None:
         """Behave so from the next request on; what is not given is as by default."""
-        self._behaviour = Behaviour(**behaviour)
-        self._call("/behaviour", json.dumps(asdict(self._behaviour)).encode())
+        self._behavior = Behavior(**behavior)
+        self._call("/behavior", json.dumps(asdict(self._behavior)).encode())
 
-    def renew(self, **behaviour: Any) -> None:
+    def renew(self, **behavior: Any) -> None:
         """Be as if just started, which takes longer."""
         if self._process is None:
-            self._behaviour = Behaviour(**behaviour)
+            self._behavior = Behavior(**behavior)
             self.start()
         else:
             self._call("/renewal", b"")
-            self.become(**behaviour)
+            self.become(**behavior)
 
     def seen(self) -> Seen:
         return Seen(**json.loads(self._call("/seen")))

@@ -11,7 +11,7 @@ TRAJECTORIES = {"kind": "trajectories", "held_out": 4}
 
 
 def write_recipe(root: Path, name: str, data: dict[str, Any] | None, **changes: Any) -> None:
-    """Write `configs/recipes/<name>.yaml` below `root`, and the catalogue of models beside it."""
+    """Write `configs/recipes/<name>.yaml` below `root`, and the catalog of models beside it."""
     values = {
         "recipe": "sl_basic",
         "model": "memory",

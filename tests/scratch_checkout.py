@@ -17,7 +17,7 @@ from graftline.core.build import Contents, Request, build
 from graftline.core.config import parse_yaml
 from graftline.core.hashing import sha256_file
 from graftline.core.paths import Paths
-from graftline.llm.weights.catalogue import load_models
+from graftline.llm.weights.catalog import load_models
 from graftline.llm.weights.stored import CONVERTED_KIND, converted_path, model_file
 from tests.tiny_gguf import make_model, write_gguf
 
@@ -107,17 +107,17 @@ def edit_yaml(path: Path, replacements: Mapping[str, str]) -> None:
 
 
 def write_tiny_models(root: Path, folder: Path) -> None:
-    """Put a tiny model where `root` has the weights of each model of its catalogue, as fetched and as converted."""
+    """Put a tiny model where `root` has the weights of each model of its catalog, as fetched and as converted."""
     model = make_model(folder / "tiny", "llama", context_tokens=CONTEXT_TOKENS)
     weights = write_gguf(model, "llama", folder / "tiny.gguf")
     paths, environment = Paths(root), dict[str, str]()
-    catalogue = paths.configs / "models.yaml"
-    tree = parse_yaml(catalogue.read_text("utf-8"), str(catalogue))
+    catalog = paths.configs / "models.yaml"
+    tree = parse_yaml(catalog.read_text("utf-8"), str(catalog))
     for entry in tree["models"].values():
         entry |= {"size_bytes": weights.stat().st_size, "sha256": sha256_file(weights)}
         entry["places"] = [place for place in entry["places"] if place["kind"] == "hub"]
     # JSON is YAML
-    catalogue.write_text(json.dumps(tree), "utf-8")
+    catalog.write_text(json.dumps(tree), "utf-8")
     for name, entry in load_models(paths).models.items():
         target = paths.data / "models" / entry.file
         target.parent.mkdir(parents=True, exist_ok=True)

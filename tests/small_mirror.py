@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from graftline.core.config import load_yaml
-from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.catalog import Catalog
 
 LANGUAGES = ("java", "javascript", "python", "typescript")
 PLANTED_LINES = (1, 2)
@@ -136,7 +136,7 @@ def grown_from(commit: str) -> list[Row]:
 def configure(checkout: Path, root: Path) -> None:
     """Give `root` the configuration of the checkout, with terms under which all datasets are used, and no recipe to train."""
     shutil.copytree(checkout / "configs", root / "configs", ignore=shutil.ignore_patterns("recipes"))
-    tree = load_yaml(root / "configs" / "datasets.yaml", Catalogue).model_dump(mode="json")
+    tree = load_yaml(root / "configs" / "datasets.yaml", Catalog).model_dump(mode="json")
     tree["datasets"]["agentpack"]["licences"] = {"*": "MIT"}
     tree["datasets"]["oce_dataft"]["license"] = "MIT"
     tree["use"] = [name for name in tree["datasets"] if name != "release_pairs"]

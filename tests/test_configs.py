@@ -13,12 +13,12 @@ from pydantic import BaseModel
 
 from graftline.core.config import load_yaml
 from graftline.core.telemetry.settings import TelemetrySettings
-from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.catalog import Catalog
 from graftline.datasets.governance import Governance
 from graftline.evals.contest_file import ContestFile
 from graftline.harbor.deployment_file import DeploymentFile
 from graftline.llm.fleet import Fleets
-from graftline.llm.weights.catalogue import ModelCatalogue
+from graftline.llm.weights.catalog import ModelCatalog
 from graftline.pipeline.closed_loop_file import ClosedLoopFile
 from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.prompt_files import PromptFile
@@ -35,7 +35,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 CONFIGS = CHECKOUT / "configs"
 FILES = sorted(path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*.yaml"))
 MODELS: dict[str, type[BaseModel]] = {
-    "datasets.yaml": Catalogue,
+    "datasets.yaml": Catalog,
     "closed_loop.yaml": ClosedLoopFile,
     "evaluations/closed_loop_larger_real_edits.yaml": ContestFile,
     "evaluations/closed_loop_larger_trained_families.yaml": ContestFile,
@@ -51,7 +51,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "governance.yaml": Governance,
     "harbor/engine_bench.yaml": DeploymentFile,
     "harbor/refactoring.yaml": DeploymentFile,
-    "models.yaml": ModelCatalogue,
+    "models.yaml": ModelCatalog,
     "prompts/small_python.yaml": PromptFile,
     "recipes/closed_loop.yaml": SlBasicConfig,
     "recipes/closed_loop_1000.yaml": SlBasicConfig,
@@ -94,7 +94,7 @@ def test_a_file_of_configuration_loads(name: str) -> None:
 
 
 def test_the_pinned_size_and_checksum_are_those_of_the_sample() -> None:
-    [pinned] = load_yaml(CONFIGS / "datasets.yaml", Catalogue).datasets["release_pairs"].files
+    [pinned] = load_yaml(CONFIGS / "datasets.yaml", Catalog).datasets["release_pairs"].files
     content = SAMPLE.read_bytes()
     assert (pinned.path, pinned.size_bytes, pinned.sha256) == (
         SAMPLE.name,
@@ -123,10 +123,10 @@ def test_every_row_of_the_sample_has_two_versions_and_an_id_of_its_own(rows: lis
 
 
 def test_the_licences_of_the_sample_are_allowed_and_are_those_it_is_shipped_under(rows: list[dict[str, Any]]) -> None:
-    catalogue = load_yaml(CONFIGS / "datasets.yaml", Catalogue)
+    catalog = load_yaml(CONFIGS / "datasets.yaml", Catalog)
     found = {row["licence"] for row in rows}
-    assert found <= set(catalogue.cleaning.licences)
-    assert found == set(catalogue.datasets["release_pairs"].license.split(" AND "))
+    assert found <= set(catalog.cleaning.licences)
+    assert found == set(catalog.datasets["release_pairs"].license.split(" AND "))
 
 
 def test_no_row_of_the_sample_holds_an_address_of_electronic_mail(rows: list[dict[str, Any]]) -> None:

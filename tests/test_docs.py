@@ -26,14 +26,14 @@ from graftline.core.hashing import sha256_file
 from graftline.core.paths import Paths
 from graftline.core.record import NormalizedRecord, RawRecord, Record
 from graftline.core.telemetry.settings import TelemetrySettings
-from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.catalog import Catalog
 from graftline.datasets.governance import Governance
 from graftline.evals.contest_file import ContestFile
 from graftline.harbor.deployment_file import DeploymentFile
 from graftline.hostile.counter_cases import COUNTER_CASES
 from graftline.hostile.suite import JAIL_CASES, SANDBOX_CASES
 from graftline.llm.fleet import Fleets
-from graftline.llm.weights.catalogue import ModelCatalogue
+from graftline.llm.weights.catalog import ModelCatalog
 from graftline.pipeline import load_manifest
 from graftline.pipeline.exporting import FORMATS, stored_attempts
 from graftline.pipeline.manifests import Manifest
@@ -148,11 +148,11 @@ def test_every_relative_link_leads_to_a_file_and_a_heading_that_exist() -> None:
 @pytest.mark.parametrize(
     ("file", "model"),
     [
-        ("datasets.yaml", Catalogue),
+        ("datasets.yaml", Catalog),
         ("evaluations/*.yaml", ContestFile),
         ("governance.yaml", Governance),
         ("harbor/*.yaml", DeploymentFile),
-        ("models.yaml", ModelCatalogue),
+        ("models.yaml", ModelCatalog),
         ("prompts/*.yaml", PromptFile),
         ("sandbox.yaml", SandboxSettings),
         ("teacher_prompts.yaml", Prompts),
@@ -299,7 +299,7 @@ def test_ports_and_records_of_the_architecture_are_the_real_ones() -> None:
     text = section("ARCHITECTURE.md", "## Records")
     assert {field for row in table(text) for field in codes(row[0])} == set(Record.model_fields)
     [of_raw] = re.findall(r"The record of a raw dataset also has (.*?)\.\s", text, re.S)
-    [more] = re.findall(r"record of a normalised one has these too, and (.*?)\.\s", text, re.S)
+    [more] = re.findall(r"record of a normalized one has these too, and (.*?)\.\s", text, re.S)
     assert set(codes(of_raw)) == set(RawRecord.model_fields) - set(Record.model_fields)
     assert set(codes(more)) == set(NormalizedRecord.model_fields) - set(RawRecord.model_fields)
 

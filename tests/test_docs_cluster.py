@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from graftline.core.artifacts.open import BucketArtefactsConfig
+from graftline.core.artifacts.open import BucketArtifactsConfig
 from graftline.core.paths import Paths
 from graftline.pipeline.executor import CeleryConfig
 from graftline.pipeline.manifests import Manifest, load_manifest
@@ -36,7 +36,7 @@ def test_the_manifest_of_the_page_is_one(small_checkout: Any) -> None:
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text("utf-8")), **yaml.safe_load(shown)}), "utf-8")
     manifest = load_manifest(Paths(small_checkout.root), "prod")
     assert manifest.executor == CeleryConfig()
-    assert manifest.artefacts == BucketArtefactsConfig(url="GRAFTLINE_ARTEFACTS_URL")
+    assert manifest.artifacts == BucketArtifactsConfig(url="GRAFTLINE_ARTIFACTS_URL")
 
 
 def test_the_pools_of_the_page_are_those_of_the_assets() -> None:

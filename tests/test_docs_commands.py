@@ -66,7 +66,7 @@ def test_every_command_that_a_sentence_mentions_can_be_typed() -> None:
         ("python -m benchmarks.chat_pool --fast", "unrecognized arguments: --fast"),
         ("python -m orchestration.screens", "the following arguments are required: folder"),
         ("python -m asset.partitions", "no module 'asset.partitions'"),
-        (".venv/bin/dagster asset materialise --select tasks", "No such command 'materialise'"),
+        (".venv/bin/dagster asset materialize --select tasks", "No such command 'materialize'"),
         (".venv/bin/dagster asset materialize --partitions a", "--partitions"),
         ("pip install -c constraints.txt -e '.[clusters,dev]'", "pip: no extra clusters"),
         ("podman run graftline", "podman: no program that the documentation may show"),
@@ -118,8 +118,8 @@ def repository() -> dg.RepositoryDefinition:
         return build_definitions().get_repository_def()
 
 
-def materialised(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return the selection of a command that materialises, and the keys of partitions it names."""
+def materialized(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Return the selection of a command that materializes, and the keys of partitions it names."""
     given = dict(pairwise(words))
     keys = (given.get("--partition", ""), *given.get("--partition-range", "").split("..."))
     return given["--select"], tuple(key for key in keys if key)
@@ -146,11 +146,11 @@ def validate(repository: dg.RepositoryDefinition, select: str, keys: tuple[str, 
     [one for one in OF_DAGSTER if one.words[1:3] == ("asset", "materialize")],
     ids=lambda one: f"{one.page}:{one.line}",
 )
-def test_what_is_materialised_is_of_partitions_of_one_kind(
+def test_what_is_materialized_is_of_partitions_of_one_kind(
     command: Command, repository: dg.RepositoryDefinition
 ) -> None:
     assert dict(pairwise(command.words))["-m"] == "orchestration.definitions"
-    validate(repository, *materialised(command.words))
+    validate(repository, *materialized(command.words))
 
 
 @pytest.mark.parametrize(
@@ -163,17 +163,17 @@ def test_what_is_materialised_is_of_partitions_of_one_kind(
         ("tasks,no_asset", ("java|train",)),
     ],
 )
-def test_what_cannot_be_materialised_is_found(
+def test_what_cannot_be_materialized_is_found(
     select: str, keys: tuple[str, ...], repository: dg.RepositoryDefinition
 ) -> None:
     with pytest.raises((AssertionError, dg.DagsterError, dg._check.CheckError)):
         validate(repository, select, keys)
 
 
-def test_everything_is_what_make_materialises(repository: dg.RepositoryDefinition) -> None:
+def test_everything_is_what_make_materializes(repository: dg.RepositoryDefinition) -> None:
     ours = [one for one in OF_DAGSTER if "not (" in " ".join(one.words)]
     assert {one.page for one in ours} >= {"docs/running.md", "docs/cluster.md"}
-    [everything] = {materialised(one.words)[0] for one in ours}
+    [everything] = {materialized(one.words)[0] for one in ours}
     validate(repository, everything, ("java|train",))
     assert everything in (CHECKOUT / ".github/workflows/lineage.yml").read_text("utf-8")
     assert "-j lineage --tags" in (CHECKOUT / "Makefile").read_text("utf-8")
@@ -187,9 +187,9 @@ def test_everything_is_what_make_materialises(repository: dg.RepositoryDefinitio
 def test_everything_is_over_the_whole_range() -> None:
     from assets.partitions import whole_range
 
-    whole = whole_range(load_settings(Paths(CHECKOUT)).catalogue)
+    whole = whole_range(load_settings(Paths(CHECKOUT)).catalog)
     ours = [one for one in OF_DAGSTER if "not (" in " ".join(one.words)]
-    assert {materialised(one.words)[1] for one in ours} == {whole}
+    assert {materialized(one.words)[1] for one in ours} == {whole}
     printed = next(fence.output for fence in fences() if "-m assets.partitions" in fence.body and fence.output)
     assert printed == "...".join(whole) + "\n"
 

@@ -1,4 +1,4 @@
-"""What the pages say of datasets, against the catalogue, the readers and the constants of the code."""
+"""What the pages say of datasets, against the catalog, the readers and the constants of the code."""
 
 from pathlib import Path
 from typing import get_args
@@ -7,7 +7,7 @@ import pytest
 
 from graftline.core.config import load_yaml
 from graftline.datasets import decontaminate, fingerprints, similarity
-from graftline.datasets.catalogue import Catalogue, Decontamination, Splitting
+from graftline.datasets.catalog import Catalog, Decontamination, Splitting
 from graftline.datasets.division import LARGE_SHARE, REASONS
 from graftline.datasets.readers import ReaderName, agentpack, package_releases
 from graftline.pipeline.summary import STAGES
@@ -20,24 +20,24 @@ ENTRIES = [fence for fence in fences() if fence.page == "docs/datasets.md" and f
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return load_yaml(CHECKOUT / "configs" / "datasets.yaml", Catalogue)
+def catalog() -> Catalog:
+    return load_yaml(CHECKOUT / "configs" / "datasets.yaml", Catalog)
 
 
-def test_the_table_of_datasets_is_the_catalogue(catalogue: Catalogue) -> None:
+def test_the_table_of_datasets_is_the_catalog(catalog: Catalog) -> None:
     rows = {codes(row[0])[0]: row for row in table(PAGE)}
-    assert rows.keys() == catalogue.datasets.keys()
-    listed = {name: catalogue.datasets[name].home for name, row in rows.items() if row[2].startswith("`")}
+    assert rows.keys() == catalog.datasets.keys()
+    listed = {name: catalog.datasets[name].home for name, row in rows.items() if row[2].startswith("`")}
     assert {name: codes(rows[name][2])[0] for name in listed} == listed
     assert [name for name, row in rows.items() if row[2].startswith("unknown")] == [
-        name for name, dataset in catalogue.datasets.items() if dataset.home is None
+        name for name, dataset in catalog.datasets.items() if dataset.home is None
     ]
 
 
-def test_every_dataset_that_makes_edits_or_labels_has_its_row_of_how(catalogue: Catalogue) -> None:
+def test_every_dataset_that_makes_edits_or_labels_has_its_row_of_how(catalog: Catalog) -> None:
     rows = table(section("docs/datasets.md", "## From rows to edits and labels"))
     assert [codes(row[0])[0] for row in rows] == [
-        name for name, dataset in catalogue.datasets.items() if not dataset.is_evaluation
+        name for name, dataset in catalog.datasets.items() if not dataset.is_evaluation
     ]
 
 
@@ -47,7 +47,7 @@ def test_an_example_of_an_entry_is_an_entry(fence: Fence, tmp_path: Path) -> Non
     indented = "".join(f"  {line}\n" for line in fence.body.splitlines())
     name = fence.body.partition(":")[0]
     path.write_text(f"languages: [python]\nuse: [{name}]\ndatasets:\n{indented}", "utf-8")
-    assert list(load_yaml(path, Catalogue).used) == [name]
+    assert list(load_yaml(path, Catalog).used) == [name]
 
 
 def test_the_reasons_of_the_division_are_the_documented_ones() -> None:

@@ -14,7 +14,7 @@ from graftline.llm.fault import FaultKind
 from graftline.llm.fleet import Engine, Fleets
 from graftline.llm.status import Phase
 from graftline.llm.weights import stored
-from graftline.llm.weights.catalogue import ModelCatalogue
+from graftline.llm.weights.catalog import ModelCatalog
 from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.settings import TrajectorySettings
 from graftline.rollouts.state import State, StateLimits
@@ -23,7 +23,7 @@ from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, keys_of, section,
 
 CONFIGS = CHECKOUT / "configs"
 FILES: dict[str, type[BaseModel]] = {
-    "fleets": Fleets, "models": ModelCatalogue, "collecting": TrajectorySettings, "description": ContestFile,
+    "fleets": Fleets, "models": ModelCatalog, "collecting": TrajectorySettings, "description": ContestFile,
 }  # fmt: skip
 EXAMPLES = [fence for fence in fences() if fence.language == "yaml" and fence.page != "docs/datasets.md"]
 
@@ -69,10 +69,10 @@ def test_phases_and_failures_of_actors_are_the_documented_ones() -> None:
     assert firsts("docs/actors.md", "## How actors are asked", "| failure |") == list(FaultKind)
 
 
-def test_the_tables_of_models_are_the_catalogue_and_its_states() -> None:
+def test_the_tables_of_models_are_the_catalog_and_its_states() -> None:
     rows = table(PAGES["docs/models.md"].read_text("utf-8"))
-    catalogue = load_yaml(CONFIGS / "models.yaml", ModelCatalogue)
-    assert {codes(row[0])[0]: row[3] for row in rows} == {name: one.licence for name, one in catalogue.models.items()}
+    catalog = load_yaml(CONFIGS / "models.yaml", ModelCatalog)
+    assert {codes(row[0])[0]: row[3] for row in rows} == {name: one.licence for name, one in catalog.models.items()}
     assert firsts("docs/models.md", "## What is stored", "| state |") == list(get_args(stored.State))
 
 

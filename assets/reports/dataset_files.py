@@ -26,7 +26,7 @@ def write_datasets(folder: Path, lineage: Lineage, marts: Mapping[str, Rows]) ->
         ConfigError: a dataset is called as the index is.
         RecordError: a record is missing.
     """
-    names = list(lineage.catalogue.sources)
+    names = list(lineage.catalog.sources)
     if Path(INDEX).stem in names:
         raise ConfigError(f"dataset {Path(INDEX).stem!r}: its page would be {INDEX}, which lists them all; rename it")
     versions: dict[str, str] = {}
@@ -60,6 +60,6 @@ def _normalized(lineage: Lineage, folder: Path) -> NormalizedRecord:
     record = lineage.record(folder)
     if not isinstance(record, NormalizedRecord):
         raise RecordError(
-            f"{folder}: holds {record.kind!r}, but 'normalized' was asked for; materialise its asset again"
+            f"{folder}: holds {record.kind!r}, but 'normalized' was asked for; materialize its asset again"
         )
     return record

@@ -58,7 +58,7 @@ def dataset_page(
             *_plot(plots, "licences", "kept edits by licence"),
             "## Rows left out",
             "",
-            "Every one of them, with file and line, is in `dropped.parquet` beside the normalised edits.",
+            "Every one of them, with file and line, is in `dropped.parquet` beside the normalized edits.",
             "",
             table([{**row, "example": plain(row["example"])} for row in without_dataset(marts["dataset_drops"])]),
             "## Duplicates",

@@ -20,7 +20,7 @@ from graftline.core.build import Built, Contents, Request
 from graftline.core.errors import DataError
 from graftline.core.hashing import digest, sha256_file
 from graftline.core.markdown import table
-from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.catalog import Catalog
 from graftline.pipeline.lineage import Lineage
 from resources import warehouse as warehouse_module
 from resources.artifacts import Artifacts
@@ -47,7 +47,7 @@ WHEN_READY = dg.AutomationCondition.eager()
 """Reports cost nothing but time: they follow what they are about, once their automation is switched on."""
 
 
-def report_models(catalogue: Catalogue) -> dg.AssetsDefinition:
+def report_models(catalog: Catalog) -> dg.AssetsDefinition:
     """Return the models of the dbt project.
 
     Raises:
@@ -60,7 +60,7 @@ def report_models(catalogue: Catalogue) -> dg.AssetsDefinition:
         manifest=PROJECT.manifest_path,
         project=PROJECT,
         name="report_models",
-        dagster_dbt_translator=_Translator(catalogue),
+        dagster_dbt_translator=_Translator(catalog),
         backfill_policy=dg.BackfillPolicy.single_run(),
         pool="duckdb",
     )
@@ -190,10 +190,10 @@ def _models_version() -> str:
 class _Translator(DagsterDbtTranslator):
     """Puts the models into one group, and lets those that read every dataset depend on every dataset."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalog: Catalog) -> None:
         # steps and trajectories are two files of one asset
         super().__init__(settings=DagsterDbtTranslatorSettings(enable_duplicate_source_asset_keys=True))
-        self._datasets = list(catalogue.sources)
+        self._datasets = list(catalog.sources)
 
     def get_asset_spec(self, manifest: Mapping[str, Any], unique_id: str, project: DbtProject | None) -> dg.AssetSpec:
         spec = super().get_asset_spec(manifest, unique_id, project)

@@ -70,9 +70,9 @@ def report_assets() -> list[dg.AssetsDefinition]:
     def dataset_reports(artifacts: Artifacts, warehouse: Warehouse) -> dg.MaterializeResult[Any]:
         """One page per dataset, and one over all: from rows to splits, lengths, licences, what was dropped and why."""
         lineage = artifacts.stages({})
-        used = lineage.catalogue.used
+        used = lineage.catalog.used
         inputs = {f"raw/{name}": lineage.paths.raw(name) for name in used}
-        inputs |= {f"normalized/{name}": lineage.paths.normalized(name) for name in lineage.catalogue.sources}
+        inputs |= {f"normalized/{name}": lineage.paths.normalized(name) for name in lineage.catalog.sources}
         return _report(
             lineage, warehouse, "datasets", DATASET_MARTS, inputs,
             lambda folder, marts: write_datasets(folder, lineage, marts),

@@ -12,10 +12,10 @@ from assets.reports.markdown import Rows
 _MAIN, _LOSS, _SECOND, _THIRD = "#4f6d9a", "#c98a5b", "#8fae7f", "#a895bd"
 _PARTS = (_MAIN, _LOSS, _SECOND, _THIRD)
 _STROKES = ("-", "--", ":", "-.")
-"""Of lines, when there are more than colours."""
+"""Of lines, when there are more than colors."""
 _WIDTH_INCHES = 7
 _MOST_BARS = 40
-_COLOURS = 32
+_COLORS = 32
 
 
 def bars(rows: Sequence[Mapping[str, Any]], labels: Sequence[str], value: str, interval: str = "") -> bytes:
@@ -38,16 +38,16 @@ def bars(rows: Sequence[Mapping[str, Any]], labels: Sequence[str], value: str, i
 
 
 def funnel(steps: Rows) -> bytes:
-    """Return a PNG with a bar for every step on the way from rows to splits, losses in another colour."""
+    """Return a PNG with a bar for every step on the way from rows to splits, losses in another color."""
     shown = [step for step in steps if step["number"]][:_MOST_BARS]
-    colours = [_LOSS if step["is_loss"] else _MAIN for step in shown]
+    colors = [_LOSS if step["is_loss"] else _MAIN for step in shown]
     with _png(0.8 + 0.27 * len(shown)) as plot:
         places = range(len(shown), 0, -1)
-        drawn = plot.axes.barh(places, [step["number"] for step in shown], color=colours)
+        drawn = plot.axes.barh(places, [step["number"] for step in shown], color=colors)
         _name(plot, places, [str(step["step"]) for step in shown], fontsize=8)
         plot.axes.bar_label(drawn, [f"{step['number']:,}" for step in shown], padding=3, fontsize=8)
         plot.axes.margins(x=0.12)
-        plot.axes.set_xlabel("rows and edits; what is lost in the second colour")
+        plot.axes.set_xlabel("rows and edits; what is lost in the second color")
     return plot.image
 
 
@@ -56,13 +56,13 @@ def histogram(bins: Rows, tokenizer: str) -> bytes:
     edges = sorted({row["tokens_from"] for row in bins})
     starts = [1 << power for power in range(edges[0].bit_length() - 1, edges[-1].bit_length())]
     with _png(3.2) as plot:
-        for shift, (side, colour) in enumerate((("pre", _MAIN), ("post", _SECOND))):
+        for shift, (side, color) in enumerate((("pre", _MAIN), ("post", _SECOND))):
             counts = {row["tokens_from"]: row["edits"] for row in bins if row["side"] == side}
             # half a bin wide on the scale of the axis
             lefts = [start * 2 ** (0.08 + 0.42 * shift) for start in starts]
             widths = [start * (2 ** (0.5 + 0.42 * shift) - 2 ** (0.08 + 0.42 * shift)) for start in starts]
             heights = [counts.get(start, 0) for start in starts]
-            plot.axes.bar(lefts, heights, widths, align="edge", color=colour, label=side)
+            plot.axes.bar(lefts, heights, widths, align="edge", color=color, label=side)
         plot.axes.set_xscale("log", base=2)
         plot.axes.set_xticks([*starts, starts[-1] * 2], [f"{tick:,}" for tick in [*starts, starts[-1] * 2]], fontsize=8)
         plot.axes.minorticks_off()
@@ -91,9 +91,9 @@ def stacked(rows: Rows, labels: Sequence[str], values: Sequence[str], unit: str)
     with _png(0.9 + 0.3 * len(shown)) as plot:
         places = range(len(shown), 0, -1)
         lefts = [0.0] * len(shown)
-        for value, colour in zip(values, _PARTS, strict=False):
+        for value, color in zip(values, _PARTS, strict=False):
             widths = [float(row[value] or 0) for row in shown]
-            drawn = plot.axes.barh(places, widths, left=lefts, color=colour, label=value)
+            drawn = plot.axes.barh(places, widths, left=lefts, color=color, label=value)
             lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
         if shown:
             plot.axes.bar_label(drawn, [f"{left:,.0f}" for left in lefts], padding=3, fontsize=8)
@@ -112,9 +112,9 @@ def grouped(rows: Rows, labels: Sequence[str], values: Sequence[str], unit: str)
     with _png(0.9 + 0.2 * len(values) * max(1, len(shown))) as plot:
         for number, value in enumerate(values):
             places = [len(shown) - row - number * thickness for row in range(len(shown))]
-            colour = _PARTS[number % len(_PARTS)]
+            color = _PARTS[number % len(_PARTS)]
             drawn = plot.axes.barh(
-                places, [float(row[value] or 0) for row in shown], thickness, color=colour, label=value
+                places, [float(row[value] or 0) for row in shown], thickness, color=color, label=value
             )
             plot.axes.bar_label(drawn, fmt="%.0f", padding=3, fontsize=8)
         middle = (len(values) - 1) * thickness / 2
@@ -132,8 +132,8 @@ def curves(lines: Mapping[str, Sequence[tuple[float, float]]], across: str, upwa
     with _png(3.2) as plot:
         for number, (name, points) in enumerate(list(lines.items())[: len(_PARTS) * len(_STROKES)]):
             if points:
-                colour, stroke = _PARTS[number % len(_PARTS)], _STROKES[number // len(_PARTS)]
-                plot.axes.plot(*zip(*points, strict=True), color=colour, linestyle=stroke, label=name, linewidth=1.4)
+                color, stroke = _PARTS[number % len(_PARTS)], _STROKES[number // len(_PARTS)]
+                plot.axes.plot(*zip(*points, strict=True), color=color, linestyle=stroke, label=name, linewidth=1.4)
         plot.axes.set_xlabel(across)
         plot.axes.set_ylabel(upwards)
         # those of policy gradients fall below it
@@ -185,6 +185,6 @@ def _png(height_inches: float) -> Iterator[_Plot]:
         canvas.draw()
         picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
         stream = BytesIO()
-        # each is stored with every run: a few colours take a third of the bytes
-        picture.quantize(_COLOURS, dither=Image.Dither.NONE).save(stream, "png", optimize=True)
+        # each is stored with every run: a few colors take a third of the bytes
+        picture.quantize(_COLORS, dither=Image.Dither.NONE).save(stream, "png", optimize=True)
         plot.image = stream.getvalue()

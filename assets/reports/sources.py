@@ -30,11 +30,11 @@ _LABELS: Mapping[str, Column] = {
 
 @dataclass
 class Sources:
-    """Queries by name of the source, and the artefacts behind them."""
+    """Queries by name of the source, and the artifacts behind them."""
 
     queries: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, str] = field(default_factory=dict)
-    """Identities of the artefacts."""
+    """Identities of the artifacts."""
     config: dict[str, Any] = field(default_factory=dict)
     """What is read from the configuration."""
 
@@ -43,7 +43,7 @@ def open_sources(lineage: Lineage) -> Sources:
     """Return what the models read, after checking every file of it.
 
     Raises:
-        RecordError: an artefact is missing, or damaged.
+        RecordError: an artifact is missing, or damaged.
     """
     sources = Sources()
     _add_records(sources, lineage)
@@ -54,23 +54,23 @@ def open_sources(lineage: Lineage) -> Sources:
 
 
 def _add_records(sources: Sources, lineage: Lineage) -> None:
-    catalogue = lineage.catalogue
+    catalog = lineage.catalog
     counts: list[dict[str, str | int]] = []
-    for name in catalogue.sources:
+    for name in catalog.sources:
         raw, normalized = raw_record(lineage, name), lineage.record(lineage.paths.normalized(name))
         found = {**raw.counts, "num_records": raw.num_records}
         for stage, numbers in (("raw", found), ("normalized", normalized.counts)):
             counts += [{"dataset": name, "stage": stage, "name": what, "number": n} for what, n in numbers.items()]
         sources.inputs[f"raw/{name}"] = raw.identity
-    cleaning = catalogue.cleaning
+    cleaning = catalog.cleaning
     sources.config = {
-        "datasets": list(catalogue.sources),
-        "languages": list(catalogue.languages),
+        "datasets": list(catalog.sources),
+        "languages": list(catalog.languages),
         "licences": list(cleaning.licences),
         "max_pre_tokens": cleaning.max_pre_tokens,
     }
     sources.queries["counts"] = of_rows(counts, {"dataset": "word", "stage": "word", "name": "word", "number": "whole"})
-    sources.queries["datasets"] = of_rows([{"dataset": name} for name in catalogue.sources], {"dataset": "word"})
+    sources.queries["datasets"] = of_rows([{"dataset": name} for name in catalog.sources], {"dataset": "word"})
     allowed = [{"licence": licence} for licence in dict.fromkeys(cleaning.licences)]
     sources.queries["allowed_licences"] = of_rows(allowed, {"licence": "word"})
     sources.queries["limits"] = of_rows([{"max_pre_tokens": cleaning.max_pre_tokens}], {"max_pre_tokens": "whole"})
@@ -79,7 +79,7 @@ def _add_records(sources: Sources, lineage: Lineage) -> None:
 def _add_normalized(sources: Sources, lineage: Lineage) -> None:
     shards: dict[str, list[Path]] = {}
     drops, labels = [], []
-    for name in lineage.catalogue.sources:
+    for name in lineage.catalog.sources:
         folder = lineage.paths.normalized(name)
         record = lineage.verified(folder, "normalized")
         sources.inputs[f"normalized/{name}"] = record.identity
@@ -100,7 +100,7 @@ def _add_division(sources: Sources, lineage: Lineage) -> None:
     sources.inputs["division"] = record.identity
     files: dict[str, list[Path]] = {
         language: [folder / f"{language}.parquet"]
-        for language in lineage.catalogue.languages
+        for language in lineage.catalog.languages
         if f"{language}.parquet" in record.files
     }
     sources.queries["division"] = _by_language(files, DIVISION)

@@ -116,7 +116,7 @@ def signature(text: str) -> bytes:
 
 
 def near_pairs(signatures: np.ndarray) -> np.ndarray:
-    """Return pairs of rows that share a band and agree in most numbers: each with its neighbour in the band."""
+    """Return pairs of rows that share a band and agree in most numbers: each with its neighbor in the band."""
     found = [np.zeros((0, 2), np.int64)]
     for band in range(BANDS):
         rows = np.ascontiguousarray(signatures[:, band * BAND_ROWS : (band + 1) * BAND_ROWS])

@@ -182,7 +182,7 @@ def _lines(folder: Path) -> list[bytes]:
 
 
 def _audited(site: Site) -> list[str]:
-    """Return what `graftline check` says of the root: every artefact against its record."""
+    """Return what `graftline check` says of the root: every artifact against its record."""
     environment = {**os.environ, **site.environment}
     command = [str(BIN / "graftline"), "--root", str(site.root), "check", "--json"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -141,12 +141,12 @@ def _expanded(node: SgNode, expansions: Mapping[str, Any]) -> tuple[int, int]:
     start, end = _span(node)
     if not expansions:
         return start, end
-    before = _neighbour(node, expansions.get("expandStart"), is_after=False)
-    after = _neighbour(node, expansions.get("expandEnd"), is_after=True)
+    before = _neighbor(node, expansions.get("expandStart"), is_after=False)
+    after = _neighbor(node, expansions.get("expandEnd"), is_after=True)
     return _span(before)[0] if before else start, _span(after)[1] if after else end
 
 
-def _neighbour(node: SgNode, relation: Any, is_after: bool) -> SgNode | None:
+def _neighbor(node: SgNode, relation: Any, is_after: bool) -> SgNode | None:
     """Return the sibling that a fix takes along, the last one looked at first matched."""
     if relation is None:
         return None

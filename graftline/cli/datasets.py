@@ -17,7 +17,7 @@ from graftline.cli.main import CommandT, json_option, manifest_options, override
 
 if TYPE_CHECKING:
     from graftline.core.paths import Paths
-    from graftline.datasets.catalogue import Catalogue
+    from graftline.datasets.catalog import Catalog
     from graftline.pipeline.dataset_views.making import Making
     from graftline.pipeline.dataset_views.samples import SampledEdit
     from graftline.pipeline.manifests import Manifest
@@ -40,7 +40,7 @@ def _partition_options(command: CommandT) -> CommandT:
 @json_option
 @click.pass_obj
 def list_(root: Path | None, as_json: bool) -> None:
-    """List the datasets of the catalogue: where they live, on what terms, and what is stored of each."""
+    """List the datasets of the catalog: where they live, on what terms, and what is stored of each."""
     from graftline.pipeline.dataset_views.shelf import entries
     from graftline.pipeline.dataset_views.tables import shelf_table
 
@@ -112,7 +112,7 @@ def stats(root: Path | None, names: tuple[str, ...], as_json: bool) -> None:
     from graftline.pipeline.dataset_views.tables import stats_tables
 
     paths = paths_of(root)
-    found = stats_of(paths, _catalogue(paths), names)
+    found = stats_of(paths, _catalog(paths), names)
     if as_json:
         _print_json({"datasets": [asdict(one) for one in found]})
         return
@@ -131,7 +131,7 @@ def verify(root: Path | None, names: tuple[str, ...], as_json: bool) -> None:
     from graftline.pipeline.dataset_views.verification import verify as verify_datasets
 
     paths = paths_of(root)
-    found = verify_datasets(paths, _catalogue(paths), names)
+    found = verify_datasets(paths, _catalog(paths), names)
     if as_json:
         _print_json(found.as_dict())
     else:
@@ -156,12 +156,12 @@ def sample(
 
     paths, names = paths_of(root), (name,) if name else ()
     if drops is None:
-        edits = sample_edits(paths, _catalogue(paths), names, number, language, part, seed)
+        edits = sample_edits(paths, _catalog(paths), names, number, language, part, seed)
         _print_sample("edits", edits, _print_edits, as_json)
     elif language or part:
         raise click.UsageError("--drops goes with neither --language nor --split: what was left out is in no split")
     else:
-        found = sample_drops(paths, _catalogue(paths), names, number, drops, seed)
+        found = sample_drops(paths, _catalog(paths), names, number, drops, seed)
         _print_sample("drops", found, _print_drops, as_json)
 
 
@@ -170,7 +170,7 @@ def sample(
 @json_option
 @click.pass_obj
 def export_dvc(root: Path | None, remote: str | None, as_json: bool) -> None:
-    """Copy the artefacts to a DVC remote, and write a .dvc file beside each."""
+    """Copy the artifacts to a DVC remote, and write a .dvc file beside each."""
     from graftline.core.progress import progress_bars
     from graftline.datasets.dvc import export_dvc as export
     from graftline.datasets.governance import load_governance
@@ -190,7 +190,7 @@ def export_dvc(root: Path | None, remote: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def publish(root: Path | None, as_json: bool) -> None:
-    """Log figures and checksums of the artefacts to W&B, as configs/governance.yaml allows it."""
+    """Log figures and checksums of the artifacts to W&B, as configs/governance.yaml allows it."""
     from graftline.core.secrets import open_secrets
     from graftline.datasets.governance import load_governance
     from graftline.datasets.publishing import publish as publish_datasets
@@ -214,10 +214,10 @@ def _manifest(paths: "Paths", name: str, ports: tuple[str, ...]) -> "Manifest":
     return load_manifest(paths, name, overrides_of(ports))
 
 
-def _catalogue(paths: "Paths") -> "Catalogue":
+def _catalog(paths: "Paths") -> "Catalog":
     from graftline.pipeline.settings import load_settings
 
-    return load_settings(paths).catalogue
+    return load_settings(paths).catalog
 
 
 def _print_json(value: dict[str, Any]) -> None:

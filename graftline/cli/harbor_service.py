@@ -17,7 +17,7 @@ from graftline.core.errors import ConfigError
 if TYPE_CHECKING:
     from graftline.core.paths import Paths
     from graftline.core.secrets import Secrets
-    from graftline.harbor.service.prompt_workers import Optimiser
+    from graftline.harbor.service.prompt_workers import Optimizer
 
 _PASSWORD = re.compile(r"://[^/@:]*:[^/@]+@")
 folder_option = click.option(
@@ -83,8 +83,8 @@ def serve(
         text = f"GRAFTLINE_HARBOR_URL={url}\nthe key: {key_from}\nexecutor {executor}, files below {where}; interrupt to end"
         click.echo(json.dumps(said) if as_json else text)
 
-    with _optimiser(paths, secrets, proposer) as optimiser:
-        serve(settings, where, secrets, database, started, optimiser)
+    with _optimizer(paths, secrets, proposer) as optimizer:
+        serve(settings, where, secrets, database, started, optimizer)
 
 
 @click.command()
@@ -104,18 +104,18 @@ def migrate(root: Path | None, folder: Path | None, database: str, as_json: bool
 
 
 @contextmanager
-def _optimiser(paths: "Paths", secrets: "Secrets", fleet: str) -> Iterator["Optimiser"]:
-    """Give what carries out prompt optimisations, with the model of a fleet if one is named."""
-    from graftline.prompts.service_optimiser import ServiceOptimiser
+def _optimizer(paths: "Paths", secrets: "Secrets", fleet: str) -> Iterator["Optimizer"]:
+    """Give what carries out prompt optimizations, with the model of a fleet if one is named."""
+    from graftline.prompts.service_optimizer import ServiceOptimizer
 
     if not fleet:
-        yield ServiceOptimiser(secrets)
+        yield ServiceOptimizer(secrets)
         return
     from graftline.llm.blocking import BlockingChatModel
     from graftline.llm.open import ActorsConfig, open_chat_model
 
     with BlockingChatModel(open_chat_model(ActorsConfig(fleet=fleet), paths.configs, secrets)) as model:
-        yield ServiceOptimiser(secrets, model)
+        yield ServiceOptimizer(secrets, model)
 
 
 def _refuse_password(database: str) -> None:

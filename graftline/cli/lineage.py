@@ -24,7 +24,7 @@ _WIDE = 1000
 _LEFT_OUT = re.compile(r"^(dropped|unsound|not_kept)\.")
 """Of names of counts: what stands before the reason."""
 _NAMED = ("dataset", "held_out", "start_from", "teacher_path", "teacher_model")
-"""Inputs of a run, which say what is what where the artefact does not."""
+"""Inputs of a run, which say what is what where the artifact does not."""
 _HIDDEN = ("written_at", "code", "config_digest", "digest", "sha256", "versions", "dropped", "file", "ast_grep")
 """Facts that are in `--json` alone."""
 

@@ -216,7 +216,7 @@ def summary(root: Path | None, as_json: bool) -> None:
 @click.option("--inputs", is_flag=True, help="Only what a run starts from: configuration and samples.")
 @click.pass_obj
 def check(root: Path | None, as_json: bool, inputs: bool) -> None:
-    """Check the configuration, the samples, and every stored artefact against its record."""
+    """Check the configuration, the samples, and every stored artifact against its record."""
     from graftline.pipeline.provenance.audit import audit
 
     report = audit(paths_of(root), os.environ.get("GRAFTLINE_MANIFEST", "local"), inputs_only=inputs)

@@ -95,7 +95,7 @@ def convert(root: Path | None, name: str, python: Path, as_json: bool) -> None:
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--base", required=True, help="Model of configs/models.yaml that the adapter was trained on.")
-@click.option("--into", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder of the artefact.")
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder of the artifact.")
 @json_option
 @click.pass_obj
 def adapter(root: Path | None, folder: Path, base: str, into: Path, as_json: bool) -> None:

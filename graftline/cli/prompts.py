@@ -50,7 +50,7 @@ def list_(root: Path | None, as_json: bool) -> None:
 @backend_option
 @json_option
 @click.pass_obj
-def optimise(
+def optimize(
     root: Path | None,
     what: str,
     manifest: str,
@@ -107,7 +107,7 @@ def resume(
     backend_url: str,
     as_json: bool,
 ) -> None:
-    """Go on with an optimisation that failed, was cancelled or was killed; what is paid is not paid again."""
+    """Go on with an optimization that failed, was cancelled or was killed; what is paid is not paid again."""
     if _is_job(what):
         job = _known_job(root, what, backend_url)
         job.resume()
@@ -128,7 +128,7 @@ def resume(
 @json_option
 @click.pass_obj
 def cancel(root: Path | None, what: str, backend_url: str, as_json: bool) -> None:
-    """End an optimisation that runs: of NAME, in the FOLDER of a file, or a JOB of the service; what is paid stays."""
+    """End an optimization that runs: of NAME, in the FOLDER of a file, or a JOB of the service; what is paid stays."""
     if _is_job(what):
         _print_result(_known_job(root, what, backend_url).cancel(), as_json)
         return
@@ -197,7 +197,7 @@ def _follow(job: "PromptLearningJob", is_waiting: bool, as_json: bool) -> None:
         return
     found = job.poll_until_complete(progress=True)
     if not found.succeeded:
-        raise ConfigError(f"optimisation {found.job_id!r}: {found.status} ({found.error or 'it was ended'}); resume it")
+        raise ConfigError(f"optimization {found.job_id!r}: {found.status} ({found.error or 'it was ended'}); resume it")
     _print_outcome(found.job_id, job.results(), as_json)
 
 
@@ -213,7 +213,7 @@ def _print_result(found: "PromptLearningResult", as_json: bool) -> None:
         click.echo(json.dumps(said))
         return
     print_table(
-        "Optimisation", ["", "is"], [(key, "-" if value is None else str(value)) for key, value in said.items()]
+        "Optimization", ["", "is"], [(key, "-" if value is None else str(value)) for key, value in said.items()]
     )
 
 
@@ -236,4 +236,4 @@ def _print_outcome(name: str, outcome: "Outcome", as_json: bool) -> None:
             click.echo(f"--- {part} ---\n{text}")
 
 
-COMMANDS = (list_, optimise, show, resume, cancel)
+COMMANDS = (list_, optimize, show, resume, cancel)

@@ -16,7 +16,7 @@ from graftline.cli.main import json_option, paths_of
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="A model of transformers, in place of the catalogue's.",
+    help="A model of transformers, in place of the catalog's.",
 )
 @click.option(
     "--root",

@@ -228,7 +228,7 @@ def _print_result(result: "TinkerTrainingResult", folder: Path | None, as_json: 
 
 def _download(paths: "Paths", known: "TrainingRun", base_url: str | None) -> Path:
     from graftline.core.progress import progress_bars
-    from graftline.llm.weights.catalogue import find_weights
+    from graftline.llm.weights.catalog import find_weights
     from graftline.training.adapter import download_adapter
     from graftline.training.tinker import TinkerSDKClient
 

@@ -18,7 +18,7 @@ Policy = Literal["named", "scoped", "all", "literal"]
 operands, arguments and values; `named` keeps as well what is defined and the callees of calls that move as a whole;
 `all` frees receivers too; `literal` frees nothing."""
 Lists = Literal["runs", "long_runs", "items"]
-"""Whether untouched neighbours in a list become one `$$$VARIABLE` (from one, or from two on) or one each."""
+"""Whether untouched neighbors in a list become one `$$$VARIABLE` (from one, or from two on) or one each."""
 
 POLICIES: tuple[tuple[Policy, Lists], ...] = (
     ("scoped", "long_runs"),

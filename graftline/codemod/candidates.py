@@ -162,7 +162,7 @@ def _deletions(change: Change, region: Region) -> Iterator[Candidate]:
         yield _candidate(region, by_name(change.before, first), "", _SPECIAL, quoted)
     if not is_sequence(first.parent):
         return
-    # a fix that takes a neighbour along and writes it again deletes the line between them as well
+    # a fix that takes a neighbor along and writes it again deletes the line between them as well
     siblings = [child for child in first.parent.children if child.is_named]
     ends = list(zip(_matchers(change, first), _matchers(change, last), strict=False))
     if region.is_single:
@@ -191,7 +191,7 @@ def _patterns(change: Change, region: Region) -> Iterator[dict[str, Any]]:
 
 
 def _beyond(variable: str, relation: str, region: Region, edge: dict[str, Any]) -> dict[str, Any]:
-    """Return the rule for the neighbour of a region, seen from its other end."""
+    """Return the rule for the neighbor of a region, seen from its other end."""
     if region.is_single:
         return {"pattern": variable}
     return {"all": [{"pattern": variable}, {relation: edge}], "stopBy": "end"}
@@ -207,10 +207,10 @@ def _matchers(change: Change, node: Node) -> list[dict[str, Any]]:
 
 
 def _spacings(change: Change, site: Site) -> Iterator[Candidate]:
-    """Yield the writing of the blanks between two neighbours, each of which captures itself."""
+    """Yield the writing of the blanks between two neighbors, each of which captures itself."""
     if not site.is_blank:
         return
-    left, right = change.neighbours(site)
+    left, right = change.neighbors(site)
     text = change.before.text
     if left is not None and left.is_named:
         rule = {"pattern": "$A", **by_name(change.before, left)}

@@ -18,7 +18,7 @@ _BINDING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Neighbouring nodes from `first` to `last`; mostly one."""
+    """Neighboring nodes from `first` to `last`; mostly one."""
 
     first: Node
     last: Node
@@ -135,7 +135,7 @@ class Change:
     def regions(self, site: Site) -> Iterator[Region]:
         """Yield what a rule for `site` may match, best guesses first.
 
-        The nodes that cover it, inside out; the nodes it consists of, one or a run; the neighbours of an insertion.
+        The nodes that cover it, inside out; the nodes it consists of, one or a run; the neighbors of an insertion.
         """
         chain = self._covering(site)
         node = chain[-1]
@@ -154,7 +154,7 @@ class Change:
             if covering.parent is None or is_large or levels == _MAX_LEVELS:
                 break
             is_new = span != (covering.start, covering.end)
-            # an expression that is a statement: the statement is what has neighbours
+            # an expression that is a statement: the statement is what has neighbors
             if is_new or is_sequence(covering.parent):
                 yield Region(covering, covering)
             levels += is_new
@@ -167,7 +167,7 @@ class Change:
             yield from (Region(child, child) for child in beside)
 
     def _deleted_together(self, site: Site, chain: Sequence[Node]) -> Iterator[Region]:
-        """Yield the run of neighbours that go, if `site` is the deletion of the first of several."""
+        """Yield the run of neighbors that go, if `site` is the deletion of the first of several."""
         node = next((one for one in chain if (one.start, one.end) == (site.start, site.end)), None)
         if site.text or node is None or node.parent is None:
             return
@@ -182,7 +182,7 @@ class Change:
         if len(last) > 1:
             yield Region(node, last[-1])
 
-    def neighbours(self, site: Site) -> tuple[Node | None, Node | None]:
+    def neighbors(self, site: Site) -> tuple[Node | None, Node | None]:
         """Return the nodes before and after `site`, named or not, if there is nothing else but blanks between them."""
         node = self._covering(site)[-1]
         left = next((child for child in reversed(node.children) if child.end <= site.start), None)

@@ -22,7 +22,7 @@ class Level(StrEnum):
     """The same but for blanks at line ends, empty lines and the two ends of the text; none of it inside a string."""
     TREE = "ast"
     """The same tree and tokens, comments and strings included; white space, trailing separators and the order of
-    neighbouring imports aside."""
+    neighboring imports aside."""
     TESTS = "tests"
     """Another text, with which the tests of the task pass."""
     PARTIAL = "partial"
@@ -78,7 +78,7 @@ def _shape(tree: Tree) -> Any:
 
 
 def _with_imports_sorted(children: Sequence[Node], shape: Callable[[Node], Any]) -> Iterator[Any]:
-    """Yield the shapes of `children`; neighbouring imports of names are a set, for their order says nothing."""
+    """Yield the shapes of `children`; neighboring imports of names are a set, for their order says nothing."""
     for is_import, group in groupby(children, _is_import_of_names):
         shapes = [part for child in group if (part := shape(child)) is not None]
         yield from sorted(shapes, key=repr) if is_import else shapes

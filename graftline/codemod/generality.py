@@ -39,7 +39,7 @@ def patterns_of(rule: Any) -> Iterator[str]:
 
 
 def _parts(rule: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield what is asked of the match itself, of neighbours and surroundings nothing; a rule may be of any form."""
+    """Yield what is asked of the match itself, of neighbors and surroundings nothing; a rule may be of any form."""
     if not isinstance(rule, Mapping):
         return
     yield rule

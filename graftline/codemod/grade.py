@@ -165,13 +165,13 @@ def _judged(
 ) -> tuple[int | None, int | None]:
     """Return the unwanted matches, and the places put right."""
     try:
-        judgement = judged(Change.between(text, wanted, language), result)
+        judgment = judged(Change.between(text, wanted, language), result)
         is_verified = equality(after, wanted, language).is_verified
     except DataError:
         return None, None
     # differences of trees may be told in other ways than by these sites
-    right = sum(is_verified or _is_on_the_way(text, match, wanted) for match in judgement.wrong)
-    return len(judgement.wrong) - right, judgement.real + right
+    right = sum(is_verified or _is_on_the_way(text, match, wanted) for match in judgment.wrong)
+    return len(judgment.wrong) - right, judgment.real + right
 
 
 def _is_on_the_way(text: str, match: Match, wanted: str) -> bool:

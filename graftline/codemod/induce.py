@@ -1,7 +1,7 @@
 """From one example (text before, text after) to ast-grep rules that make the change, without a language model.
 
     1  the difference of the two trees gives sites                                            (`rules.diff`)
-    2  regions round a site: the nodes that cover it, neighbours, runs of nodes               (`rules.change`)
+    2  regions round a site: the nodes that cover it, neighbors, runs of nodes               (`rules.change`)
     3  every region under every policy gives a pattern and its rewrite, and special forms      (`rules.candidates`)
     4  one call of the sandbox applies all of them; a candidate holds if every edit it makes is a wanted one
     5  what changes too much is tried again with constraints, or within a definition           (`rules.repair`)
@@ -28,7 +28,7 @@ from graftline.codemod.candidates import Candidate, Forms, candidates
 from graftline.codemod.change import Change
 from graftline.codemod.equality import Level, equality
 from graftline.codemod.induction import Induction, Rejected, Scored, Step, Unsolved
-from graftline.codemod.judge import Judgement, judged
+from graftline.codemod.judge import Judgment, judged
 from graftline.codemod.repair import repaired
 from graftline.codemod.tidy import tidied
 from graftline.core.config import Config
@@ -64,11 +64,11 @@ class Inducing(Config):
 class _Tried:
     candidate: Candidate
     result: SandboxResult
-    judgement: Judgement
+    judgment: Judgment
 
     def rank(self, hits: int = 0) -> tuple[bool, float, int, str]:
         """The less the better."""
-        return rank(self.candidate, [self.judgement], hits)
+        return rank(self.candidate, [self.judgment], hits)
 
 
 def induce(
@@ -118,14 +118,14 @@ def next_step(
     return _tried_step(before, after, language, sandbox, inducing or Inducing())
 
 
-def rank(candidate: Candidate, judgements: Sequence[Judgement], hits: int) -> tuple[bool, float, int, str]:
+def rank(candidate: Candidate, judgments: Sequence[Judgment], hits: int) -> tuple[bool, float, int, str]:
     """Return what candidates are ordered by, the best first: its cost for each site it puts right.
 
     Blanks alone come last; sites of blanks count little; of two that cost the same the more general policy is better.
     """
-    real = sum(judgement.real for judgement in judgements)
-    blank = sum(len(judgement.fixed) for judgement in judgements) - real
-    untidy = sum(judgement.untidy for judgement in judgements)
+    real = sum(judgment.real for judgment in judgments)
+    blank = sum(len(judgment.fixed) for judgment in judgments) - real
+    untidy = sum(judgment.untidy for judgment in judgments)
     # the more places of the example bear a rule out, the less it matters that it is about much other code as well
     foreign = _BACKGROUND_COST * math.log2(1 + hits) / max(1, real)
     cost = candidate.cost + foreign + _UNTIDY_COST * untidy
@@ -170,13 +170,13 @@ def _best_step(change: Change, sandbox: Sandbox, settings: Inducing) -> Step | U
     failed: list[_Tried] = []
     for site in wanted[: settings.max_sites_tried]:
         tried = _judged(change, list(candidates(change, site, settings.forms)), sandbox)
-        failed += [one for one in tried if one.judgement.wrong]
-        holding = [one for one in tried if one.judgement.holds]
+        failed += [one for one in tried if one.judgment.wrong]
+        holding = [one for one in tried if one.judgment.holds]
         if not holding:
-            fixable = sorted((one for one in tried if one.judgement.right), key=lambda one: one.candidate.cost)
-            again = (better for one in fixable for better in repaired(change, one.candidate, one.judgement))
+            fixable = sorted((one for one in tried if one.judgment.right), key=lambda one: one.candidate.cost)
+            again = (better for one in fixable for better in repaired(change, one.candidate, one.judgment))
             tried = _judged(change, list(islice(again, settings.max_repairs)), sandbox)
-            holding = [one for one in tried if one.judgement.holds]
+            holding = [one for one in tried if one.judgment.holds]
         if holding:
             return _step(change, holding, failed, settings)
     return "no_candidate"
@@ -205,7 +205,7 @@ def _step(change: Change, holding: Sequence[_Tried], failed: Sequence[_Tried], s
         written=before if best.result.after is None else best.result.after,
         after=tidied(before, best.result),
         places=best.result.matches,
-        sites_left=len(change.wanted) - best.judgement.real,
+        sites_left=len(change.wanted) - best.judgment.real,
         alternatives=tuple(sorted(others, key=lambda one: one.variables)),
         rejected=tuple(_rejected(before, one) for one in islice(wrong, _MAX_REJECTED)),
     )
@@ -236,10 +236,10 @@ def _weighed(ranked: Sequence[_Tried], language: Language, settings: Inducing) -
 def _scored(tried: _Tried, hits: int, literal: float | None) -> Scored:
     candidate = tried.candidate
     mdl = relative_length(candidate, literal)
-    return Scored(candidate.action, candidate.free, mdl, tried.judgement.real, 1, hits)
+    return Scored(candidate.action, candidate.free, mdl, tried.judgment.real, 1, hits)
 
 
 def _rejected(before: str, tried: _Tried) -> Rejected:
-    wrong = tried.judgement.wrong
+    wrong = tried.judgment.wrong
     line = before.count("\n", 0, wrong[0].start) + 1
-    return Rejected(tried.candidate.action, len(tried.judgement.right), len(wrong), line)
+    return Rejected(tried.candidate.action, len(tried.judgment.right), len(wrong), line)

@@ -16,7 +16,7 @@ from graftline.codemod.candidates import Candidate, candidates
 from graftline.codemod.change import Change
 from graftline.codemod.induce import Inducing, is_too_large, level_of, rank, relative_length
 from graftline.codemod.induction import Scored, SharedInduction
-from graftline.codemod.judge import Judgement, judged
+from graftline.codemod.judge import Judgment, judged
 from graftline.codemod.repair import repaired
 from graftline.codemod.tidy import tidied
 from graftline.core.errors import DataError
@@ -42,21 +42,21 @@ class _Held:
 
     candidate: Candidate
     results: tuple[SandboxResult, ...]
-    judgements: tuple[Judgement, ...]
+    judgments: tuple[Judgment, ...]
 
     @property
     def sites(self) -> int:
         """Places that it puts right, blanks aside."""
-        return sum(judgement.real for judgement in self.judgements)
+        return sum(judgment.real for judgment in self.judgments)
 
     @property
     def pairs(self) -> int:
         """Pairs in which it puts something right."""
-        return sum(bool(judgement.fixed) for judgement in self.judgements)
+        return sum(bool(judgment.fixed) for judgment in self.judgments)
 
     def rank(self, hits: int = 0) -> tuple[bool, float, int, str]:
         """The less the better."""
-        return rank(self.candidate, self.judgements, hits)
+        return rank(self.candidate, self.judgments, hits)
 
 
 def induce_many(
@@ -147,32 +147,32 @@ def _held(
     language: Language,
     sandbox: Sandbox,
     negatives: Sequence[str],
-) -> tuple[list[_Held], list[tuple[Candidate, Judgement]]]:
+) -> tuple[list[_Held], list[tuple[Candidate, Judgment]]]:
     """Return the candidates that are right everywhere, and those that change something wrongly in pair `at` itself."""
     close = []
-    remaining: list[tuple[Candidate, SandboxResult, Judgement]] = []
+    remaining: list[tuple[Candidate, SandboxResult, Judgment]] = []
     for candidate, result in zip(tried, _applied(state[at].text, language, tried, sandbox), strict=True):
-        judgement = _judged(state[at], result)
-        if judgement.wrong and judgement.right:
-            close.append((candidate, judgement))
-        elif judgement.holds:
-            remaining.append((candidate, result, judgement))
+        judgment = _judged(state[at], result)
+        if judgment.wrong and judgment.right:
+            close.append((candidate, judgment))
+        elif judgment.holds:
+            remaining.append((candidate, result, judgment))
     others = [i for i in range(len(state)) if i != at]
     kept = [candidate for candidate, _, _ in remaining]
     texts = [*(state[i].text for i in others), *negatives]
     answers = [[decided(one) for one in answer] for answer in _on_all(texts, language, kept, sandbox)]
     held = []
-    for number, (candidate, result, judgement) in enumerate(remaining):
+    for number, (candidate, result, judgment) in enumerate(remaining):
         results = {i: answer[number] for i, answer in zip(others, answers, strict=False)} | {at: result}
-        judgements = {i: _judged(state[i], results[i]) for i in others} | {at: judgement}
+        judgments = {i: _judged(state[i], results[i]) for i in others} | {at: judgment}
         changes_negative = any(
             _changes(text, answer[number]) for text, answer in zip(negatives, answers[len(others) :], strict=True)
         ) or any(_is_unknown(answer[number]) for answer in answers)
-        if not changes_negative and not any(one.wrong for one in judgements.values()):
+        if not changes_negative and not any(one.wrong for one in judgments.values()):
             order = range(len(state))
-            held.append(_Held(candidate, tuple(results[i] for i in order), tuple(judgements[i] for i in order)))
+            held.append(_Held(candidate, tuple(results[i] for i in order), tuple(judgments[i] for i in order)))
         elif not changes_negative:
-            close.append((candidate, judgement))
+            close.append((candidate, judgment))
     return held, sorted(close, key=lambda pair: pair[0].cost)
 
 
@@ -188,12 +188,12 @@ def _on_all(
     return sandbox.apply_each([Request(text, language, tuple(one.action for one in tried)) for text in texts])
 
 
-def _judged(pair: _Pair, result: SandboxResult) -> Judgement:
+def _judged(pair: _Pair, result: SandboxResult) -> Judgment:
     if pair.change is not None:
         return judged(pair.change, result)
     # of a pair that cannot be compared nothing may change
     wrong = result.matches if _changes(pair.text, result) else ()
-    return Judgement(frozenset(), 0, (), wrong, 0)
+    return Judgment(frozenset(), 0, (), wrong, 0)
 
 
 def _is_unknown(result: SandboxResult) -> bool:

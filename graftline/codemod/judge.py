@@ -17,7 +17,7 @@ _LINE_ENDS = re.compile(r"[ \t]+(?=\n|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgment:
     """Which sites of a change an action fixes, and what else it changes."""
 
     fixed: frozenset[int]
@@ -36,7 +36,7 @@ class Judgement:
         return bool(self.fixed) and not self.wrong
 
 
-def judged(change: Change, result: SandboxResult) -> Judgement:
+def judged(change: Change, result: SandboxResult) -> Judgment:
     """Return what `result`, of an action on the text before, means for `change`.
 
     A match that leaves its text as it was is neither right nor wrong.
@@ -55,7 +55,7 @@ def judged(change: Change, result: SandboxResult) -> Judgement:
             fixed |= explained[0]
             untidy += not explained[1]
     real = sum(not change.sites[index].is_blank for index in fixed)
-    return Judgement(frozenset(fixed), real, tuple(right), tuple(wrong), untidy + _orphans(change, fixed))
+    return Judgment(frozenset(fixed), real, tuple(right), tuple(wrong), untidy + _orphans(change, fixed))
 
 
 def _is_near(change: Change, ends: Sequence[int], match: Match) -> bool:

@@ -11,7 +11,7 @@ from graftline.codemod.candidates import DEFINITION, Candidate
 from graftline.codemod.change import Change
 from graftline.codemod.cost import description_length
 from graftline.codemod.diff import is_sequence
-from graftline.codemod.judge import Judgement
+from graftline.codemod.judge import Judgment
 from graftline.codemod.matcher import by_name, by_text, rust_regex
 
 _MAX_ALTERNATIVES = 3
@@ -21,36 +21,34 @@ _MAX_COUNTED = 250_000
 """Matches times siblings beyond which a match is not known by its number: ast-grep counts from the first every time."""
 
 
-def repaired(change: Change, candidate: Candidate, judgement: Judgement) -> Iterator[Candidate]:
+def repaired(change: Change, candidate: Candidate, judgment: Judgment) -> Iterator[Candidate]:
     """Yield `candidate` with constraints on what its variables capture, and restricted to a definition by its name.
 
-    Only what tells the right matches of `judgement` from the wrong ones is tried.
+    Only what tells the right matches of `judgment` from the wrong ones is tried.
     """
     rule = rule_of(candidate.action)
     rule.pop("constraints", None)
-    if not judgement.right:
+    if not judgment.right:
         return
-    for variable, constraint in _constraints(change, rule, judgement):
+    for variable, constraint in _constraints(change, rule, judgment):
         yield _with(candidate, {**rule, "constraints": {variable: constraint}}, 0.0)
-    for cost, place in (*_definitions(candidate, judgement), *_neighbourhoods(change, candidate, judgement)):
+    for cost, place in (*_definitions(candidate, judgment), *_neighborhoods(change, candidate, judgment)):
         yield _with(candidate, {**rule, "rule": {"all": [rule["rule"], place]}}, cost)
 
 
-def _definitions(candidate: Candidate, judgement: Judgement) -> Iterator[tuple[float, dict[str, Any]]]:
+def _definitions(candidate: Candidate, judgment: Judgment) -> Iterator[tuple[float, dict[str, Any]]]:
     """Yield the definitions, by kind and name, that hold the right matches and not all of the wrong ones."""
     for enclosing in _enclosing(candidate.region.first):
         name = enclosing.handle.field("name")
-        if name is None or not all(_is_within(match.start, match.end, enclosing) for match in judgement.right):
+        if name is None or not all(_is_within(match.start, match.end, enclosing) for match in judgment.right):
             continue
-        if all(_is_within(match.start, match.end, enclosing) for match in judgement.wrong):
+        if all(_is_within(match.start, match.end, enclosing) for match in judgment.wrong):
             continue
         named = {"kind": enclosing.kind, "has": {"field": "name", "regex": f"^{rust_regex(name.text())}$"}}
         yield _INSIDE_COST, {"inside": {**named, "stopBy": "end"}}
 
 
-def _neighbourhoods(
-    change: Change, candidate: Candidate, judgement: Judgement
-) -> Iterator[tuple[float, dict[str, Any]]]:
+def _neighborhoods(change: Change, candidate: Candidate, judgment: Judgment) -> Iterator[tuple[float, dict[str, Any]]]:
     """Yield what stands before or after the statement of a match, and as last resort which child of its list it is."""
     node, depth = candidate.region.first, 0
     while node.parent is not None and not is_sequence(node.parent):
@@ -66,7 +64,7 @@ def _neighbourhoods(
         relations.append((_BESIDE_COST, {"follows": _quoted(change, siblings[place - 1])}))
     if place + 1 < len(siblings):
         relations.append((_BESIDE_COST, {"precedes": _quoted(change, siblings[place + 1])}))
-    if (len(judgement.right) + len(judgement.wrong)) * len(siblings) <= _MAX_COUNTED:
+    if (len(judgment.right) + len(judgment.wrong)) * len(siblings) <= _MAX_COUNTED:
         number = place + 1 - sum("comment" in child.kind for child in siblings[:place])
         counted = {"position": number, "ofRule": {"not": {"regex": "^(#|//|/\\*)"}}}
         relations.append((_COUNTED_COST, {"nthChild": counted}))
@@ -88,12 +86,12 @@ def _with(candidate: Candidate, rule: dict[str, Any], more: float) -> Candidate:
     return replace(candidate, action=action, cost=description_length(action) + extra + more)
 
 
-def _constraints(change: Change, rule: dict[str, Any], judgement: Judgement) -> Iterator[tuple[str, dict[str, str]]]:
+def _constraints(change: Change, rule: dict[str, Any], judgment: Judgment) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield a variable and what its captures are in right matches and never in wrong ones: a kind, or one of few texts."""
     names = sorted({name[1:] for name in VARIABLE.findall(str(rule["rule"])) if not name.startswith("$$")})
     found = captures_of(change.before.root, rule, names)
-    right = [found.get(match.start) for match in judgement.right]
-    wrong = [found.get(match.start) for match in judgement.wrong]
+    right = [found.get(match.start) for match in judgment.right]
+    wrong = [found.get(match.start) for match in judgment.wrong]
     if None in right or None in wrong:
         return
     for name in names:

@@ -1,7 +1,7 @@
-"""How stored artefacts are made: a folder of files with a record, which is written last.
+"""How stored artifacts are made: a folder of files with a record, which is written last.
 
-Writing goes to a partial folder beside the artefact; when everything in it is on disk, record included, it takes
-the artefact's place by renaming. A killed writer leaves a partial folder: one that is complete is adopted by the next build
+Writing goes to a partial folder beside the artifact; when everything in it is on disk, record included, it takes
+the artifact's place by renaming. A killed writer leaves a partial folder: one that is complete is adopted by the next build
 of the same request, any other is handed to it, so that it may go on where the first one stopped.
 """
 
@@ -39,7 +39,7 @@ _FILES_AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Request:
-    """What an artefact is to be made from; equal requests have equal artefacts."""
+    """What an artifact is to be made from; equal requests have equal artifacts."""
 
     kind: str
     name: str
@@ -86,16 +86,16 @@ class Built:
     folder: Path
     record: Record
     reason: str
-    """Why it was made now, e.g. `config seed changed`; empty when the stored artefact was still right."""
+    """Why it was made now, e.g. `config seed changed`; empty when the stored artifact was still right."""
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the artefact was made by this call."""
+        """Whether the artifact was made by this call."""
         return bool(self.reason)
 
 
 Placing = Callable[[Path, Record], None]
-"""Called with an artefact that is complete, in its partial folder, before it takes its place."""
+"""Called with an artifact that is complete, in its partial folder, before it takes its place."""
 
 
 def build(
@@ -105,11 +105,11 @@ def build(
     clock: Clock = utc_now,
     placing: Placing = lambda partial, record: None,
 ) -> Built:
-    """Return the artefact of `request` in `folder`, made by `make` unless it is there already.
+    """Return the artifact of `request` in `folder`, made by `make` unless it is there already.
 
     `make` gets a partial folder, which holds what a killed build of the very same request had written to it, and
-    leaves there exactly the files of the artefact; names that start with "." are working files and are dropped.
-    The old artefact stays readable until the new one is complete.
+    leaves there exactly the files of the artifact; names that start with "." are working files and are dropped.
+    The old artifact stays readable until the new one is complete.
 
     Raises:
         RecordError: `folder` holds files without a record, which nothing of ours leaves behind.
@@ -177,7 +177,7 @@ def _made(
 
 
 def put_in_place(folder: Path, record: Record, fill: Callable[[Path], None]) -> None:
-    """Have the artefact of `record` in `folder`, instead of what is there; `fill` writes its files to a partial folder.
+    """Have the artifact of `record` in `folder`, instead of what is there; `fill` writes its files to a partial folder.
 
     That folder holds what a killed call for the same record left, and is the caller's to complete.
 
@@ -199,7 +199,7 @@ def put_in_place(folder: Path, record: Record, fill: Callable[[Path], None]) -> 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Wait until no other process builds in `folder`: two that make one artefact would write into one another."""
+    """Wait until no other process builds in `folder`: two that make one artifact would write into one another."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:

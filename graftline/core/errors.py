@@ -3,7 +3,7 @@
     GraftlineError
     ├── ConfigError        mend the configuration file or the command line
     ├── DataError          mend or replace the input data
-    ├── RecordError        rebuild the stored artefact
+    ├── RecordError        rebuild the stored artifact
     └── BoundaryError      look outside: a service, a tool, the machine
         ├── DownloadError  where a file comes from: the home of a dataset, a server, a registry
         ├── SandboxError   the jail itself (an action that fails in the jail is a result, not an error)
@@ -31,7 +31,7 @@ class DataError(GraftlineError):
 
 
 class RecordError(GraftlineError):
-    """A stored artefact is missing, unfinished or altered: build it again."""
+    """A stored artifact is missing, unfinished or altered: build it again."""
 
 
 class BoundaryError(GraftlineError):

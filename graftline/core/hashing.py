@@ -1,4 +1,4 @@
-"""Digests: of files, of JSON-like values, and of the code that produces an artefact."""
+"""Digests: of files, of JSON-like values, and of the code that produces an artifact."""
 
 import hashlib
 import json

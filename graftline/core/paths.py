@@ -67,11 +67,11 @@ class Paths:
         return self.configs / "evals"
 
     def partition(self, stage: str, language: str, split: str) -> Path:
-        """The artefact of `stage` for one language and split."""
+        """The artifact of `stage` for one language and split."""
         return self.data / stage / language / split
 
     def attempts(self, language: str, split: str, teacher: str) -> Path:
-        """The artefact of the attempts of one teacher at the tasks of one language and split."""
+        """The artifact of the attempts of one teacher at the tasks of one language and split."""
         return self.partition("trajectories/raw", language, split) / file_name(teacher)
 
     def training_set(self, recipe: str) -> Path:

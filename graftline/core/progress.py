@@ -18,7 +18,7 @@ class Progress(Protocol):
     """Shows how far the stages are."""
 
     def start(self, stage: str, name: str) -> None:
-        """Begin to work on the artefact `name` of `stage`."""
+        """Begin to work on the artifact `name` of `stage`."""
 
     def advance(self, done: int, total: int) -> None:
         """Say how much of it is done; a total of 0 is an unknown one."""
@@ -79,7 +79,7 @@ class _Lines:
         self._what = f"{stage} {name}"
 
     def advance(self, done: int, total: int) -> None:
-        """Lines come at the end of each artefact."""
+        """Lines come at the end of each artifact."""
 
     def finish(self, reason: str) -> None:
         # as it is: printing would break long lines and put pictures for words between colons

@@ -1,6 +1,6 @@
-"""The record of a stored artefact, `_meta.json`: what it is, from what and how it was made, and the sums of its files.
+"""The record of a stored artifact, `_meta.json`: what it is, from what and how it was made, and the sums of its files.
 
-A reader refuses a folder without a record, or whose files are not the recorded ones. Not here: how artefacts are made
+A reader refuses a folder without a record, or whose files are not the recorded ones. Not here: how artifacts are made
 (`graftline.core.build`).
 """
 
@@ -23,7 +23,7 @@ _MAX_SHOWN = 60
 
 
 class FileSum(BaseModel):
-    """Size and checksum of one file of an artefact."""
+    """Size and checksum of one file of an artifact."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -32,7 +32,7 @@ class FileSum(BaseModel):
 
 
 class Record(BaseModel):
-    """What an artefact is, from what and how it was made, and the sums by which it is recognised."""
+    """What an artifact is, from what and how it was made, and the sums by which it is recognized."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -42,13 +42,13 @@ class Record(BaseModel):
     name: str
     """Which one of its kind, e.g. `python/train`."""
     inputs: dict[str, str]
-    """Identity of every artefact it was made from, by name."""
+    """Identity of every artifact it was made from, by name."""
     config: dict[str, Any]
     """The resolved configuration, tool versions included."""
     code_version: str
     """Digest of the code that made it; not part of the identity, so that equal output stays equal."""
     files: dict[str, FileSum]
-    """By path relative to the artefact's folder."""
+    """By path relative to the artifact's folder."""
     counts: dict[str, int]
     """Rows by what became of them; drops are `dropped.<reason>`."""
     written_at: str
@@ -115,16 +115,16 @@ def parse_record(content: bytes, where: str) -> Record:
     try:
         record = record_of(json.loads(content))
     except ValidationError as error:
-        raise RecordError(f"{where}: is not a record ({_fault(error)}); materialise its asset again") from None
+        raise RecordError(f"{where}: is not a record ({_fault(error)}); materialize its asset again") from None
     except (ValueError, RecursionError) as error:
-        raise RecordError(f"{where}: is not a record ({_first_line(error)}); materialise its asset again") from None
+        raise RecordError(f"{where}: is not a record ({_first_line(error)}); materialize its asset again") from None
     if record.identity != record.computed_identity():
-        raise RecordError(f"{where}: identity is not that of its content; materialise its asset again")
+        raise RecordError(f"{where}: identity is not that of its content; materialize its asset again")
     return record
 
 
 def load_record(folder: Path) -> Record:
-    """Return the record of the artefact in `folder`, without looking at its files.
+    """Return the record of the artifact in `folder`, without looking at its files.
 
     Raises:
         RecordError: there is none, or it is not a record, or its identity is not that of its content.
@@ -137,22 +137,22 @@ def load_record(folder: Path) -> Record:
             f"{folder}: has no {RECORD_NAME}, so it was not made yet; run `graftline run`, or materialize its asset"
         ) from None
     except OSError as error:
-        raise RecordError(f"{path}: is not a record ({_first_line(error)}); materialise its asset again") from None
+        raise RecordError(f"{path}: is not a record ({_first_line(error)}); materialize its asset again") from None
     return parse_record(content, str(path))
 
 
 def verified(folder: Path, kind: str) -> Record:
-    """Return the record of the artefact in `folder` after checking kind, and every file's size and checksum.
+    """Return the record of the artifact in `folder` after checking kind, and every file's size and checksum.
 
     Raises:
-        RecordError: as `load_record`, or the artefact is of another kind, or a file is missing, altered or extra.
+        RecordError: as `load_record`, or the artifact is of another kind, or a file is missing, altered or extra.
     """
     record = load_record(folder)
     if record.kind != kind:
         raise RecordError(f"{folder}: holds {record.kind!r}, but {kind!r} was asked for")
     fault = fault_of(folder, record)
     if fault:
-        raise RecordError(f"{folder}: {fault}; materialise its asset again")
+        raise RecordError(f"{folder}: {fault}; materialize its asset again")
     return record
 
 
@@ -186,7 +186,7 @@ def fault_of(folder: Path, record: Record) -> str:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """Return the files of an artefact, in order: neither its record, nor working files."""
+    """Return the files of an artifact, in order: neither its record, nor working files."""
     paths = (path for path in folder.rglob("*") if path.is_file() and path.name != RECORD_NAME)
     return sorted(path for path in paths if not path.name.startswith("."))
 

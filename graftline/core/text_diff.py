@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterator
 
-# what moves the cursor, changes colours, or has text read in another order than it stands
+# what moves the cursor, changes colors, or has text read in another order than it stands
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 

@@ -1,4 +1,4 @@
-"""The columns that normalised edits are compared by, of all datasets in one place."""
+"""The columns that normalized edits are compared by, of all datasets in one place."""
 
 import os
 from bisect import bisect_right
@@ -19,7 +19,7 @@ _COLUMNS = ("line_bytes", "id_key", "asked_key", "pre_key", "done_key", "change_
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One shard: some normalised edits of one dataset in one language."""
+    """One shard: some normalized edits of one dataset in one language."""
 
     dataset: str
     language: Language
@@ -33,7 +33,7 @@ class Part:
 
 
 def shards(folder: Path, language: Language) -> list[Path]:
-    """Return the tables of a normalised dataset in one language, in order; their lines are in `.jsonl` beside each."""
+    """Return the tables of a normalized dataset in one language, in order; their lines are in `.jsonl` beside each."""
     return sorted(folder.glob(f"{language}-*.parquet"))
 
 
@@ -76,7 +76,7 @@ class Comparison:
 
 
 def load_comparison(folders: Mapping[str, Path], languages: Sequence[Language]) -> Comparison:
-    """Return the columns of the normalised datasets in `folders`, which come in the order of precedence."""
+    """Return the columns of the normalized datasets in `folders`, which come in the order of precedence."""
     parts: list[Part] = []
     columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in (*_COLUMNS, "language", "owner", "offset")}
     total = 0

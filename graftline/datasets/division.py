@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from graftline.datasets.catalogue import Splitting
+from graftline.datasets.catalog import Splitting
 from graftline.datasets.comparison import Comparison
 from graftline.datasets.fingerprints import key
 from graftline.datasets.similarity import components, equal_pairs, first_of_equal, least_of, near_pairs
@@ -33,7 +33,7 @@ SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 
 REASONS = ("", "duplicate_id", "duplicate_row", "duplicate_commit", "duplicate_code", "near_duplicate")
 LARGE_SHARE = 0.02
-_REMEMBERED_CHANGES = 1 << 14  # an edit is compared with its neighbours in every band
+_REMEMBERED_CHANGES = 1 << 14  # an edit is compared with its neighbors in every band
 
 
 @dataclass(frozen=True, slots=True)

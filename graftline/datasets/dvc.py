@@ -1,4 +1,4 @@
-"""Artefacts into DVC: their files into a remote in DVC's layout, and a `.dvc` file beside each folder.
+"""Artifacts into DVC: their files into a remote in DVC's layout, and a `.dvc` file beside each folder.
 
 What DVC 3 writes for `dvc add` and `dvc push` of a folder (https://dvc.org/doc/user-guide/project-structure), without
 DVC: it need not be installed, and nothing is copied into a cache first. A folder is one entry, whatever is in it.
@@ -32,7 +32,7 @@ _BUCKETS = ("abfs", "abfss", "az", "gcs", "gs", "oss", "s3", "s3a")
 
 @dataclass(frozen=True)
 class Exported:
-    """An artefact that is in the remote."""
+    """An artifact that is in the remote."""
 
     folder: str
     """Relative to the root; the `.dvc` file has the same name with `.dvc` after it."""
@@ -51,19 +51,19 @@ class DvcExport:
     """What `export_dvc` did."""
 
     remote: str
-    artefacts: tuple[Exported, ...]
+    artifacts: tuple[Exported, ...]
     refused: tuple[str, ...]
     """A sentence for each folder that was left out, for it is not what its record says."""
 
 
 def export_dvc(paths: Paths, remote: str | None, progress: Progress | None = None) -> DvcExport:
-    """Bring every artefact of the data stages to `remote`, and write or renew its `.dvc` file.
+    """Bring every artifact of the data stages to `remote`, and write or renew its `.dvc` file.
 
     An object that the remote holds is not copied again. A `.dvc` file is written when everything it names is there.
 
     Raises:
         ConfigError: `remote` is None, or nothing that can be written to from here.
-        RecordError: there is no artefact, or one was replaced meanwhile.
+        RecordError: there is no artifact, or one was replaced meanwhile.
         BoundaryError: the remote fails.
     """
     if remote is None:
@@ -71,7 +71,7 @@ def export_dvc(paths: Paths, remote: str | None, progress: Progress | None = Non
     store = _Remote(remote, paths.root)
     held = holdings(paths)
     exported = []
-    for stored in held.artefacts:
+    for stored in held.artifacts:
         name = paths.relative(stored.folder)
         if progress:
             progress.start("dvc", name)

@@ -1,4 +1,4 @@
-"""The normalised edit and the label, and why a row becomes neither."""
+"""The normalized edit and the label, and why a row becomes neither."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,7 @@
 """What may leave a checkout, and the shape of `configs/governance.yaml`: both ways out are off until it names them.
 
 `datasets.dvc` takes folders to a DVC remote, `datasets.publishing` takes figures and checksums to W&B. Both take only
-artefacts that are what their records say.
+artifacts that are what their records say.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _PLACES = (
 
 
 class Dvc(Config):
-    """Where `graftline datasets export-dvc` copies artefacts to."""
+    """Where `graftline datasets export-dvc` copies artifacts to."""
 
     remote: str | None = Field(default=None, min_length=1)
     """A folder, relative to the root, or a URL that both fsspec and DVC know, e.g. `s3://bucket/graftline`."""
@@ -60,7 +60,7 @@ def load_governance(paths: Paths) -> Governance:
 
 @dataclass(frozen=True)
 class Stored:
-    """An artefact that is what its record says."""
+    """An artifact that is what its record says."""
 
     folder: Path
     record: Record
@@ -68,28 +68,28 @@ class Stored:
 
 @dataclass(frozen=True)
 class Holdings:
-    """The artefacts of the data stages below one root."""
+    """The artifacts of the data stages below one root."""
 
-    artefacts: tuple[Stored, ...]
+    artifacts: tuple[Stored, ...]
     refused: tuple[str, ...]
     """A sentence for each folder that is not what its record says, or has none."""
 
 
 def holdings(paths: Paths) -> Holdings:
-    """Return the raw, normalised, divided and split artefacts, in the order of stages and names.
+    """Return the raw, normalized, divided and split artifacts, in the order of stages and names.
 
     Raises:
         RecordError: there is none.
     """
-    artefacts, refused = [], []
+    artifacts, refused = [], []
     for pattern, kind in _PLACES:
         for folder in sorted(path for path in paths.data.glob(pattern) if path.is_dir()):
             if any(part.startswith(".") for part in folder.relative_to(paths.data).parts):
                 continue  # of a build that has not ended
             try:
-                artefacts.append(Stored(folder, verified(folder, kind)))
+                artifacts.append(Stored(folder, verified(folder, kind)))
             except RecordError as error:
                 refused.append(str(error))
-    if not artefacts and not refused:
-        raise RecordError(f"{paths.data}: holds no artefact of a dataset; make some first, with 'graftline run'")
-    return Holdings(tuple(artefacts), tuple(refused))
+    if not artifacts and not refused:
+        raise RecordError(f"{paths.data}: holds no artifact of a dataset; make some first, with 'graftline run'")
+    return Holdings(tuple(artifacts), tuple(refused))

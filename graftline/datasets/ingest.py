@@ -15,7 +15,7 @@ import orjson
 from pydantic import ValidationError
 
 from graftline.core.tokens import token_counter
-from graftline.datasets.catalogue import Cleaning, Dataset
+from graftline.datasets.catalog import Cleaning, Dataset
 from graftline.datasets.edit import Drop, DropReason, Edit, Label, Outcome
 from graftline.datasets.fingerprints import squeezed
 from graftline.datasets.language import confirmed, wrapped

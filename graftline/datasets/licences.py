@@ -1,6 +1,6 @@
 """Names of licences, as datasets write them, to SPDX identifiers; which of them are allowed is not judged here."""
 
-from graftline.datasets.catalogue import NO_LICENCE
+from graftline.datasets.catalog import NO_LICENCE
 
 _IDENTIFIERS = (
     *("0BSD", "AFL-3.0", "AGPL-3.0-only", "AGPL-3.0-or-later", "Apache-2.0", "Artistic-2.0", "BSD-2-Clause"),

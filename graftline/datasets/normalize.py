@@ -17,7 +17,7 @@ import orjson
 from graftline.astgrep.binding import Language
 from graftline.core.parquet import ParquetWriter, arrow_table
 from graftline.core.processes import Workers
-from graftline.datasets.catalogue import Cleaning, Dataset, Decontamination
+from graftline.datasets.catalog import Cleaning, Dataset, Decontamination
 from graftline.datasets.decontaminate import Evaluations
 from graftline.datasets.edit import Drop, DropReason, Edit, Label
 from graftline.datasets.fingerprints import key, signatures, squeezed

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from email.parser import BytesHeaderParser
 from typing import Any
 
-from graftline.datasets.catalogue import NO_LICENCE
+from graftline.datasets.catalog import NO_LICENCE
 from graftline.datasets.licences import spdx
 
 _MAX_CHARACTERS = 100

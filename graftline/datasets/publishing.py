@@ -46,15 +46,15 @@ class Published:
     files: tuple[str, ...]
     """What is in the artifact, relative to the root."""
     identities: Mapping[str, str]
-    """Identity of every artefact that is told of; the run is tagged with them."""
+    """Identity of every artifact that is told of; the run is tagged with them."""
 
 
 def publish(paths: Paths, settings: Wandb, secrets: Secrets, environment: Mapping[str, str]) -> Published:
-    """Log one artifact of type `dataset` that tells of every artefact of the data stages.
+    """Log one artifact of type `dataset` that tells of every artifact of the data stages.
 
     Raises:
         ConfigError: it is switched off, wandb is missing, or there is no key for it.
-        RecordError: an artefact is not what its record says, or there is none.
+        RecordError: an artifact is not what its record says, or there is none.
         BoundaryError: wandb or its server fails.
     """
     if settings.mode == "disabled":
@@ -65,11 +65,11 @@ def publish(paths: Paths, settings: Wandb, secrets: Secrets, environment: Mappin
     held = holdings(paths)
     if held.refused:
         raise RecordError(held.refused[0])
-    contents = {"samples.json": samples(paths, held.artefacts, settings.samples), "stats.json": stats(held.artefacts)}
+    contents = {"samples.json": samples(paths, held.artifacts, settings.samples), "stats.json": stats(held.artifacts)}
     folder = paths.logs / "wandb" / "datasets" / digest(contents)[:16]
     for name, content in contents.items():
         write_atomically(folder / name, json.dumps(content, indent=1, sort_keys=True) + "\n")
-    identities = {_name(stored): stored.record.identity for stored in held.artefacts}
+    identities = {_name(stored): stored.record.identity for stored in held.artifacts}
     request = {
         "mode": settings.mode,
         "project": settings.project,
@@ -86,10 +86,10 @@ def publish(paths: Paths, settings: Wandb, secrets: Secrets, environment: Mappin
     return Published(settings.mode, ARTIFACT, answer["digest"], run, files, identities)
 
 
-def stats(artefacts: tuple[Stored, ...]) -> dict[str, Any]:
+def stats(artifacts: tuple[Stored, ...]) -> dict[str, Any]:
     """Return by stage and name what the records count, the licences of rows, and where datasets came from."""
     told: dict[str, dict[str, Any]] = {}
-    for stored in artefacts:
+    for stored in artifacts:
         record = stored.record
         entry: dict[str, Any] = {"identity": record.identity, "counts": record.counts}
         if isinstance(record, DatasetRecord):
@@ -100,10 +100,10 @@ def stats(artefacts: tuple[Stored, ...]) -> dict[str, Any]:
     return {"schema_version": 1, **told}
 
 
-def samples(paths: Paths, artefacts: tuple[Stored, ...], number: int) -> dict[str, list[dict[str, str]]]:
+def samples(paths: Paths, artifacts: tuple[Stored, ...], number: int) -> dict[str, list[dict[str, str]]]:
     """Return, by language and split, SHA-256 of the ids of the first edits, and of their lines in `edits.jsonl`."""
     found = {}
-    for stored in artefacts:
+    for stored in artifacts:
         if stored.record.kind == "splits":
             with (stored.folder / "edits.jsonl").open("rb") as stream:
                 lines = [line.rstrip(b"\n") for line in islice(stream, number)]

@@ -13,7 +13,7 @@ from graftline.core.downloads.download import Fetched
 from graftline.core.errors import DataError
 from graftline.core.hashing import sha256_file
 from graftline.core.record import write_atomically
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.decontaminate import evaluation_files, texts_in
 from graftline.datasets.edit import Drop
 from graftline.datasets.formats import lines_of

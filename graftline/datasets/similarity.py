@@ -1,7 +1,7 @@
 """Which texts are near one another, and what hangs together, over arrays.
 
 Candidates come from locality-sensitive hashing: signatures that agree in one of 16 bands of 4 numbers. Every candidate
-pair is then compared in full. In a band, a text is compared with the first one and with its neighbour, not with all:
+pair is then compared in full. In a band, a text is compared with the first one and with its neighbor, not with all:
 what fifty thousand texts share would else take fifty thousand squared comparisons.
 """
 
@@ -51,7 +51,7 @@ def _agreement(signatures: npt.NDArray[np.uint32], pairs: Pairs) -> npt.NDArray[
 
 
 def equal_pairs(keys: Hashes, owners: npt.NDArray[np.int64] | None = None, with_first: bool = False) -> Pairs:
-    """Return pairs of indices, or of their `owners`, with equal keys: each with its neighbour, so that all are joined.
+    """Return pairs of indices, or of their `owners`, with equal keys: each with its neighbor, so that all are joined.
 
     `with_first` pairs each with the first one as well.
     """

@@ -1,7 +1,7 @@
 """The files of the division and of the splits.
 
-The division is one Parquet file per language, with a row for every normalised edit in the order of the comparison. A
-split takes its edits from the normalised files by these rows: lines of JSON as they are, and columns.
+The division is one Parquet file per language, with a row for every normalized edit in the order of the comparison. A
+split takes its edits from the normalized files by these rows: lines of JSON as they are, and columns.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ import numpy as np
 
 from graftline.astgrep.binding import Language
 from graftline.core.parquet import ParquetWriter, arrow_table, read_table, where
-from graftline.datasets.catalogue import Splitting
+from graftline.datasets.catalog import Splitting
 from graftline.datasets.comparison import Comparison, Part, load_comparison, shards
 from graftline.datasets.division import REASONS, SPLITS, Division, Split, divide
 from graftline.datasets.tables import DIVISION, EDITS
@@ -29,7 +29,7 @@ _READERS = 2
 def write_division(
     datasets: Mapping[str, Path], languages: Sequence[Language], splitting: Splitting, folder: Path
 ) -> dict[str, int]:
-    """Divide the normalised datasets, given in the order of precedence, and return what became of their edits."""
+    """Divide the normalized datasets, given in the order of precedence, and return what became of their edits."""
     edits = load_comparison(datasets, languages)
     division = divide(edits, splitting)
     ids = _ids(edits)
@@ -106,7 +106,7 @@ def _copy_lines(chosen: Sequence[_Chosen], target: Path) -> None:
             if not shard.mask.any():
                 continue
             ends = np.cumsum(shard.line_sizes)
-            # neighbours are copied together
+            # neighbors are copied together
             edges = np.flatnonzero(np.diff(np.concatenate(([0], shard.mask.astype(np.int8), [0]))))
             path = shard.table.with_suffix(".jsonl")
             with path.open("rb") as source, mmap(source.fileno(), 0, access=ACCESS_READ) as content:

@@ -43,7 +43,7 @@ NORMALIZED: Mapping[str, Column] = {
     "link_keys": "keys",
     "signature": "bytes",
 }
-"""Of the normalised edits of one language: what the splits show, the length of the edit's line in the JSONL file beside
+"""Of the normalized edits of one language: what the splits show, the length of the edit's line in the JSONL file beside
 it, and what edits are compared by (see `datasets.division`)."""
 
 DROPS: Mapping[str, Column] = {
@@ -62,4 +62,4 @@ DIVISION: Mapping[str, Column] = {
     "kept_id": "text?",
     "cluster": "word",
 }
-"""Of every normalised edit of one language: its split, or why it has none and which edit is kept instead."""
+"""Of every normalized edit of one language: its split, or why it has none and which edit is kept instead."""

@@ -131,7 +131,7 @@ def cases_of(
 
 
 def stored_in(source: TaskSource, paths: Paths, attempted: Attempted) -> dict[str, Path]:
-    """Return the artefacts that the tasks of a source are of, by stage and partition; none of a file of pairs."""
+    """Return the artifacts that the tasks of a source are of, by stage and partition; none of a file of pairs."""
     match source:
         case SplitSource():
             stage, where = "tasks", "tasks"

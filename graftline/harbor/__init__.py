@@ -1,7 +1,7 @@
 """Harbor: environments as versioned deployments with an instance per seed, run locally and by a service alike.
 
 A name is loaded when it is first asked for, so that importing this loads no client, web framework or executor. Evaluations
-and prompt optimisations stand on a floor above, and are reached by name alone.
+and prompt optimizations stand on a floor above, and are reached by name alone.
 """
 
 from importlib import import_module

@@ -47,7 +47,7 @@ class TaskCalibration(_Stored):
             faults.append("nop_reaches_oracle")
         return tuple(faults)
 
-    def normalised(self, score: float | None) -> float | None:
+    def normalized(self, score: float | None) -> float | None:
         """Return where `score` lies between floor and ceiling, below 0 where it is worse than doing nothing.
 
         None where it is not known, or where the task has no room between the two.
@@ -87,14 +87,14 @@ class Calibration(_Stored):
         """Whether there are tasks, and no fault in any of them."""
         return bool(self.tasks) and not self.faults
 
-    def normalised(self, rewards: Mapping[str, float | None]) -> dict[str, float | None]:
+    def normalized(self, rewards: Mapping[str, float | None]) -> dict[str, float | None]:
         """Return the rewards of tasks between floor and ceiling; None for a task that was not calibrated."""
         known = self.tasks
-        return {task: known[task].normalised(reward) if task in known else None for task, reward in rewards.items()}
+        return {task: known[task].normalized(reward) if task in known else None for task, reward in rewards.items()}
 
     def mean_normalised(self, rewards: Mapping[str, float | None]) -> float | None:
-        """Return the mean over the tasks whose normalised reward is known; None where there is none."""
-        return _mean([*self.normalised(rewards).values()])
+        """Return the mean over the tasks whose normalized reward is known; None where there is none."""
+        return _mean([*self.normalized(rewards).values()])
 
     def write(self, path: Path) -> None:
         """Put the calibration into `path`."""

@@ -66,7 +66,7 @@ class Refactoring(Config):
 
     kind: Literal["refactoring"]
     tasks: FilePath
-    """The `tasks.jsonl` of an artefact, or of a sample."""
+    """The `tasks.jsonl` of an artifact, or of a sample."""
     manifest: FilePath | None = None
     """What seeds stand for; the tasks by their ids where it is not given."""
     dockerfile: FilePath | None = None

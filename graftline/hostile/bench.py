@@ -11,7 +11,7 @@ from graftline.core.errors import DataError, SandboxError
 from graftline.hostile.action_cases import ActionCase
 from graftline.hostile.cases import ACTION_LIMITS, AFTERWARDS, HostileCase
 from graftline.hostile.facts import Host
-from graftline.hostile.judging import MARGIN_S, Judgement, Outcome, at_level, judgement, with_feature
+from graftline.hostile.judging import MARGIN_S, Judgment, Outcome, at_level, judgment, with_feature
 from graftline.hostile.machine_cases import JailMachineCase, SandboxMachineCase
 from graftline.hostile.report_cases import CALLS, RIGHT, TESTS, ReportCase
 from graftline.sandbox.base import IsolationLevel, Sandbox, Verdict
@@ -43,7 +43,7 @@ class JailBench:
         except Exception as error:
             self._host.findings()
             self.close()
-            judged_ = Judgement("not run", f"{type(error).__name__}: {error}")
+            judged_ = Judgment("not run", f"{type(error).__name__}: {error}")
         return Outcome(self._name, case.name, case.group, *judged_)
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class JailBench:
             self._jail = self._open()
         return self._jail
 
-    def _judged(self, case: JailCase) -> Judgement:
+    def _judged(self, case: JailCase) -> Judgment:
         match case:
             case HostileCase():
                 return self._of_program(case)
@@ -66,39 +66,39 @@ class JailBench:
             case JailMachineCase():
                 return case.attempt(self._open, self._host)
 
-    def _of_program(self, case: HostileCase) -> Judgement:
+    def _of_program(self, case: HostileCase) -> Judgment:
         found = self._tried(case)
         after = self._tried(AFTERWARDS)
         if found.status == "escaped" or after.status == "contained":
             return found
         if after.status == "escaped":
-            return Judgement("escaped", f"left behind: {after.detail}")
-        return Judgement("not run", f"the jail answers no more: {after.detail}")
+            return Judgment("escaped", f"left behind: {after.detail}")
+        return Judgment("not run", f"the jail answers no more: {after.detail}")
 
-    def _tried(self, case: HostileCase) -> Judgement:
+    def _tried(self, case: HostileCase) -> Judgment:
         began = time.monotonic()
         end = self._opened().run(case.case(self._host.facts))
         took_s = time.monotonic() - began
-        return judgement(case, end, self._host.findings(), took_s)
+        return judgment(case, end, self._host.findings(), took_s)
 
-    def _of_report(self, case: ReportCase) -> Judgement:
+    def _of_report(self, case: ReportCase) -> Judgment:
         if self._fault_of_reports is None:
             results = [judged(self._opened(), {"m.py": RIGHT.encode()}, spec) for spec in (TESTS, CALLS)]
             self._fault_of_reports = "; ".join(
                 f"{result.verdict}, {result.error or result.tests}" for result in results if result.passed is not True
             )
         if self._fault_of_reports:
-            return Judgement("not run", f"what is right does not pass: {self._fault_of_reports}")
+            return Judgment("not run", f"what is right does not pass: {self._fault_of_reports}")
         try:
             result = judged(self._opened(), case.workspace(), case.spec)
         except DataError as error:
-            return Judgement("contained", f"refused: {error}")
+            return Judgment("contained", f"refused: {error}")
         outcomes = ", ".join(test.outcome for test in result.tests)
         if result.passed is True and case.instead:
-            return Judgement("beyond level", f"needs {case.instead}: what is wrong passed: {outcomes}")
+            return Judgment("beyond level", f"needs {case.instead}: what is wrong passed: {outcomes}")
         if result.passed is True:
-            return Judgement("escaped", f"what is wrong passed: {outcomes}")
-        return Judgement("contained", f"{result.verdict}: {result.error or outcomes}")
+            return Judgment("escaped", f"what is wrong passed: {outcomes}")
+        return Judgment("contained", f"{result.verdict}: {result.error or outcomes}")
 
 
 class SandboxBench:
@@ -114,7 +114,7 @@ class SandboxBench:
             found = self._judged(case, self._opened().isolation.level)
         except Exception as error:
             self.close()
-            found = Judgement("not run", f"{type(error).__name__}: {error}")
+            found = Judgment("not run", f"{type(error).__name__}: {error}")
         return Outcome(self._name, case.name, case.group, *found)
 
     def close(self) -> None:
@@ -128,30 +128,30 @@ class SandboxBench:
             self._sandbox = self._open()
         return self._sandbox
 
-    def _judged(self, case: SandboxCase, level: IsolationLevel) -> Judgement:
+    def _judged(self, case: SandboxCase, level: IsolationLevel) -> Judgment:
         if level == "none":
             # an action that overflows the stack would take this process along
-            return Judgement("beyond level", f"needs {case.needs}: not tried")
+            return Judgment("beyond level", f"needs {case.needs}: not tried")
         if isinstance(case, SandboxMachineCase):
             return at_level(case.attempt(self._open), case.needs, level)
         found = self._applied(case)
         [after] = self._opened().apply_many("f(1)\n", "python", [_RENAME])
         if after.after != "g(1)\n":
-            return Judgement("not run", f"the sandbox answers no more: {after.verdict}")
+            return Judgment("not run", f"the sandbox answers no more: {after.verdict}")
         return at_level(found, case.needs, level)
 
-    def _applied(self, case: ActionCase) -> Judgement:
+    def _applied(self, case: ActionCase) -> Judgment:
         try:
             action = ACTION.validate_python(case.action)
         except ValidationError:
-            return Judgement("contained", "refused before it was applied")
+            return Judgment("contained", "refused before it was applied")
         began = time.monotonic()
         [result] = self._opened().apply_many(case.source, "python", [action])
         took_s = time.monotonic() - began
         if took_s > ACTION_LIMITS.wall_s + MARGIN_S:
-            return Judgement("escaped", f"held the sandbox for {took_s:.0f} s")
+            return Judgment("escaped", f"held the sandbox for {took_s:.0f} s")
         if result.verdict is Verdict.OK and result.after == case.after:
-            return Judgement("contained", "the text is the right one")
+            return Judgment("contained", "the text is the right one")
         if result.verdict in case.ends and result.after is None:
-            return Judgement("contained", f"{result.verdict} {result.error[:200]}".strip())
-        return Judgement("escaped", f"ended as {result.verdict}, {result.after!r:.100}")
+            return Judgment("contained", f"{result.verdict} {result.error[:200]}".strip())
+        return Judgment("escaped", f"ended as {result.verdict}, {result.after!r:.100}")

@@ -1,4 +1,4 @@
-"""What the end of a hostile case means; the judgement itself, without any jail."""
+"""What the end of a hostile case means; the judgment itself, without any jail."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ MARGIN_S = 10.0
 _DETAIL_CHARACTERS = 300
 
 
-class Judgement(NamedTuple):
+class Judgment(NamedTuple):
     """What became of one case."""
 
     status: Status
@@ -35,7 +35,7 @@ class Outcome:
     detail: str
 
 
-def judgement(case: HostileCase, end: CaseEnd, found: Sequence[str], took_s: float) -> Judgement:
+def judgment(case: HostileCase, end: CaseEnd, found: Sequence[str], took_s: float) -> Judgment:
     """Return what `end` says of `case`; `found` is what was seen from outside, `took_s` how long the jail took."""
     lines = [line.partition(" ") for line in end.stdout.decode("utf-8", "replace").split("\n")]
     said = {word: [text for first, _, text in lines if first == word] for word in ("ESCAPE", "BLOCKED", "BROKEN")}
@@ -57,14 +57,14 @@ def judgement(case: HostileCase, end: CaseEnd, found: Sequence[str], took_s: flo
     return _fault(case, end) or _judged("contained", "; ".join(said["BLOCKED"] or [f"tried: {text}" for text in tried]))
 
 
-def at_level(judged: Judgement, needs: IsolationLevel, level: IsolationLevel) -> Judgement:
+def at_level(judged: Judgment, needs: IsolationLevel, level: IsolationLevel) -> Judgment:
     """Return `judged` as it counts in a jail of `level`, for a case that has to be contained from `needs` on."""
     if judged.status == "escaped" and not is_at_least(level, needs):
         return _judged("beyond level", f"needs {needs}: {judged.detail}")
     return judged
 
 
-def with_feature(judged: Judgement, feature: str, features: Sequence[str]) -> Judgement:
+def with_feature(judged: Judgment, feature: str, features: Sequence[str]) -> Judgment:
     """Return `judged` as it counts in a jail with `features`, for a case that only `feature` contains."""
     if judged.status == "escaped" and feature and feature not in features:
         return _judged("beyond level", f"needs {feature}: {judged.detail}")
@@ -80,7 +80,7 @@ def _beyond_limits(end: CaseEnd, took_s: float) -> list[str]:
     return faults
 
 
-def _fault(case: HostileCase, end: CaseEnd) -> Judgement | None:
+def _fault(case: HostileCase, end: CaseEnd) -> Judgment | None:
     """Return what is wrong with the output of a case that was contained."""
     if case.keeps and case.keeps not in end.stdout + end.stderr:
         return _judged("escaped", "what it printed came out altered")
@@ -95,5 +95,5 @@ def _ending(end: CaseEnd) -> str:
     return f"{end.verdict}, {how}" + (f", {last}" if last else "")
 
 
-def _judged(status: Status, detail: str) -> Judgement:
-    return Judgement(status, detail[:_DETAIL_CHARACTERS])
+def _judged(status: Status, detail: str) -> Judgment:
+    return Judgment(status, detail[:_DETAIL_CHARACTERS])

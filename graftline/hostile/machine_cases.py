@@ -13,7 +13,7 @@ from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.core.errors import DataError, SandboxError
 from graftline.hostile.cases import AFTERWARDS, CASE_LIMITS, PROGRAM, HostileCase
 from graftline.hostile.facts import Host
-from graftline.hostile.judging import Judgement, judgement
+from graftline.hostile.judging import Judgment, judgment
 from graftline.sandbox.base import IsolationLevel, Sandbox, Verdict
 from graftline.sandbox.case_folder import case_folders
 from graftline.sandbox.jail import Case, Jail
@@ -83,7 +83,7 @@ class JailMachineCase:
     """A case that opens jails of its own."""
 
     name: str
-    attempt: Callable[[Callable[[], Jail], Host], Judgement]
+    attempt: Callable[[Callable[[], Jail], Host], Judgment]
     needs: IsolationLevel = "none"
     group: str = "machine"
 
@@ -93,12 +93,12 @@ class SandboxMachineCase:
     """A case that opens sandboxes of its own."""
 
     name: str
-    attempt: Callable[[Callable[[], Sandbox]], Judgement]
+    attempt: Callable[[Callable[[], Sandbox]], Judgment]
     needs: IsolationLevel = "compute"
     group: str = "machine"
 
 
-def _killed_case(open_jail: Callable[[], Jail], host: Host) -> Judgement:
+def _killed_case(open_jail: Callable[[], Jail], host: Host) -> Judgment:
     jail = open_jail()
     try:
         _ = jail.isolation  # starts what it needs, in this thread: it may be made to end with the thread
@@ -111,17 +111,17 @@ def _killed_case(open_jail: Callable[[], Jail], host: Host) -> Judgement:
             else:
                 is_whole = b"worked to the end" in end.stdout
                 if end.verdict is Verdict.OK and not is_whole:
-                    return Judgement("escaped", "a case that was killed is said to have ended by itself")
+                    return Judgment("escaped", "a case that was killed is said to have ended by itself")
                 told = f"it ended as {end.verdict}"
             if not killing.result():
-                return Judgement("not run", "found no process to kill")
-        after = judgement(AFTERWARDS, jail.run(AFTERWARDS.case(host.facts)), host.findings(), 0)
-        return Judgement("contained", told) if after.status == "contained" else after
+                return Judgment("not run", "found no process to kill")
+        after = judgment(AFTERWARDS, jail.run(AFTERWARDS.case(host.facts)), host.findings(), 0)
+        return Judgment("contained", told) if after.status == "contained" else after
     finally:
         jail.close()
 
 
-def _two_at_a_time(open_jail: Callable[[], Jail], host: Host) -> Judgement:
+def _two_at_a_time(open_jail: Callable[[], Jail], host: Host) -> Judgment:
     one, other = open_jail(), open_jail()
     try:
         _ = one.isolation, other.isolation
@@ -129,15 +129,15 @@ def _two_at_a_time(open_jail: Callable[[], Jail], host: Host) -> Judgement:
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(one.run, _ONE_OF_TWO.case(facts))
             time.sleep(_LOOK_S)
-            seen = judgement(_OTHER_OF_TWO, other.run(_OTHER_OF_TWO.case(facts)), (), 0)
-            undisturbed = judgement(_ONE_OF_TWO, running.result(), host.findings(), 0)
+            seen = judgment(_OTHER_OF_TWO, other.run(_OTHER_OF_TWO.case(facts)), (), 0)
+            undisturbed = judgment(_ONE_OF_TWO, running.result(), host.findings(), 0)
         return seen if seen.status != "contained" else undisturbed
     finally:
         one.close()
         other.close()
 
 
-def _closed(open_jail: Callable[[], Jail], host: Host) -> Judgement:
+def _closed(open_jail: Callable[[], Jail], host: Host) -> Judgment:
     processes, descriptors, folders = _descendants(), _descriptors(), _folders()
     jail = open_jail()
     try:
@@ -159,10 +159,10 @@ def _closed(open_jail: Callable[[], Jail], host: Host) -> Judgement:
         *([f"{_descriptors() - descriptors} descriptors are left"] if _descriptors() > descriptors else []),
         *([f"{len(_folders() - folders)} folders are left"] if _folders() - folders else []),
     ]
-    return Judgement("escaped" if faults else "contained", "; ".join(faults) or "nothing is left")
+    return Judgment("escaped" if faults else "contained", "; ".join(faults) or "nothing is left")
 
 
-def _files_outside(open_jail: Callable[[], Jail], host: Host) -> Judgement:
+def _files_outside(open_jail: Callable[[], Jail], host: Host) -> Judgment:
     marker = host.marker
     names = [
         *(
@@ -185,14 +185,14 @@ def _files_outside(open_jail: Callable[[], Jail], host: Host) -> Judgement:
             for case in (Case("python", (PROGRAM,), files), Case("python", (PROGRAM,), {PROGRAM: b""}, trusted=files)):
                 with suppress(DataError):
                     jail.run(case)
-                    return Judgement("escaped", f"took a file called {[*files][1]!r:.60}")
-        after = judgement(AFTERWARDS, jail.run(AFTERWARDS.case(host.facts)), host.findings(), 0)
-        return Judgement("contained", "each was refused") if after.status == "contained" else after
+                    return Judgment("escaped", f"took a file called {[*files][1]!r:.60}")
+        after = judgment(AFTERWARDS, jail.run(AFTERWARDS.case(host.facts)), host.findings(), 0)
+        return Judgment("contained", "each was refused") if after.status == "contained" else after
     finally:
         jail.close()
 
 
-def _killed_batch(open_sandbox: Callable[[], Sandbox]) -> Judgement:
+def _killed_batch(open_sandbox: Callable[[], Sandbox]) -> Judgment:
     sandbox = open_sandbox()
     try:
         _ = sandbox.isolation
@@ -205,12 +205,12 @@ def _killed_batch(open_sandbox: Callable[[], Sandbox]) -> Judgement:
             else:
                 wrong = [result.verdict for result in (first, last) if result.after != "g(" + _CALLS[2:]]
                 if wrong or slow.verdict not in (Verdict.CPU_TIMEOUT, Verdict.WALL_TIMEOUT, Verdict.RUNNER_ERROR):
-                    return Judgement("escaped", f"wrong answers: {first.verdict}, {slow.verdict}, {last.verdict}")
+                    return Judgment("escaped", f"wrong answers: {first.verdict}, {slow.verdict}, {last.verdict}")
                 told = "it was answered all the same"
             if not killing.result():
-                return Judgement("not run", "found no process to kill")
+                return Judgment("not run", "found no process to kill")
         after = sandbox.apply_many("f(1)\n", "python", [_RENAME])[0].after
-        return Judgement("contained", told) if after == "g(1)\n" else Judgement("not run", "it answers no more")
+        return Judgment("contained", told) if after == "g(1)\n" else Judgment("not run", "it answers no more")
     finally:
         sandbox.close()
 

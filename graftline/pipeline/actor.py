@@ -117,7 +117,7 @@ def _require_shared(manifest: Manifest) -> None:
     if manifest.queue.kind == "memory":
         raise ConfigError(
             "queue 'memory' is inside one process, so that a worker would find nothing in it; "
-            "expected --port queue=redis, or materialise `teacher_trajectories` in process"
+            "expected --port queue=redis, or materialize `teacher_trajectories` in process"
         )
 
 

@@ -1,4 +1,4 @@
-"""What must hold of stored artefacts, as questions whose answer is a list of faults."""
+"""What must hold of stored artifacts, as questions whose answer is a list of faults."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ MOST_FAULTS = 20
 
 
 def invalid_edits(lineage: Lineage, dataset: str) -> list[str]:
-    """Return the lines of the normalised `dataset` that are no edits, and no labels."""
+    """Return the lines of the normalized `dataset` that are no edits, and no labels."""
     folder = lineage.paths.normalized(dataset)
     lineage.verified(folder, "normalized")
     faults = [fault for path in sorted(folder.glob("*-*.jsonl")) for fault in _invalid_lines(path, Edit)]

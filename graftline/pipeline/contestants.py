@@ -54,7 +54,7 @@ class Entrants:
         """Precision and device, by contestant."""
 
     def inputs(self, entries: Mapping[str, Entry]) -> dict[str, str]:
-        """Return the identities of the adapters that are asked, by artefact."""
+        """Return the identities of the adapters that are asked, by artifact."""
         names = {name for entry in entries.values() if (name := self._adapter(entry))}
         folders = {name: self._paths.adapter(name) for name in sorted(names)}
         return {

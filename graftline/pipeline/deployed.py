@@ -1,4 +1,4 @@
-"""Which adapter is deployed, what a candidate has to be no worse than: an artefact, so that every worker knows of it.
+"""Which adapter is deployed, what a candidate has to be no worse than: an artifact, so that every worker knows of it.
 
 It has no files; all there is to say stands in its record.
 """
@@ -22,7 +22,7 @@ class Deployed:
     adapter: str
     """The recipe it is of."""
     identity: str
-    """Of its artefact: one that is trained anew is another adapter."""
+    """Of its artifact: one that is trained anew is another adapter."""
     run_id: str
     """Of the run that it came of, whose weights are there still when it was trained anew."""
     deployed_at: str
@@ -49,7 +49,7 @@ def read_deployed(lineage: Lineage) -> Deployed | None:
 
     Raises:
         RecordError: it cannot be read.
-        BoundaryError: the store of artefacts failed.
+        BoundaryError: the store of artifacts failed.
     """
     folder = lineage.paths.deployed
     lineage.bring(folder)

@@ -53,7 +53,7 @@ class Rollouts:
     """Its id."""
     timeout_s: float
     partial: Path
-    """Of the artefact, where jobs are noted."""
+    """Of the artifact, where jobs are noted."""
     _done: dict[tuple[IdleAgent, tuple[int, ...]], tuple[EvalResult, str]] = field(default_factory=dict)
 
     def rewards(self, seeds: Sequence[int]) -> EvalResult:
@@ -120,7 +120,7 @@ class Rollouts:
         settings = self.settings
         budget = settings.budget if is_paid else EvaluationBudget()
         asked = Asked(deployment, seeds, policy, settings.at_once, self.timeout_s, budget, settings.min_coverage)
-        # hidden: it is not part of the artefact, and there for whoever goes on where this one was interrupted
+        # hidden: it is not part of the artifact, and there for whoever goes on where this one was interrupted
         return evaluated(self.lineage.ports.harbor, asked, self.partial / f".{what}.job", self.lineage.advance)
 
 

@@ -14,7 +14,7 @@ def refresh_examples(paths: Paths, examples: Examples) -> bool:
     """Bring `examples` up to date with what is stored; return whether anything was to be done.
 
     Raises:
-        RecordError: an artefact is not what it was when it was written, or the store cannot be used.
+        RecordError: an artifact is not what it was when it was written, or the store cannot be used.
     """
     raw = paths.data / "trajectories" / "raw"
     folders = sorted(path.parent for path in raw.glob(f"*/train/[!.]*/{RECORD_NAME}"))

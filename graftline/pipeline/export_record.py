@@ -1,6 +1,6 @@
 """The record of an exported file, `<name>.meta.json` beside it: what its rows were made of.
 
-A file of training data leaves the folders of artefacts, and may lie anywhere; without this record, nobody could say later
+A file of training data leaves the folders of artifacts, and may lie anywhere; without this record, nobody could say later
 what an adapter that was trained on it stands on. Not here: the rows (`runtime.exporting`).
 """
 

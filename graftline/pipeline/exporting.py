@@ -134,7 +134,7 @@ def stored_attempts(paths: Paths, split: Split, languages: Iterable[Language] | 
         where = "" if wanted is None else f" in {', '.join(wanted)}"
         raise RecordError(
             f"{paths.data / 'trajectories' / 'raw'}: holds no attempts of split {split!r}{where};"
-            " materialise `teacher_trajectories` first"
+            " materialize `teacher_trajectories` first"
         )
     for folder in folders:
         source = paths.partition("tasks", folder.parent.name, split)

@@ -142,7 +142,7 @@ def _of_this_process(
 ) -> Iterator[HarborService]:
     try:
         from graftline.harbor.service.serve import HarborSettings, served
-        from graftline.prompts.service_optimiser import ServiceOptimiser
+        from graftline.prompts.service_optimizer import ServiceOptimizer
     except ImportError as error:
         raise ConfigError(f"harbor: {error.name} is missing; {install_command('harbor')}") from None
     settings = HarborSettings.model_validate_json(
@@ -152,6 +152,6 @@ def _of_this_process(
     # what one executor built another does not find
     folder = root / FOLDER / kind
     folder.mkdir(parents=True, exist_ok=True)
-    database, optimiser = f"sqlite:///{folder / 'harbor.sqlite'}", ServiceOptimiser(secrets)
-    with served(settings, folder, secrets, database, optimiser) as (url, key):
+    database, optimizer = f"sqlite:///{folder / 'harbor.sqlite'}", ServiceOptimizer(secrets)
+    with served(settings, folder, secrets, database, optimizer) as (url, key):
         yield HarborService(url, key)

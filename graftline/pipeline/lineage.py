@@ -1,6 +1,6 @@
 """What every stage is given: settings, open ports, and artifacts that are made only when something changed.
 
-A stage reads its inputs through their records, so that what it makes is tied to exactly those files. Where artefacts are
+A stage reads its inputs through their records, so that what it makes is tied to exactly those files. Where artifacts are
 kept in a bucket, that is what counts: an input comes from there unless the root holds the very same one, and what is made
 is put there before it takes its place in the root.
 """
@@ -21,7 +21,7 @@ from graftline.core.errors import BoundaryError, ConfigError, RecordError
 from graftline.core.hashing import digest
 from graftline.core.paths import Paths
 from graftline.core.record import Record, load_record, verified
-from graftline.datasets.catalogue import Catalogue, Dataset
+from graftline.datasets.catalog import Catalog, Dataset
 from graftline.datasets.division import SPLITS, Split
 from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.ports import Ports, open_ports
@@ -58,17 +58,17 @@ class Lineage:
     _read: dict[str, tuple[Path, tuple[str, ...]]] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def catalogue(self) -> Catalogue:
-        return self.settings.catalogue
+    def catalog(self) -> Catalog:
+        return self.settings.catalog
 
     def partitions(self) -> list[tuple[Language, Split]]:
         """Return every language and split, in order."""
-        return [(language, split) for language in self.catalogue.languages for split in SPLITS]
+        return [(language, split) for language in self.catalog.languages for split in SPLITS]
 
     def build(self, folder: Path, request: Request, make: Callable[[Path], Contents], with_files: bool = True) -> Built:
-        """Return the artefact of `request` in `folder` (see `record.build`), and log what became of it.
+        """Return the artifact of `request` in `folder` (see `record.build`), and log what became of it.
 
-        Without `with_files`, one that the store of artefacts has and the root lacks stays where it is.
+        Without `with_files`, one that the store of artifacts has and the root lacks stays where it is.
         """
         started, worked_s = monotonic(), 0.0
 
@@ -104,7 +104,7 @@ class Lineage:
             # one that lost a file is made anew
             with suppress(RecordError):
                 self.bring(folder)
-        store, name = self.ports.artefacts, self.paths.relative(folder)
+        store, name = self.ports.artifacts, self.paths.relative(folder)
         built = build(
             folder,
             request,
@@ -119,18 +119,18 @@ class Lineage:
 
     def _known(self, folder: Path) -> Record | None:
         try:
-            return self.ports.artefacts.record(self.paths.relative(folder))
+            return self.ports.artifacts.record(self.paths.relative(folder))
         except RecordError:
             return None  # it is made anew
 
     def bring(self, folder: Path) -> None:
-        """Have in `folder` what the store of artefacts has of it; nothing happens where it has nothing.
+        """Have in `folder` what the store of artifacts has of it; nothing happens where it has nothing.
 
         Raises:
             RecordError: what it has is damaged.
             BoundaryError: the store failed.
         """
-        store, name = self.ports.artefacts, self.paths.relative(folder)
+        store, name = self.ports.artifacts, self.paths.relative(folder)
         record = store.record(name)
         if record is None or record == _here(folder):
             return
@@ -139,13 +139,13 @@ class Lineage:
         logger.info("%s: fetched from %s in %.1f s", name, store.label, monotonic() - started)
 
     def record(self, folder: Path) -> Record:
-        """Return the record of an artefact, without looking at its files or fetching them.
+        """Return the record of an artifact, without looking at its files or fetching them.
 
         Raises:
             RecordError: there is none, or it is damaged.
-            BoundaryError: the store of artefacts failed.
+            BoundaryError: the store of artifacts failed.
         """
-        return self.ports.artefacts.record(self.paths.relative(folder)) or load_record(folder)
+        return self.ports.artifacts.record(self.paths.relative(folder)) or load_record(folder)
 
     def verified(self, folder: Path, kind: str) -> Record:
         """Return the record of an input (see `record.verified`), and remember where it was read from.
@@ -162,9 +162,9 @@ class Lineage:
         return record
 
     def part_of(self, folder: Path, record: Record, *names: str) -> str:
-        """Return what stands for some files of an artefact among the inputs of another; those that are not there count.
+        """Return what stands for some files of an artifact among the inputs of another; those that are not there count.
 
-        A stage that reads a part of an artefact is not made again when the rest of it changes.
+        A stage that reads a part of an artifact is not made again when the rest of it changes.
         """
         identity = part_identity(record, names)
         self._read[identity] = folder, names
@@ -188,18 +188,18 @@ class Lineage:
     def attempted(self, language: Language, split: str) -> list[Path]:
         """Return the folder of every teacher that attempted the tasks of a language and split."""
         of_all = self.paths.partition("trajectories/raw", language, split)
-        names = self.ports.artefacts.names(self.paths.relative(of_all))
+        names = self.ports.artifacts.names(self.paths.relative(of_all))
         return [self.paths.root / name for name in names]
 
     def dataset(self, name: str) -> Dataset:
-        """Return the entry of a dataset in the catalogue.
+        """Return the entry of a dataset in the catalog.
 
         Raises:
             ConfigError: there is none.
         """
-        if name not in self.catalogue.datasets:
-            raise ConfigError(f"dataset {name!r} is unknown; known: {', '.join(sorted(self.catalogue.datasets))}")
-        return self.catalogue.datasets[name]
+        if name not in self.catalog.datasets:
+            raise ConfigError(f"dataset {name!r} is unknown; known: {', '.join(sorted(self.catalog.datasets))}")
+        return self.catalog.datasets[name]
 
     def once(self, name: str, make: Callable[[], ItemT]) -> ItemT:
         """Return what `make` returned when it was asked for by this name for the first time."""
@@ -239,7 +239,7 @@ def identities(records: Mapping[str, Record]) -> dict[str, str]:
 
 
 def part_identity(record: Record, names: Sequence[str]) -> str:
-    """Return what stands for some files of an artefact among the inputs of another."""
+    """Return what stands for some files of an artifact among the inputs of another."""
     return digest({name: record.files[name].sha256 for name in names if name in record.files})
 
 

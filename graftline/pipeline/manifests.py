@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from graftline.core.artifacts.open import ArtefactsConfig, FolderArtefactsConfig
+from pydantic import AliasChoices, Field
+
+from graftline.core.artifacts.open import ArtifactsConfig, FolderArtifactsConfig
 from graftline.core.blobs.open import BlobsConfig, FilesystemBlobsConfig
 from graftline.core.config import Config, load_yaml
 from graftline.core.errors import ConfigError
@@ -38,7 +40,10 @@ class Manifest(Config):
     training_client: TrainingClientConfig = LocalBackendConfig()
     dataset_store: DatasetStoreConfig = FilesDatasetStoreConfig()
     harbor: HarborPortConfig = LocalHarborConfig()
-    artefacts: ArtefactsConfig = FolderArtefactsConfig()
+    # manifests written for 0.1.0 spell it with an e
+    artifacts: ArtifactsConfig = Field(
+        default=FolderArtifactsConfig(), validation_alias=AliasChoices("artifacts", "artefacts")
+    )
     executor: ExecutorConfig = InProcessConfig()
 
 

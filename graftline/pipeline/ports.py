@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 
-from graftline.core.artifacts.base import ArtefactStore
-from graftline.core.artifacts.open import open_artefacts
+from graftline.core.artifacts.base import ArtifactStore
+from graftline.core.artifacts.open import open_artifacts
 from graftline.core.blobs.base import BlobStore
 from graftline.core.blobs.open import open_blob_store
 from graftline.core.errors import ConfigError
@@ -142,10 +142,10 @@ class Ports:
         return self._once("training_client of no recipe", self.training_client_for, "training_client")
 
     @property
-    def artefacts(self) -> ArtefactStore:
-        """Where the artefacts of all workers are."""
-        config, root = self._manifest.artefacts, self._paths.root
-        return self._once("artefacts", lambda: open_artefacts(config, root, self.secrets))
+    def artifacts(self) -> ArtifactStore:
+        """Where the artifacts of all workers are."""
+        config, root = self._manifest.artifacts, self._paths.root
+        return self._once("artifacts", lambda: open_artifacts(config, root, self.secrets))
 
     @property
     def dataset_store(self) -> DatasetStore:

@@ -24,7 +24,7 @@ class PromptFile(Config):
     parts: tuple[Part, ...] = Field(default=("system",), min_length=1)
     """What of it may be changed."""
     tasks: str = Field(min_length=1)
-    """The `tasks.jsonl` of an artefact, or of a sample, relative to the root."""
+    """The `tasks.jsonl` of an artifact, or of a sample, relative to the root."""
     train: int = Field(default=40, ge=2, le=10_000)
     """Tasks that prompts are changed and compared on."""
     validation: int = Field(default=20, ge=0, le=10_000)
@@ -34,7 +34,7 @@ class PromptFile(Config):
     most_tokens: int | None = Field(default=None, ge=32)
     """Of one answer; what the prompt says where it is not given."""
     gepa: dict[str, Any] = Field(default={})
-    """The table `[prompt_learning.gepa]` of an optimisation, but for its seeds."""
+    """The table `[prompt_learning.gepa]` of an optimization, but for its seeds."""
 
     @field_validator("gepa")
     @classmethod
@@ -46,11 +46,11 @@ class PromptFile(Config):
         try:
             PromptLearningConfig.from_mapping({"gepa": gepa})
         except ConfigError as error:
-            raise ValueError(str(error).removeprefix("prompt optimisation: prompt_learning.")) from None
+            raise ValueError(str(error).removeprefix("prompt optimization: prompt_learning.")) from None
         return gepa
 
     def learning(self, prompt: Prompt, train: Sequence[int], validation: Sequence[int]) -> PromptLearningConfig:
-        """Return the optimisation of `prompt` on these seeds.
+        """Return the optimization of `prompt` on these seeds.
 
         Raises:
             ConfigError: a part that may be changed is empty.

@@ -23,7 +23,7 @@ def run_all(
     progress: Progress,
     clock: Clock = utc_now,
 ) -> list[Built]:
-    """Bring every artefact up to date, and return them in the order they were made.
+    """Bring every artifact up to date, and return them in the order they were made.
 
     Raises:
         GraftlineError: a stage cannot be made; what was made before stays, and the next run goes on from there.
@@ -42,11 +42,11 @@ def run_all(
 
 def _steps(lineage: Lineage) -> list[tuple[str, str, Callable[[], Built]]]:
     """Return stage, name and maker of every artifact of a run, in the order in which they need each other."""
-    catalogue = lineage.catalogue
+    catalog = lineage.catalog
     over: Mapping[Over, Sequence[tuple[str, ...]]] = {
         # what edits are kept away from has to be there before edits are made
-        "dataset": [(name,) for name in sorted(catalogue.used, key=lambda one: not catalogue.used[one].is_evaluation)],
-        "source": [(name,) for name in catalogue.sources],
+        "dataset": [(name,) for name in sorted(catalog.used, key=lambda one: not catalog.used[one].is_evaluation)],
+        "source": [(name,) for name in catalog.sources],
         "everything": [()],
         "partition": lineage.partitions(),
         "recipe": [(name,) for name in recipes_of_run(lineage.paths)],

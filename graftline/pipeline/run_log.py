@@ -1,4 +1,4 @@
-"""What one run did: a line of JSON per artefact, made or found unchanged, in `logs/runs/<run>.jsonl`."""
+"""What one run did: a line of JSON per artifact, made or found unchanged, in `logs/runs/<run>.jsonl`."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -10,7 +10,7 @@ from graftline.core.paths import Paths
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one artefact in a run."""
+    """What became of one artifact in a run."""
 
     stage: str
     name: str

@@ -5,7 +5,7 @@ from http import HTTPStatus
 
 from graftline.core.errors import TrainingError
 from graftline.core.paths import Paths
-from graftline.llm.weights.catalogue import Weights, find_weights, load_models
+from graftline.llm.weights.catalog import Weights, find_weights, load_models
 from graftline.llm.weights.fetch import fetch_model
 from graftline.training.open import TrainingClientConfig
 from graftline.training.service import TrainingService
@@ -18,13 +18,13 @@ def served(port: TrainingClientConfig, config: TinkerTrainingConfig) -> str:
 
 
 def model_digest(model: str, paths: Paths) -> str:
-    """Return what tells the weights of a model from others: their digest where the catalogue has them, else their name."""
+    """Return what tells the weights of a model from others: their digest where the catalog has them, else their name."""
     known = load_models(paths).models
     return known[model].sha256 if model in known else model
 
 
 def served_weights(port: TrainingClientConfig, config: TinkerTrainingConfig, paths: Paths) -> Weights | None:
-    """Return the weights of the catalogue that are trained; None where what is trained is not of the catalogue."""
+    """Return the weights of the catalog that are trained; None where what is trained is not of the catalog."""
     if port.kind == "memory" or (port.kind == "local" and port.folder):
         return None
     return find_weights(served(port, config), paths)

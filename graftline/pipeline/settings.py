@@ -8,7 +8,7 @@ from pydantic import Field
 from graftline.core.config import Config, load_yaml
 from graftline.core.hashing import code_version
 from graftline.core.paths import Paths
-from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.catalog import Catalog
 from graftline.datasets.readers import ReaderName
 from graftline.datasets.sources.base import MIRROR_VARIABLE
 from graftline.pipeline.asking import Asking
@@ -33,7 +33,7 @@ class TrajectorySettings(Config):
 class Settings(Config):
     """What the stages are to do."""
 
-    catalogue: Catalogue
+    catalog: Catalog
     trajectories: TrajectorySettings
 
 
@@ -44,33 +44,33 @@ def load_settings(paths: Paths, environment: Mapping[str, str] | None = None) ->
         ConfigError: a file does not fit, or a dataset is named that is unknown.
         DownloadError: the mirror cannot be read.
     """
-    catalogue = load_yaml(paths.configs / "datasets.yaml", Catalogue)
+    catalog = load_yaml(paths.configs / "datasets.yaml", Catalog)
     return Settings(
-        catalogue=in_use(catalogue, os.environ if environment is None else environment),
+        catalog=in_use(catalog, os.environ if environment is None else environment),
         trajectories=load_yaml(paths.configs / "trajectories.yaml", TrajectorySettings),
     )
 
 
-def in_use(catalogue: Catalogue, environment: Mapping[str, str]) -> Catalogue:
-    """Return `catalogue` with the datasets in use that `environment` asks for.
+def in_use(catalog: Catalog, environment: Mapping[str, str]) -> Catalog:
+    """Return `catalog` with the datasets in use that `environment` asks for.
 
     `GRAFTLINE_DATASETS` names them, or says `all`. Without it, a mirror brings what it holds to the local ones in `use`,
     and to the evaluations in `use`: without those, edits would be kept that are too near to them.
     """
     named = environment.get(DATASETS_VARIABLE, "").strip()
     if named == "all":
-        return catalogue.using(tuple(catalogue.datasets), DATASETS_VARIABLE)
+        return catalog.using(tuple(catalog.datasets), DATASETS_VARIABLE)
     if named:
-        return catalogue.using(tuple(name.strip() for name in named.split(",")), DATASETS_VARIABLE)
+        return catalog.using(tuple(name.strip() for name in named.split(",")), DATASETS_VARIABLE)
     mirror = environment.get(MIRROR_VARIABLE)
     if not mirror:
-        return catalogue
+        return catalog
     from graftline.datasets.sources.mirror import held_by_mirror, is_mirrored
 
-    elsewhere = {name for name, dataset in catalogue.datasets.items() if is_mirrored(dataset)}
-    wanted = {name for name in catalogue.use if name not in elsewhere or catalogue.datasets[name].is_evaluation}
+    elsewhere = {name for name, dataset in catalog.datasets.items() if is_mirrored(dataset)}
+    wanted = {name for name in catalog.use if name not in elsewhere or catalog.datasets[name].is_evaluation}
     held = held_by_mirror(mirror, elsewhere) | wanted
-    return catalogue.using(tuple(name for name in catalogue.datasets if name in held), MIRROR_VARIABLE)
+    return catalog.using(tuple(name for name in catalog.datasets if name in held), MIRROR_VARIABLE)
 
 
 def stage_code(stage: str, reader: ReaderName | None = None) -> str:

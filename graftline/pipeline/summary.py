@@ -33,15 +33,15 @@ _PARTITION_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class StageSummary:
-    """One stage over all its artefacts."""
+    """One stage over all its artifacts."""
 
     stage: str
-    artefacts: int
+    artifacts: int
     counts: dict[str, int]
     made: int
-    """Artefacts the last run made."""
+    """Artifacts the last run made."""
     unchanged: int
-    """Artefacts the last run found unchanged."""
+    """Artifacts the last run found unchanged."""
     folder: str
 
 
@@ -61,7 +61,7 @@ class Summary:
         """Return plain values, for one line of JSON."""
         stages = {
             stage.stage: {
-                "artefacts": stage.artefacts,
+                "artifacts": stage.artifacts,
                 "made": stage.made,
                 "unchanged": stage.unchanged,
                 "folder": stage.folder,
@@ -78,7 +78,7 @@ class Summary:
 
 
 def summarize(paths: Paths) -> Summary:
-    """Return the summary of what is stored below `paths`; unreadable artefacts are left out."""
+    """Return the summary of what is stored below `paths`; unreadable artifacts are left out."""
     records = {**_records(paths.data), **_records(paths.reports), **_records(paths.adapters)}
     outcomes = last_run(paths, _APART)
     stages = []
@@ -128,7 +128,7 @@ def tables(summary: Summary) -> list[tuple[str, list[str], Sequence[tuple[str, .
             stage.folder,
         )
         for stage in summary.stages
-        if stage.artefacts
+        if stage.artifacts
     ]
     partitions = list(summary.partitions.items())
     if partitions:
@@ -162,8 +162,8 @@ def verdict(summary: Summary) -> str:
     if not made and not unchanged:
         return "No run is on record; start one with `make run` or `graftline run`."
     if not made:
-        return f"Nothing was recomputed: all {unchanged} artefacts have the inputs, configuration and code they had."
-    return f"Artefacts: {made} made, {unchanged} unchanged."
+        return f"Nothing was recomputed: all {unchanged} artifacts have the inputs, configuration and code they had."
+    return f"Artifacts: {made} made, {unchanged} unchanged."
 
 
 def _is_loss(key: str) -> bool:

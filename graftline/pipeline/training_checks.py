@@ -45,7 +45,7 @@ def broken_adapters(lineage: Lineage) -> list[str]:
 
 
 def _stored(lineage: Lineage, folder_of: Callable[[str], Path]) -> Iterator[tuple[str, Path]]:
-    """Yield the recipes of the lineage that have an artefact in the folder that `folder_of` returns, and that folder."""
+    """Yield the recipes of the lineage that have an artifact in the folder that `folder_of` returns, and that folder."""
     for name in lineage_recipes(lineage.paths):
         lineage.bring(folder := folder_of(name))
         if folder.exists():

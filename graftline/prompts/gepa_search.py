@@ -3,7 +3,7 @@
 Where ours differs from the package's own defaults:
 
 1. A generation is several changes at once, so that all their rollouts are asked for together and no server waits.
-2. A rollout without a reward is `nan` to the package, and none of its comparisons sees one: selection, acceptance and judgement
+2. A rollout without a reward is `nan` to the package, and none of its comparisons sees one: selection, acceptance and judgment
    are ours (`comparison`), over the seeds that both prompts have a reward on.
 3. The package's run folder is not used: its pickle forgets the random choices. A run with the same journal goes the same way.
 4. A proposal that lost what is filled in is counted, and never judged.
@@ -87,7 +87,7 @@ def search(
             logger=_Log(),
             track_best_outputs=False,
             seed=gepa.rng_seed or 0,
-            val_evaluation_policy=_Judgement(state, front),
+            val_evaluation_policy=_Judgment(state, front),
             acceptance_criterion=_Acceptance(),
         )
     except BudgetSpentError as spent:
@@ -113,7 +113,7 @@ def load() -> None:
         import gepa.api
         import gepa.strategies.proposal_sampling  # noqa: F401
     except ImportError:
-        raise ConfigError(f"prompt optimisation needs gepa; {install_command('optimization')}") from None
+        raise ConfigError(f"prompt optimization needs gepa; {install_command('optimization')}") from None
 
 
 def reflection_prompt(metaprompt: str | None, text: str, records: Sequence[Mapping[str, Any]]) -> str:
@@ -204,7 +204,7 @@ class _Acceptance:
         return f"not better on the {len(before.keys() & after.keys())} seeds of both"
 
 
-class _Judgement:
+class _Judgment:
     """All seeds of the front for every prompt; of the first one those that can be told."""
 
     def __init__(self, state: SearchState, front: Sequence[int]) -> None:

@@ -1,6 +1,6 @@
-"""What an optimisation was told so far: rollouts, proposals, and which rollouts of a batch it went on without.
+"""What an optimization was told so far: rollouts, proposals, and which rollouts of a batch it went on without.
 
-An optimisation that is begun again with its journal asks the same questions in the same order, and finds the answers here: it
+An optimization that is begun again with its journal asks the same questions in the same order, and finds the answers here: it
 stands where it was, nothing is paid twice, and no state of the random choices has to be kept.
 """
 
@@ -51,7 +51,7 @@ class FileJournal:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other optimisations away from the file.
+        """Keep other optimizations away from the file.
 
         Raises:
             ConfigError: one goes on there.
@@ -62,7 +62,7 @@ class FileJournal:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise ConfigError(
-                    f"{self.path}: another job goes on with this optimisation; wait for its end, or take another folder"
+                    f"{self.path}: another job goes on with this optimization; wait for its end, or take another folder"
                 ) from None
             yield
         finally:

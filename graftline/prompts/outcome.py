@@ -1,4 +1,4 @@
-"""What an optimisation came to: the prompts that were found, where each comes from, what each is worth, and on which seeds."""
+"""What an optimization came to: the prompts that were found, where each comes from, what each is worth, and on which seeds."""
 
 from collections.abc import Mapping
 from typing import Any, Literal

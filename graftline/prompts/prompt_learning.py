@@ -1,4 +1,4 @@
-"""Prompt optimisations for users: `PromptLearningJob(PromptLearningConfig.from_toml(…))`, submitted and waited for.
+"""Prompt optimizations for users: `PromptLearningJob(PromptLearningConfig.from_toml(…))`, submitted and waited for.
 
 The service carries out those on its deployments; on any other task app, they are run from here. Before a job is begun, the task
 app is asked whether it is there, takes the key, and knows the first seed.
@@ -43,7 +43,7 @@ _GROWTH, _LONGEST_POLL_S = 1.5, 10.0
 
 
 class PromptLearningJob:
-    """One prompt optimisation."""
+    """One prompt optimization."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class PromptLearningJob:
                     break
                 if deadline is not None and time.monotonic() >= deadline:
                     raise HarborTimeoutError(
-                        f"prompt optimisation {run.job_id!r}: is {found.status!s} still after {timeout_s:g} s; poll"
+                        f"prompt optimization {run.job_id!r}: is {found.status!s} still after {timeout_s:g} s; poll"
                         " again, it goes on"
                     )
                 left_s = interval_s if deadline is None else max(0.0, deadline - time.monotonic())
@@ -202,7 +202,7 @@ class PromptLearningJob:
 
     def _begun(self) -> Run:
         if not self._is_submitted:
-            raise ConfigError("prompt optimisation: was not submitted; call submit() first")
+            raise ConfigError("prompt optimization: was not submitted; call submit() first")
         return self._opened()
 
     def _opened(self) -> Run:

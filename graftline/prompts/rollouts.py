@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 Pair = tuple[str, int]
 """Digest of a prompt, and a seed."""
 _TRIED_AGAIN = TRIED_AGAIN | {FailureCause.CANCELLED}
-"""Of a resumed optimisation, whoever cancelled it has cancelled its rollouts too."""
+"""Of a resumed optimization, whoever cancelled it has cancelled its rollouts too."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
 _MOST_LOST_IN_A_ROW = 24
 _LOOKS_EVERY_S = 0.05

@@ -1,4 +1,4 @@
-"""The two ways to an optimisation: the service runs it on one of its deployments, or it is run from here on any task app."""
+"""The two ways to an optimization: the service runs it on one of its deployments, or it is run from here on any task app."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from graftline.harbor.server_events import ServerEvent, server_events
 from graftline.harbor.task_app_client import TaskAppClient
 from graftline.llm.blocking import BlockingChatModel
 from graftline.prompts.journal import FileJournal, Journal, MemoryJournal
-from graftline.prompts.optimise import check, optimise
+from graftline.prompts.optimize import check, optimize
 from graftline.prompts.outcome import Outcome
 from graftline.prompts.settings import PromptLearningConfig
 from graftline.prompts.stop_file import stopped_by
@@ -90,7 +90,7 @@ class PromptLearningResult:
 
 
 class Run(Protocol):
-    """One optimisation on its way."""
+    """One optimization on its way."""
 
     job_id: str
     """Empty before it was begun."""
@@ -141,7 +141,7 @@ class ServiceRun:
                 "idempotency_key": self._key,
             }
             content = await self._client.request_async("POST", JOBS, body, idempotency_key=self._key)
-            self.job_id = read(_Job, content, "creation of a prompt optimisation").job_id
+            self.job_id = read(_Job, content, "creation of a prompt optimization").job_id
         return self.job_id
 
     async def look(self) -> PromptLearningResult:
@@ -157,7 +157,7 @@ class ServiceRun:
         content = await self._client.request_async("GET", f"{JOBS}/{self.job_id}/results")
         found = content.get("outcome") if isinstance(content, dict) else None
         if found is None:
-            raise ConfigError(f"prompt optimisation {self.job_id!r}: found nothing yet; wait for its end")
+            raise ConfigError(f"prompt optimization {self.job_id!r}: found nothing yet; wait for its end")
         return Outcome.model_validate(found)
 
     async def events(self) -> AsyncGenerator[ServerEvent, None]:
@@ -169,7 +169,7 @@ class ServiceRun:
     async def _asked(self, method: str, what: str) -> PromptLearningResult:
         key = f"{self._key}{what}-{uuid4().hex}" if method == "POST" else ""
         content = await self._client.request_async(method, f"{JOBS}/{self.job_id}{what}", idempotency_key=key)
-        found = read(_Job, content, f"prompt optimisation {self.job_id!r}")
+        found = read(_Job, content, f"prompt optimization {self.job_id!r}")
         # of a mean that is 0.0 the score is not asked
         mean = found.best_score if found.mean_reward is None else found.mean_reward
         return PromptLearningResult(
@@ -234,7 +234,7 @@ class LocalRun:
 
     async def outcome(self) -> Outcome:
         if self._outcome is None:
-            raise ConfigError(f"prompt optimisation {self.job_id!r}: found nothing yet; wait for its end")
+            raise ConfigError(f"prompt optimization {self.job_id!r}: found nothing yet; wait for its end")
         return self._outcome
 
     async def events(self) -> AsyncGenerator[ServerEvent, None]:
@@ -267,7 +267,7 @@ class LocalRun:
                 open_proposer(self._config.gepa, secrets, self._proposer_model, self._allow_http) as proposer,
                 stopped_by(self._folder, self._stop) if self._folder is not None else nullcontext(),
             ):
-                self._outcome = optimise(
+                self._outcome = optimize(
                     self._config, self._task_app, proposer, journal, self.job_id, self._stop, self._tell
                 )
             self._error = self._outcome.error
@@ -275,7 +275,7 @@ class LocalRun:
             self._error = str(error)
         except Exception as error:
             # whoever waits is told, in whichever thread it broke
-            self._error = f"the optimisation broke ({type(error).__name__}: {error})"
+            self._error = f"the optimization broke ({type(error).__name__}: {error})"
         last = self._ended()
         self._tell(str(last), {"status": str(last), "error": self._error or None})
 

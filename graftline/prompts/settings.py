@@ -1,4 +1,4 @@
-"""What a prompt optimisation is asked for: the table `[prompt_learning]` of a TOML file.
+"""What a prompt optimization is asked for: the table `[prompt_learning]` of a TOML file.
 
 Keys that are not known are refused, with the one that was meant, for a typing error would otherwise be kept without a
 word. Flat names of the table `gepa` are read as those of its parts.
@@ -261,7 +261,7 @@ class GepaTable(Part):
 
 
 class PromptLearningConfig(Part):
-    """A prompt optimisation. `task_app_url` or `task_app_config` may be set afterwards."""
+    """A prompt optimization. `task_app_url` or `task_app_config` may be set afterwards."""
 
     algorithm: Literal["gepa"] = "gepa"
     task_app_url: str | None = None
@@ -305,7 +305,7 @@ class PromptLearningConfig(Part):
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
         """Return what a mapping says, with the table `prompt_learning` or without; it fails as `from_toml` does."""
-        return cls._of(mapping if _TABLE in mapping else {_TABLE: mapping}, "prompt optimisation")
+        return cls._of(mapping if _TABLE in mapping else {_TABLE: mapping}, "prompt optimization")
 
     def body(self, task_app_url: str) -> dict[str, Any]:
         """Return the table as a service is sent it."""

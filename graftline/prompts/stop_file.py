@@ -1,4 +1,4 @@
-"""A file whose presence ends an optimisation: how one process asks another one, of which it knows the folder alone."""
+"""A file whose presence ends an optimization: how one process asks another one, of which it knows the folder alone."""
 
 import threading
 from collections.abc import Iterator
@@ -32,5 +32,5 @@ def stopped_by(folder: Path, stop: threading.Event) -> Iterator[threading.Event]
 
 
 def ask_to_stop(folder: Path) -> None:
-    """Have the optimisation in `folder` end soon."""
+    """Have the optimization in `folder` end soon."""
     (folder / STOP).touch()

@@ -26,7 +26,7 @@ def collect_many(
     """Yield the trajectory of every task, in order; those that a killed run left in `folder`'s journal are not redone.
 
     `attempts` makes the trajectories of the tasks it is given, in their order. `times` is the file for how long each of
-    them took (`AttemptTime`), which is no part of the artefact: it differs from run to run.
+    them took (`AttemptTime`), which is no part of the artifact: it differs from run to run.
 
     Raises:
         SandboxError: the sandbox failed twice running; start again to go on.

@@ -21,7 +21,7 @@ from graftline.core.downloads.web_file import WebFile
 from graftline.core.errors import ConfigError, DataError, DownloadError
 from graftline.core.hashing import code_version
 from graftline.core.paths import portable
-from graftline.llm.weights.catalogue import Weights
+from graftline.llm.weights.catalog import Weights
 from graftline.training.card import CARD, card
 from graftline.training.runs import Runs, TrainingRun
 from graftline.training.service import TrainingService
@@ -86,7 +86,7 @@ def download_adapter(
     """Return the folder of the adapter of `run`, fetched unless it is there.
 
     Args:
-        weights: What it was trained on, where that is of the catalogue.
+        weights: What it was trained on, where that is of the catalog.
 
     Raises:
         ConfigError: the run is not done.

@@ -32,7 +32,7 @@ class LocalBackendConfig(Config):
     model: str = ""
     """Of `configs/models.yaml`; empty: that of the recipe."""
     folder: str = ""
-    """A model of transformers in place of the catalogue's, from the root."""
+    """A model of transformers in place of the catalog's, from the root."""
     store: str = "data/tinker"
     """Where checkpoints are kept, from the root."""
     threads: int = Field(default=0, ge=0, le=256)
@@ -42,7 +42,7 @@ class LocalBackendConfig(Config):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """What computes."""
     starts_within_s: float = Field(default=600.0, gt=0)
-    """How long it may take until it answers; the first time, a model of the catalogue is converted meanwhile."""
+    """How long it may take until it answers; the first time, a model of the catalog is converted meanwhile."""
 
 
 class MemoryTrainingConfig(Config):

@@ -1,10 +1,10 @@
-"""The tokenizer of a recipe: of a model of the catalogue, which is made here if it is not yet, or of anything else."""
+"""The tokenizer of a recipe: of a model of the catalog, which is made here if it is not yet, or of anything else."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from graftline.core.paths import Paths
-from graftline.llm.weights.catalogue import load_models
+from graftline.llm.weights.catalog import load_models
 from graftline.llm.weights.convert import convert_here
 from graftline.training.datums import Tokenizer, load_tokenizer
 from graftline.training.memory.service import MemoryTrainingService
@@ -34,7 +34,7 @@ def tokenizer_of(
 
 
 def tokenizer_place(config: TinkerTrainingConfig, paths: Paths, environment: Mapping[str, str]) -> Path | str:
-    """Return the folder of the tokenizer, or its name where it is of no model of the catalogue.
+    """Return the folder of the tokenizer, or its name where it is of no model of the catalog.
 
     Raises:
         ModelError: the weights of the model are not there.

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from graftline.llm.weights.catalogue import HubPlace, Weights
+from graftline.llm.weights.catalog import HubPlace, Weights
 from graftline.training.runs import TrainingRun
 
 _QUESTION = "Rewrite `old(x)` to `new(x)`."
@@ -29,14 +29,14 @@ class Base:
     name: str
     """As the backend calls it."""
     repo_id: str
-    """On the model hub; `name` where it is in no catalogue."""
+    """On the model hub; `name` where it is in no catalog."""
     revision: str = ""
     weights: Weights | None = None
     """What it was trained on, where that is of `configs/models.yaml`."""
 
 
 def base_of(run: TrainingRun, weights: Weights | None) -> Base:
-    """Return the base of the adapter of `run`; `weights` are those of the catalogue that it was trained on, if they are."""
+    """Return the base of the adapter of `run`; `weights` are those of the catalog that it was trained on, if they are."""
     if weights is None:
         return Base(run.config["model"], run.config["model"])
     return Base(run.config["model"], weights.card, weights.card_revision, weights)

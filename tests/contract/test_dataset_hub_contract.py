@@ -13,7 +13,7 @@ from graftline.core.downloads.download import Fetched
 from graftline.core.downloads.retry import Patience
 from graftline.core.errors import ConfigError, DownloadError
 from graftline.core.secrets import Secrets
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import DatasetHub
 from graftline.datasets.sources.filesystem import filesystem_hub
 from graftline.datasets.sources.http import HttpHub

@@ -144,7 +144,7 @@ def test_of_left_nested_matches_the_outermost_wins(sandbox: Sandbox) -> None:
     assert result.after == "a.b().c().d()\n"
 
 
-def test_neighbours_that_touch_are_both_rewritten(sandbox: Sandbox) -> None:
+def test_neighbors_that_touch_are_both_rewritten(sandbox: Sandbox) -> None:
     result = applied(sandbox, "f(1)f(2)\n", rule("x", kind="argument_list"))
     assert result.after == "fxfx\n"
 

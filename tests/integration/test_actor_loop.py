@@ -115,7 +115,7 @@ def test_a_queue_in_memory_is_refused_with_what_to_do(small_checkout: Any, name:
         1,
         "",
         "error: queue 'memory' is inside one process, so that a worker would find nothing in it; expected --port"
-        " queue=redis, or materialise `teacher_trajectories` in process\n",
+        " queue=redis, or materialize `teacher_trajectories` in process\n",
     )
 
 

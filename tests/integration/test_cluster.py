@@ -1,4 +1,4 @@
-"""The whole lineage on workers of Celery with a root each, artefacts in a bucket, runs in PostgreSQL, and a worker killed."""
+"""The whole lineage on workers of Celery with a root each, artifacts in a bucket, runs in PostgreSQL, and a worker killed."""
 
 import json
 import os
@@ -16,8 +16,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from graftline.core.artifacts.base import ArtefactStore
-from graftline.core.artifacts.open import BucketArtefactsConfig, open_artefacts
+from graftline.core.artifacts.base import ArtifactStore
+from graftline.core.artifacts.open import BucketArtifactsConfig, open_artifacts
 from graftline.core.config import load_yaml
 from graftline.core.record import RECORD_NAME, load_record
 from graftline.pipeline.manifests import Manifest
@@ -49,7 +49,7 @@ class Cluster:
             "DAGSTER_HOME": str(folder / "home"),
             "DAGSTER_POSTGRES_URL": postgres.replace("://", "+psycopg2://"),
             "GRAFTLINE_CELERY_URL": redis,
-            "GRAFTLINE_ARTEFACTS_URL": f"s3://{BUCKET}/lineage",
+            "GRAFTLINE_ARTIFACTS_URL": f"s3://{BUCKET}/lineage",
             "GRAFTLINE_MANIFEST": "prod",
             "AWS_ENDPOINT_URL": s3.url,
             "AWS_ACCESS_KEY_ID": "AKIAGRAFTLINE",
@@ -80,9 +80,9 @@ class Cluster:
     def log(self, name: str) -> str:
         return (self._folder / f"{name}.log").read_text("utf-8", "replace")[-4000:]
 
-    def store(self) -> ArtefactStore:
-        config = BucketArtefactsConfig(**self.s3.config("lineage").model_dump(exclude={"kind"}))
-        return open_artefacts(config, self._folder, self.s3.secrets)
+    def store(self) -> ArtifactStore:
+        config = BucketArtifactsConfig(**self.s3.config("lineage").model_dump(exclude={"kind"}))
+        return open_artifacts(config, self._folder, self.s3.secrets)
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:
@@ -97,7 +97,7 @@ def use_cluster(root: Path) -> None:
     path = root / "configs" / "manifests" / "prod.yaml"
     local = load_yaml(path.with_name("local.yaml"), Manifest).model_dump(mode="json")
     cluster = {
-        "artefacts": {"kind": "bucket", "url": "GRAFTLINE_ARTEFACTS_URL"},
+        "artifacts": {"kind": "bucket", "url": "GRAFTLINE_ARTIFACTS_URL"},
         "executor": {"kind": "celery", "visibility_s": VISIBILITY_S},
     }
     path.write_text(json.dumps({**local, **cluster}), "utf-8")
@@ -113,7 +113,7 @@ def root(new_checkout: Any, varied_pairs: list[dict[str, Any]], tmp_path_factory
 
 @pytest.fixture(scope="module")
 def alone(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The identities that one process comes to, by artefact."""
+    """The identities that one process comes to, by artifact."""
     own = Path(shutil.copytree(root, tmp_path_factory.mktemp("alone") / "root"))
     first, last = RANGE.split("...")
     tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
@@ -214,7 +214,7 @@ def test_nothing_was_made_twice(finished: dg.DagsterRun, cluster: Cluster) -> No
         for line in path.read_text("utf-8").splitlines()
     ]
     made = Counter((line["stage"], line["name"]) for line in lines if line["reason"])
-    assert {artefact: number for artefact, number in made.items() if number > 1} == {}
+    assert {artifact: number for artifact, number in made.items() if number > 1} == {}
     assert len(made) == 52
 
 
@@ -224,6 +224,6 @@ def test_the_work_was_done_by_more_than_one_worker(finished: dg.DagsterRun, clus
     assert len(busy) >= 2
 
 
-def test_every_file_of_the_bucket_belongs_to_an_artefact(finished: dg.DagsterRun, cluster: Cluster) -> None:
+def test_every_file_of_the_bucket_belongs_to_an_artifact(finished: dg.DagsterRun, cluster: Cluster) -> None:
     store: Any = cluster.store()
     assert [*store.unused()] == []

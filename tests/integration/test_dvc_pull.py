@@ -40,7 +40,7 @@ def shell(tmp_path: Path) -> Shell:
 
 
 def store(folder: Path, kind: str, name: str, text: str) -> None:
-    """Make an artefact of three files, one of them empty and one in a folder."""
+    """Make an artifact of three files, one of them empty and one in a folder."""
 
     def make(partial: Path) -> Contents:
         (partial / "sub folder").mkdir()
@@ -53,14 +53,14 @@ def store(folder: Path, kind: str, name: str, text: str) -> None:
 
 
 def stored(paths: Paths) -> dict[str, bytes]:
-    """Return the files of the artefacts, records included."""
+    """Return the files of the artifacts, records included."""
     files = (path for path in paths.data.rglob("*") if path.is_file() and path.suffix != ".dvc")
     return {paths.relative(path): path.read_bytes() for path in files if not path.name.startswith(".")}
 
 
 @pytest.fixture
 def paths(tmp_path: Path, shell: Shell) -> Paths:
-    """A root under git and DVC with two artefacts, whose remote is a folder."""
+    """A root under git and DVC with two artifacts, whose remote is a folder."""
     paths = Paths(tmp_path / "root")
     store(paths.division, "division", "all", "{}\n")
     store(paths.partition("processed", "python", "train"), "splits", "python/train", "one\r\n")

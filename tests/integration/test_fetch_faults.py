@@ -16,7 +16,7 @@ import pytest
 
 from graftline.core.downloads.retry import HomeBusyError, Patience
 from graftline.core.errors import DownloadError
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.http import HttpHub
 from tests.hub_server import Fault, HubServer
 
@@ -208,7 +208,7 @@ def test_a_server_that_leads_in_circles_is_left(server: HubServer, target: Path)
 _CHILD = """
 import sys
 from pathlib import Path
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalog import Dataset
 from graftline.datasets.sources.http import HttpHub
 from graftline.core.downloads.retry import Patience
 wanted = Dataset.model_validate_json(sys.argv[1])

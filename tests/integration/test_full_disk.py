@@ -1,4 +1,4 @@
-"""A disk that fills up while rows are normalised, divided or split: one sentence, the old output stays, the next run completes."""
+"""A disk that fills up while rows are normalized, divided or split: one sentence, the old output stays, the next run completes."""
 
 import ctypes
 import os
@@ -21,10 +21,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "all": {"cleaning": {"max_pre_tokens": 1999}, "splitting": {"seed": 1}},
     "division": {"splitting": {"seed": 1}},
 }
-"""Settings by which everything is made again, from the normalised rows on or from the division on."""
+"""Settings by which everything is made again, from the normalized rows on or from the division on."""
 CASES = [
-    # what is left, less than the shards of the normalised rows, than the division, than the largest split
-    pytest.param("all", 256 << 10, "normalized", id="normalising", marks=pytest.mark.long),
+    # what is left, less than the shards of the normalized rows, than the division, than the largest split
+    pytest.param("all", 256 << 10, "normalized", id="normalizing", marks=pytest.mark.long),
     pytest.param("division", 8 << 10, "division", id="dividing", marks=pytest.mark.long),
     pytest.param("division", 100 << 10, "train", id="splitting"),
 ]

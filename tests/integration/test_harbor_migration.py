@@ -70,8 +70,8 @@ def test_the_old_way_and_the_new_one_come_to_the_same_reward(service: KilledServ
 
 
 @pytest.mark.long
-def test_the_optimisation_runs_to_its_end(service: KilledService) -> None:
-    deployment = created(service, "upload_harbor_deployment.py", "--name", "optimised", "--agent", "nop")
+def test_the_optimization_runs_to_its_end(service: KilledService) -> None:
+    deployment = created(service, "upload_harbor_deployment.py", "--name", "optimized", "--agent", "nop")
     said(service, "create_harbor_instances.py", "--deployment-id", deployment, "--count", "5")
 
     printed = said(service, "run_harbor_gepa.py", "--deployment-id", deployment)

@@ -1,4 +1,4 @@
-"""A run that is killed while it fetches, normalises, divides or splits: the old output stays, the next run completes."""
+"""A run that is killed while it fetches, normalizes, divides or splits: the old output stays, the next run completes."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -106,7 +106,7 @@ def test_a_fetch_that_is_killed_goes_on_where_it_was(
 
 NORMALIZING = "raw/commits/.normalized.partial-*/dropped.parquet"
 MOMENTS = [
-    pytest.param("normalized", NORMALIZING, id="normalising", marks=pytest.mark.long),
+    pytest.param("normalized", NORMALIZING, id="normalizing", marks=pytest.mark.long),
     pytest.param("division", ".division.partial-*", id="dividing", marks=pytest.mark.long),
     pytest.param("train", "processed/python/.*.partial-*", id="splitting"),
 ]

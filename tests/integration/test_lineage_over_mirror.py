@@ -19,7 +19,7 @@ from graftline.core.jsonl import read_lines
 from graftline.core.parquet import read_parquet
 from graftline.core.paths import Paths
 from graftline.core.record import DatasetRecord, NormalizedRecord, load_record
-from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.catalog import Catalog
 from graftline.datasets.edit import Edit
 from graftline.pipeline import checks
 from graftline.pipeline.lineage import open_lineage
@@ -84,7 +84,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.mark.parametrize("name", ["commitpackft", "editpackft", "oce_dataft", "agentpack", "marv", "canitedit"])
 def test_what_a_mirror_holds_does_not_pass_for_the_pinned_revision(world: World, name: str) -> None:
-    dataset = load_yaml(world.root / "configs" / "datasets.yaml", Catalogue).datasets[name]
+    dataset = load_yaml(world.root / "configs" / "datasets.yaml", Catalog).datasets[name]
     record = world.raw(name)
     found, _, sums = record.version.partition("+mirror.")
     # one that follows its home has the revision of whatever that holds

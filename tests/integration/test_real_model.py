@@ -30,7 +30,7 @@ from tests.processes import running
 pytestmark = pytest.mark.long
 KEY = "key-of-the-test"
 SECRETS = Secrets([EnvironmentSecrets({"TESTED_KEY": KEY})])
-QUESTION = [{"role": "user", "content": "Name three colours of the rainbow, and say where each is seen."}]
+QUESTION = [{"role": "user", "content": "Name three colors of the rainbow, and say where each is seen."}]
 
 
 class Served:

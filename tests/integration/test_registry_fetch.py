@@ -20,7 +20,7 @@ import pytest
 from graftline.core.config import validated
 from graftline.core.downloads.retry import HomeBusyError, Patience
 from graftline.core.errors import ConfigError, DownloadError
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalog import Dataset
 from graftline.datasets.readers.package_releases import SOURCE
 from graftline.datasets.sources.base import Observation
 from graftline.datasets.sources.registry import RegistryHub

@@ -44,7 +44,7 @@ pytestmark = [
 NAME = "vllm"
 SECRETS = Secrets([EnvironmentSecrets({"TESTED_KEY": "key-of-the-test"})])
 START_S = 600.0
-QUESTION = (Message(role="user", content="Name three colours of the rainbow, and say where each is seen."),)
+QUESTION = (Message(role="user", content="Name three colors of the rainbow, and say where each is seen."),)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ FORMS = {
         "class TestA:\n    @classmethod\n    def test_add(cls):\n        assert add(1, 2) == 3\n",
         "TestA::test_add",
     ),
-    "parametrised": (
+    "parametrized": (
         "@pytest.mark.parametrize('a', [1, 'x y'])\ndef test_add(a):\n    assert add(a, a) == 2 * a\n",
         "test_add[x y]",
     ),

@@ -13,7 +13,7 @@ from graftline.core.config import load_yaml
 from graftline.core.errors import ConfigError, DownloadError
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
-from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.catalog import Catalog
 from graftline.pipeline.run import run_all
 from orchestration.build import build_definitions
 from tests.shell.asset_keys import stage_of
@@ -40,11 +40,11 @@ def test_every_dataset_in_use_has_its_assets_and_check(checkout: Path, monkeypat
     definitions = build_definitions()
     dg.Definitions.validate_loadable(definitions)
     graph = definitions.resolve_asset_graph()
-    catalogue = load_yaml(checkout / "configs" / "datasets.yaml", Catalogue)
-    sources = {name for name, dataset in catalogue.datasets.items() if dataset.reader != "evaluation"}
+    catalog = load_yaml(checkout / "configs" / "datasets.yaml", Catalog)
+    sources = {name for name, dataset in catalog.datasets.items() if dataset.reader != "evaluation"}
 
     declared = {key.to_user_string() for key in graph.materializable_asset_keys}
-    assert {name for name in declared if name.startswith("raw_")} == {f"raw_{name}" for name in catalogue.datasets}
+    assert {name for name in declared if name.startswith("raw_")} == {f"raw_{name}" for name in catalog.datasets}
     assert {name for name in declared if name.startswith("normalized_")} == {f"normalized_{name}" for name in sources}
     assert {"division", "splits", "label_tasks"} <= declared
     blocking = {key.asset_key.to_user_string() for key in graph.asset_check_keys if graph.get(key).blocking}
@@ -90,20 +90,20 @@ def root(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return tmp_path / "root"
 
 
-def materialize(instance: dg.DagsterInstance, catalogue: Catalogue, *names: str) -> dg.ExecuteInProcessResult:
+def materialize(instance: dg.DagsterInstance, catalog: Catalog, *names: str) -> dg.ExecuteInProcessResult:
     definitions = build_definitions()
     graph = definitions.resolve_asset_graph()
     wanted = [key for key in graph.materializable_asset_keys if stage_of(key) in names]
     selection = dg.AssetSelection.assets(*wanted)
     job = definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection=selection.resolve(graph))
-    first, last = whole_range(catalogue)
+    first, last = whole_range(catalog)
     tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
     return job.execute_in_process(instance=instance, tags=tags, raise_on_error=False)
 
 
 def test_materializing_makes_what_a_run_without_dagster_makes(root: Path, instance: dg.DagsterInstance) -> None:
-    catalogue = load_yaml(root / "configs" / "datasets.yaml", Catalogue)
-    result = materialize(instance, catalogue, *STAGES)
+    catalog = load_yaml(root / "configs" / "datasets.yaml", Catalog)
+    result = materialize(instance, catalog, *STAGES)
     assert result.success
     events = result.get_asset_materialization_events()
     made = {
@@ -123,7 +123,7 @@ def test_materializing_makes_what_a_run_without_dagster_makes(root: Path, instan
         # which warns of some of them
         if found.check_name != "most_rows_kept"
     }
-    # one for each normalised dataset, and two of the splits
+    # one for each normalized dataset, and two of the splits
     assert (len(checks), set(checks.values())) == (6 + 2, {True})
     assert checks["splits", "no_row_in_two_splits"]
 
@@ -133,8 +133,8 @@ def test_materializing_makes_what_a_run_without_dagster_makes(root: Path, instan
 
 
 def test_data_versions_are_the_identities_of_what_is_stored(root: Path, instance: dg.DagsterInstance) -> None:
-    catalogue = load_yaml(root / "configs" / "datasets.yaml", Catalogue)
-    result = materialize(instance, catalogue, "raw")
+    catalog = load_yaml(root / "configs" / "datasets.yaml", Catalog)
+    result = materialize(instance, catalog, "raw")
     versions = {
         event.asset_key.path[0].removeprefix("raw_"): event.step_materialization_data.materialization.tags[
             "dagster/data_version"
@@ -142,14 +142,14 @@ def test_data_versions_are_the_identities_of_what_is_stored(root: Path, instance
         for event in result.get_asset_materialization_events()
         if event.asset_key
     }
-    assert versions == {name: load_record(Paths(root).raw(name)).identity for name in catalogue.used}
+    assert versions == {name: load_record(Paths(root).raw(name)).identity for name in catalog.used}
 
 
 def test_a_dataset_that_cannot_be_had_leaves_the_others_to_be_made(root: Path, instance: dg.DagsterInstance) -> None:
-    catalogue = load_yaml(root / "configs" / "datasets.yaml", Catalogue)
+    catalog = load_yaml(root / "configs" / "datasets.yaml", Catalog)
     [file] = (root.parent / "mirror" / "marv").iterdir()
     file.unlink()
-    result = materialize(instance, catalogue, "raw", "normalized", "division")
+    result = materialize(instance, catalog, "raw", "normalized", "division")
     failures = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
     said = {event.step_key: event.step_failure_data.user_failure_data for event in failures}
     [(step, failure)] = said.items()
@@ -159,7 +159,7 @@ def test_a_dataset_that_cannot_be_had_leaves_the_others_to_be_made(root: Path, i
         f"{root.parent}/mirror/marv/MaRV.json: no such file; mend `files` of the dataset; found: nothing"
     )
     made = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
-    assert {f"normalized_{name}" for name in catalogue.sources if name != "marv"} <= made
+    assert {f"normalized_{name}" for name in catalog.sources if name != "marv"} <= made
     # what is decided over all datasets is not decided without one
     assert "division" not in made
 

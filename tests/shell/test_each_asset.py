@@ -101,7 +101,7 @@ def materialize(
     root: Path, name: str, asset: dg.AssetsDefinition, instance: dg.DagsterInstance, **replaced: Any
 ) -> dg.ExecuteInProcessResult:
     """Materialize one asset alone."""
-    first, last = whole_range(load_settings(Paths(root)).catalogue)
+    first, last = whole_range(load_settings(Paths(root)).catalog)
     over = {"partition_key": OF_NAMES[name]} if name in OF_NAMES else {}
     tags = range_tags(first, last) if name in OF_PARTITIONS else {}
     resources = {key: one for key, one in stubs(root, **replaced).items() if key in asset.required_resource_keys}

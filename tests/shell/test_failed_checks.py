@@ -105,7 +105,7 @@ def test_a_check_of_a_damaged_artifact_names_it_and_says_what_to_do(
     assert state == "FAILED"
     assert description.startswith(f"{root / DAMAGED[asset]}: ")
     assert "edits.jsonl" in description
-    assert "materialise its asset again" in description
+    assert "materialize its asset again" in description
     assert description in shown.on_terminal
 
 

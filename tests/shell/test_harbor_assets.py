@@ -170,8 +170,8 @@ def test_files_are_partitions_and_those_that_ask_for_an_evaluation_have_one(eval
 
 def test_another_version_of_a_dataset_evaluates_nothing_by_itself(evaluated: Path) -> None:
     tick = Tick(0.0, {}, known={"release_pairs": Known(entry="e", fetched="2")}, changed=["release_pairs"])
-    catalogue = load_settings(Paths(evaluated)).catalogue
-    request = run_request(tick, catalogue, build_definitions().get_repository_def())
+    catalog = load_settings(Paths(evaluated)).catalog
+    request = run_request(tick, catalog, build_definitions().get_repository_def())
     selected = {key.to_user_string() for key in request.asset_selection or ()}
     assert "tasks" in selected
     assert not selected & {"harbor_deployment", "instance_batch", "evaluation"}

@@ -40,7 +40,7 @@ def materialize(
     resources: dict[str, Any] | None = None,
 ) -> dg.ExecuteInProcessResult:
     definitions = build_definitions()
-    first, last = whole_range(load_settings(Paths(root)).catalogue)
+    first, last = whole_range(load_settings(Paths(root)).catalog)
     job = definitions.resolve_job_def("lineage")
     if selection is not None:
         job = definitions.resolve_implicit_global_asset_job_def().get_subset(
@@ -57,7 +57,7 @@ class Run:
 
     success: bool
     is_made: list[bool]
-    """Of every artefact, whether it was made anew."""
+    """Of every artifact, whether it was made anew."""
     versions: dict[str, str | None]
     """Of every asset."""
 

@@ -33,7 +33,7 @@ def materialize(root: Path, selection: dg.AssetSelection) -> Outcome:
     with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
         patch.setenv("GRAFTLINE_ROOT", str(root))
         definitions = build_definitions()
-        first, last = whole_range(load_settings(Paths(root)).catalogue)
+        first, last = whole_range(load_settings(Paths(root)).catalog)
         job = definitions.resolve_implicit_global_asset_job_def().get_subset(
             asset_selection=selection.resolve(definitions.resolve_asset_graph())
         )
@@ -63,14 +63,14 @@ def configure(root: Path, **changes: Any) -> None:
         "unused": local("commitpackft", "unused.jsonl"),
         "leaked": local("evaluation", "leaked.jsonl"),
     }
-    catalogue = {
+    catalog = {
         "languages": ["java", "javascript", "python"],
         "use": ["release_pairs", "commitpackft", "marv", "leaked"],
         "datasets": datasets,
         "synthesis": {"per_partition": 0},
         **changes,
     }
-    (root / "configs" / "datasets.yaml").write_text(json.dumps(catalogue), "utf-8")
+    (root / "configs" / "datasets.yaml").write_text(json.dumps(catalog), "utf-8")
 
 
 def lines(*rows: dict[str, Any]) -> str:

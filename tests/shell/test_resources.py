@@ -61,7 +61,7 @@ def materialize(
 ) -> dg.ExecuteInProcessResult:
     """Materialize assets by their names, with some resources replaced."""
     definitions = build_definitions(resources)
-    first, last = whole_range(load_settings(Paths(root)).catalogue)
+    first, last = whole_range(load_settings(Paths(root)).catalog)
     chosen = [key for key in definitions.resolve_asset_graph().materializable_asset_keys if stage_of(key) in names]
     job = definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection={*chosen})
     with dg.DagsterInstance.ephemeral() as instance:

@@ -65,7 +65,7 @@ def test_pages_and_reports_are_shown_and_their_pictures_are_small(
     assert max(sizes.values()) < 300_000
     for path in into.iterdir():
         with Image.open(path) as picture:
-            # a page that did not load is of one colour
+            # a page that did not load is of one color
             assert len(picture.convert("RGB").getcolors(picture.width * picture.height) or []) > 8
 
 

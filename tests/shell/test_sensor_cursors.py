@@ -5,7 +5,7 @@ import json
 import pytest
 
 from graftline.core.hashing import digest
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import Observation
 from sensors.cursor import LONGEST_ASKED_S, MAX_CURSOR_BYTES, Cursor, Known, pause_after
 
@@ -90,7 +90,7 @@ def test_a_history_tells_every_change_from_every_other() -> None:
     assert len({*histories, other.history}) == 5
 
 
-def test_another_entry_of_the_catalogue_is_looked_at_anew_but_keeps_what_was_fetched() -> None:
+def test_another_entry_of_the_catalog_is_looked_at_anew_but_keeps_what_was_fetched() -> None:
     entry = Cursor().known("a", DATASET).entry
     known = Known(entry=entry, newest="2", etag="t", fetched="1", history="h", shown="s", failures=3, not_before=9.0)
     cursor = Cursor(datasets={"a": known})
@@ -101,7 +101,7 @@ def test_another_entry_of_the_catalogue_is_looked_at_anew_but_keeps_what_was_fet
     assert changed.entry != entry
 
 
-def test_the_longest_catalogue_still_has_a_cursor_of_one_line() -> None:
+def test_the_longest_catalog_still_has_a_cursor_of_one_line() -> None:
     text = Cursor(datasets={"a": Known(entry="e")}).text()
     assert json.loads(text)["version"] == 1
     assert text.splitlines() == [text]

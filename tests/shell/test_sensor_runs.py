@@ -58,7 +58,7 @@ def execute(homes: Homes, instance: dg.DagsterInstance, request: dg.RunRequest) 
 
 
 def made(homes: Homes) -> set[str]:
-    """Return the artefacts that the last run made anew."""
+    """Return the artifacts that the last run made anew."""
     return {f"{outcome.stage}/{outcome.name}" for outcome in last_run(Paths(homes.root)) if outcome.reason}
 
 
@@ -84,7 +84,7 @@ def test_the_requested_run_brings_what_depends_on_a_new_revision_up_to_date(
     assert "normalized_pinned" not in checks
 
 
-def test_what_was_observed_is_in_the_catalogue_of_assets(homes: Homes, instance: dg.DagsterInstance) -> None:
+def test_what_was_observed_is_in_the_catalog_of_assets(homes: Homes, instance: dg.DagsterInstance) -> None:
     for event in evaluate(homes, instance, None).asset_events:
         instance.report_runless_asset_event(event)
     found = instance.fetch_observations(source_key("pinned"), limit=5).records

@@ -57,7 +57,7 @@ def shown(root: Path) -> Shown:
         patch.setenv("GRAFTLINE_ROOT", str(root))
         instance.add_dynamic_partitions("recipes", ["seen", "tiny"])
         definitions = build_definitions()
-        ranges = {"lineage": whole_range(load_settings(Paths(root)).catalogue), "training": ("seen", "tiny")}
+        ranges = {"lineage": whole_range(load_settings(Paths(root)).catalog), "training": ("seen", "tiny")}
         found: dict[str, Mapping[str, dg.MetadataValue[Any]]] = {}
         for name, (first, last) in ranges.items():
             tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}

@@ -86,7 +86,7 @@ class Homes:
         self.moment = MORNING
         self.sensor = dataset_versions(
             "lineage",
-            load_settings(Paths(self.root)).catalogue,
+            load_settings(Paths(self.root)).catalog,
             clock=lambda: datetime.fromtimestamp(self.moment, UTC),
             within_s=self.within_s,
         )

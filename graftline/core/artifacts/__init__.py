@@ -1,1 +1,1 @@
-"""Where artefacts are kept for all the machines that make them: beside the code, or in a bucket."""
+"""Where artifacts are kept for all the machines that make them: beside the code, or in a bucket."""

@@ -1,6 +1,6 @@
-"""Artefacts in what fsspec knows: `s3://…`, `gs://…`, a folder that several machines mount, and others.
+"""Artifacts in what fsspec knows: `s3://…`, `gs://…`, a folder that several machines mount, and others.
 
-A file is the object `files/<first two digits>/<its SHA-256>`, the record of an artefact the object
+A file is the object `files/<first two digits>/<its SHA-256>`, the record of an artifact the object
 `records/<name>.json`. An object is there whole or not at all, and a record is written after all of its files: whoever
 reads one finds the others. Files that no record names any more stay until `unused` says so.
 """
@@ -18,8 +18,8 @@ from graftline.core.record import Record, parse_record
 _RECORDS, _FILES = "records/", "files/"
 
 
-class BucketArtefacts:
-    """Artefacts below one folder of a file system of fsspec."""
+class BucketArtifacts:
+    """Artifacts below one folder of a file system of fsspec."""
 
     def __init__(self, objects: Objects) -> None:
         self.label = objects.label
@@ -50,13 +50,13 @@ class BucketArtefacts:
         name = _file(sha256)
         for _ in range(2):  # a fault on the way is not one of the object
             if self._objects.size_bytes(name) is None:
-                raise RecordError(f"{self.label}: has no {name}; materialise the asset again")
+                raise RecordError(f"{self.label}: has no {name}; materialize the asset again")
             self._objects.get_file(name, target)
             if sha256_file(target) == sha256:
                 return
-        # otherwise whoever makes the artefact anew would take it for sent
+        # otherwise whoever makes the artifact anew would take it for sent
         self._objects.remove(name)
-        raise RecordError(f"{self.label}/{name}: was not what its name says; materialise the asset again")
+        raise RecordError(f"{self.label}/{name}: was not what its name says; materialize the asset again")
 
     def unused(self) -> Iterator[str]:
         """Yield the names of objects that no record names; while nothing is published, they may be removed."""

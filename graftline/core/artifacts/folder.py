@@ -1,4 +1,4 @@
-"""Artefacts where they are made: one machine, or a file system that every worker has as its root."""
+"""Artifacts where they are made: one machine, or a file system that every worker has as its root."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from graftline.core.errors import RecordError
 from graftline.core.record import RECORD_NAME, Record, load_record
 
 
-class FolderArtefacts:
+class FolderArtifacts:
     """The root itself: what is in place is published, and nothing has to be fetched."""
 
     label = "folder"

@@ -1,4 +1,4 @@
-"""Artefacts held in this process."""
+"""Artifacts held in this process."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ from graftline.core.errors import RecordError
 from graftline.core.record import Record
 
 
-class MemoryArtefacts:
-    """Artefacts in dictionaries, gone with them."""
+class MemoryArtifacts:
+    """Artifacts in dictionaries, gone with them."""
 
     label = "memory"
 
@@ -31,7 +31,7 @@ class MemoryArtefacts:
     def fetch(self, name: str, record: Record, folder: Path) -> None:
         def get(sha256: str, target: Path) -> None:
             if (content := self._files.get(sha256)) is None:
-                raise RecordError(f"{self.label}: has no file {sha256} of {name}; materialise the asset again")
+                raise RecordError(f"{self.label}: has no file {sha256} of {name}; materialize the asset again")
             target.write_bytes(content)
 
         fetched(folder, record, get)

@@ -1,6 +1,6 @@
-"""What is common to stores that are elsewhere: which files go there, and how an artefact comes back.
+"""What is common to stores that are elsewhere: which files go there, and how an artifact comes back.
 
-Files go by the sums of their content. So one that is in several artefacts, or in the next version of one, is sent and kept
+Files go by the sums of their content. So one that is in several artifacts, or in the next version of one, is sent and kept
 once, nothing that is there is ever written over, and what comes back says itself whether it is right.
 """
 
@@ -19,7 +19,7 @@ FILES_AT_ONCE = 4
 
 
 def to_be_sent(folder: Path, record: Record) -> Iterator[tuple[str, Path]]:
-    """Yield the sum and the place of every file of an artefact, those of equal content once.
+    """Yield the sum and the place of every file of an artifact, those of equal content once.
 
     Raises:
         DataError: a file is not there, or of another size than recorded.
@@ -27,14 +27,14 @@ def to_be_sent(folder: Path, record: Record) -> Iterator[tuple[str, Path]]:
     for sha256, name in {file.sha256: name for name, file in record.files.items()}.items():
         path = folder / name
         if not path.is_file() or path.stat().st_size != record.files[name].size_bytes:
-            raise DataError(f"{path}: is not what its record says; materialise its asset again")
+            raise DataError(f"{path}: is not what its record says; materialize its asset again")
         yield sha256, path
 
 
 def fetched(folder: Path, record: Record, get: Callable[[str, Path], None]) -> None:
-    """Have the artefact of `record` in `folder`; `get` writes the file of a sum, and is asked for what is not here yet.
+    """Have the artifact of `record` in `folder`; `get` writes the file of a sum, and is asked for what is not here yet.
 
-    Files that the artefact in place shares with it are linked. What a killed call left is used.
+    Files that the artifact in place shares with it are linked. What a killed call left is used.
     """
     here = _files_by_sum(folder)
 
@@ -50,7 +50,7 @@ def fetched(folder: Path, record: Record, get: Callable[[str, Path], None]) -> N
                 with suppress(OSError):  # where there are no links, it is fetched
                     os.link(here[sha256], target)
             if not target.exists() or sha256_file(target) != sha256:
-                target.unlink(missing_ok=True)  # written into, a link would change the artefact in place
+                target.unlink(missing_ok=True)  # written into, a link would change the artifact in place
                 get(sha256, target)
 
         with ThreadPoolExecutor(FILES_AT_ONCE) as threads:

@@ -46,7 +46,7 @@ class Pinned(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """What is known of a file that no catalogue describes."""
+    """What is known of a file that no catalog describes."""
 
     sha256: str | None = None
     size_bytes: int | None = None

@@ -1,4 +1,4 @@
-"""How long a home is tried again: full jitter between attempts, `Retry-After` honoured, one deadline.
+"""How long a home is tried again: full jitter between attempts, `Retry-After` honored, one deadline.
 
 https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
 """

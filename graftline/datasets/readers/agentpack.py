@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graftline.astgrep.binding import LANGUAGES, Language
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalog import Dataset
 from graftline.datasets.edit import Drop, DropReason, Edit, Outcome
 from graftline.datasets.extensions import language_of_path
 from graftline.datasets.formats import json_lines

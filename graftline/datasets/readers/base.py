@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalog import Dataset
 from graftline.datasets.edit import Drop, DropReason, Outcome
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalog import Dataset
 from graftline.datasets.edit import Outcome
 from graftline.datasets.formats import json_lines
 from graftline.datasets.readers.base import RawRow, Source, bad_field

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graftline.core.errors import DataError
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalog import Dataset
 from graftline.datasets.edit import Drop, DropReason, Edit, Label, Outcome
 from graftline.datasets.formats import files_in, json_document
 from graftline.datasets.readers.base import RawRow, Source, bad_field

@@ -23,7 +23,7 @@ from graftline.astgrep.binding import MAX_SOURCE_CHARACTERS, Language
 from graftline.core.errors import DataError
 from graftline.core.hashing import digest
 from graftline.datasets.archives import archive_path, files_of
-from graftline.datasets.catalogue import NO_LICENCE, Dataset, PackageRelease
+from graftline.datasets.catalog import NO_LICENCE, Dataset, PackageRelease
 from graftline.datasets.edit import Drop, DropReason, Outcome
 from graftline.datasets.extensions import language_of_path
 from graftline.datasets.functions import Function, functions_in

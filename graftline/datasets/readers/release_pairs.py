@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graftline.astgrep.binding import LANGUAGES
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalog import Dataset
 from graftline.datasets.edit import Drop, DropReason, Edit, Outcome
 from graftline.datasets.formats import json_lines
 from graftline.datasets.readers.base import RawRow, Source, bad_field

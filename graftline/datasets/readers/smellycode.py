@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graftline.astgrep.binding import Language
 from graftline.core.errors import DataError
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalog import Dataset
 from graftline.datasets.edit import Drop, DropReason, Label, Outcome
 from graftline.datasets.formats import csv_rows
 from graftline.datasets.readers.base import RawRow, Source, bad_field

@@ -8,7 +8,7 @@ from typing import IO
 from graftline.core.downloads.download import Advance, Fetched
 from graftline.core.downloads.retry import Patience
 from graftline.core.secrets import Secrets
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import DatasetHub, Observation
 from graftline.datasets.sources.local import local_hub
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from graftline.core.downloads.download import Advance, Fetched
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 
 MIRROR_VARIABLE = "GRAFTLINE_DATASET_MIRROR"
 """Names the mirror, in the environment."""
@@ -28,13 +28,13 @@ class Observation:
 
 
 class DatasetHub(Protocol):
-    """Reads the homes of datasets. `name` is that of the dataset in the catalogue, by which a mirror knows it.
+    """Reads the homes of datasets. `name` is that of the dataset in the catalog, by which a mirror knows it.
 
     Of a dataset that follows its home, `files`, `fetch` and `stream` read the revision that `revision` returned last.
     """
 
     def revision(self, name: str, dataset: Dataset) -> str:
-        """Return what changes when a byte changes that would be fetched for this very entry of the catalogue.
+        """Return what changes when a byte changes that would be fetched for this very entry of the catalog.
 
         Asks nobody when that is pinned.
 

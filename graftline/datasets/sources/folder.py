@@ -13,7 +13,7 @@ from graftline.core.downloads.retry import Patience
 from graftline.core.downloads.stream import streamed
 from graftline.core.errors import DownloadError
 from graftline.core.hashing import digest
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import Observation
 from graftline.datasets.sources.listing import MAX_LISTED, Facts, entries, resolved
 

@@ -15,7 +15,7 @@ from graftline.core.downloads.web import AnswerError, Web, shown
 from graftline.core.downloads.web_file import WebFile
 from graftline.core.errors import ConfigError
 from graftline.core.hashing import canonical_json, digest
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import Observation
 from graftline.datasets.sources.listing import entries
 

@@ -20,7 +20,7 @@ from graftline.core.downloads.web_file import WebFile
 from graftline.core.errors import ConfigError, DownloadError
 from graftline.core.hashing import digest
 from graftline.core.secrets import Secrets
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import Observation
 from graftline.datasets.sources.listing import MAX_LISTED, Facts, resolved
 

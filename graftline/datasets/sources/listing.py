@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from graftline.core.errors import DownloadError
 from graftline.core.paths import portable
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 
 MAX_LISTED = 100_000
 """So many files are looked at in one home."""

@@ -10,7 +10,7 @@ from graftline.core.downloads.retry import Patience
 from graftline.core.errors import ConfigError, DownloadError
 from graftline.core.hashing import digest, sha256_file
 from graftline.core.paths import portable
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalog import Dataset
 from graftline.datasets.sources.folder import FolderHub
 
 

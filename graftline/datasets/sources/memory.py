@@ -9,7 +9,7 @@ from graftline.core.downloads.download import Opened
 from graftline.core.downloads.retry import Patience
 from graftline.core.errors import DownloadError
 from graftline.core.paths import portable
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalog import Dataset
 from graftline.datasets.sources.folder import FolderHub
 
 

@@ -17,7 +17,7 @@ from graftline.core.downloads.download import Advance, Fetched, download, pin_fa
 from graftline.core.downloads.retry import Patience
 from graftline.core.downloads.stream import refuse, streamed
 from graftline.core.errors import ConfigError, DownloadError
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.formats import gunzipped
 from graftline.datasets.sources.base import MIRROR_VARIABLE, DatasetHub, Observation
 from graftline.datasets.sources.filesystem import FilesystemFolder, open_folder
@@ -113,7 +113,7 @@ class MirrorHub:
 def _files(folder: FilesystemFolder, dataset: Dataset) -> list[DatasetFile]:
     """Return the files of `dataset` in `folder`; of what lies there compressed only, the compressed one."""
     paths = listed_paths(folder)
-    # by the name that the catalogue knows, the name it lies there by
+    # by the name that the catalog knows, the name it lies there by
     stored = {path.removesuffix(".gz"): path for path in paths} | {path: path for path in paths}
     files = resolved(folder.label, dataset, {path: Facts() for path in stored})
     found = {stored[file.path]: DatasetFile(path=stored[file.path]) for file in files}

@@ -17,7 +17,7 @@ from graftline.core.downloads.stream import streamed
 from graftline.core.errors import ConfigError, DownloadError
 from graftline.core.hashing import digest
 from graftline.datasets.archives import MAX_ARCHIVE_BYTES, archive_path
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import Observation
 from graftline.datasets.sources.npm import fetch_npm
 from graftline.datasets.sources.pypi import fetch_pypi

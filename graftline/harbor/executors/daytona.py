@@ -49,9 +49,9 @@ class DaytonaExecutorConfig(Config):
     kind: Literal["daytona"] = "daytona"
     api_url: str = "https://app.daytona.io/api"
     target: str | None = None
-    """The region; without one, that of the organisation."""
+    """The region; without one, that of the organization."""
     owner: str = Field(default="graftline", pattern=r"^[A-Za-z0-9._-]{1,64}$")
-    """Whose boxes these are. Services that share an organisation have names of their own, or reap each other's."""
+    """Whose boxes these are. Services that share an organization have names of their own, or reap each other's."""
     network: Literal["none", "open"] = "none"
     """`open` lets boxes out, as an agent that asks a language model needs; the verifier's box never gets it."""
     cpu_cores: int = Field(default=2, ge=1, le=64)

@@ -1,1 +1,1 @@
-"""Task apps: an environment behind the routes that evaluation and prompt optimisation call."""
+"""Task apps: an environment behind the routes that evaluation and prompt optimization call."""

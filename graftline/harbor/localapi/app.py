@@ -1,4 +1,4 @@
-"""The task app: an environment behind the routes that evaluation and prompt optimisation call.
+"""The task app: an environment behind the routes that evaluation and prompt optimization call.
 
 Everything but `/` and the OpenAPI document needs a key (`localapi.keys`). How a rollout ends is always an answer of 200
 (`localapi.rollouts`); 404 and 422 say that the request cannot be meant.

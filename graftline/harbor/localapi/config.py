@@ -79,7 +79,7 @@ class LocalAPIConfig:
             )
 
     def get_task_app_url(self) -> str:
-        """Return the address that evaluation and optimisation send their rollouts to.
+        """Return the address that evaluation and optimization send their rollouts to.
 
         Raises:
             ConfigError: nobody said where a local app runs.

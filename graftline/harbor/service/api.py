@@ -34,7 +34,7 @@ from graftline.harbor.service.job_schemas import (
 from graftline.harbor.service.lookups import Parts
 from graftline.harbor.service.notices import Notices
 from graftline.harbor.service.prompt_requests import PromptJobs
-from graftline.harbor.service.prompt_workers import Optimiser, PromptWorkers
+from graftline.harbor.service.prompt_workers import Optimizer, PromptWorkers
 from graftline.harbor.service.refusal import Refused, refusal_answer
 from graftline.harbor.service.rollout_requests import Rollouts, legacy_request
 from graftline.harbor.service.schemas import (
@@ -82,7 +82,7 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
 
 
 def create_service(
-    parts: Parts, notices: Notices, keys: Sequence[SecretStr], optimiser: Optimiser | None = None
+    parts: Parts, notices: Notices, keys: Sequence[SecretStr], optimizer: Optimizer | None = None
 ) -> FastAPI:
     """Return the service as an ASGI application; its workers start and stop with it.
 
@@ -90,9 +90,9 @@ def create_service(
         parts: What requests work with.
         notices: Who waits for a rollout.
         keys: One of them is needed for all but its health.
-        optimiser: What carries out prompt optimisations; without one they are kept.
+        optimizer: What carries out prompt optimizations; without one they are kept.
     """
-    prompt_workers = None if optimiser is None else PromptWorkers(parts, optimiser)
+    prompt_workers = None if optimizer is None else PromptWorkers(parts, optimizer)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -278,38 +278,38 @@ def _add_evaluations(app: FastAPI, evaluations: Evaluations) -> None:
 
 def _add_prompt_jobs(app: FastAPI, prompt_jobs: PromptJobs) -> None:
     at = "/api/prompt-learning/online/jobs"
-    tags: list[str | Enum] = ["prompt optimisation"]
+    tags: list[str | Enum] = ["prompt optimization"]
 
     @app.post(at, tags=tags, responses=_problems(404))
     def create(asked: PromptJobCreate) -> PromptJobView:
-        """Accept a prompt optimisation."""
+        """Accept a prompt optimization."""
         return prompt_jobs.add(asked)
 
     @app.get(f"{at}/{{job_id}}", tags=tags, responses=_problems(404))
     def one(job_id: str) -> PromptJobView:
-        """Return a prompt optimisation."""
+        """Return a prompt optimization."""
         return prompt_jobs.get(job_id)
 
     @app.get(f"{at}/{{job_id}}/events/stream", tags=tags, response_class=StreamingResponse, responses=_EVENTS)
     async def events(job_id: str, last: LastEvent = 0) -> Response:
-        """Send what becomes of a prompt optimisation, from the event after `Last-Event-ID` on."""
+        """Send what becomes of a prompt optimization, from the event after `Last-Event-ID` on."""
         await run_in_threadpool(prompt_jobs.get, job_id)
         stream = event_stream(lambda: of_prompt_job(*prompt_jobs.events(job_id)), last, asyncio.Event())
         return StreamingResponse(stream, media_type=_STREAM, headers=_UNKEPT)
 
     @app.get(f"{at}/{{job_id}}/results", tags=tags, responses=_problems(404))
     def results(job_id: str) -> PromptResultsView:
-        """Return a prompt optimisation with all prompts that were found, once it has ended."""
+        """Return a prompt optimization with all prompts that were found, once it has ended."""
         return prompt_jobs.results(job_id)
 
     @app.post(f"{at}/{{job_id}}/resume", tags=tags, responses=_problems(404))
     def resume(job_id: str) -> PromptJobView:
-        """Go on with a prompt optimisation that failed or was cancelled; what is paid is not paid again."""
+        """Go on with a prompt optimization that failed or was cancelled; what is paid is not paid again."""
         return prompt_jobs.resume(job_id)
 
     @app.post(f"{at}/{{job_id}}/cancel", tags=tags, responses=_problems(404))
     def cancel(job_id: str) -> PromptJobView:
-        """End a prompt optimisation; what was found stays."""
+        """End a prompt optimization; what was found stays."""
         return prompt_jobs.cancel(job_id)
 
 

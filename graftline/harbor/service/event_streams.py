@@ -64,7 +64,7 @@ def of_evaluation(view: EvalJobView) -> Told:
 
 
 def of_prompt_job(view: PromptJobView, kept: Sequence[Mapping[str, Any]]) -> Told:
-    """Return what became of a prompt optimisation; `kept` is what happened after its creation."""
+    """Return what became of a prompt optimization; `kept` is what happened after its creation."""
     events = [Event(1, "prompt_learning.created", {"at": view.created_at.isoformat()})]
     for number, event in enumerate(kept, 2):
         events.append(Event(number, f"prompt_learning.{event['kind']}", dict(event["data"])))

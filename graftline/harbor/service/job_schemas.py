@@ -1,4 +1,4 @@
-"""What the service takes and gives of jobs: evaluations and prompt optimisations. `schemas` has the rest."""
+"""What the service takes and gives of jobs: evaluations and prompt optimizations. `schemas` has the rest."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -105,13 +105,13 @@ class EvalResultsView(EvalJobView):
 
 
 class PromptConfig(Message):
-    """The configuration of an optimisation; the SDK has checked it."""
+    """The configuration of an optimization; the SDK has checked it."""
 
     prompt_learning: dict[str, Any]
 
 
 class PromptJobCreate(Message):
-    """A prompt optimisation, as `PromptLearningJob` sends it."""
+    """A prompt optimization, as `PromptLearningJob` sends it."""
 
     algorithm: Literal["gepa"] = "gepa"
     auto_start: bool = True
@@ -120,7 +120,7 @@ class PromptJobCreate(Message):
 
 
 class PromptJobView(Message):
-    """A prompt optimisation."""
+    """A prompt optimization."""
 
     job_id: str
     status: JobStatus
@@ -141,6 +141,6 @@ class PromptJobView(Message):
 
 
 class PromptResultsView(PromptJobView):
-    """A prompt optimisation with all prompts that were found."""
+    """A prompt optimization with all prompts that were found."""
 
     outcome: dict[str, Any] | None = None

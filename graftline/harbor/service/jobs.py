@@ -1,4 +1,4 @@
-"""Jobs: evaluations, each a rollout per seed; and prompt optimisations, which are kept until something carries them out."""
+"""Jobs: evaluations, each a rollout per seed; and prompt optimizations, which are kept until something carries them out."""
 
 import time
 from collections.abc import Mapping, Sequence

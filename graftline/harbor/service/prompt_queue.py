@@ -1,4 +1,4 @@
-"""Prompt optimisations as rows: taken by one worker at a time, with their journal and their events."""
+"""Prompt optimizations as rows: taken by one worker at a time, with their journal and their events."""
 
 import time
 from collections.abc import Mapping

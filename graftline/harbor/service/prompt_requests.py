@@ -1,4 +1,4 @@
-"""What the routes of prompt optimisations call. Without an optimiser jobs are accepted and kept, `pending` until there is one."""
+"""What the routes of prompt optimizations call. Without an optimizer jobs are accepted and kept, `pending` until there is one."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _RESUMED = (JobStatus.FAILED, JobStatus.CANCELLED)
 
 
 class PromptJobs:
-    """Prompt optimisations; safe to be called from many threads."""
+    """Prompt optimizations; safe to be called from many threads."""
 
     def __init__(self, parts: Parts, workers: PromptWorkers | None = None) -> None:
         self._parts, self._workers = parts, workers
@@ -82,7 +82,7 @@ class PromptJobs:
         if self._workers is None:
             return None
         try:
-            return self._workers.optimiser.deployment(config)
+            return self._workers.optimizer.deployment(config)
         except ConfigError as error:
             raise Refused(422, "prompt_learning", str(error)) from None
 

@@ -1,6 +1,6 @@
-"""The threads that carry out prompt optimisations, each as one job at a time.
+"""The threads that carry out prompt optimizations, each as one job at a time.
 
-What is optimised, and how, is for an `Optimiser` to know, which stands on a floor above and is handed in. All that it is told is a
+What is optimized, and how, is for an `Optimizer` to know, which stands on a floor above and is handed in. All that it is told is a
 row before it goes on, so that a process that is killed leaves a job that the next one finds where it stood.
 """
 
@@ -30,8 +30,8 @@ Tell = Callable[[str, Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Optimised:
-    """What an optimisation came to."""
+class Optimized:
+    """What an optimization came to."""
 
     result: Mapping[str, Any] = field(default_factory=dict)
     """`best_score`, `mean_reward`, `best_prompt`, and the `outcome` as a whole."""
@@ -56,8 +56,8 @@ class DatabaseJournal:
             prompt_queue.append(connection, self._job_id, "journal", line)
 
 
-class Optimiser(Protocol):
-    """Carries out optimisations."""
+class Optimizer(Protocol):
+    """Carries out optimizations."""
 
     def deployment(self, config: Mapping[str, Any]) -> str:
         """Return the deployment that a configuration is about, by its id or name.
@@ -74,7 +74,7 @@ class Optimiser(Protocol):
         job_id: str,
         stop: threading.Event,
         tell: Tell,
-    ) -> Optimised:
+    ) -> Optimized:
         """Return what one came to; with `stop` set it ends soon.
 
         Raises:
@@ -85,21 +85,21 @@ class Optimiser(Protocol):
 class PromptWorkers:
     """The threads of one service process."""
 
-    def __init__(self, parts: Parts, optimiser: Optimiser) -> None:
-        self._parts, self._optimiser, self._settings = parts, optimiser, parts.settings
+    def __init__(self, parts: Parts, optimizer: Optimizer) -> None:
+        self._parts, self._optimizer, self._settings = parts, optimizer, parts.settings
         self.owner = owner_name()
         self._is_stopping, self._there_is_work = threading.Event(), threading.Event()
         self._running: dict[str, threading.Event] = {}
         self._threads: list[threading.Thread] = []
 
     @property
-    def optimiser(self) -> Optimiser:
+    def optimizer(self) -> Optimizer:
         """What carries them out."""
-        return self._optimiser
+        return self._optimizer
 
     def start(self) -> None:
         """Begin to look for jobs."""
-        names = [(f"prompts-{number}", self._look) for number in range(self._settings.optimisations_at_once)]
+        names = [(f"prompts-{number}", self._look) for number in range(self._settings.optimizations_at_once)]
         for name, loop in [*names, ("prompt-leases", self._keep_leases)]:
             thread = threading.Thread(target=self._guarded, args=(loop,), name=f"harbor-{name}", daemon=True)
             thread.start()
@@ -126,7 +126,7 @@ class PromptWorkers:
             thread.join(_ENDS_WITHIN_S)
 
     def _guarded(self, loop: Callable[[], None]) -> None:
-        make_rounds(loop, self._is_stopping, _LOOKS_EVERY_S, "a worker of optimisations")
+        make_rounds(loop, self._is_stopping, _LOOKS_EVERY_S, "a worker of optimizations")
 
     def _look(self) -> None:
         with self._parts.database.writing() as connection:
@@ -149,14 +149,14 @@ class PromptWorkers:
         told, database = self._teller(job.id), self._parts.database
         config = job.config["prompt_learning"]
         try:
-            task_app = InnerTaskApp(self._parts, self._optimiser.deployment(config), lambda: self._is_cancelled(job.id))
-            found = self._optimiser.run(config, task_app, DatabaseJournal(database, job.id), job.id, stop, told)
+            task_app = InnerTaskApp(self._parts, self._optimizer.deployment(config), lambda: self._is_cancelled(job.id))
+            found = self._optimizer.run(config, task_app, DatabaseJournal(database, job.id), job.id, stop, told)
         except GraftlineError as error:
-            found = Optimised(error=str(error))
+            found = Optimized(error=str(error))
         except Exception as error:
-            logger.exception("optimisation %s broke", job.id)
-            found = Optimised(
-                error=f"the optimisation broke ({type(error).__name__}); the log of the service says where"
+            logger.exception("optimization %s broke", job.id)
+            found = Optimized(
+                error=f"the optimization broke ({type(error).__name__}); the log of the service says where"
             )
         if self._is_stopping.is_set():
             return

@@ -24,7 +24,7 @@ from graftline.harbor.service.api import create_service
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.lookups import Parts
 from graftline.harbor.service.notices import Notices
-from graftline.harbor.service.prompt_workers import Optimiser
+from graftline.harbor.service.prompt_workers import Optimizer
 from graftline.harbor.service.settings import ServiceSettings
 from graftline.harbor.service.workers import Workers
 
@@ -58,11 +58,11 @@ class Opened:
 
 @contextmanager
 def opened(
-    settings: HarborSettings, root: Path, secrets_: Secrets, database: str = "", optimiser: Optimiser | None = None
+    settings: HarborSettings, root: Path, secrets_: Secrets, database: str = "", optimizer: Optimizer | None = None
 ) -> Iterator[Opened]:
     """Open database and executor of a service whose files are below `root`, and let go of them at the end.
 
-    `optimiser` carries out prompt optimisations; without one they are kept.
+    `optimizer` carries out prompt optimizations; without one they are kept.
 
     Raises:
         ConfigError, HarborError, RecordError: as `Database`, and as `open_executor`.
@@ -82,7 +82,7 @@ def opened(
         workers = Workers(base, executor, settings.service, passed_on, notices.tell)
         stack.callback(workers.stop)
         parts = Parts(base, workers, settings.service, executor.name, executor.needs_dockerfile)
-        yield Opened(create_service(parts, notices, [key], optimiser), key)
+        yield Opened(create_service(parts, notices, [key], optimizer), key)
 
 
 def migrate(root: Path, secrets_: Secrets, database: str = "") -> str:
@@ -129,7 +129,7 @@ def serve(
     secrets_: Secrets,
     database: str = "",
     started: Callable[[str], None] = lambda url: None,
-    optimiser: Optimiser | None = None,
+    optimizer: Optimizer | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; `started` gets the address.
 
@@ -138,7 +138,7 @@ def serve(
     """
     listener = listening(settings)
     try:
-        with opened(settings, root, secrets_, database, optimiser) as service:
+        with opened(settings, root, secrets_, database, optimizer) as service:
             asyncio.run(_run(service.app, listener, started))
     finally:
         listener.close()
@@ -146,7 +146,7 @@ def serve(
 
 @contextmanager
 def served(
-    settings: HarborSettings, root: Path, secrets_: Secrets, database: str = "", optimiser: Optimiser | None = None
+    settings: HarborSettings, root: Path, secrets_: Secrets, database: str = "", optimizer: Optimizer | None = None
 ) -> Iterator[tuple[str, SecretStr]]:
     """Serve in a thread of this process for as long as the block runs, and yield the address and the key.
 
@@ -154,7 +154,7 @@ def served(
         ConfigError, HarborError, RecordError: as `serve`.
     """
     with (
-        opened(settings, root, secrets_, database, optimiser) as service,
+        opened(settings, root, secrets_, database, optimizer) as service,
         serve_task_app(service.app, settings.host, settings.port) as url,
     ):
         yield url, service.key

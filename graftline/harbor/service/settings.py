@@ -14,8 +14,8 @@ class ServiceSettings(Config):
     """Of one deployment outside of jobs; a job says its own `max_concurrent`."""
     builds_at_once: int = Field(default=1, ge=1, le=64)
     """In slots of their own: a build never waits for rollouts, nor they for it."""
-    optimisations_at_once: int = Field(default=1, ge=1, le=64)
-    """Prompt optimisations, in slots of their own; their rollouts wait with all others."""
+    optimizations_at_once: int = Field(default=1, ge=1, le=64)
+    """Prompt optimizations, in slots of their own; their rollouts wait with all others."""
     queued: int = Field(default=20_000, ge=1, le=10_000_000)
     """Rollouts that wait; more are refused by 429."""
     queued_of_one: int = Field(default=10_000, ge=1, le=10_000_000)

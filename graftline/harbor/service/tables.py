@@ -154,7 +154,7 @@ jobs = Table(
     Column("unknown_tokens", BigInteger, nullable=False, server_default="0"),
     Column("created_at", Float, nullable=False),
     Column("finished_at", Float),
-    # of optimisations: who carries one out, how far it is, and what it came to
+    # of optimizations: who carries one out, how far it is, and what it came to
     Column("lease_owner", String(128)),
     Column("lease_until", Float),
     Column("progress", Integer, nullable=False, server_default="0"),

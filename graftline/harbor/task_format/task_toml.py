@@ -1,6 +1,6 @@
 """`task.toml` of a Harbor task, formats 1.0 to 1.4: read into strict models, and written.
 
-What a rollout of ours would not honour is refused by its name, all of it in one message; so is every unknown key, with the
+What a rollout of ours would not honor is refused by its name, all of it in one message; so is every unknown key, with the
 key it looks like. Values such as `${VAR:-default}` stay texts here. Older names (`version`, `memory = "4G"`, `storage`,
 `allow_internet`) become the present ones, as the format has it.
 """
@@ -20,7 +20,7 @@ from graftline.core.errors import DataError
 
 MAX_TOML_BYTES = 1 << 20
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
-"""Of a package: `organisation/name`."""
+"""Of a package: `organization/name`."""
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([GMK])", re.IGNORECASE)
 _MB = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}
 _KEY = re.compile(r"[A-Za-z0-9_-]+")

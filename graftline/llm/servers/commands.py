@@ -13,7 +13,7 @@ from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
 from graftline.llm.fleet import Actor, Fleet
 from graftline.llm.servers import embedded
-from graftline.llm.weights.catalogue import load_models
+from graftline.llm.weights.catalog import load_models
 from graftline.llm.weights.stored import converted_folder, converted_path, model_file, models_folder
 
 KILL_AFTER_S = 10

@@ -1,7 +1,7 @@
 """GGUF weights as safetensors, for vLLM and transformers.
 
 The work is done by `gguf_to_safetensors.py` in a Python environment of its own, for torch and transformers are no
-dependencies of this library. What it writes is an artefact whose record names the weights that it was made of.
+dependencies of this library. What it writes is an artifact whose record names the weights that it was made of.
 """
 
 import json
@@ -17,7 +17,7 @@ from graftline.core.downloads.retry import HomeBusyError
 from graftline.core.errors import ModelError
 from graftline.core.hashing import code_version
 from graftline.core.paths import Paths
-from graftline.llm.weights.catalogue import load_models
+from graftline.llm.weights.catalog import load_models
 from graftline.llm.weights.stored import CONVERTED_KIND, converted_folder, converted_path, model_file
 
 _SCRIPT = Path(__file__).with_name("gguf_to_safetensors.py")

@@ -22,14 +22,14 @@ from graftline.core.downloads.retry import Patience
 from graftline.core.errors import ConfigError, DownloadError, GraftlineError, ModelError
 from graftline.core.paths import Paths
 from graftline.core.secrets import open_secrets
-from graftline.llm.weights.catalogue import FolderPlace, HubPlace, Place, Weights, WheelsPlace, load_models
+from graftline.llm.weights.catalog import FolderPlace, HubPlace, Place, Weights, WheelsPlace, load_models
 from graftline.llm.weights.stored import is_right, models_folder, remember
 from graftline.llm.weights.wheels import WheelsFile
 
 logger = logging.getLogger(__name__)
 
 MIRROR_VARIABLE = "GRAFTLINE_MODEL_MIRROR"
-"""Names a folder, in the environment, that is tried before the places of the catalogue."""
+"""Names a folder, in the environment, that is tried before the places of the catalog."""
 UNRELATED_VARIABLE = "GRAFTLINE_WEIGHTS_FROM_UNRELATED_PACKAGES"
 """With 1, in the environment, packages of strangers that hold the weights are asked when nobody else has them."""
 
@@ -51,8 +51,8 @@ def fetch_model(
         ConfigError: there are none of that name, or `environment` has a value that cannot be read.
         ModelError: no place has them, and what each of them said; or there is no room for them.
     """
-    catalogue = load_models(paths)
-    weights = catalogue.weights(name)
+    catalog = load_models(paths)
+    weights = catalog.weights(name)
     target = models_folder(paths, environment) / weights.file
     if is_right(target, weights):
         return target
@@ -60,7 +60,7 @@ def fetch_model(
         if is_right(target, weights):
             return target
         _check_room(name, weights, target)
-        fetching = _Fetching(name, weights, target, paths, environment, catalogue.patience, advance or _unseen)
+        fetching = _Fetching(name, weights, target, paths, environment, catalog.patience, advance or _unseen)
         faults = []
         places, withheld = _places(weights, environment)
         for place in places:

@@ -47,7 +47,7 @@ class Base:
 
 
 def convert_adapter(folder: Path, base: Path, into: Path) -> Built:
-    """Return the artefact in `into`, which holds the adapter in `folder` for `base` as `<name of folder>.gguf`.
+    """Return the artifact in `into`, which holds the adapter in `folder` for `base` as `<name of folder>.gguf`.
 
     Raises:
         DataError: `folder` holds no adapter that llama.cpp can apply to `base`.
@@ -187,7 +187,7 @@ def _permuted(rows: np.ndarray, heads: int) -> np.ndarray:
     """Put halves of every head side by side: rows 0 1 2 3 of one head become 0 2 1 3.
 
     PEFT has them in the order of transformers, which turns the first half of a head against the second one; llama.cpp
-    turns neighbours.
+    turns neighbors.
     """
     halves = rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:])
     return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(rows.shape))

@@ -1,4 +1,4 @@
-"""The folder of models: what lies there, and whether it is what the catalogue pins.
+"""The folder of models: what lies there, and whether it is what the catalog pins.
 
 Reading weights takes its time, so a file that was found right is remembered beside it, in `.<file>.verified`, with its
 size and time; one that was written to since is read again.
@@ -17,7 +17,7 @@ from graftline.core.errors import ModelError, RecordError
 from graftline.core.hashing import sha256_file
 from graftline.core.paths import Paths
 from graftline.core.record import verified, write_atomically
-from graftline.llm.weights.catalogue import Weights, load_models
+from graftline.llm.weights.catalog import Weights, load_models
 
 FOLDER_VARIABLE = "GRAFTLINE_MODELS"
 """Names the folder, in the environment, so that checkouts and machines can share one."""
@@ -29,7 +29,7 @@ State = Literal["verified", "not verified", "altered", "in part", "missing"]
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """One model of the catalogue, and what is stored of it."""
+    """One model of the catalog, and what is stored of it."""
 
     name: str
     card: str
@@ -93,10 +93,10 @@ def converted_path(name: str, paths: Paths, environment: Mapping[str, str]) -> P
 
 
 def stored_models(paths: Paths, environment: Mapping[str, str]) -> list[StoredModel]:
-    """Return every model of the catalogue, without reading weights.
+    """Return every model of the catalog, without reading weights.
 
     Raises:
-        ConfigError: the catalogue cannot be read.
+        ConfigError: the catalog cannot be read.
     """
     found = []
     for name, weights in load_models(paths).models.items():
@@ -115,10 +115,10 @@ def verify_models(names: Sequence[str], paths: Paths, environment: Mapping[str, 
     Raises:
         ConfigError: a name is unknown.
     """
-    catalogue = load_models(paths)
+    catalog = load_models(paths)
     found = []
-    for name in names or catalogue.models:
-        weights = catalogue.weights(name)
+    for name in names or catalog.models:
+        weights = catalog.weights(name)
         path = models_folder(paths, environment) / weights.file
         if names or path.exists():
             fault = _read(path, weights)

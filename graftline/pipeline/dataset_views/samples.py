@@ -14,7 +14,7 @@ from graftline.core.parquet import parquet_tables, read_table
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, verified
 from graftline.core.text_diff import unified_diff, visible
-from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.catalog import Catalog
 from graftline.datasets.comparison import shards
 from graftline.datasets.division import REASONS
 from graftline.datasets.edit import DropReason
@@ -22,7 +22,7 @@ from graftline.pipeline.dataset_views.names import partitions_named, sources_nam
 
 ALL_REASONS = "all"
 _COLUMNS = ("id", "dataset", "licence", "origin", "instruction", "pre", "post")
-# what moves the cursor, changes colours, or has text read in another order than it stands
+# what moves the cursor, changes colors, or has text read in another order than it stands
 
 SampledT = TypeVar("SampledT")
 
@@ -35,7 +35,7 @@ class SampledEdit:
     dataset: str
     language: str
     split: str
-    """Empty where normalised edits were asked for, divided or not."""
+    """Empty where normalized edits were asked for, divided or not."""
     licence: str
     origin: str
     instruction: str
@@ -60,7 +60,7 @@ class SampledDrop:
 
 def sample_edits(
     paths: Paths,
-    catalogue: Catalogue,
+    catalog: Catalog,
     names: Sequence[str],
     number: int,
     language: str | None,
@@ -69,14 +69,14 @@ def sample_edits(
 ) -> list[SampledEdit]:
     """Return `number` of the edits of the datasets called `names`, or of those in use, in the order they are stored.
 
-    Of the edits of `split`; without one, of all normalised edits, duplicates included.
+    Of the edits of `split`; without one, of all normalized edits, duplicates included.
 
     Raises:
         ConfigError: a dataset, the language or the split is unknown.
         RecordError: there are no such edits yet, or a file is not what its record says.
     """
-    chosen = sources_named(catalogue, names)
-    partitions = partitions_named(catalogue, language, split)
+    chosen = sources_named(catalog, names)
+    partitions = partitions_named(catalog, language, split)
     languages = list(dict.fromkeys(of for of, _ in partitions))
     if split is None:
         stored = _stored(paths, chosen, must=bool(names))
@@ -87,20 +87,20 @@ def sample_edits(
 
 
 def sample_drops(
-    paths: Paths, catalogue: Catalogue, names: Sequence[str], number: int, reason: str, seed: int
+    paths: Paths, catalog: Catalog, names: Sequence[str], number: int, reason: str, seed: int
 ) -> list[SampledDrop]:
     """Return `number` of what was left out of the datasets called `names`, or of those in use, for `reason`.
 
     Raises:
         ConfigError: a dataset or the reason is unknown.
-        RecordError: nothing is normalised yet, or a file is not what its record says.
+        RecordError: nothing is normalized yet, or a file is not what its record says.
     """
     rows, duplicates = [str(one) for one in DropReason], list(REASONS[1:])
     if reason not in (ALL_REASONS, *rows, *duplicates):
         known = ", ".join((ALL_REASONS, *rows, *duplicates))
         raise ConfigError(f"reason {reason!r} is unknown; known: {known}")
     tables = []
-    for name in _stored(paths, sources_named(catalogue, names), must=bool(names)):
+    for name in _stored(paths, sources_named(catalog, names), must=bool(names)):
         if reason not in duplicates:
             tables.append(_drop_table(paths, name, reason))
         if reason not in rows and (paths.division / RECORD_NAME).exists():
@@ -179,12 +179,12 @@ def _split_folder(paths: Paths, language: str, split: str) -> Path:
 
 
 def _stored(paths: Paths, names: Sequence[str], must: bool) -> list[str]:
-    """Return which of the datasets are normalised, their files verified; all of them have to be if they `must`."""
+    """Return which of the datasets are normalized, their files verified; all of them have to be if they `must`."""
     found = [name for name in names if (paths.normalized(name) / RECORD_NAME).exists()]
     missing = [name for name in names if name not in found]
     if missing and (must or not found):
         raise RecordError(
-            f"dataset {missing[0]!r}: is not normalised yet; run 'graftline datasets normalize {missing[0]}' first"
+            f"dataset {missing[0]!r}: is not normalized yet; run 'graftline datasets normalize {missing[0]}' first"
         )
     for name in found:
         verified(paths.normalized(name), "normalized")

@@ -1,4 +1,4 @@
-"""The datasets of the catalogue, each with its terms, and with what is stored of it."""
+"""The datasets of the catalog, each with its terms, and with what is stored of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from graftline.core.errors import GraftlineError, RecordError
 from graftline.core.paths import Paths
 from graftline.core.record import DatasetRecord, load_record
 from graftline.core.secrets import open_secrets
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalog import Dataset
 from graftline.datasets.sources.base import MIRROR_VARIABLE
 from graftline.datasets.sources.mirror import is_mirrored
 from graftline.pipeline.settings import load_settings
@@ -28,7 +28,7 @@ class Stored:
     files: int
     size_bytes: int
     edits: int | None
-    """None before it is normalised; so are the others."""
+    """None before it is normalized; so are the others."""
     labels: int | None
     dropped: int | None
 
@@ -56,23 +56,23 @@ class Entry:
 
 
 def entries(paths: Paths, environment: Mapping[str, str]) -> list[Entry]:
-    """Return every dataset of the catalogue, in the order of precedence.
+    """Return every dataset of the catalog, in the order of precedence.
 
     Raises:
-        ConfigError: the catalogue does not fit, or `environment` names an unknown dataset.
+        ConfigError: the catalog does not fit, or `environment` names an unknown dataset.
         DownloadError: the mirror cannot be read.
     """
-    catalogue = load_settings(paths, environment).catalogue
-    has_terms = any(dataset.terms for dataset in catalogue.datasets.values())
+    catalog = load_settings(paths, environment).catalog
+    has_terms = any(dataset.terms for dataset in catalog.datasets.values())
     token = _token(paths, environment) if has_terms else "open"
     found = []
-    for name, dataset in catalogue.datasets.items():
+    for name, dataset in catalog.datasets.items():
         stored, fault = _stored(paths, name)
         mirrored = bool(environment.get(MIRROR_VARIABLE)) and is_mirrored(dataset)
         found.append(
             Entry(
                 name=name,
-                is_used=name in catalogue.used,
+                is_used=name in catalog.used,
                 reader=dataset.reader,
                 home=dataset.home,
                 is_mirrored=mirrored,

@@ -15,7 +15,7 @@ from graftline.core.errors import RecordError
 from graftline.core.parquet import read_table
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, NormalizedRecord, verified
-from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.catalog import Catalog
 from graftline.datasets.comparison import shards
 from graftline.pipeline.dataset_views.names import partitions_named, sources_named
 
@@ -69,33 +69,33 @@ class DatasetStats:
     cells: list[Cell]
 
 
-def stats(paths: Paths, catalogue: Catalogue, names: Sequence[str]) -> list[DatasetStats]:
-    """Return the statistics of the datasets called `names`, or of those in use that are normalised.
+def stats(paths: Paths, catalog: Catalog, names: Sequence[str]) -> list[DatasetStats]:
+    """Return the statistics of the datasets called `names`, or of those in use that are normalized.
 
     Raises:
         ConfigError: one is unknown, or an evaluation.
-        RecordError: one that is named is not normalised, none is, or a file is not what its record says.
+        RecordError: one that is named is not normalized, none is, or a file is not what its record says.
     """
-    chosen = sources_named(catalogue, names)
+    chosen = sources_named(catalog, names)
     present = [name for name in chosen if (paths.normalized(name) / RECORD_NAME).exists()]
     missing = [name for name in chosen if name not in present]
     if missing and (names or not present):
         raise RecordError(
-            f"dataset {missing[0]!r}: is not normalised yet; run 'graftline datasets normalize {missing[0]}' first"
+            f"dataset {missing[0]!r}: is not normalized yet; run 'graftline datasets normalize {missing[0]}' first"
         )
-    splits, divided = _split_parts(paths, catalogue), _divided(paths)
-    return [_stats(paths, catalogue, name, splits, divided) for name in present]
+    splits, divided = _split_parts(paths, catalog), _divided(paths)
+    return [_stats(paths, catalog, name, splits, divided) for name in present]
 
 
 def _stats(
-    paths: Paths, catalogue: Catalogue, name: str, splits: list[_Part], divided: Mapping[str, Counter[str]]
+    paths: Paths, catalog: Catalog, name: str, splits: list[_Part], divided: Mapping[str, Counter[str]]
 ) -> DatasetStats:
     record = verified(paths.normalized(name), "normalized")
     if not isinstance(record, NormalizedRecord):
-        raise RecordError(f"{paths.normalized(name)}: has no record of a dataset; materialise its asset again")
+        raise RecordError(f"{paths.normalized(name)}: has no record of a dataset; materialize its asset again")
     counts = record.counts
     dropped = Counter({key.partition(".")[2]: count for key, count in counts.items() if key.startswith("dropped.")})
-    parts = splits if splits and name in divided else _normalized_parts(paths, catalogue, name)
+    parts = splits if splits and name in divided else _normalized_parts(paths, catalog, name)
     return DatasetStats(
         name=name,
         version=record.version,
@@ -140,9 +140,9 @@ def _lengths(table: Any, name: str) -> _Lengths:
     return pre, post
 
 
-def _split_parts(paths: Paths, catalogue: Catalogue) -> list[_Part]:
+def _split_parts(paths: Paths, catalog: Catalog) -> list[_Part]:
     parts: list[_Part] = []
-    for language, split in partitions_named(catalogue, None, None):
+    for language, split in partitions_named(catalog, None, None):
         folder = paths.partition("processed", language, split)
         if (folder / RECORD_NAME).exists():
             verified(folder, "splits")
@@ -150,8 +150,8 @@ def _split_parts(paths: Paths, catalogue: Catalogue) -> list[_Part]:
     return parts
 
 
-def _normalized_parts(paths: Paths, catalogue: Catalogue, name: str) -> Iterator[_Part]:
-    for language in catalogue.languages:
+def _normalized_parts(paths: Paths, catalog: Catalog, name: str) -> Iterator[_Part]:
+    for language in catalog.languages:
         for path in shards(paths.normalized(name), language):
             yield language, "", read_table(path, ["dataset", *_SIDES])
 

@@ -43,7 +43,7 @@ def _shelf_row(entry: Entry) -> tuple[str, ...]:
 
 
 def made_table(making: Making) -> Table:
-    """Return one row per artefact that a command brought up to date."""
+    """Return one row per artifact that a command brought up to date."""
     rows = []
     for built in making.built:
         record = built.record
@@ -59,7 +59,7 @@ def made_table(making: Making) -> Table:
                 decimal(sum(file.size_bytes for file in record.files.values())),
             )
         )
-    return "Artefacts", ["stage", "name", "became", "version", "rows", "left out", "size"], rows
+    return "Artifacts", ["stage", "name", "became", "version", "rows", "left out", "size"], rows
 
 
 def stats_tables(found: Sequence[DatasetStats]) -> list[Table]:
@@ -79,13 +79,13 @@ def stats_tables(found: Sequence[DatasetStats]) -> list[Table]:
 
 
 def verification_table(found: Verification) -> Table:
-    """Return one row per artefact that is stored."""
+    """Return one row per artifact that is stored."""
     rows = [
         (one.stage, one.name, one.state, f"{one.files:,}", decimal(one.size_bytes), one.detail)
         for one in found.findings
         if one.state == "sound"
     ]
-    return "Sound artefacts", ["stage", "name", "state", "files", "size", ""], rows
+    return "Sound artifacts", ["stage", "name", "state", "files", "size", ""], rows
 
 
 def drops_table(drops: Sequence[SampledDrop]) -> Table:
@@ -95,10 +95,10 @@ def drops_table(drops: Sequence[SampledDrop]) -> Table:
 
 
 def export_table(export: DvcExport) -> Table:
-    """Return one row per artefact in the remote."""
+    """Return one row per artifact in the remote."""
     rows = [
         (one.folder, str(one.files), decimal(one.size_bytes), str(one.copied), "yes" if one.is_changed else "no")
-        for one in export.artefacts
+        for one in export.artifacts
     ]
     return f"In {export.remote}", ["folder", "files", "size", "copied objects", ".dvc changed"], rows
 

@@ -1,4 +1,4 @@
-"""Whether what is stored of datasets is what its records say, and what the catalogue pins.
+"""Whether what is stored of datasets is what its records say, and what the catalog pins.
 
 Not here: whether it is up to date with the configuration and the code, which the stages find out by themselves.
 """
@@ -15,7 +15,7 @@ from graftline.core.downloads.download import pin_fault
 from graftline.core.errors import RecordError
 from graftline.core.paths import Paths
 from graftline.core.record import DatasetRecord, Record, load_record, verified
-from graftline.datasets.catalogue import Catalogue, Dataset, DatasetFile
+from graftline.datasets.catalog import Catalog, Dataset, DatasetFile
 from graftline.datasets.formats import gunzipped
 from graftline.datasets.sources.listing import entries
 from graftline.pipeline.dataset_views.names import datasets_named, partitions_named
@@ -26,13 +26,13 @@ State = Literal["sound", "faulty", "missing"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found of one artefact."""
+    """What was found of one artifact."""
 
     stage: str
     name: str
     state: State
     detail: str
-    """What is wrong; of sound raw files, how far the pins of the catalogue bear them out."""
+    """What is wrong; of sound raw files, how far the pins of the catalog bear them out."""
     files: int
     size_bytes: int
 
@@ -49,7 +49,7 @@ class Verification:
         return asdict(self)
 
 
-def verify(paths: Paths, catalogue: Catalogue, names: Sequence[str]) -> Verification:
+def verify(paths: Paths, catalog: Catalog, names: Sequence[str]) -> Verification:
     """Read every stored file of the datasets called `names`, or of those in use, of the division and of the splits.
 
     What is not stored is a fault where the dataset is named.
@@ -59,7 +59,7 @@ def verify(paths: Paths, catalogue: Catalogue, names: Sequence[str]) -> Verifica
         RecordError: nothing at all is stored.
     """
     findings = []
-    for stage, name, folder, check in _artefacts(paths, catalogue, datasets_named(catalogue, names)):
+    for stage, name, folder, check in _artifacts(paths, catalog, datasets_named(catalog, names)):
         findings.append(_finding(stage, name, folder, check))
     faults = [one.detail for one in findings if one.state == "faulty"]
     faults += [
@@ -68,7 +68,7 @@ def verify(paths: Paths, catalogue: Catalogue, names: Sequence[str]) -> Verifica
         if one.state == "missing" and one.name in names
     ]
     if all(one.state == "missing" for one in findings) and not faults:
-        raise RecordError(f"{paths.data}: holds no artefact of a dataset; run 'graftline datasets fetch' first")
+        raise RecordError(f"{paths.data}: holds no artifact of a dataset; run 'graftline datasets fetch' first")
     return Verification(findings, faults)
 
 
@@ -76,17 +76,17 @@ _COMMANDS = {"raw": "fetch", "normalized": "normalize"}
 _Check = Callable[[], tuple[Record, str]]
 
 
-def _artefacts(paths: Paths, catalogue: Catalogue, names: Sequence[str]) -> Iterator[tuple[str, str, Path, _Check]]:
+def _artifacts(paths: Paths, catalog: Catalog, names: Sequence[str]) -> Iterator[tuple[str, str, Path, _Check]]:
     for name in names:
         raw = paths.raw(name)
-        yield "raw", name, raw, partial(_checked_raw, raw, catalogue.datasets[name])
+        yield "raw", name, raw, partial(_checked_raw, raw, catalog.datasets[name])
     for name in names:
-        if not catalogue.datasets[name].is_evaluation:
+        if not catalog.datasets[name].is_evaluation:
             folder = paths.normalized(name)
             yield "normalized", name, folder, partial(_checked_made, folder, "normalized", {"raw": paths.raw(name)})
-    inputs = {name: paths.normalized(name) for name in catalogue.sources}
+    inputs = {name: paths.normalized(name) for name in catalog.sources}
     yield "division", "all", paths.division, partial(_checked_made, paths.division, "division", inputs)
-    for language, split in partitions_named(catalogue, None, None):
+    for language, split in partitions_named(catalog, None, None):
         folder = paths.partition("processed", language, split)
         yield "splits", f"{language}/{split}", folder, partial(_checked_split, folder, paths, language)
 
@@ -135,7 +135,7 @@ def _checked_raw(folder: Path, dataset: Dataset) -> tuple[Record, str]:
     record = verified(folder, "raw")
     pins = {entry.path: entry for entry in entries(dataset) if entry.sha256 or entry.size_bytes is not None}
     if not isinstance(record, DatasetRecord):
-        raise RecordError(f"{folder}: has no record of a dataset; materialise its asset again")
+        raise RecordError(f"{folder}: has no record of a dataset; materialize its asset again")
     if dataset.keep == "wanted":
         return record, "kept in part, so not compared with pins"
     if "+mirror." in record.version:

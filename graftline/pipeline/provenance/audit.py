@@ -1,4 +1,4 @@
-"""Checks: configuration files against their models, samples against their pins, artefacts against their records."""
+"""Checks: configuration files against their models, samples against their pins, artifacts against their records."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from graftline.datasets.sources.local import local_hub
 from graftline.datasets.sources.mirror import is_mirrored
 from graftline.evals.contest_file import load_contest
 from graftline.llm.fleet import Fleets
-from graftline.llm.weights.catalogue import ModelCatalogue
+from graftline.llm.weights.catalog import ModelCatalog
 from graftline.pipeline.closed_loop_file import checked_closed_loop
 from graftline.pipeline.contest_names import contest_names
 from graftline.pipeline.export_record import export_fault, export_record, exported_files, is_exported
@@ -29,15 +29,15 @@ from graftline.rollouts.teachers.prompt import Prompts
 from graftline.sandbox.runner import SandboxSettings
 from graftline.training.recipes.open import check_recipe, configured
 
-_NO_ARTEFACTS = (
+_NO_ARTIFACTS = (
     "samples", "models", "actors", "retrieval", "blobs", "state", "tinker", "trajectories/attempts", "harbor/service",
     "harbor/calibration",
 )  # fmt: skip
-"""Folders whose files have checks of their own, or are what artefacts are made from; below `data/`."""
+"""Folders whose files have checks of their own, or are what artifacts are made from; below `data/`."""
 
 
 _MODELS: Mapping[str, type[Config]] = {
-    "models.yaml": ModelCatalogue,
+    "models.yaml": ModelCatalog,
     "sandbox.yaml": SandboxSettings,
     "teacher_prompts.yaml": Prompts,
     "telemetry.yaml": TelemetrySettings,
@@ -54,9 +54,9 @@ class Audit:
 
 
 def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> Audit:
-    """Return the faults of the configuration, of the homes of the datasets, and of every artefact below `paths`.
+    """Return the faults of the configuration, of the homes of the datasets, and of every artifact below `paths`.
 
-    `manifest` is the one that is about to be used, for its name may be wrong. `inputs_only` leaves the artefacts out: what is wrong with them, a run repairs.
+    `manifest` is the one that is about to be used, for its name may be wrong. `inputs_only` leaves the artifacts out: what is wrong with them, a run repairs.
     """
     report = Audit()
     checks: list[Callable[[], object]] = [partial(load_settings, paths), partial(load_governance, paths)]
@@ -74,7 +74,7 @@ def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> A
         checks.append(partial(checked_closed_loop, paths))
     checks.append(partial(_check_samples, paths))
     if not inputs_only:
-        checks += [partial(_check_artefact, folder) for folder in _artefacts(paths)]
+        checks += [partial(_check_artifact, folder) for folder in _artifacts(paths)]
         checks += [partial(_check_export, file) for file in exported_files(paths.data)]
     for check in checks:
         report.checked += 1
@@ -90,21 +90,21 @@ def _check_samples(paths: Paths) -> None:
     """Fetch what lies in this checkout, to nowhere: size and checksum must be the pinned ones."""
     hub = local_hub(paths.root)
     with TemporaryDirectory() as nowhere:
-        for name, dataset in load_settings(paths).catalogue.used.items():
+        for name, dataset in load_settings(paths).catalog.used.items():
             for file in hub.files(name, dataset) if dataset.home and not is_mirrored(dataset) else ():
                 hub.fetch(name, dataset, file, Path(nowhere) / digest([name, file.path]), lambda done, total: None)
 
 
-def _artefacts(paths: Paths) -> list[Path]:
+def _artifacts(paths: Paths) -> list[Path]:
     """Return the folders that hold stored files: those with a record, and those that lack one."""
     files = [
         path
         for top in (paths.data, paths.reports)
         for path in top.rglob("*")
         if path.is_file()
-        and path.suffix != ".dvc"  # of an export; it is beside the artefact, and says of it what DVC wants to know
+        and path.suffix != ".dvc"  # of an export; it is beside the artifact, and says of it what DVC wants to know
         and not is_exported(path)
-        and not any(path.is_relative_to(paths.data / name) for name in _NO_ARTEFACTS)
+        and not any(path.is_relative_to(paths.data / name) for name in _NO_ARTIFACTS)
         and not any(part.startswith(".") for part in path.relative_to(top).parts)
     ]
     recorded = {path.parent for path in files if path.name == RECORD_NAME}
@@ -112,7 +112,7 @@ def _artefacts(paths: Paths) -> list[Path]:
     return sorted(recorded | bare)
 
 
-def _check_artefact(folder: Path) -> None:
+def _check_artifact(folder: Path) -> None:
     verified(folder, load_record(folder).kind)
 
 

@@ -11,8 +11,8 @@ def dot(of: Ancestry) -> str:
     """Return the graph in the language of Graphviz; what is not as it was is red."""
     lines = ["digraph lineage {", "  rankdir=RL;", '  node [shape=box, fontname="sans-serif", fontsize=10];']
     for number, one in enumerate(of.ancestors.values()):
-        colour = ", color=red" if one.state in _BROKEN else ""
-        lines.append(f'  n{number} [label="{_dot_text(_label(one, chr(10)))}"{colour}];')
+        color = ", color=red" if one.state in _BROKEN else ""
+        lines.append(f'  n{number} [label="{_dot_text(_label(one, chr(10)))}"{color}];')
     for child, parent, drift in _edges(of):
         told = ' [color=red, label="replaced"]' if drift else ""
         lines.append(f"  n{child} -> n{parent}{told};")

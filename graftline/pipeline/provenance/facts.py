@@ -9,8 +9,8 @@ from typing import Any
 from graftline.core.errors import GraftlineError
 from graftline.core.paths import Paths
 from graftline.core.record import DatasetRecord, NormalizedRecord, Record
-from graftline.datasets.catalogue import NO_LICENCE
-from graftline.llm.weights.catalogue import load_models
+from graftline.datasets.catalog import NO_LICENCE
+from graftline.llm.weights.catalog import load_models
 from graftline.pipeline.settings import stage_code
 from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.training.runs import TrainingRun
@@ -19,7 +19,7 @@ _TEACHING = ("teacher", "isolation", "ast_grep")
 
 
 def facts_of(record: Record) -> dict[str, Any]:
-    """Return what a person wants to know of an artefact: counts, licences, versions, and whether its code is ours."""
+    """Return what a person wants to know of an artifact: counts, licences, versions, and whether its code is ours."""
     told: dict[str, Any] = {"rows": record.counts.get("rows", record.counts.get("trained_tokens", 0))}
     if isinstance(record, DatasetRecord):
         told |= {"source": record.source, "version": record.version, "licence": record.license, "sha256": record.sha256}

@@ -24,12 +24,12 @@ class Input:
     name: str
     """As the record calls it."""
     identity: str
-    """What it was when the artefact was made from it."""
+    """What it was when the artifact was made from it."""
     kind: str
-    """Of the artefact it is, or `file` for one that is named by a run of training."""
+    """Of the artifact it is, or `file` for one that is named by a run of training."""
     place: Path
     starts: str | None = None
-    """Of the names of the files that were read; None for the artefact as a whole."""
+    """Of the names of the files that were read; None for the artifact as a whole."""
 
     def identity_of(self, record: Record) -> str:
         """Return what the input is now, by the record of its place."""
@@ -41,7 +41,7 @@ class Input:
 
 
 def inputs_of(paths: Paths, record: Record) -> list[Input]:
-    """Return the inputs of `record` that are artefacts; the home of a dataset is told by the record itself."""
+    """Return the inputs of `record` that are artifacts; the home of a dataset is told by the record itself."""
     if record.kind == "adapter":
         return files_of_run(paths, record.config["config"], record.inputs)
     return [found for name, identity in record.inputs.items() for found in _input(paths, record, name, identity)]

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from graftline.core.paths import Paths
-from graftline.datasets.catalogue import NO_LICENCE
-from graftline.llm.weights.catalogue import load_models
+from graftline.datasets.catalog import NO_LICENCE
+from graftline.llm.weights.catalog import load_models
 from graftline.pipeline.provenance.rows import TrainingRow, training_rows
 from graftline.pipeline.provenance.trace import Ancestor, Ancestry
 

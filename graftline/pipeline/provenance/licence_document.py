@@ -19,7 +19,7 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 from graftline import __version__
-from graftline.datasets.catalogue import NO_LICENCE
+from graftline.datasets.catalog import NO_LICENCE
 from graftline.pipeline.provenance.licence_bill import LicenceBill, Package, Part
 
 _TYPES = {

@@ -22,7 +22,7 @@ from graftline.core.errors import DataError, RecordError
 from graftline.core.parquet import ParquetFault, parquet_rows
 from graftline.core.paths import Paths
 from graftline.core.record import Record
-from graftline.datasets.catalogue import NO_LICENCE, Catalogue, Dataset
+from graftline.datasets.catalog import NO_LICENCE, Catalog, Dataset
 from graftline.datasets.division import SPLITS
 from graftline.datasets.edit import Drop, Edit
 from graftline.datasets.ingest import parsed
@@ -46,7 +46,7 @@ class TrainingRow:
     """From 1."""
     task_id: str
     edit_id: str
-    """Of the normalised edit it stands on."""
+    """Of the normalized edit it stands on."""
     dataset: str
     """Of that edit."""
     language: str
@@ -204,13 +204,13 @@ def _groups(paths: Paths, wanted: set[str]) -> dict[str, str]:
 
 def _lines(paths: Paths, wanted: set[str]) -> dict[str, str]:
     """Return file and line of each edit that is wanted, as far as its dataset is here and still says it."""
-    catalogue = load_yaml(paths.configs / "datasets.yaml", Catalogue)
+    catalog = load_yaml(paths.configs / "datasets.yaml", Catalog)
     found: dict[str, str] = {}
-    for name in sorted({id.partition(":")[0] for id in wanted} & catalogue.datasets.keys()):
-        dataset, left = catalogue.datasets[name], {id for id in wanted if id.startswith(f"{name}:")}
+    for name in sorted({id.partition(":")[0] for id in wanted} & catalog.datasets.keys()):
+        dataset, left = catalog.datasets[name], {id for id in wanted if id.startswith(f"{name}:")}
         source, folder = source_of(dataset.reader), paths.raw(name)
         try:
-            for raw in source.rows(folder, dataset, catalogue.cleaning.max_line_bytes):
+            for raw in source.rows(folder, dataset, catalog.cleaning.max_line_bytes):
                 for id in _edits(raw, source, name, dataset) & left:
                     left.discard(id)
                     found[id] = f"{paths.relative(folder / raw.file)}:{raw.line}"

@@ -37,7 +37,7 @@ class State(StrEnum):
     UNRECORDED = "unrecorded"
     """It is there, but nothing says what it was made of."""
     STATED = "stated"
-    """It is no artefact of ours; a record says what it was."""
+    """It is no artifact of ours; a record says what it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def ancestry(paths: Paths, adapter: str) -> Ancestry:
     if record.kind not in ADAPTERS:
         raise ConfigError(f"{paths.relative(folder)}: holds {record.kind!r}, but an adapter was asked for")
     walk = _Walk(paths, record)
-    walk.artefact(folder, record.kind)
+    walk.artifact(folder, record.kind)
     return Ancestry(folder, record, walk.run, walk.training_data(), walk.found)
 
 
@@ -157,8 +157,8 @@ class _Walk:
         self._trained_on: dict[Path, None] = {}
         self.run = self._run()
 
-    def artefact(self, folder: Path, kind: str) -> str:
-        """Look at the artefact in `folder`, and at what it was made from; return its key."""
+    def artifact(self, folder: Path, kind: str) -> str:
+        """Look at the artifact in `folder`, and at what it was made from; return its key."""
         key = self._paths.relative(folder)
         if key in self.found:
             return key
@@ -187,7 +187,7 @@ class _Walk:
     def _parent(self, given: Input) -> Parent:
         if given.name in ("dataset", "sft_dataset"):
             self._trained_on[given.place if given.kind == "file" else given.place / TRAIN] = None
-        key = self._file(given.place) if given.kind == "file" else self.artefact(given.place, given.kind)
+        key = self._file(given.place) if given.kind == "file" else self.artifact(given.place, given.kind)
         record = self._records.get(key)
         if record is None:
             # a file without a record is known by its digest all the same
@@ -199,7 +199,7 @@ class _Walk:
     def _file(self, file: Path) -> str:
         """Look at a file that a run was trained on: one of a training set, or an export."""
         if (file.parent / RECORD_NAME).is_file():
-            return self.artefact(file.parent, "sft_dataset")
+            return self.artifact(file.parent, "sft_dataset")
         key = self._paths.relative(file)
         if key in self.found:
             return key
@@ -216,7 +216,7 @@ class _Walk:
         return self._with_parents(key, EXPORT, file.name, record, state, fault)
 
     def _others(self, record: Record) -> Iterator[Parent]:
-        """Yield what is no artefact: the run, the base model, and prompts."""
+        """Yield what is no artifact: the run, the base model, and prompts."""
         if record.kind in ADAPTERS:
             if self.run is not None and self.run.run_id == record.config.get("run_id", record.name):
                 yield self._of_run(self.run)
@@ -267,7 +267,7 @@ class _Walk:
 
 def _looked_at(folder: Path, kind: str) -> tuple[Record | None, State, str]:
     if not folder.is_dir():
-        return None, State.MISSING, "is missing; materialise its asset again"
+        return None, State.MISSING, "is missing; materialize its asset again"
     try:
         return verified(folder, kind), State.SOUND, ""
     except RecordError as error:

@@ -8,12 +8,10 @@ from graftline.pipeline.settings import stage_code
 
 def division(lineage: Lineage) -> Built:
     """Decide which edits are kept once, and in which split each is, over all datasets together."""
-    inputs = {
-        name: lineage.verified(lineage.paths.normalized(name), "normalized") for name in lineage.catalogue.sources
-    }
+    inputs = {name: lineage.verified(lineage.paths.normalized(name), "normalized") for name in lineage.catalog.sources}
     config = {
-        "splitting": lineage.catalogue.splitting.model_dump(mode="json"),
-        "languages": list(lineage.catalogue.languages),
+        "splitting": lineage.catalog.splitting.model_dump(mode="json"),
+        "languages": list(lineage.catalog.languages),
         "precedence": list(inputs),
     }
     request = Request("division", "all", stage_code("division"), identities(inputs), config)
@@ -21,7 +19,5 @@ def division(lineage: Lineage) -> Built:
     return lineage.build(
         lineage.paths.division,
         request,
-        lambda folder: Contents(
-            write_division(folders, lineage.catalogue.languages, lineage.catalogue.splitting, folder)
-        ),
+        lambda folder: Contents(write_division(folders, lineage.catalog.languages, lineage.catalog.splitting, folder)),
     )

@@ -138,7 +138,7 @@ def kept_deployment(lineage: Lineage, name: str) -> tuple[Record, dict[str, Any]
     if found["service"] != place:
         raise RecordError(
             f"{lineage.paths.relative(folder)}: was uploaded to {found['service']!r}, and the manifest has {place!r};"
-            " materialise harbor_deployment again"
+            " materialize harbor_deployment again"
         )
     return record, found
 
@@ -154,7 +154,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _tasks_record(lineage: Lineage, file: DeploymentFile) -> Record | None:
-    """Return the record of the tasks that a deployment is made of; None where they are no artefact of the lineage."""
+    """Return the record of the tasks that a deployment is made of; None where they are no artifact of the lineage."""
     made = file.environment
     if not isinstance(made, Refactoring):
         return None

@@ -13,13 +13,13 @@ from graftline.rollouts.open_task import OpenTask, open_task_of
 
 def label_tasks(lineage: Lineage) -> Built:
     """Make tasks without gold of the labels of all datasets."""
-    folders = {name: lineage.paths.normalized(name) for name in lineage.catalogue.sources}
+    folders = {name: lineage.paths.normalized(name) for name in lineage.catalog.sources}
     inputs = {}
     for name, folder in folders.items():
         record = lineage.verified(folder, "normalized")
         if "labels.jsonl" in record.files:
             inputs[f"normalized/{name}"] = lineage.part_of(folder, record, "labels.jsonl")
-    config = {"languages": list(lineage.catalogue.languages), "precedence": list(inputs)}
+    config = {"languages": list(lineage.catalog.languages), "precedence": list(inputs)}
     request = Request("label_tasks", "all", stage_code("label_tasks"), inputs, config)
 
     def make(target: Path) -> Contents:
@@ -28,7 +28,7 @@ def label_tasks(lineage: Lineage) -> Built:
         for name in inputs:
             for label in read_lines(folders[name.partition("/")[2]] / "labels.jsonl", Label):
                 labels += 1
-                if label.language in lineage.catalogue.languages:
+                if label.language in lineage.catalog.languages:
                     tasks.setdefault(label.id, open_task_of(label))
         for language in LANGUAGES:
             of_language = [task for task in tasks.values() if task.language == language]

@@ -12,7 +12,7 @@ from graftline.core.hashing import sha256_file
 from graftline.core.processes import default_workers
 from graftline.core.record import DatasetRecord, Record
 from graftline.core.tokens import TokenizerName
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalog import Dataset
 from graftline.datasets.decontaminate import Evaluations, evaluation_files, evaluations, texts_in
 from graftline.datasets.normalize import Plan, normalize
 from graftline.datasets.readers import source_of
@@ -35,10 +35,10 @@ def normalized(lineage: Lineage, name: str) -> Built:
     raw = lineage.verified(lineage.paths.raw(name), "raw")
     config = {
         "reader": dataset.reader,
-        "cleaning": lineage.catalogue.cleaning.model_dump(mode="json"),
-        "decontamination": lineage.catalogue.decontamination.model_dump(mode="json"),
+        "cleaning": lineage.catalog.cleaning.model_dump(mode="json"),
+        "decontamination": lineage.catalog.decontamination.model_dump(mode="json"),
         "evaluation_files": {lineage.paths.relative(path): sha256_file(path) for path in _evaluation_files(lineage)},
-        "tools": tool_versions(lineage.catalogue.cleaning.tokenizer),
+        "tools": tool_versions(lineage.catalog.cleaning.tokenizer),
         **dataset.model_dump(mode="json", include={"licences", "columns"}),
     }
     records = _evaluation_records(lineage)
@@ -55,8 +55,8 @@ def _normalize(lineage: Lineage, name: str, dataset: Dataset, raw: Record, folde
     for left in folder.iterdir():  # by a killed run; with another order of units it would not be replaced
         left.unlink()
     source = source_of(dataset.reader)
-    cleaning = lineage.catalogue.cleaning
-    plan = Plan(name, dataset, cleaning, lineage.catalogue.decontamination, _evaluations(lineage), folder)
+    cleaning = lineage.catalog.cleaning
+    plan = Plan(name, dataset, cleaning, lineage.catalog.decontamination, _evaluations(lineage), folder)
     size = sum(file.size_bytes for file in raw.files.values())
     cores = default_workers()
     workers = cores if size > _INLINE_BYTES and cores > 1 else 0
@@ -79,7 +79,7 @@ def _warn_of_no_evaluation(lineage: Lineage) -> None:
 
 
 def _evaluation_records(lineage: Lineage) -> dict[str, Record]:
-    used = {name: dataset for name, dataset in lineage.catalogue.used.items() if dataset.is_evaluation}
+    used = {name: dataset for name, dataset in lineage.catalog.used.items() if dataset.is_evaluation}
     return {f"evaluation/{name}": lineage.verified(lineage.paths.raw(name), "raw") for name in used}
 
 

@@ -1,7 +1,7 @@
 """The stage `optimized_prompt`: the prompt of one file of `configs/prompts`, made better by what its answers were worth.
 
 Rollouts are attempts in our own environment: the model of the port `chat_model`, the sandbox, our grading. What comes out is a
-prompt like those of `configs/teacher_prompts.yaml`, called `optimized/<name>`. An optimisation that was interrupted goes on
+prompt like those of `configs/teacher_prompts.yaml`, called `optimized/<name>`. An optimization that was interrupted goes on
 with what it has paid for.
 """
 
@@ -63,7 +63,7 @@ def optimized_prompt(lineage: Lineage, name: str) -> Built:
     request = Request("optimized_prompt", name, stage_code("optimized_prompt"), inputs, config)
 
     def make(partial: Path) -> Contents:
-        outcome = _optimised(lineage, name, file, prompt, manifest, train, validation, partial)
+        outcome = _optimized(lineage, name, file, prompt, manifest, train, validation, partial)
         known = load_yaml(lineage.paths.configs / PROMPTS_FILE, Prompts)
         settings = known.prompts[file.prompt]
         return written(partial, name, settings, known.shots if settings.has_shots else (), outcome)
@@ -72,7 +72,7 @@ def optimized_prompt(lineage: Lineage, name: str) -> Built:
 
 
 def stop_optimized_prompt(lineage_folder: Path) -> int:
-    """Have whoever makes the artefact in a folder end soon, and return how many do; what is paid stays paid."""
+    """Have whoever makes the artifact in a folder end soon, and return how many do; what is paid stays paid."""
     partials = sorted(lineage_folder.parent.glob(f".{lineage_folder.name}.partial-*"))
     for partial in partials:
         ask_to_stop(partial)
@@ -80,7 +80,7 @@ def stop_optimized_prompt(lineage_folder: Path) -> int:
 
 
 def read_outcome(folder: Path) -> Outcome:
-    """Return what the optimisation of an artefact came to."""
+    """Return what the optimization of an artifact came to."""
     return Outcome.model_validate_json((folder / OUTCOME).read_bytes())
 
 
@@ -109,7 +109,7 @@ def front_rows(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def page(name: str, outcome: Outcome) -> str:
-    """Return what came of an optimisation, as Markdown."""
+    """Return what came of an optimization, as Markdown."""
     found, best = outcome.gain, outcome.best_prompt
     lines = [f"# Prompt `optimized/{name}`", "", f"{outcome.rollouts} rollouts, ended by: {outcome.ending}.", ""]
     if found is not None:
@@ -132,7 +132,7 @@ def page(name: str, outcome: Outcome) -> str:
 
 
 def written(partial: Path, name: str, begun_with: PromptSettings, shots: Sequence[Shot], outcome: Outcome) -> Contents:
-    """Write what an optimisation came to, and return what there is to count.
+    """Write what an optimization came to, and return what there is to count.
 
     Raises:
         HarborError: it came to nothing.
@@ -140,7 +140,7 @@ def written(partial: Path, name: str, begun_with: PromptSettings, shots: Sequenc
     best = outcome.best_prompt
     if best is None or outcome.error or outcome.is_cancelled:
         raise HarborError(
-            f"prompt {name!r}: {outcome.error or 'the optimisation was ended before it was done'}; run again, it goes on"
+            f"prompt {name!r}: {outcome.error or 'the optimization was ended before it was done'}; run again, it goes on"
         )
     settings = begun_with.model_copy(update=best.texts)
     shown = [shot.model_dump(mode="json", exclude_defaults=True) for shot in shots]
@@ -159,7 +159,7 @@ def written(partial: Path, name: str, begun_with: PromptSettings, shots: Sequenc
     )
 
 
-def _optimised(
+def _optimized(
     lineage: Lineage,
     name: str,
     file: PromptFile,
@@ -173,7 +173,7 @@ def _optimised(
     from graftline.harbor.environments.refactoring import refactoring_app_config
     from graftline.harbor.task_app_client import create_task_app_client
     from graftline.prompts.open_proposer import open_proposer
-    from graftline.prompts.optimise import optimise
+    from graftline.prompts.optimize import optimize
 
     seeds = {entry.task_id: entry.seed for entry in manifest.entries}
     learning = file.learning(
@@ -198,7 +198,7 @@ def _optimised(
         stopped_by(partial, threading.Event()) as stop,
     ):
         run_id = f"prompt-{name}-{partial.name[-12:]}"
-        return optimise(learning, create_task_app_client(app), proposer, journal, run_id, stop, tell)
+        return optimize(learning, create_task_app_client(app), proposer, journal, run_id, stop, tell)
 
 
 def _tasks(lineage: Lineage, file: PromptFile) -> tuple[list[Task], Record | None]:
@@ -224,7 +224,7 @@ def _texts(texts: Mapping[str, str]) -> list[str]:
 
 
 def kept_outcome(paths: Paths, name: str) -> tuple[Record, Outcome]:
-    """Return the record of an optimised prompt, and what it came to.
+    """Return the record of an optimized prompt, and what it came to.
 
     Raises:
         ConfigError: there is no such file.
@@ -238,7 +238,7 @@ def kept_outcome(paths: Paths, name: str) -> tuple[Record, Outcome]:
 def make_optimized_prompt(
     paths: Paths, manifest: str, overrides: Mapping[str, Any], name: str, progress: Progress, clock: Clock = utc_now
 ) -> tuple[Built, Outcome]:
-    """Bring the artefact of one file up to date with the ports of a manifest, without Dagster, and return it.
+    """Bring the artifact of one file up to date with the ports of a manifest, without Dagster, and return it.
 
     Raises:
         GraftlineError: it cannot be made; what is paid stays paid.

@@ -10,7 +10,7 @@ from graftline.core.downloads.download import Fetched
 from graftline.core.errors import RecordError
 from graftline.core.hashing import digest
 from graftline.core.record import DatasetRecord, Record
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalog import Dataset
 from graftline.datasets.raw_rows import keep_wanted, number_of_rows
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code
@@ -30,7 +30,7 @@ def raw(lineage: Lineage, name: str) -> Built:
 
 
 def _fetch(lineage: Lineage, name: str, dataset: Dataset, revision: str, folder: Path) -> Contents:
-    hub, max_line_bytes = lineage.ports.dataset_hub, lineage.catalogue.cleaning.max_line_bytes
+    hub, max_line_bytes = lineage.ports.dataset_hub, lineage.catalog.cleaning.max_line_bytes
     files = hub.files(name, dataset)
     old = _still_good(lineage, name, revision) if dataset.keep == "all" else None
     fetched: list[Fetched] = []

@@ -106,7 +106,7 @@ def source_of(lineage: Lineage, config: TinkerTrainingConfig, name: str) -> tupl
             f"recipe {name!r}: {paths.relative(paths.adapter(name))} holds runs; give its file another name"
         )
     check_fits(config.recipe, source)
-    languages = lineage.catalogue.languages
+    languages = lineage.catalog.languages
     if unknown := [language for language in source.languages if language not in languages]:
         raise ConfigError(
             f"recipe {name!r}: data.languages: {unknown[0]!r} has no splits; configs/datasets.yaml has {', '.join(languages)}"

@@ -14,15 +14,15 @@ def splits(lineage: Lineage, language: Language, split: Split) -> Built:
     folder = lineage.paths.division
     division = lineage.verified(folder, "division")
     inputs = {"division": lineage.part_of(folder, division, f"{language}.parquet")}
-    folders = {name: lineage.paths.normalized(name) for name in lineage.catalogue.sources}
+    folders = {name: lineage.paths.normalized(name) for name in lineage.catalog.sources}
     records = {name: lineage.verified(normalized, "normalized") for name, normalized in folders.items()}
     if division.inputs != identities(records):
-        # its rows are those of the normalised files in their order, and would be taken for those of others
-        raise RecordError(f"{folder}: was made from other normalised edits; materialise its asset again")
+        # its rows are those of the normalized files in their order, and would be taken for those of others
+        raise RecordError(f"{folder}: was made from other normalized edits; materialize its asset again")
     for name, record in records.items():
         if names := [file for file in record.files if file.startswith(f"{language}-")]:
             inputs[f"normalized/{name}"] = lineage.part_of(folders[name], record, *sorted(names))
-    config = {"tokenizer": lineage.catalogue.cleaning.tokenizer}
+    config = {"tokenizer": lineage.catalog.cleaning.tokenizer}
     request = Request("splits", f"{language}/{split}", stage_code("splits"), inputs, config)
     return lineage.build(
         lineage.paths.partition("processed", language, split),

@@ -15,8 +15,8 @@ from graftline.pipeline.lineage import Lineage, request_of
 
 def synthetic_rules(lineage: Lineage, language: Language, split: Split) -> Built:
     """Make synthetic edits, each with its gold action, on the snippets of one language and split."""
-    sources = {of: lineage.paths.partition("processed", of, split) for of in lineage.catalogue.snippets_of(language)}
-    synthesis = lineage.catalogue.synthesis
+    sources = {of: lineage.paths.partition("processed", of, split) for of in lineage.catalog.snippets_of(language)}
+    synthesis = lineage.catalog.synthesis
     inputs = {
         "splits" if of == language else f"splits.{of}": lineage.verified(source, "splits")
         for of, source in sources.items()

@@ -92,7 +92,7 @@ STAGES: Mapping[str, Stage] = {
         "prompt",
         "stages.optimized_prompt:optimized_prompt",
         (
-            "graftline.prompts.optimise",
+            "graftline.prompts.optimize",
             "graftline.prompts.open_proposer",
             "graftline.harbor.environments.refactoring",
             *_SANDBOX,

@@ -142,7 +142,7 @@ def _workers(lineage: Lineage) -> Attempts:
 
 
 def _stored(folder: Path, kind: str) -> Record | None:
-    """Return the record of an artefact that is whole; None where there is none."""
+    """Return the record of an artifact that is whole; None where there is none."""
     try:
         return verified(folder, kind)
     except RecordError:

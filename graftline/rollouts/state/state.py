@@ -38,7 +38,7 @@ class StateLimits(Config):
     max_text: int = Field(default=MAX_CHARACTERS, ge=16, le=MAX_CHARACTERS)
     """Characters of one text."""
     budget_tokens: int = Field(default=800, ge=64)
-    """Of the whole state in a prompt; one that is longer is summarised."""
+    """Of the whole state in a prompt; one that is longer is summarized."""
     target_tokens: int = Field(default=400, ge=64)
     """What a summary comes down to, so that not every step that follows makes one; the newest update is kept all the
     same."""
@@ -108,7 +108,7 @@ def merge(state: State, update: StateUpdate, limits: StateLimits = LIMITS) -> St
     """Return `state` after `update`: logs grow, everything else is replaced, all is capped.
 
     Merging the same update once more changes nothing. Texts that differ in blanks alone, or in case outside of backticks,
-    are the same text; what is said again becomes the newest. Over the budget, what is older than `update` is summarised;
+    are the same text; what is said again becomes the newest. Over the budget, what is older than `update` is summarized;
     an update that alone is over it is cut.
     """
     given = capped(update.model_dump(exclude_none=True), limits)

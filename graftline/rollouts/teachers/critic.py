@@ -14,7 +14,7 @@ from graftline.astgrep.binding import Language, Tree, parse
 from graftline.codemod.change import Change
 from graftline.codemod.diff import Site
 from graftline.codemod.equality import without_blanks
-from graftline.codemod.judge import Judgement, judged
+from graftline.codemod.judge import Judgment, judged
 from graftline.core.errors import DataError, SandboxError
 from graftline.rollouts.teachers.hints import (
     broken_hint,
@@ -187,13 +187,13 @@ def _right(matches: int) -> Criticism:
 
 
 def _held_against(change: Change, result: SandboxResult, is_revealing: bool) -> Criticism:
-    text, judgement = change.before.text, judged(change, result)
-    right, wrong = len(judgement.right), len(judgement.wrong)
-    missed = _missed(change, judgement)
+    text, judgment = change.before.text, judged(change, result)
+    right, wrong = len(judgment.right), len(judgment.wrong)
+    missed = _missed(change, judgment)
     lines = tuple(dict.fromkeys(line_of(text, site.start) for site in missed)) if is_revealing else ()
     more = f" {_revealed(change, missed)}" if is_revealing and missed else ""
     if wrong:
-        first = next((match for match in judgement.wrong if not _touches(change, match)), judgement.wrong[0])
+        first = next((match for match in judgment.wrong if not _touches(change, match)), judgment.wrong[0])
         line = _line(text, first)
         if _touches(change, first):
             where = f"line {line}, {quoted(line_text(text, line))}"
@@ -208,9 +208,9 @@ def _held_against(change: Change, result: SandboxResult, is_revealing: bool) -> 
     return _right(right)
 
 
-def _missed(change: Change, judgement: Judgement) -> list[Site]:
+def _missed(change: Change, judgment: Judgment) -> list[Site]:
     sites = enumerate(change.sites)
-    return [site for index, site in sites if not site.is_blank and index not in judgement.fixed]
+    return [site for index, site in sites if not site.is_blank and index not in judgment.fixed]
 
 
 def _revealed(change: Change, missed: Sequence[Site]) -> str:

@@ -30,7 +30,7 @@ from graftline.rollouts.teachers.base import Proposal, Turn
 
 _NAME = re.compile(r"(?<!\$)\$([a-z][a-z_]*)")
 _OPTIMIZED = "optimized/"
-"""Before the name of a prompt that an optimisation ended with."""
+"""Before the name of a prompt that an optimization ended with."""
 _MAX_ECHO = 600
 """Characters of what a model said before that are said back to it, of its thoughts and of what could not be read."""
 
@@ -242,7 +242,7 @@ class Prompt:
 
 
 def load_prompt(configs: Path, name: str) -> Prompt:
-    """Return the prompt called `name` of `teacher_prompts.yaml` in the folder `configs`; `optimized/<name>` is an artefact.
+    """Return the prompt called `name` of `teacher_prompts.yaml` in the folder `configs`; `optimized/<name>` is an artifact.
 
     Raises:
         ConfigError: the file does not fit, or has no such prompt.

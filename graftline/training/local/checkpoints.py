@@ -1,7 +1,7 @@
 """Runs and checkpoints on disk: everything that outlives the server.
 
     <root>/runs/<run>/run.json                    what is known of a run
-    <root>/runs/<run>/<kind>/<name>/              a checkpoint: an artefact with a record, written last
+    <root>/runs/<run>/<kind>/<name>/              a checkpoint: an artifact with a record, written last
     <root>/runs/<run>/<kind>/.<name>.json         what was changed since: when it expires, and who may read it
 
 Kinds are `weights` (with the state of the optimizer), `sampler_weights` and `external_weights` (to be downloaded).

@@ -52,10 +52,10 @@ def local_backend(
     """Serve a model until the end of the block; give the address of the server, and its key.
 
     Args:
-        root: That of the checkout, in which the weights of the catalogue are.
+        root: That of the checkout, in which the weights of the catalog are.
         store: Where checkpoints and the key are kept, from one server to the next.
         model: Of `configs/models.yaml`, converted if it is not yet; or what the one in `folder` is called.
-        folder: A model of transformers, in place of the catalogue's.
+        folder: A model of transformers, in place of the catalog's.
         threads: Of torch; 0 for one per core.
         precision: What matrices are multiplied in.
         device: What computes.

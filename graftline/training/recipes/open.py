@@ -6,7 +6,7 @@ from typing import Any
 from graftline.core.config import load_yaml, parse_yaml, validated
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
-from graftline.llm.weights.catalogue import load_models
+from graftline.llm.weights.catalog import load_models
 from graftline.sandbox.base import Sandbox
 from graftline.sandbox.open import WarmSandboxConfig, open_sandbox
 from graftline.training.recipes.base import OpenSandbox, Recipe
@@ -28,7 +28,7 @@ CONFIGS: Mapping[str, type[TinkerTrainingConfig]] = {
 
 
 _MEMORY = "memory"
-"""The model of the training service of that name, which is in no catalogue."""
+"""The model of the training service of that name, which is in no catalog."""
 
 
 def configured(paths: Paths) -> list[str]:
@@ -53,7 +53,7 @@ def load_recipe(paths: Paths, name: str, changes: Mapping[str, Any] | None = Non
 
 
 def check_models(config: TinkerTrainingConfig, paths: Paths, source: str) -> None:
-    """Refuse models that the catalogue has not.
+    """Refuse models that the catalog has not.
 
     A name with a slash is one of a service, which alone knows it; so is that of a model whose `tokenizer` is named.
 
@@ -63,12 +63,12 @@ def check_models(config: TinkerTrainingConfig, paths: Paths, source: str) -> Non
     named = {"model": config.model}
     if isinstance(config, DistillConfig):
         named["teacher_model"] = config.teacher_model
-    in_catalogue = [*load_models(paths).models]
-    allowed = {"", _MEMORY, *in_catalogue, *([config.model] if config.tokenizer else ())}
+    in_catalog = [*load_models(paths).models]
+    allowed = {"", _MEMORY, *in_catalog, *([config.model] if config.tokenizer else ())}
     for key, model in named.items():
         if model not in allowed and "/" not in model:
             raise ConfigError(
-                f"{source}: {key} is {model!r}, but configs/models.yaml has {', '.join(in_catalogue)}; name one of them, or"
+                f"{source}: {key} is {model!r}, but configs/models.yaml has {', '.join(in_catalog)}; name one of them, or"
                 " one of a service with its slash, such as 'Qwen/Qwen3-8B'; for any other one, set `tokenizer` too"
             )
 

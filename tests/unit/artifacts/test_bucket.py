@@ -1,4 +1,4 @@
-"""Artefacts in a bucket, seen from behind: what lies there, and what happens when something of it is lost or altered."""
+"""Artifacts in a bucket, seen from behind: what lies there, and what happens when something of it is lost or altered."""
 
 import hashlib
 import shutil
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from graftline.core.artifacts.bucket import BucketArtefacts
-from graftline.core.artifacts.open import BucketArtefactsConfig, open_artefacts
+from graftline.core.artifacts.bucket import BucketArtifacts
+from graftline.core.artifacts.open import BucketArtifactsConfig, open_artifacts
 from graftline.core.build import Built, Contents, Placing, Request, build
 from graftline.core.errors import ConfigError, DataError, RecordError
 from graftline.core.record import verified
@@ -22,9 +22,9 @@ def bucket(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(bucket: Path, tmp_path: Path) -> BucketArtefacts:
-    opened = open_artefacts(BucketArtefactsConfig(url=f"file://{bucket}"), tmp_path, Secrets([]))
-    assert isinstance(opened, BucketArtefacts)
+def store(bucket: Path, tmp_path: Path) -> BucketArtifacts:
+    opened = open_artifacts(BucketArtifactsConfig(url=f"file://{bucket}"), tmp_path, Secrets([]))
+    assert isinstance(opened, BucketArtifacts)
     return opened
 
 
@@ -37,7 +37,7 @@ def made(root: Path, placing: Placing, **files: str) -> Built:
     return build(root / NAME, Request("division", "all", "1", {}, dict(files)), contents, placing=placing)
 
 
-def published(store: BucketArtefacts, root: Path, **files: str) -> Built:
+def published(store: BucketArtifacts, root: Path, **files: str) -> Built:
     return made(root, lambda partial, record: store.publish(NAME, partial, record), **files)
 
 
@@ -47,7 +47,7 @@ def object_of(text: str) -> str:
 
 
 def test_equal_files_are_one_object_and_a_record_is_beside_them(
-    store: BucketArtefacts, bucket: Path, tmp_path: Path
+    store: BucketArtifacts, bucket: Path, tmp_path: Path
 ) -> None:
     built = published(store, tmp_path / "one", java="text", python="text")
     there = sorted(path.relative_to(bucket).as_posix() for path in bucket.rglob("*") if path.is_file())
@@ -55,14 +55,14 @@ def test_equal_files_are_one_object_and_a_record_is_beside_them(
     assert (bucket / f"records/{NAME}.json").read_bytes() == (built.folder / "_meta.json").read_bytes()
 
 
-def test_without_its_record_what_was_sent_is_not_there(store: BucketArtefacts, bucket: Path, tmp_path: Path) -> None:
+def test_without_its_record_what_was_sent_is_not_there(store: BucketArtifacts, bucket: Path, tmp_path: Path) -> None:
     published(store, tmp_path / "one", java="text")
     (bucket / f"records/{NAME}.json").unlink()
     assert (store.record(NAME), store.names("data")) == (None, [])
     assert [*store.unused()] == [object_of("text")]
 
 
-def test_what_a_writer_killed_while_sending_had_made_is_not_made_again(store: BucketArtefacts, tmp_path: Path) -> None:
+def test_what_a_writer_killed_while_sending_had_made_is_not_made_again(store: BucketArtifacts, tmp_path: Path) -> None:
     def killed(partial: Path, record: object) -> None:
         raise KeyboardInterrupt
 
@@ -72,7 +72,7 @@ def test_what_a_writer_killed_while_sending_had_made_is_not_made_again(store: Bu
     assert (built.is_fresh, store.record(NAME)) == (False, None)  # who builds sends it: `Stages.build`
 
 
-def test_files_that_are_here_already_are_not_fetched(store: BucketArtefacts, bucket: Path, tmp_path: Path) -> None:
+def test_files_that_are_here_already_are_not_fetched(store: BucketArtifacts, bucket: Path, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     published(store, there, java="text", python="old")
     record = store.record(NAME)
@@ -85,7 +85,7 @@ def test_files_that_are_here_already_are_not_fetched(store: BucketArtefacts, buc
 
 
 def test_a_file_that_was_altered_in_the_bucket_is_refused_and_what_was_here_stays(
-    store: BucketArtefacts, bucket: Path, tmp_path: Path
+    store: BucketArtifacts, bucket: Path, tmp_path: Path
 ) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     first = published(store, there, java="text").record
@@ -95,7 +95,7 @@ def test_a_file_that_was_altered_in_the_bucket_is_refused_and_what_was_here_stay
     with pytest.raises(RecordError) as error:
         store.fetch(NAME, second, here / NAME)
     assert str(error.value) == (
-        f"file://{bucket}/{object_of('other')}: was not what its name says; materialise the asset again"
+        f"file://{bucket}/{object_of('other')}: was not what its name says; materialize the asset again"
     )
     assert verified(here / NAME, "division") == first
     # made anew, it is sent anew
@@ -105,15 +105,15 @@ def test_a_file_that_was_altered_in_the_bucket_is_refused_and_what_was_here_stay
     assert verified(here / NAME, "division") == second
 
 
-def test_a_file_that_the_bucket_lost_is_named(store: BucketArtefacts, bucket: Path, tmp_path: Path) -> None:
+def test_a_file_that_the_bucket_lost_is_named(store: BucketArtifacts, bucket: Path, tmp_path: Path) -> None:
     record = published(store, tmp_path / "there", java="text").record
     (bucket / object_of("text")).unlink()
     with pytest.raises(RecordError) as error:
         store.fetch(NAME, record, tmp_path / "here" / NAME)
-    assert str(error.value) == f"file://{bucket}: has no {object_of('text')}; materialise the asset again"
+    assert str(error.value) == f"file://{bucket}: has no {object_of('text')}; materialize the asset again"
 
 
-def test_a_file_that_a_killed_fetch_left_half_is_fetched_again(store: BucketArtefacts, tmp_path: Path) -> None:
+def test_a_file_that_a_killed_fetch_left_half_is_fetched_again(store: BucketArtifacts, tmp_path: Path) -> None:
     record = published(store, tmp_path / "there", java="text").record
     left = tmp_path / "here" / "data" / f".division.partial-{record.identity[:12]}-fetched"
     left.mkdir(parents=True)
@@ -123,32 +123,32 @@ def test_a_file_that_a_killed_fetch_left_half_is_fetched_again(store: BucketArte
     assert verified(tmp_path / "here" / NAME, "division") == record
 
 
-def test_a_folder_without_the_files_of_its_record_is_not_published(store: BucketArtefacts, tmp_path: Path) -> None:
+def test_a_folder_without_the_files_of_its_record_is_not_published(store: BucketArtifacts, tmp_path: Path) -> None:
     built = made(tmp_path / "one", lambda partial, record: None, java="text")
     (built.folder / "java").unlink()
     with pytest.raises(DataError) as error:
         store.publish(NAME, built.folder, built.record)
-    assert str(error.value) == f"{built.folder}/java: is not what its record says; materialise its asset again"
+    assert str(error.value) == f"{built.folder}/java: is not what its record says; materialize its asset again"
     assert store.record(NAME) is None
 
 
-def test_a_record_that_was_altered_is_refused(store: BucketArtefacts, bucket: Path, tmp_path: Path) -> None:
+def test_a_record_that_was_altered_is_refused(store: BucketArtifacts, bucket: Path, tmp_path: Path) -> None:
     published(store, tmp_path / "one", java="text")
     path = bucket / f"records/{NAME}.json"
     path.write_text(path.read_text("utf-8").replace('"rows": 1', '"rows": 2'), "utf-8")
     with pytest.raises(RecordError) as error:
         store.record(NAME)
     assert str(error.value) == (
-        f"file://{bucket}/records/{NAME}.json: identity is not that of its content; materialise its asset again"
+        f"file://{bucket}/records/{NAME}.json: identity is not that of its content; materialize its asset again"
     )
 
 
 def test_the_address_may_be_in_a_variable(bucket: Path, tmp_path: Path) -> None:
-    config = BucketArtefactsConfig(url="GRAFTLINE_ARTEFACTS_URL")
-    secrets = Secrets([EnvironmentSecrets({"GRAFTLINE_ARTEFACTS_URL": f"file://{bucket}"})])
-    assert open_artefacts(config, tmp_path, secrets).label == f"file://{bucket}"
+    config = BucketArtifactsConfig(url="GRAFTLINE_ARTIFACTS_URL")
+    secrets = Secrets([EnvironmentSecrets({"GRAFTLINE_ARTIFACTS_URL": f"file://{bucket}"})])
+    assert open_artifacts(config, tmp_path, secrets).label == f"file://{bucket}"
     with pytest.raises(ConfigError) as error:
-        open_artefacts(config, tmp_path, Secrets([]))
+        open_artifacts(config, tmp_path, Secrets([]))
     assert str(error.value) == (
-        "GRAFTLINE_ARTEFACTS_URL: is not set, but artefacts.url needs it; put it into .env or Vault"
+        "GRAFTLINE_ARTIFACTS_URL: is not set, but artifacts.url needs it; put it into .env or Vault"
     )

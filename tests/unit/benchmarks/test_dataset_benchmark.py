@@ -136,7 +136,7 @@ def test_a_changed_source_leaves_what_does_not_depend_on_it(tmp_path: Path) -> N
         "splits/javascript/test",
         "splits/javascript/train",
     ]
-    # 2 raw, 2 normalised, 1 division, 3 splits of each of 5 languages
+    # 2 raw, 2 normalized, 1 division, 3 splits of each of 5 languages
     assert figures["first_run"]["made"] == 20
 
 

@@ -65,7 +65,7 @@ def test_the_page_has_marks_and_is_of_a_full_run() -> None:
 
 
 def test_rows_of_agentpack_are_commits_as_patches_of_which_a_fifth_is_of_one_file() -> None:
-    from graftline.datasets.catalogue import Dataset
+    from graftline.datasets.catalog import Dataset
     from graftline.datasets.readers.agentpack import SOURCE
 
     dataset = Dataset.model_validate(

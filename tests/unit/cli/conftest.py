@@ -25,6 +25,6 @@ def _made(new_checkout: Callable[[Path], Any], tmp_path_factory: pytest.TempPath
 
 @pytest.fixture
 def made(_made: Path, shop: Shop) -> Shop:
-    """A root of its own, where `pairs` and `twins` are fetched, normalised and split."""
+    """A root of its own, where `pairs` and `twins` are fetched, normalized and split."""
     shutil.copytree(_made / "data", shop.root / "data", dirs_exist_ok=True)
     return shop

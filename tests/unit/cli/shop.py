@@ -35,7 +35,7 @@ TWINS = [row("f", "send(1)\n", "post(1)\n"), row("g", "old(1)\n", "new(1)\n")]
 
 
 class Shop:
-    """A root whose catalogue holds five datasets; `pairs` and `twins` are in use."""
+    """A root whose catalog holds five datasets; `pairs` and `twins` are in use."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -92,6 +92,6 @@ class Shop:
         return json.loads(result.stdout)
 
     def make(self) -> None:
-        """Fetch, normalise and split what is in use."""
+        """Fetch, normalize and split what is in use."""
         for command in ("fetch", "normalize", "split"):
             assert self.run(command).exit_code == 0

@@ -50,7 +50,7 @@ NAMES = {
         *("run", "eval", "calibrate", "import", "export"),
     ],
     "models": ["fetch", "list", "verify", "convert", "adapter"],
-    "prompts": ["list", "optimise", "show", "resume", "cancel"],
+    "prompts": ["list", "optimize", "show", "resume", "cancel"],
     "recipes": ["list", "show", "run"],
     "rules": ["induce", "apply", "explain", "test", "mine"],
     "sandbox": ["probe", "apply", "test", "hostile"],

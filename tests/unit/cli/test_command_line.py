@@ -39,7 +39,7 @@ LOCAL = {
     "training_client": {"kind": "local", **LocalBackendConfig(precision="auto").model_dump(mode="json")},
     "dataset_store": {"kind": "files", "folder": "."},
     "harbor": {"kind": "local", "executor": {"kind": "local"}, "pass_on": []},
-    "artefacts": {"kind": "folder"},
+    "artifacts": {"kind": "folder"},
     "executor": {"kind": "in_process"},
 }
 PORTS = [name for name in LOCAL if name != "executor"]
@@ -182,8 +182,8 @@ def test_an_implementation_does_not_inherit_the_settings_of_another(small_checko
             " 'induction', 'memory', 'openai' (got {{'kind': 'oracle'}})",
         ),
         (
-            ["--port", "sandbox.colour=red"],
-            "{local}: sandbox.warm.colour: unknown key; known here: kind, limits, required_level, workers",
+            ["--port", "sandbox.color=red"],
+            "{local}: sandbox.warm.color: unknown key; known here: kind, limits, required_level, workers",
         ),
         (["--port", "teacher.depth=3"], "{local}: teacher.induction.depth: unknown key; known here: kind"),
         (
@@ -232,7 +232,7 @@ def test_a_run_makes_every_stage_and_prints_what_is_stored(small_checkout: Any, 
     first = the_json(result)
     again = the_json(graftline(small_checkout.root, "run", "--json", *IN_WARM))
 
-    made = {stage: found["made"] for stage, found in first["stages"].items() if found["artefacts"]}
+    made = {stage: found["made"] for stage, found in first["stages"].items() if found["artifacts"]}
     # three languages in three splits make nine partitions
     assert (result.exit_code, made) == (
         0,
@@ -248,7 +248,7 @@ def test_a_run_makes_every_stage_and_prints_what_is_stored(small_checkout: Any, 
             "trajectories": 9,
         },
     )
-    assert {stage: found["unchanged"] for stage, found in again["stages"].items() if found["artefacts"]} == made
+    assert {stage: found["unchanged"] for stage, found in again["stages"].items() if found["artifacts"]} == made
     assert len(first["partitions"]) == 9
     # progress is for people, and goes where it does not disturb
     assert result.stderr.splitlines()[0] == "raw release_pairs: made (not there yet)"
@@ -274,7 +274,7 @@ def test_the_summary_of_an_empty_root_is_empty(small_checkout: Any) -> None:
         ["adapters", "partitions", "stages", "warnings"],
         {},
     )
-    assert [stage["artefacts"] for stage in found["stages"].values()] == [0] * len(found["stages"])
+    assert [stage["artifacts"] for stage in found["stages"].values()] == [0] * len(found["stages"])
 
 
 def test_the_summary_is_tables_for_people(small_checkout: Any) -> None:
@@ -333,17 +333,17 @@ def test_a_root_without_configuration_is_faulty_throughout(tmp_path: Path) -> No
     assert (result.exit_code, len(the_json(result)["faults"])) == (1, 6)
 
 
-def test_a_stored_artefact_that_was_altered_is_a_fault(small_checkout: Any, pair: dict[str, Any]) -> None:
+def test_a_stored_artifact_that_was_altered_is_a_fault(small_checkout: Any, pair: dict[str, Any]) -> None:
     small_checkout.write([pair])
     graftline(small_checkout.root, "run", "--json", *IN_WARM)
     folder = small_checkout.root / "data" / "raw" / "release_pairs" / "normalized"
     (folder / "python-00000.jsonl").write_text("{}\n", "utf-8")
 
-    # 7 of configuration and samples, and 49 artefacts: 4 over all partitions, and 5 stages of 9
+    # 7 of configuration and samples, and 49 artifacts: 4 over all partitions, and 5 stages of 9
     assert shown(graftline(small_checkout.root, "check")) == (
         1,
         "59 checked, 1 faulty\n",
-        f"{folder}: file 'python-00000.jsonl' was altered after it was written; materialise its asset again\n",
+        f"{folder}: file 'python-00000.jsonl' was altered after it was written; materialize its asset again\n",
     )
     assert shown(graftline(small_checkout.root, "check", "--inputs")) == (0, "10 checked, 0 faulty\n", "")
 

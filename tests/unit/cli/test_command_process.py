@@ -84,7 +84,7 @@ def test_a_verbose_run_logs_and_shows_progress_on_standard_error_only(
     done = ran(COMMAND, "-v", "run", "--json", "--port", "sandbox=memory", folder=small_checkout.root)
 
     assert (done.returncode, done.stdout.count("\n")) == (0, 1)
-    assert json.loads(done.stdout)["stages"]["raw"]["artefacts"] == 1
+    assert json.loads(done.stdout)["stages"]["raw"]["artifacts"] == 1
     lines = done.stderr.splitlines()
     assert "INFO graftline.core.build: raw release_pairs: made (not there yet), {'rows': 1, 'files': 1}" in lines
     assert "raw release_pairs: made (not there yet)" in lines
@@ -177,4 +177,7 @@ def test_importing_the_library_loads_nothing_and_says_nothing(tmp_path: Path) ->
     )
     done = ran(sys.executable, "-c", script, folder=tmp_path)
 
-    assert (done.stdout, done.stderr) == ("graftline graftline.cli graftline.cli.main graftline.core graftline.core.errors\n", "")
+    assert (done.stdout, done.stderr) == (
+        "graftline graftline.cli graftline.cli.main graftline.core graftline.core.errors\n",
+        "",
+    )

@@ -22,7 +22,7 @@ def _environment_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def became(made: Any) -> dict[str, str]:
-    return {f"{one['stage']} {one['name']}": one["reason"] for one in made["artefacts"]}
+    return {f"{one['stage']} {one['name']}": one["reason"] for one in made["artifacts"]}
 
 
 def test_the_list_says_of_every_dataset_where_it_lives_and_on_what_terms(shop: Shop) -> None:
@@ -61,7 +61,7 @@ def test_the_list_says_what_is_stored_of_a_dataset(made: Shop) -> None:
     assert [name for name, stored in found.items() if stored] == ["pairs", "twins"]
 
 
-def test_the_list_before_it_is_normalised_counts_rows_only(shop: Shop) -> None:
+def test_the_list_before_it_is_normalized_counts_rows_only(shop: Shop) -> None:
     shop.run("fetch", "pairs")
     stored = shop.json("list")["datasets"][0]["stored"]
 
@@ -122,7 +122,7 @@ def test_what_a_mirror_holds_is_in_use_and_comes_from_there(shop: Shop, monkeypa
     }
     assert list(became(fetched)) == ["raw pairs", "raw twins", "raw far"]
     # nobody says that it is the pinned revision
-    assert [one["version"].partition(".")[0] for one in fetched["artefacts"]] == ["1", "1", f"{'a' * 40}+mirror"]
+    assert [one["version"].partition(".")[0] for one in fetched["artifacts"]] == ["1", "1", f"{'a' * 40}+mirror"]
     assert (shop.raw / "far" / "source" / "rows.jsonl").read_bytes() == (
         shop.root / "mirror" / "far" / "rows.jsonl"
     ).read_bytes()
@@ -142,9 +142,9 @@ def test_each_stage_is_made_once_and_found_unchanged_by_a_run(shop: Shop) -> Non
         "normalize": ["normalized pairs", "normalized twins"],
         "split": ["division all", *parts],
     }
-    for command, artefacts in commands.items():
-        assert became(shop.json(command)) == dict.fromkeys(artefacts, "not there yet")
-        assert became(shop.json(command)) == dict.fromkeys(artefacts, "")
+    for command, artifacts in commands.items():
+        assert became(shop.json(command)) == dict.fromkeys(artifacts, "not there yet")
+        assert became(shop.json(command)) == dict.fromkeys(artifacts, "")
 
     ran = CliRunner().invoke(main, ["--root", str(shop.root), "run", "--json", "--port", "sandbox=memory"])
     stages = json.loads(ran.stdout)["stages"]
@@ -172,7 +172,7 @@ def test_only_what_is_named_is_made(shop: Shop) -> None:
 def test_progress_goes_to_standard_error_and_a_table_to_standard_output(shop: Shop) -> None:
     code, out, err = shop.shown("fetch", "pairs")
 
-    assert (code, err, out.splitlines()[0].split()) == (0, "raw pairs: made (not there yet)\n", ["Artefacts"])
+    assert (code, err, out.splitlines()[0].split()) == (0, "raw pairs: made (not there yet)\n", ["Artifacts"])
     assert ["raw", "pairs", "made:", "not", "there", "yet", "1", "5"] in [line.split()[:8] for line in out.splitlines()]
 
 
@@ -227,18 +227,18 @@ REFUSED = [
     (["normalize", "pears"], f"dataset 'pears' is unknown; known: {KNOWN}"),
     (["normalize", "exam"], f"dataset 'exam' is an evaluation, no edit is made of it; known: {SOURCES}"),
     (["normalize", "pairs"], "dataset 'pairs': is not fetched yet; run 'graftline datasets fetch pairs' first"),
-    (["split"], "dataset 'pairs': is not normalised yet; run 'graftline datasets normalize pairs' first"),
+    (["split"], "dataset 'pairs': is not normalized yet; run 'graftline datasets normalize pairs' first"),
     (["split", "--language", "rust"], "language 'rust' is unknown; known: java, python"),
-    (["stats"], "dataset 'pairs': is not normalised yet; run 'graftline datasets normalize pairs' first"),
+    (["stats"], "dataset 'pairs': is not normalized yet; run 'graftline datasets normalize pairs' first"),
     (["stats", "exam"], f"dataset 'exam' is an evaluation, no edit is made of it; known: {SOURCES}"),
-    (["sample"], "dataset 'pairs': is not normalised yet; run 'graftline datasets normalize pairs' first"),
+    (["sample"], "dataset 'pairs': is not normalized yet; run 'graftline datasets normalize pairs' first"),
     (["sample", "pears"], f"dataset 'pears' is unknown; known: {KNOWN}"),
     (["sample", "--split", "dev"], "splits java/dev: are not made yet; run 'graftline datasets split' first"),
     (["sample", "--language", "rust"], "language 'rust' is unknown; known: java, python"),
     (["verify", "pears"], f"dataset 'pears' is unknown; known: {KNOWN}"),
     (["fetch", "--manifest", "staging"], "manifest 'staging' is unknown; known: default, local, dev, prod, test"),
     (["fetch", "--port", "trainer=x"], f"port 'trainer' is unknown; known: {', '.join(PORTS)}"),
-    (["verify"], "{root}/data: holds no artefact of a dataset; run 'graftline datasets fetch' first"),
+    (["verify"], "{root}/data: holds no artifact of a dataset; run 'graftline datasets fetch' first"),
     (["export-dvc"], "configs/governance.yaml: dvc.remote is not set; name a folder or a URL there or by --remote"),
     (["publish"], "configs/governance.yaml: wandb.mode is disabled; set it to offline or online to publish"),
 ]

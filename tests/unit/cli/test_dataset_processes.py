@@ -72,7 +72,7 @@ def test_an_interrupted_fetch_is_one_line_and_goes_on_where_it_was(shop: Shop, s
     assert (shop.raw / "far" / "source" / "rows.jsonl").read_bytes() == ROWS
 
 
-def test_an_interrupted_normalisation_leaves_no_process_and_is_made_whole_by_the_next(
+def test_an_interrupted_normalization_leaves_no_process_and_is_made_whole_by_the_next(
     shop: Shop,
 ) -> None:
     # more bytes than are worked on without workers; every row is too long, which is found out soon
@@ -90,7 +90,7 @@ def test_an_interrupted_normalisation_leaves_no_process_and_is_made_whole_by_the
     assert (code, out, err.splitlines(keepends=True)[-1]) == (130, "", said)
     wait_for_the_end_of_all(process.pid)
     assert not (shop.raw / "pairs" / "normalized").exists()
-    made = shop.json("normalize", "pairs")["artefacts"][0]
+    made = shop.json("normalize", "pairs")["artifacts"][0]
     assert made["counts"] == {"labels": 0, "rows": 0, "rows_in": 250, "dropped.too_long": 250}
     assert [path.name for path in (shop.raw / "pairs").iterdir() if path.name.startswith(".")] == []
 

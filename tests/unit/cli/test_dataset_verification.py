@@ -1,4 +1,4 @@
-"""`graftline datasets verify`: stored files against their records and against the pins of the catalogue."""
+"""`graftline datasets verify`: stored files against their records and against the pins of the catalog."""
 
 import gzip
 import json
@@ -57,19 +57,19 @@ FAULTS: list[tuple[str, Callable[[Shop], object], list[str], list[str]]] = [
         "a file was altered",
         _altered,
         [],
-        ["{data}/division: file 'java.parquet' was altered after it was written; materialise its asset again"],
+        ["{data}/division: file 'java.parquet' was altered after it was written; materialize its asset again"],
     ),
     (
         "a file is missing",
         lambda shop: (shop.raw / "pairs" / "source" / "rows.jsonl").unlink(),
         [],
-        ["{data}/raw/pairs/source: file 'rows.jsonl' is missing; materialise its asset again"],
+        ["{data}/raw/pairs/source: file 'rows.jsonl' is missing; materialize its asset again"],
     ),
     (
         "a file was added",
         lambda shop: (shop.raw / "pairs" / "normalized" / "more.jsonl").touch(),
         ["pairs"],
-        ["{data}/raw/pairs/normalized: file 'more.jsonl' is not in the record; materialise its asset again"],
+        ["{data}/raw/pairs/normalized: file 'more.jsonl' is not in the record; materialize its asset again"],
     ),
     (
         "a raw file is not the pinned one",

@@ -26,7 +26,7 @@ def cell(language: str, split: str, edits: int, *lengths: float) -> dict[str, An
     return {"language": language, "split": split, "edits": edits, "pre": of_side, "post": of_side}
 
 
-def test_stats_count_what_is_normalised_before_anything_is_divided(shop: Shop) -> None:
+def test_stats_count_what_is_normalized_before_anything_is_divided(shop: Shop) -> None:
     shop.run("fetch")
     shop.run("normalize")
 
@@ -83,7 +83,7 @@ def test_stats_of_a_damaged_file_are_one_message(made: Shop) -> None:
     assert made.shown("stats") == (
         1,
         "",
-        f"error: {folder}: file 'python-00000.parquet' was altered after it was written; materialise its asset again\n",
+        f"error: {folder}: file 'python-00000.parquet' was altered after it was written; materialize its asset again\n",
     )
 
 
@@ -117,7 +117,7 @@ def test_a_sample_is_a_diff_that_can_be_applied(made: Shop) -> None:
     )
 
 
-def test_a_diff_has_colours_on_a_terminal(made: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_diff_has_colors_on_a_terminal(made: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     out = made.run("sample", "pairs", "--language", "java").stdout
@@ -177,10 +177,10 @@ def test_an_unknown_reason_is_answered_with_those_that_there_are(made: Shop) -> 
 def test_an_export_copies_once_and_says_what_it_copied(made: Shop) -> None:
     first, again = (made.json("export-dvc", "--remote", "storage") for _ in range(2))
 
-    assert [one["folder"] for one in first["artefacts"]][:3] == [
+    assert [one["folder"] for one in first["artifacts"]][:3] == [
         *("data/raw/pairs/source", "data/raw/twins/source", "data/raw/pairs/normalized"),
     ]
-    assert (len(again["artefacts"]), {one["copied"] for one in again["artefacts"]}) == (len(first["artefacts"]), {0})
+    assert (len(again["artifacts"]), {one["copied"] for one in again["artifacts"]}) == (len(first["artifacts"]), {0})
     assert (made.root / "data" / "division.dvc").is_file()
 
 

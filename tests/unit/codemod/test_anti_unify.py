@@ -105,7 +105,7 @@ def test_what_the_change_leaves_alone_becomes_a_variable(
     [
         ("f(a)", "g(a)", ("f($A)", "g($A)"), ("f($$$A)", "g($$$A)")),
         ("f(a, b)", "g(a, b)", ("f($$$A)", "g($$$A)"), ("f($$$A)", "g($$$A)")),
-        # only untouched neighbours form a run
+        # only untouched neighbors form a run
         ("f(a, b, c, d)", "f(a, b, d)", ("f($$$A, c, $B)", "f($$$A, $B)"), ("f($$$A, c, $$$B)", "f($$$A, $$$B)")),
         ("f(a, b)", "f(b, a)", ("f($A, $B)", "f($B, $A)"), ("f($A, $B)", "f($B, $A)")),
         ("f(a)", "g(b)", ("f(a)", "g(b)"), ("f(a)", "g(b)")),
@@ -120,7 +120,7 @@ def test_what_the_change_leaves_alone_becomes_a_variable(
         ),
     ],
 )
-def test_untouched_neighbours_in_a_list_become_one_variable(
+def test_untouched_neighbors_in_a_list_become_one_variable(
     old: str, new: str, long_runs: tuple[str, str], runs: tuple[str, str]
 ) -> None:
     found = templates("python", old + "\n", new + "\n", old)

@@ -25,7 +25,7 @@ SAME: dict[str, tuple[Language, str, str, Level]] = {
     "a trailing comma of an array": ("javascript", "[a, b,];\n", "[a, b];\n", Level.TREE),
     "a trailing comma of an object": ("javascript", "f({a: 1,});\n", "f({a: 1});\n", Level.TREE),
     "a trailing comma of imports": ("javascript", "import {a,} from 'b';\n", "import {a} from 'b';\n", Level.TREE),
-    "a trailing comma of an initialiser": (
+    "a trailing comma of an initializer": (
         "java",
         "class A { int[] a = {1, 2,}; }\n",
         "class A { int[] a = {1, 2}; }\n",

@@ -35,7 +35,7 @@ RULES: dict[str, tuple[dict[str, Any], int]] = {
     "a capture of all of a named thing": ({"pattern": "$A", "kind": "call", "has": {"regex": "^f$"}}, 1),
     "variables in a context": ({"pattern": {"context": "f(a=$A)", "selector": "keyword_argument"}}, 1),
     "a literal in a context": ({"pattern": {"context": "f(a=1)", "selector": "keyword_argument"}}, 0),
-    "a variable of a neighbour": ({"all": [{"pattern": "import os"}, {"precedes": {"pattern": "$N"}}]}, 0),
+    "a variable of a neighbor": ({"all": [{"pattern": "import os"}, {"precedes": {"pattern": "$N"}}]}, 0),
     "variables of several parts": ({"all": [{"pattern": "f($A)"}, {"any": [{"pattern": "$B.g($C)"}]}]}, 3),
     "a variable of what is around": ({"pattern": "f(a)", "inside": {"pattern": "g($A)"}}, 0),
 }

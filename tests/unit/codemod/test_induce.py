@@ -125,7 +125,7 @@ RULES: dict[str, tuple[Language, str, str, PatternAction | RuleAction]] = {
     "beyond ASCII": ("python", "x = größe(wörld)\n", "x = länge(wörld)\n", pattern("größe($A)", "länge($A)")),
     "carriage returns": ("python", "x = old(1)\r\ny = 2\r\n", "x = new(1)\r\ny = 2\r\n", pattern("old($A)", "new($A)")),
     "tabs": ("python", "def f():\n\treturn a(1)\n", "def f():\n\treturn b(1)\n", pattern("a($A)", "b($A)")),
-    # what reads as a variable in the source cannot be quoted in a pattern: the rule names its neighbour by kind
+    # what reads as a variable in the source cannot be quoted in a pattern: the rule names its neighbor by kind
     "beside a name that reads as a variable": (
         "javascript",
         "const x = a(b, $Q);\n",
@@ -247,7 +247,7 @@ def test_what_moves_is_taken_out_and_put_in(before: str, after: str, language: L
 
 
 def test_a_fragment_of_a_comment_is_replaced_and_the_rest_of_it_left_free() -> None:
-    before = "/**\n * Reads the colour of a thing.\n * @return the colour\n */\nint f() { return 1; }\n"
+    before = "/**\n * Reads the color of a thing.\n * @return the color\n */\nint f() { return 1; }\n"
     step = one_step(before, before.replace("a thing", "the thing"), "java")
     fragment, new = "of a thing", "of the thing"
     assert step.action == RuleAction(

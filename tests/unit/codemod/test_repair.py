@@ -6,7 +6,7 @@ from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language
 from graftline.codemod.candidates import Candidate, candidates
 from graftline.codemod.change import Change
-from graftline.codemod.judge import Judgement, judged
+from graftline.codemod.judge import Judgment, judged
 from graftline.codemod.repair import repaired
 from graftline.sandbox.memory import MemorySandbox
 
@@ -15,11 +15,11 @@ def repairs(before: str, after: str, action: PatternAction, language: Language =
     """Return the actions that `action`, a candidate for the first site, is repaired to, and whether each holds."""
     change = Change.between(before, after, language)
     candidate = next(one for one in candidates(change, change.wanted[0]) if one.action == action)
-    found = repaired(change, candidate, judgement_of(change, action))
-    return [(one.action, judgement_of(change, one.action).holds) for one in found]
+    found = repaired(change, candidate, judgment_of(change, action))
+    return [(one.action, judgment_of(change, one.action).holds) for one in found]
 
 
-def judgement_of(change: Change, action: PatternAction | RuleAction) -> Judgement:
+def judgment_of(change: Change, action: PatternAction | RuleAction) -> Judgment:
     return judged(change, *MemorySandbox().apply_many(change.before.text, change.language, [action]))
 
 
@@ -73,4 +73,4 @@ def test_signs_of_regular_expressions_in_what_is_quoted_stand_for_themselves() -
 def test_a_candidate_without_a_right_match_is_not_repaired() -> None:
     change = Change.between("f(1)\n", "g(1)\n", "python")
     candidate: Candidate = next(candidates(change, change.wanted[0]))
-    assert list(repaired(change, candidate, Judgement(frozenset(), 0, (), (), 0))) == []
+    assert list(repaired(change, candidate, Judgment(frozenset(), 0, (), (), 0))) == []

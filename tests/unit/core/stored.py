@@ -1,4 +1,4 @@
-"""What the tests of stored artefacts build, and how they look at it."""
+"""What the tests of stored artifacts build, and how they look at it."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What a killed or failed writer of a stored artefact leaves to the next one."""
+"""What a killed or failed writer of a stored artifact leaves to the next one."""
 
 import signal
 import subprocess
@@ -42,7 +42,7 @@ def killed_at_rename(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], pytest.
     return arrange
 
 
-def test_a_complete_partial_artefact_is_adopted(
+def test_a_complete_partial_artifact_is_adopted(
     folder: Path, killed_at_rename: Callable[[int], pytest.MonkeyPatch]
 ) -> None:
     patch = killed_at_rename(1)
@@ -58,7 +58,7 @@ def test_a_complete_partial_artefact_is_adopted(
     assert names(folder.parent) == ["train"]
 
 
-def test_a_new_artefact_is_adopted_when_the_writer_died_after_taking_the_old_one_away(
+def test_a_new_artifact_is_adopted_when_the_writer_died_after_taking_the_old_one_away(
     folder: Path, killed_at_rename: Callable[[int], pytest.MonkeyPatch]
 ) -> None:
     changed = replace(REQUEST, code_version="c1")
@@ -73,7 +73,7 @@ def test_a_new_artefact_is_adopted_when_the_writer_died_after_taking_the_old_one
     assert (maker.calls, built.reason, set(tree(folder))) == (0, "", {*FILES, RECORD_NAME})
 
 
-def test_the_old_artefact_is_readable_when_the_writer_died_before_taking_it_away(
+def test_the_old_artifact_is_readable_when_the_writer_died_before_taking_it_away(
     folder: Path, killed_at_rename: Callable[[int], pytest.MonkeyPatch]
 ) -> None:
     changed = replace(REQUEST, code_version="c1")
@@ -89,7 +89,7 @@ def test_the_old_artefact_is_readable_when_the_writer_died_before_taking_it_away
     assert names(folder.parent) == ["train"]
 
 
-def test_a_partial_artefact_that_was_altered_since_is_not_adopted(
+def test_a_partial_artifact_that_was_altered_since_is_not_adopted(
     folder: Path, killed_at_rename: Callable[[int], pytest.MonkeyPatch]
 ) -> None:
     patch = killed_at_rename(1)
@@ -105,7 +105,7 @@ def test_a_partial_artefact_that_was_altered_since_is_not_adopted(
     assert verified(folder, "tasks") == built.record
 
 
-def test_an_adopted_artefact_of_another_request_is_not_used(
+def test_an_adopted_artifact_of_another_request_is_not_used(
     folder: Path, killed_at_rename: Callable[[int], pytest.MonkeyPatch]
 ) -> None:
     patch = killed_at_rename(1)
@@ -134,7 +134,7 @@ build(Path(sys.argv[1]), Request("tasks", "python/train", sys.argv[2]), make)
 
 @pytest.fixture
 def killed_writer(folder: Path) -> Path:
-    """The folder of an artefact whose writer was killed while it made code version `c0de`."""
+    """The folder of an artifact whose writer was killed while it made code version `c0de`."""
     done = subprocess.run([sys.executable, "-c", KILLED_WRITER, str(folder), "c0de"], check=False)
     assert (done.returncode, folder.exists()) == (-signal.SIGKILL, False)
     return folder
@@ -156,7 +156,7 @@ def test_what_a_killed_writer_wrote_for_another_request_is_removed(killed_writer
     assert (maker.found, names(killed_writer.parent)) == ({}, ["train"])
 
 
-def test_partial_artefacts_are_removed_when_the_stored_one_is_right(folder: Path) -> None:
+def test_partial_artifacts_are_removed_when_the_stored_one_is_right(folder: Path) -> None:
     build(folder, REQUEST, Maker())
 
     def fail(partial: Path) -> Contents:
@@ -171,7 +171,7 @@ def test_partial_artefacts_are_removed_when_the_stored_one_is_right(folder: Path
     assert (between, names(folder.parent)) == (2, ["train"])
 
 
-def test_partial_artefacts_of_neighbours_are_left_alone(folder: Path) -> None:
+def test_partial_artifacts_of_neighbors_are_left_alone(folder: Path) -> None:
     def fail(partial: Path) -> Contents:
         write(partial, {"half.txt": b"half"})
         raise KeyboardInterrupt

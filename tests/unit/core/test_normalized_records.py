@@ -1,4 +1,4 @@
-"""Stored records of normalised datasets: what they have to say beside what the raw files say."""
+"""Stored records of normalized datasets: what they have to say beside what the raw files say."""
 
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ def test_a_normalized_record_says_licences_and_tokenizer_as_well(tmp_path: Path)
         ("surprise", 1),
     ],
 )
-def test_a_normalized_artefact_is_not_made_with_a_field_missing_or_malformed(
+def test_a_normalized_artifact_is_not_made_with_a_field_missing_or_malformed(
     tmp_path: Path, field: str, value: Any
 ) -> None:
     with pytest.raises(ValidationError, match=field):
@@ -55,7 +55,7 @@ def test_a_normalized_artefact_is_not_made_with_a_field_missing_or_malformed(
 
 
 @pytest.mark.parametrize("field", ["licences", "tokenizer"])
-def test_a_raw_artefact_has_no_field_of_a_normalized_one(tmp_path: Path, field: str) -> None:
+def test_a_raw_artifact_has_no_field_of_a_normalized_one(tmp_path: Path, field: str) -> None:
     contract = {**RAW, field: NORMALIZED[field]}
 
     with pytest.raises(ValidationError, match=field):

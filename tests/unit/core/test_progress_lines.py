@@ -1,4 +1,4 @@
-"""Progress without a terminal: one line per artefact, as it is, on standard error."""
+"""Progress without a terminal: one line per artifact, as it is, on standard error."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def _environment_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_each_artefact_is_one_line_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_artifact_is_one_line_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_bars() as progress:
         progress.start("tasks", "python/train")
         progress.advance(1, 2)
@@ -34,7 +34,7 @@ def test_a_long_reason_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_reason_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    # what rich would take for a colour and for a picture
+    # what rich would take for a color and for a picture
     reason = "file 'a[red].txt' :smile: 12 is missing"
 
     with progress_bars() as progress:

@@ -1,4 +1,4 @@
-"""Building stored artefacts: when they are kept and when they are made again."""
+"""Building stored artifacts: when they are kept and when they are made again."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "stage" / "train"
 
 
-def test_an_artefact_that_is_not_there_is_made(folder: Path) -> None:
+def test_an_artifact_that_is_not_there_is_made(folder: Path) -> None:
     built = build(folder, REQUEST, Maker(), noon)
 
     sums = {
@@ -43,7 +43,7 @@ def test_an_artefact_that_is_not_there_is_made(folder: Path) -> None:
     assert load_record(folder) == built.record
 
 
-def test_an_artefact_holds_its_files_and_its_record_and_leaves_nothing_beside_it(folder: Path) -> None:
+def test_an_artifact_holds_its_files_and_its_record_and_leaves_nothing_beside_it(folder: Path) -> None:
     build(folder, REQUEST, Maker())
 
     found = tree(folder)
@@ -58,7 +58,7 @@ def test_a_record_is_json_in_utf8_that_ends_in_a_newline(folder: Path) -> None:
     assert (json.loads(text), text[-2:], "é" in text) == (built.record.model_dump(mode="json"), "}\n", True)
 
 
-def test_an_artefact_that_is_right_is_kept(folder: Path) -> None:
+def test_an_artifact_that_is_right_is_kept(folder: Path) -> None:
     first = build(folder, REQUEST, Maker(), noon)
     before = tree(folder)
     maker = Maker()
@@ -89,7 +89,7 @@ def test_an_artefact_that_is_right_is_kept(folder: Path) -> None:
         ),
     ],
 )
-def test_another_request_makes_the_artefact_again_and_says_why(folder: Path, changed: Request, reason: str) -> None:
+def test_another_request_makes_the_artifact_again_and_says_why(folder: Path, changed: Request, reason: str) -> None:
     build(folder, REQUEST, Maker())
     maker = Maker({"other.txt": b"new"})
     built = build(folder, changed, maker)
@@ -109,7 +109,7 @@ def test_another_request_makes_the_artefact_again_and_says_why(folder: Path, cha
         ({"a": 1, "b": {"c": 1, "d": 2}}, {"b": {"d": 2, "c": 1}, "a": 1}),
     ],
 )
-def test_equal_requests_have_equal_artefacts(folder: Path, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+def test_equal_requests_have_equal_artifacts(folder: Path, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     build(folder, replace(REQUEST, config=before), Maker())
     maker = Maker()
 
@@ -130,7 +130,7 @@ def test_equal_requests_have_equal_artefacts(folder: Path, before: Mapping[str, 
         (lambda folder: write(folder, {"deep/extra": b""}), "file 'deep/extra' is not in the record"),
     ],
 )
-def test_altered_files_make_the_artefact_again(folder: Path, damage: Callable[[Path], object], reason: str) -> None:
+def test_altered_files_make_the_artifact_again(folder: Path, damage: Callable[[Path], object], reason: str) -> None:
     build(folder, REQUEST, Maker())
     before = load_record(folder).identity
     damage(folder)
@@ -146,7 +146,7 @@ def test_altered_files_make_the_artefact_again(folder: Path, damage: Callable[[P
     [b"", b"{", b"[]", b"null", b"\xff\xfe{", b"[" * 100_000, b'{"kind": "tasks"}', b'{"kind": "raw"}'],
     ids=["empty", "cut", "list", "null", "not UTF-8", "deep", "short", "raw"],
 )
-def test_a_corrupt_record_makes_the_artefact_again(folder: Path, content: bytes) -> None:
+def test_a_corrupt_record_makes_the_artifact_again(folder: Path, content: bytes) -> None:
     build(folder, REQUEST, Maker())
     (folder / RECORD_NAME).write_bytes(content)
     built = build(folder, REQUEST, Maker())
@@ -155,13 +155,13 @@ def test_a_corrupt_record_makes_the_artefact_again(folder: Path, content: bytes)
     assert verified(folder, "tasks") == built.record
 
 
-def test_a_record_that_was_edited_makes_the_artefact_again(folder: Path) -> None:
+def test_a_record_that_was_edited_makes_the_artifact_again(folder: Path) -> None:
     build(folder, REQUEST, Maker())
     path = folder / RECORD_NAME
     path.write_text(path.read_text("utf-8").replace('"rows": 1', '"rows": 2'), "utf-8")
 
     assert build(folder, REQUEST, Maker()).reason == (
-        f"unreadable record: {path}: identity is not that of its content; materialise its asset again"
+        f"unreadable record: {path}: identity is not that of its content; materialize its asset again"
     )
 
 
@@ -180,7 +180,7 @@ def test_an_empty_folder_is_taken(folder: Path) -> None:
     assert set(tree(build(folder, REQUEST, Maker()).folder)) == {*FILES, RECORD_NAME}
 
 
-def test_hidden_files_of_the_system_are_no_part_of_an_artefact(folder: Path) -> None:
+def test_hidden_files_of_the_system_are_no_part_of_an_artifact(folder: Path) -> None:
     build(folder, REQUEST, Maker())
     write(folder, {".DS_Store": b"x"})
 
@@ -224,14 +224,14 @@ def test_the_identity_depends_on_everything_else(tmp_path: Path, request_: Reque
     assert first.record.identity != second.record.identity
 
 
-def test_the_identity_does_not_depend_on_where_the_artefact_lies(tmp_path: Path) -> None:
+def test_the_identity_does_not_depend_on_where_the_artifact_lies(tmp_path: Path) -> None:
     first = build(tmp_path / "a", REQUEST, Maker())
     second = build(tmp_path / "deep" / "b", REQUEST, Maker())
 
     assert first.record.identity == second.record.identity
 
 
-def test_the_old_artefact_stays_readable_while_the_new_one_is_made(folder: Path) -> None:
+def test_the_old_artifact_stays_readable_while_the_new_one_is_made(folder: Path) -> None:
     old = build(folder, REQUEST, Maker()).record
     seen = []
 
@@ -246,7 +246,7 @@ def test_the_old_artefact_stays_readable_while_the_new_one_is_made(folder: Path)
     assert set(tree(folder)) == {"new.txt", RECORD_NAME}
 
 
-def test_a_making_that_fails_leaves_the_old_artefact_as_it_was(folder: Path) -> None:
+def test_a_making_that_fails_leaves_the_old_artifact_as_it_was(folder: Path) -> None:
     old = build(folder, REQUEST, Maker()).record
     before = tree(folder)
 
@@ -260,7 +260,7 @@ def test_a_making_that_fails_leaves_the_old_artefact_as_it_was(folder: Path) -> 
     assert (tree(folder), verified(folder, "tasks")) == (before, old)
 
 
-def test_a_making_that_fails_leaves_no_artefact_where_there_was_none(folder: Path) -> None:
+def test_a_making_that_fails_leaves_no_artifact_where_there_was_none(folder: Path) -> None:
     def fail(partial: Path) -> Contents:
         raise ValueError("no more rows")
 
@@ -283,7 +283,7 @@ def test_the_record_is_written_after_every_file(folder: Path) -> None:
     assert seen == [set(FILES)]
 
 
-def test_an_artefact_without_files_is_one(folder: Path) -> None:
+def test_an_artifact_without_files_is_one(folder: Path) -> None:
     built = build(folder, REQUEST, Maker({}))
 
     assert (built.record.files, tree(folder).keys(), build(folder, REQUEST, Maker({})).reason) == (

@@ -37,13 +37,13 @@ def make_plain(folder: Path) -> Contents:
 
 @pytest.fixture
 def raw(tmp_path: Path) -> Path:
-    """A raw artefact."""
+    """A raw artifact."""
     return build(tmp_path / "source", Request("raw", "release_pairs", "c0de"), make).folder
 
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Path:
-    """An artefact of a later stage."""
+    """An artifact of a later stage."""
     return build(tmp_path / "train", Request("tasks", "python/train", "c0de"), make_plain).folder
 
 
@@ -82,7 +82,7 @@ def test_a_raw_record_without_a_field_of_the_contract_is_refused(raw: Path, fiel
         load_record(raw)
 
     assert str(raised.value) == (
-        f"{raw / RECORD_NAME}: is not a record (field {field!r} is missing); materialise its asset again"
+        f"{raw / RECORD_NAME}: is not a record (field {field!r} is missing); materialize its asset again"
     )
 
 
@@ -120,7 +120,7 @@ def test_a_raw_record_without_a_field_of_the_contract_is_refused(raw: Path, fiel
 def test_a_raw_record_with_a_malformed_field_is_refused(raw: Path, field: str, value: Any) -> None:
     rewrite(raw, lambda values: values.update({field: value}), is_identified=False)
 
-    with pytest.raises(RecordError, match=rf"is not a record \(field '{field}[.'].*\); materialise its asset again$"):
+    with pytest.raises(RecordError, match=rf"is not a record \(field '{field}[.'].*\); materialize its asset again$"):
         load_record(raw)
 
 
@@ -139,11 +139,11 @@ def test_what_is_wrong_with_a_record_is_said_by_field(raw: Path, field: str, val
     rewrite(raw, lambda values: values.update({field: value}), is_identified=False)
     with pytest.raises(RecordError) as raised:
         load_record(raw)
-    assert str(raised.value) == f"{raw / RECORD_NAME}: is not a record ({fault}); materialise its asset again"
+    assert str(raised.value) == f"{raw / RECORD_NAME}: is not a record ({fault}); materialize its asset again"
 
 
 @pytest.mark.parametrize("field", CONTRACT)
-def test_a_raw_artefact_is_not_made_without_a_field_of_the_contract(tmp_path: Path, field: str) -> None:
+def test_a_raw_artifact_is_not_made_without_a_field_of_the_contract(tmp_path: Path, field: str) -> None:
     contract = {name: value for name, value in CONTRACT.items() if name != field}
 
     with pytest.raises(ValidationError, match=field):
@@ -152,7 +152,7 @@ def test_a_raw_artefact_is_not_made_without_a_field_of_the_contract(tmp_path: Pa
     assert (tmp_path / "source").exists() is False
 
 
-def test_only_a_raw_artefact_has_the_fields_of_the_contract(tmp_path: Path) -> None:
+def test_only_a_raw_artifact_has_the_fields_of_the_contract(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="license"):
         build(tmp_path / "train", Request("tasks", "python/train", "c0de"), make)
 
@@ -215,7 +215,7 @@ def test_a_folder_without_a_record_is_refused(plain: Path) -> None:
     )
 
 
-def test_an_artefact_of_another_kind_is_refused(plain: Path) -> None:
+def test_an_artifact_of_another_kind_is_refused(plain: Path) -> None:
     assert fault(plain, "splits") == f"{plain}: holds 'tasks', but 'splits' was asked for"
 
 
@@ -240,7 +240,7 @@ def test_files_that_are_not_the_recorded_ones_are_refused(
 ) -> None:
     damage(plain)
 
-    assert fault(plain) == f"{plain}: {reason}; materialise its asset again"
+    assert fault(plain) == f"{plain}: {reason}; materialize its asset again"
 
 
 def test_a_recorded_file_outside_the_folder_is_refused(plain: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_recorded_file_outside_the_folder_is_refused(plain: Path) -> None:
     rewrite(plain, move)
     (plain / "rows.jsonl").unlink()
 
-    assert fault(plain) == f"{plain}: file '../outside.txt' is missing; materialise its asset again"
+    assert fault(plain) == f"{plain}: file '../outside.txt' is missing; materialize its asset again"
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_a_corrupt_record_is_refused(plain: Path, content: bytes, reason: str) -
     path = plain / RECORD_NAME
     path.write_bytes(content)
 
-    assert fault(plain) == f"{path}: is not a record ({reason}); materialise its asset again"
+    assert fault(plain) == f"{path}: is not a record ({reason}); materialize its asset again"
 
 
 def test_a_record_nested_without_end_is_refused(plain: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_record_that_is_a_folder_is_refused(plain: Path) -> None:
 
     assert fault(plain) == (
         f"{plain / RECORD_NAME}: is not a record ([Errno 21] Is a directory: '{plain / RECORD_NAME}');"
-        " materialise its asset again"
+        " materialize its asset again"
     )
 
 
@@ -306,7 +306,7 @@ def test_a_record_that_is_a_folder_is_refused(plain: Path) -> None:
 def test_a_record_that_was_edited_is_refused(plain: Path, change: Callable[[dict[str, Any]], object]) -> None:
     rewrite(plain, change, is_identified=False)
 
-    assert fault(plain) == (f"{plain / RECORD_NAME}: identity is not that of its content; materialise its asset again")
+    assert fault(plain) == (f"{plain / RECORD_NAME}: identity is not that of its content; materialize its asset again")
 
 
 @pytest.mark.parametrize("text", ["", "a\n", "a\r\nb\n", "é\U0001f600\u2028"])

@@ -10,7 +10,7 @@ import pytest
 from graftline.core.downloads.retry import HomeBusyError, Patience
 from graftline.core.errors import ConfigError, DataError, DownloadError
 from graftline.core.secrets import EnvironmentSecrets, Secrets
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import Observation
 from graftline.datasets.sources.huggingface import HuggingFaceHub
 from tests.hub_server import Fault, HubServer

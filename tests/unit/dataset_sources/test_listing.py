@@ -3,7 +3,7 @@
 import pytest
 
 from graftline.core.errors import DataError, DownloadError
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.listing import Facts, matches, resolved
 
 MATCHES = [

@@ -10,7 +10,7 @@ from graftline.core.config import validated
 from graftline.core.downloads.retry import HomeBusyError, Patience
 from graftline.core.errors import ConfigError, DataError
 from graftline.core.secrets import Secrets
-from graftline.datasets.catalogue import Dataset, DatasetFile, PackageRelease
+from graftline.datasets.catalog import Dataset, DatasetFile, PackageRelease
 from graftline.datasets.sources.addresses import HomesHub
 from graftline.datasets.sources.open import HomesHubConfig, LocalHubConfig, MemoryHubConfig, open_hub
 from tests.hub_server import HubServer

@@ -8,7 +8,7 @@ import pytest
 
 from graftline.core.downloads.retry import HomeBusyError, Patience
 from graftline.core.errors import DownloadError
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.http import HttpHub
 from tests.hub_server import Fault, HubServer
 

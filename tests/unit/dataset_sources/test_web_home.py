@@ -10,7 +10,7 @@ import pytest
 from graftline.core.downloads.retry import HomeBusyError, Patience, persistently
 from graftline.core.downloads.web import retry_after_s, shown
 from graftline.core.errors import ConfigError, DownloadError
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.http import HttpHub, file_url
 from tests.hub_server import Fault, HubServer
 

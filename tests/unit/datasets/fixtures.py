@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.edit import Drop, Outcome
 from graftline.datasets.readers import ReaderName, source_of
 from graftline.datasets.readers.base import RawRow

@@ -1,4 +1,4 @@
-"""Normalised datasets made of rows in a test, and what is compared and divided of them."""
+"""Normalized datasets made of rows in a test, and what is compared and divided of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from graftline.astgrep.binding import LANGUAGES
-from graftline.datasets.catalogue import Cleaning, Dataset, Decontamination, Splitting
+from graftline.datasets.catalog import Cleaning, Dataset, Decontamination, Splitting
 from graftline.datasets.comparison import Comparison, load_comparison
 from graftline.datasets.decontaminate import Evaluations, evaluations
 from graftline.datasets.division import REASONS, SPLITS, divide
@@ -30,7 +30,7 @@ def written(
     shared: float = 0.5,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> Normalized:
-    """Normalise `rows` of CommitPackFT, or of the dataset `entry`, into `folder`, and return what is said of them."""
+    """Normalize `rows` of CommitPackFT, or of the dataset `entry`, into `folder`, and return what is said of them."""
     folder.mkdir(parents=True, exist_ok=True)
     of_dataset, exams = entry or dataset("commitpackft"), against or evaluations([])
     plan = Plan(folder.name, of_dataset, cleaning, Decontamination(shared=shared), exams, folder)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graftline.datasets.catalogue import Cleaning
+from graftline.datasets.catalog import Cleaning
 from graftline.datasets.edit import Drop, DropReason
 from graftline.datasets.readers import source_of
 from graftline.datasets.readers.base import RawRow

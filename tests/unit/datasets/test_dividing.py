@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from graftline.astgrep.binding import LANGUAGES
-from graftline.datasets.catalogue import Splitting
+from graftline.datasets.catalog import Splitting
 from graftline.datasets.comparison import load_comparison
 from graftline.datasets.division import LARGE_SHARE, divide
 from tests.unit.datasets.shards import Divided, Row, change, written
@@ -137,7 +137,7 @@ def test_the_order_of_rows_does_not_matter_where_nothing_is_there_twice(tmp_path
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_normalising_in_other_processes_gives_the_same_division(tmp_path: Path, workers: int) -> None:
+def test_normalizing_in_other_processes_gives_the_same_division(tmp_path: Path, workers: int) -> None:
     rows = {**edits("a", [3, 2, 1] * 10), **edits("b", [4, 1] * 5, "java")}
     divisions = []
     for count in (0, workers):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from graftline.astgrep.binding import LANGUAGES
-from graftline.datasets.catalogue import Splitting
+from graftline.datasets.catalog import Splitting
 from graftline.datasets.comparison import load_comparison
 from graftline.datasets.division import divide
 from tests.unit.datasets.fixtures import dataset

@@ -23,7 +23,7 @@ ROOM = 1 << 16
 
 
 def store(folder: Path, kind: str, name: str, files: Mapping[str, str], version: int = 1) -> None:
-    """Make an artefact of `files`."""
+    """Make an artifact of `files`."""
 
     def make(partial: Path) -> Contents:
         for file, text in files.items():
@@ -36,7 +36,7 @@ def store(folder: Path, kind: str, name: str, files: Mapping[str, str], version:
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
-    """A root with two artefacts."""
+    """A root with two artifacts."""
     paths = Paths(tmp_path / "root")
     store(paths.division, "division", "all", {"python.parquet": "rows"})
     store(paths.root / SPLIT, "splits", "python/train", {"edits.jsonl": "{}\n", "edits.parquet": "columns"})
@@ -58,7 +58,7 @@ def misnamed(remote: Path) -> list[str]:
 
 
 def outcome(export: DvcExport) -> list[tuple[str, int, bool]]:
-    return [(one.folder, one.copied, one.is_changed) for one in export.artefacts]
+    return [(one.folder, one.copied, one.is_changed) for one in export.artifacts]
 
 
 def test_a_dvc_file_and_the_objects_are_what_dvc_writes_for_a_folder(paths: Paths) -> None:
@@ -93,7 +93,7 @@ def test_a_dvc_file_and_the_objects_are_what_dvc_writes_for_a_folder(paths: Path
     assert (folder.parent / "source.dvc").read_text("utf-8") == (
         f"outs:\n- md5: {name}.dir\n  size: {size}\n  nfiles: 3\n  hash: md5\n  path: source\n"
     )
-    assert export.artefacts[0] == Exported("data/raw/small/source", f"{name}.dir", 3, size, 4, True)
+    assert export.artifacts[0] == Exported("data/raw/small/source", f"{name}.dir", 3, size, 4, True)
     assert export.refused == (f"{folder.parent}/normalized: holds 'division', but 'normalized' was asked for",)
 
 
@@ -113,7 +113,7 @@ def test_a_second_export_copies_nothing_and_leaves_every_byte(paths: Paths) -> N
     assert tree(paths.root) == before
 
 
-def test_equal_artefacts_give_equal_bytes_in_any_remote(paths: Paths, tmp_path: Path) -> None:
+def test_equal_artifacts_give_equal_bytes_in_any_remote(paths: Paths, tmp_path: Path) -> None:
     export_dvc(paths, "storage")
     written = (paths.data / "division.dvc").read_bytes()
     export_dvc(paths, (tmp_path / "elsewhere").as_uri())
@@ -121,7 +121,7 @@ def test_equal_artefacts_give_equal_bytes_in_any_remote(paths: Paths, tmp_path: 
     assert (paths.data / "division.dvc").read_bytes() == written
 
 
-def test_a_changed_artefact_gets_another_dvc_file_and_the_others_keep_theirs(paths: Paths) -> None:
+def test_a_changed_artifact_gets_another_dvc_file_and_the_others_keep_theirs(paths: Paths) -> None:
     export_dvc(paths, "storage")
     before = tree(paths.data)
     store(paths.root / SPLIT, "splits", "python/train", {"edits.jsonl": "{}\n", "edits.parquet": "other"}, version=2)
@@ -145,7 +145,7 @@ def test_an_object_that_was_cut_short_is_copied_again(paths: Paths) -> None:
 
 @pytest.fixture
 def large(paths: Paths) -> bytes:
-    """The content of a file that is larger than `ROOM`, in the artefact that is exported last."""
+    """The content of a file that is larger than `ROOM`, in the artifact that is exported last."""
     content = "0123456789abcdef" * (ROOM // 8)
     store(paths.root / SPLIT, "splits", "python/train", {"edits.jsonl": "{}\n", "edits.parquet": content}, version=2)
     return content.encode()
@@ -192,14 +192,14 @@ export_dvc(Paths(Path(sys.argv[1])), "storage")
     assert (misnamed(remote), large in tree(remote / "files").values()) == ([], True)
 
 
-def test_an_altered_artefact_is_left_out_with_the_reason_and_keeps_its_old_dvc_file(paths: Paths) -> None:
+def test_an_altered_artifact_is_left_out_with_the_reason_and_keeps_its_old_dvc_file(paths: Paths) -> None:
     export_dvc(paths, "storage")
     before = tree(paths.data)["processed/python/train.dvc"]
     (paths.root / SPLIT / "edits.jsonl").write_text("{} \n", "utf-8")
     export = export_dvc(paths, "storage")
     assert outcome(export) == [("data/division", 0, False)]
     assert export.refused == (
-        f"{paths.root / SPLIT}: file 'edits.jsonl' was altered after it was written; materialise its asset again",
+        f"{paths.root / SPLIT}: file 'edits.jsonl' was altered after it was written; materialize its asset again",
     )
     assert tree(paths.data)["processed/python/train.dvc"] == before
 
@@ -210,11 +210,11 @@ def test_folders_in_the_making_are_passed_over(paths: Paths) -> None:
     assert export_dvc(paths, "storage").refused == ()
 
 
-def test_a_root_without_artefacts_is_refused(tmp_path: Path) -> None:
+def test_a_root_without_artifacts_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordError) as caught:
         export_dvc(Paths(tmp_path), "storage")
     assert str(caught.value) == (
-        f"{tmp_path}/data: holds no artefact of a dataset; make some first, with 'graftline run'"
+        f"{tmp_path}/data: holds no artifact of a dataset; make some first, with 'graftline run'"
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from graftline.astgrep.binding import Language
-from graftline.datasets.catalogue import Cleaning
+from graftline.datasets.catalog import Cleaning
 from graftline.datasets.edit import Drop, DropReason, Edit, Label, Outcome
 from graftline.datasets.ingest import CleanEdit, Ingest
 from graftline.datasets.readers.base import Source

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graftline.core.errors import DataError, DownloadError
-from graftline.datasets.catalogue import DatasetFile
+from graftline.datasets.catalog import DatasetFile
 from graftline.datasets.raw_rows import keep_wanted, number_of_rows
 from graftline.datasets.sources.memory import memory_hub
 from tests.unit.datasets.fixtures import dataset

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from graftline.astgrep.binding import Language
-from graftline.datasets.catalogue import Cleaning
+from graftline.datasets.catalog import Cleaning
 from graftline.datasets.edit import Drop, DropReason, Edit, Label
 from graftline.datasets.ingest import CleanEdit, Ingest
 from graftline.datasets.language import confirmed, wrapped

@@ -1,4 +1,4 @@
-"""Normalising in several processes: the same bytes with any number of them, and nothing in place when one dies."""
+"""Normalizing in several processes: the same bytes with any number of them, and nothing in place when one dies."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ import pytest
 from graftline.core.build import Contents, Request, build
 from graftline.core.errors import BoundaryError, DataError
 from graftline.core.record import load_record
-from graftline.datasets.catalogue import Cleaning
+from graftline.datasets.catalog import Cleaning
 from graftline.datasets.decontaminate import evaluations
 from graftline.datasets.normalize import UNIT_BYTES
 from graftline.datasets.readers.base import RawRow

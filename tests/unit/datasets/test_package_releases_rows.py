@@ -14,7 +14,7 @@ import pytest
 from graftline.core.config import validated
 from graftline.core.errors import DataError
 from graftline.datasets.archives import archive_path
-from graftline.datasets.catalogue import Dataset
+from graftline.datasets.catalog import Dataset
 from graftline.datasets.edit import Drop, DropReason, Edit
 from graftline.datasets.package_licences import licence_in_core_metadata, licence_in_package_json
 from graftline.datasets.readers.package_releases import SOURCE

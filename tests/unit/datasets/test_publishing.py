@@ -40,7 +40,7 @@ def store(folder: Path, kind: str, name: str, counts: dict[str, int], contract: 
 
 
 def made_paths(folder: Path) -> Paths:
-    """Make a root with an artefact of each stage."""
+    """Make a root with an artifact of each stage."""
     paths = Paths(folder / "root")
     store(paths.raw("small"), "raw", "small", {"rows": 4}, CONTRACT)
     store(paths.normalized("small"), "normalized", "small", {"rows": 3, "dropped.licence": 1}, NORMALIZED)
@@ -80,7 +80,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def offline(home: Path) -> tuple[Paths, dict[str, str], Published]:
-    """A root whose artefacts were published offline, with the environment of that, and what became of it."""
+    """A root whose artifacts were published offline, with the environment of that, and what became of it."""
     paths, environment = made_paths(home), made_environment(home)
     return paths, environment, published(paths, environment)
 
@@ -129,7 +129,7 @@ def test_an_offline_run_holds_one_artifact_with_figures_and_checksums_and_no_tex
 
 
 @needs_wandb
-def test_equal_artefacts_have_one_digest_and_nothing_is_written_but_below_logs(
+def test_equal_artifacts_have_one_digest_and_nothing_is_written_but_below_logs(
     offline: tuple[Paths, dict[str, str], Published], home: Path
 ) -> None:
     paths, environment, first = offline
@@ -196,11 +196,11 @@ def test_publishing_is_off_until_it_is_switched_on(paths: Paths, environment: di
 
 
 @needs_wandb
-def test_an_altered_artefact_stops_publishing(paths: Paths, environment: dict[str, str]) -> None:
+def test_an_altered_artifact_stops_publishing(paths: Paths, environment: dict[str, str]) -> None:
     (paths.division / "edits.jsonl").write_text("{}\n", "utf-8")
     with pytest.raises(RecordError) as caught:
         published(paths, environment)
     assert str(caught.value) == (
-        f"{paths.division}: file 'edits.jsonl' was altered after it was written; materialise its asset again"
+        f"{paths.division}: file 'edits.jsonl' was altered after it was written; materialize its asset again"
     )
     assert not paths.logs.exists()

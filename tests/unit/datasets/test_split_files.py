@@ -1,4 +1,4 @@
-"""The files of the division and of the splits: what is in them is what was normalised, byte for byte."""
+"""The files of the division and of the splits: what is in them is what was normalized, byte for byte."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import pytest
 
 from graftline.astgrep.binding import LANGUAGES
 from graftline.core.parquet import GROUP_ROWS, read_parquet, write_parquet
-from graftline.datasets.catalogue import Splitting
+from graftline.datasets.catalog import Splitting
 from graftline.datasets.division import SPLITS
 from graftline.datasets.edit import Edit
 from graftline.datasets.split import write_division, write_split
@@ -32,7 +32,7 @@ def rows(prefix: str, count: int) -> dict[str, Row]:
 
 @pytest.fixture
 def datasets(tmp_path: Path) -> Folders:
-    """Two normalised datasets, of which the second repeats some of the first."""
+    """Two normalized datasets, of which the second repeats some of the first."""
     one = rows("a", 60)
     two = {**rows("b", 40), **{name: {**row, "commit": f"again {name}"} for name, row in list(one.items())[:7]}}
     for name, of in (("one", one), ("two", two)):
@@ -56,7 +56,7 @@ def lines_of(folders: Folders, language: str) -> list[bytes]:
     ]
 
 
-def test_the_division_has_a_row_for_every_normalised_edit_in_their_order(datasets: Folders, division: Path) -> None:
+def test_the_division_has_a_row_for_every_normalized_edit_in_their_order(datasets: Folders, division: Path) -> None:
     assert sorted(path.name for path in division.iterdir()) == sorted(f"{language}.parquet" for language in LANGUAGES)
     for language in LANGUAGES:
         found = read_parquet(division / f"{language}.parquet")
@@ -81,7 +81,7 @@ def test_what_became_of_the_edits_is_counted(datasets: Folders, tmp_path: Path) 
     assert (counts["rows_in"], counts["rows"], counts["dropped.duplicate_row"]) == (107, 80, 27)
 
 
-def test_the_lines_of_a_split_are_those_of_the_normalised_edits_byte_for_byte(
+def test_the_lines_of_a_split_are_those_of_the_normalized_edits_byte_for_byte(
     datasets: Folders, division: Path, tmp_path: Path
 ) -> None:
     for language in ("python", "java"):

@@ -10,7 +10,7 @@ import pytest
 
 from graftline.astgrep.action import PatternAction
 from graftline.astgrep.binding import Language, parse
-from graftline.datasets.catalogue import Cleaning
+from graftline.datasets.catalog import Cleaning
 from graftline.datasets.edit import Edit
 from graftline.datasets.ingest import CleanEdit, Ingest
 from graftline.datasets.readers import source_of

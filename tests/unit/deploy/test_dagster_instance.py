@@ -282,8 +282,8 @@ def test_what_the_chart_passes_on_to_pods_is_what_the_cluster_takes(name: str) -
 
 
 def test_what_the_volume_hides_of_the_image_is_brought_to_it(launcher: K8sRunLauncher, tmp_path: Path) -> None:
-    [catalogue] = documents(CHECKOUT / "configs" / "datasets.yaml")
-    homes = {dataset.get("home") for dataset in catalogue["datasets"].values()}
+    [catalog] = documents(CHECKOUT / "configs" / "datasets.yaml")
+    homes = {dataset.get("home") for dataset in catalog["datasets"].values()}
     root, volume = "/opt/graftline", tmp_path / "volume"
     volume.mkdir()
     for pod in (deployed(CODE)["spec"]["template"]["spec"], launched(launcher)["spec"]["template"]["spec"]):

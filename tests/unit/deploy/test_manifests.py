@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from graftline.cli.main import main
-from graftline.core.artifacts.open import open_artefacts
+from graftline.core.artifacts.open import open_artifacts
 from graftline.core.config import load_yaml, put, validated
 from graftline.core.paths import Paths
 from graftline.core.secrets import EnvironmentSecrets, Secrets
@@ -87,9 +87,9 @@ def test_the_bucket_is_told_to_every_pod_of_ours_and_is_what_the_manifest_then_o
     assert {"name": settings["metadata"]["name"]} in code["envConfigMaps"]
     assert {"configMapRef": {"name": settings["metadata"]["name"]}} in worker["envFrom"]
     # the line that the page has people write
-    [line] = re.findall(r"`artefacts: (\{[^`]+\})`", section("docs/kubernetes.md", "## Artefacts in a bucket"))
-    config = load_manifest(Paths(CHECKOUT), "prod", {"artefacts": yaml.safe_load(line)}).artefacts
-    assert open_artefacts(config, tmp_path, Secrets([EnvironmentSecrets({variable: address})])).label == address
+    [line] = re.findall(r"`artifacts: (\{[^`]+\})`", section("docs/kubernetes.md", "## Artifacts in a bucket"))
+    config = load_manifest(Paths(CHECKOUT), "prod", {"artifacts": yaml.safe_load(line)}).artifacts
+    assert open_artifacts(config, tmp_path, Secrets([EnvironmentSecrets({variable: address})])).label == address
 
 
 def test_every_namespace_is_declared_and_enforces_a_level() -> None:

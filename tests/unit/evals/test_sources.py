@@ -62,7 +62,7 @@ def test_where_nothing_fits_it_is_an_error(paths: Paths) -> None:
         ids(paths, SplitSource(in_one_step=True))
 
 
-def test_artefacts_that_tasks_are_of_are_named(paths: Paths) -> None:
+def test_artifacts_that_tasks_are_of_are_named(paths: Paths) -> None:
     folder = paths.attempts("python", "test", "induction")
     source = SplitSource(in_one_step=True)
 

@@ -113,7 +113,7 @@ def test_verifier_and_its_context_come_together(context: Path, has_verifier: boo
 
 def test_all_faults_are_told_at_once() -> None:
     message = refusal(
-        name="", entrypoint_mode="shell", limits={"timeout_s": 29, "cpu_cores": 9, "disk": 1}, colour="red"
+        name="", entrypoint_mode="shell", limits={"timeout_s": 29, "cpu_cores": 9, "disk": 1}, color="red"
     )
     assert message.splitlines() == [
         "the build spec is refused:",
@@ -122,7 +122,7 @@ def test_all_faults_are_told_at_once() -> None:
         "- limits.timeout_s: Input should be greater than or equal to 30",
         "- limits.cpu_cores: Input should be less than or equal to 8",
         "- limits.disk: Extra inputs are not permitted",
-        "- colour: Extra inputs are not permitted",
+        "- color: Extra inputs are not permitted",
     ]
 
 

@@ -11,7 +11,7 @@ from graftline.harbor.calibration import Calibration, TaskCalibration, calibrate
 def test_a_reward_lies_between_floor_and_ceiling() -> None:
     task = TaskCalibration(floor=0.3, ceiling=1.0)
     # (0.65 - 0.3) / 0.7 = 0.5; the floor itself is nothing; a crate that does not compile is worse than that
-    assert [task.normalised(score) for score in (1.0, 0.65, 0.3, 0.0, None)] == [1.0, 0.5, 0.0, -0.428571, None]
+    assert [task.normalized(score) for score in (1.0, 0.65, 0.3, 0.0, None)] == [1.0, 0.5, 0.0, -0.428571, None]
     assert task.faults == ()
 
 
@@ -32,9 +32,9 @@ def test_faults_of_a_task(floor: float | None, ceiling: float | None, faults: tu
     assert TaskCalibration(floor=floor, ceiling=ceiling).faults == faults
 
 
-def test_without_room_between_them_nothing_is_normalised() -> None:
-    assert TaskCalibration(floor=1.0, ceiling=1.0).normalised(1.0) is None
-    assert TaskCalibration(floor=None, ceiling=1.0).normalised(1.0) is None
+def test_without_room_between_them_nothing_is_normalized() -> None:
+    assert TaskCalibration(floor=1.0, ceiling=1.0).normalized(1.0) is None
+    assert TaskCalibration(floor=None, ceiling=1.0).normalized(1.0) is None
 
 
 def test_means_are_over_what_is_known() -> None:
@@ -46,7 +46,7 @@ def test_means_are_over_what_is_known() -> None:
     }
     assert not found.is_sound
     rewards = {"a": 0.3, "b": 0.75, "c": 1.0, "new": 1.0}
-    assert found.normalised(rewards) == {"a": 0.0, "b": 0.5, "c": None, "new": None}
+    assert found.normalized(rewards) == {"a": 0.0, "b": 0.5, "c": None, "new": None}
     assert found.mean_normalised(rewards) == 0.25
     assert found.mean_normalised({"c": 1.0}) is None
 

@@ -199,7 +199,7 @@ def test_tests_of_the_agent_do_not_count(box: Path, target: Path) -> None:
 
 @needs_cargo
 def test_all_hidden_modules_count(box: Path, target: Path) -> None:
-    more = "#[cfg(test)]\nmod behavioural_tests {\n    #[test]\n    fn passes() {}\n}\n"
+    more = "#[cfg(test)]\nmod behavioral_tests {\n    #[test]\n    fn passes() {}\n}\n"
     write(box, {"tests/df_001_fox_eval.rs": TESTS + more, "submission/src/cards/df_001_fox.rs": STUB})
     # 0.3 + 0.7 * 1 / 3
     assert cargo_tests.graded(box, json.loads((box / "task.json").read_text())) == Score(True, 1, 3, 0.533333)

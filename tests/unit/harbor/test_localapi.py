@@ -36,7 +36,7 @@ def shown(response: RolloutResponse) -> tuple[str, str | None, float | None, boo
 # the configuration
 
 
-def test_the_config_of_an_optimisation() -> None:
+def test_the_config_of_an_optimization() -> None:
     provider = HarborInstanceProvider(deployment_ref=REF)
     config = LocalAPIConfig(
         app_id="engine_bench",

@@ -18,7 +18,7 @@ from graftline.astgrep.action import PatternAction
 from graftline.astgrep.binding import Language
 from graftline.core.errors import ActorError, ConfigError, DataError, SandboxError
 from graftline.core.jsonl import write_lines
-from graftline.datasets.catalogue import Cleaning
+from graftline.datasets.catalog import Cleaning
 from graftline.datasets.ingest import CleanEdit, Ingest
 from graftline.datasets.readers import source_of
 from graftline.harbor.contract import RolloutRequest, RolloutResponse

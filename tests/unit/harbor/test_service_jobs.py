@@ -1,4 +1,4 @@
-"""Evaluations and prompt optimisations as jobs of the service."""
+"""Evaluations and prompt optimizations as jobs of the service."""
 
 import pytest
 
@@ -194,7 +194,7 @@ def test_an_evaluation_that_does_not_fit_is_refused(
         assert client.get("/api/harbor/rollouts").json()["rollouts"] == []
 
 
-def test_a_prompt_optimisation_is_kept_until_it_is_taken_or_cancelled(sqlite_url: str) -> None:
+def test_a_prompt_optimization_is_kept_until_it_is_taken_or_cancelled(sqlite_url: str) -> None:
     at = "/api/prompt-learning/online/jobs"
     with service(sqlite_url) as client:
         body = {"prompt_learning": {"algorithm": "gepa"}}

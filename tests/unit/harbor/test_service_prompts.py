@@ -1,4 +1,4 @@
-"""Prompt optimisations that the service carries out, on its own deployments."""
+"""Prompt optimizations that the service carries out, on its own deployments."""
 
 import threading
 import time
@@ -11,9 +11,9 @@ import pytest
 from graftline.core.secrets import open_secrets
 from graftline.harbor.contract import SuccessStatus
 from graftline.harbor.executors.base import Box, Execution
-from graftline.prompts.service_optimiser import ServiceOptimiser
+from graftline.prompts.service_optimizer import ServiceOptimizer
 from tests.harbor_parts import deployed, service, until
-from tests.optimised_app import helped, wanted
+from tests.optimized_app import helped, wanted
 
 AT = "/api/prompt-learning/online/jobs"
 _ENDED = ("completed", "failed", "cancelled")
@@ -41,8 +41,8 @@ class Asked:
 
 
 @pytest.fixture
-def optimiser(tmp_path: Path) -> ServiceOptimiser:
-    return ServiceOptimiser(open_secrets({}, tmp_path))
+def optimizer(tmp_path: Path) -> ServiceOptimizer:
+    return ServiceOptimizer(open_secrets({}, tmp_path))
 
 
 def body(deployment: str, **more: Any) -> dict[str, Any]:
@@ -54,11 +54,11 @@ def kinds(text: str) -> list[str]:
     return [line.removeprefix("event: prompt_learning.") for line in text.splitlines() if line.startswith("event")]
 
 
-def test_the_service_carries_out_an_optimisation_and_tells_what_it_found(
-    database_url: str, optimiser: ServiceOptimiser
+def test_the_service_carries_out_an_optimization_and_tells_what_it_found(
+    database_url: str, optimizer: ServiceOptimizer
 ) -> None:
     asked = Asked()
-    with service(database_url, asked, optimiser, rollouts_at_once=8) as client:
+    with service(database_url, asked, optimizer, rollouts_at_once=8) as client:
         job = client.post(AT, json=body(deployed(client))).json()
         at = f"{AT}/{job['job_id']}"
         view = until(client, at, lambda view: view["status"] in _ENDED)
@@ -75,9 +75,9 @@ def test_the_service_carries_out_an_optimisation_and_tells_what_it_found(
     assert told.count("candidate.evaluated") == len(outcome["prompts"]) > 1
 
 
-def test_a_cancelled_optimisation_goes_on_where_it_was(sqlite_url: str, optimiser: ServiceOptimiser) -> None:
+def test_a_cancelled_optimization_goes_on_where_it_was(sqlite_url: str, optimizer: ServiceOptimizer) -> None:
     asked = Asked(waits_from=30)
-    with service(sqlite_url, asked, optimiser, rollouts_at_once=4) as client:
+    with service(sqlite_url, asked, optimizer, rollouts_at_once=4) as client:
         job = client.post(AT, json=body(deployed(client))).json()
         at = f"{AT}/{job['job_id']}"
         assert asked.is_waiting.wait(240)
@@ -100,15 +100,15 @@ def test_a_cancelled_optimisation_goes_on_where_it_was(sqlite_url: str, optimise
 
 
 def test_a_service_that_starts_again_goes_on_and_pays_nothing_twice(
-    database_url: str, optimiser: ServiceOptimiser
+    database_url: str, optimizer: ServiceOptimizer
 ) -> None:
     first = Asked(waits_from=25)
-    with service(database_url, first, optimiser, rollouts_at_once=4) as client:
+    with service(database_url, first, optimizer, rollouts_at_once=4) as client:
         at = f"{AT}/{client.post(AT, json=body(deployed(client))).json()['job_id']}"
         assert first.is_waiting.wait(240)
         threading.Timer(0.3, first.may_go.set).start()
     second = Asked()
-    with service(database_url, second, optimiser, rollouts_at_once=8) as client:
+    with service(database_url, second, optimizer, rollouts_at_once=8) as client:
         view = until(client, at, lambda view: view["status"] in _ENDED)
         told = kinds(client.get(f"{at}/events/stream").text)
 
@@ -133,9 +133,9 @@ def test_a_service_that_starts_again_goes_on_and_pays_nothing_twice(
     ],
 )
 def test_a_job_that_the_service_cannot_carry_out_is_refused(
-    sqlite_url: str, optimiser: ServiceOptimiser, change: dict[str, Any], said: str
+    sqlite_url: str, optimizer: ServiceOptimizer, change: dict[str, Any], said: str
 ) -> None:
-    with service(sqlite_url, Asked(), optimiser) as client:
+    with service(sqlite_url, Asked(), optimizer) as client:
         sent = body(deployed(client))
         table = sent["config_body"]["prompt_learning"]
         for key, value in change.items():
@@ -155,6 +155,6 @@ def test_a_job_that_the_service_cannot_carry_out_is_refused(
         assert client.get("/api/harbor/rollouts").json()["rollouts"] == []
 
 
-def test_a_deployment_that_is_not_there_is_not_found(sqlite_url: str, optimiser: ServiceOptimiser) -> None:
-    with service(sqlite_url, Asked(), optimiser) as client:
+def test_a_deployment_that_is_not_there_is_not_found(sqlite_url: str, optimizer: ServiceOptimizer) -> None:
+    with service(sqlite_url, Asked(), optimizer) as client:
         assert client.post(AT, json=body("none")).status_code == 404

@@ -132,7 +132,7 @@ def test_an_unknown_key_is_refused_with_the_one_it_looks_like() -> None:
         ('schema_version = "2.0"', "schema_version: "),
         ("[agent]\ntimeout_sec = nan\n", "agent.timeout_sec: "),
         ("[environment]\nmemory_mb = true\n", "environment.memory_mb: "),
-        ('[task]\nname = "no organisation"\n', "task.name: "),
+        ('[task]\nname = "no organization"\n', "task.name: "),
         ("environment = 3\n", "environment: "),
         ("a" * (1 << 20) + "a", "is larger than"),
     ],

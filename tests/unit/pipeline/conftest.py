@@ -100,7 +100,7 @@ def _made(
 
 @pytest.fixture
 def made(_made: Path, tmp_path: Path) -> Path:
-    """A root of its own with three rows of Python, of which everything is made: 17 artefacts."""
+    """A root of its own with three rows of Python, of which everything is made: 17 artifacts."""
     return Path(shutil.copytree(_made, tmp_path / "made"))
 
 

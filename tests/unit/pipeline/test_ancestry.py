@@ -121,7 +121,7 @@ def altered(path: Path) -> None:
 
 
 def other_record(folder: Path, **changes: Any) -> None:
-    """Put another artefact in place of the one in `folder`: as sound as the first."""
+    """Put another artifact in place of the one in `folder`: as sound as the first."""
     record = load_record(folder).model_copy(update=changes).identified()
     (folder / RECORD_NAME).write_text(record.model_dump_json(), "utf-8")
 
@@ -129,15 +129,15 @@ def other_record(folder: Path, **changes: Any) -> None:
 DAMAGES = {
     "an altered file": (
         lambda paths: altered(paths.partition("tasks", "python", "train") / "tasks.jsonl"),
-        "data/tasks/python/train: file 'tasks.jsonl' was altered after it was written; materialise its asset again",
+        "data/tasks/python/train: file 'tasks.jsonl' was altered after it was written; materialize its asset again",
     ),
     "a missing folder": (
         lambda paths: shutil.rmtree(paths.raw("release_pairs")),
-        "data/raw/release_pairs/source: is missing; materialise its asset again",
+        "data/raw/release_pairs/source: is missing; materialize its asset again",
     ),
     "an altered record": (
         lambda paths: altered_record(paths.division),
-        "data/division: identity is not that of its content; materialise its asset again",
+        "data/division: identity is not that of its content; materialize its asset again",
     ),
     "a replaced input": (
         lambda paths: other_record(paths.partition("processed", "python", "dev"), config={"tokenizer": "other"}),

@@ -26,16 +26,16 @@ def lineage(made: Path) -> Iterator[Lineage]:
 
 
 def test_a_sound_root_has_no_fault(made: Path) -> None:
-    # settings, governance, telemetry, four manifests, fleets and prompts, the samples, 19 artefacts
+    # settings, governance, telemetry, four manifests, fleets and prompts, the samples, 19 artifacts
     assert audit(Paths(made)) == Audit(29, [])
 
 
-def test_the_inputs_alone_are_checked_without_artefacts(made: Path) -> None:
+def test_the_inputs_alone_are_checked_without_artifacts(made: Path) -> None:
     (Paths(made).raw("release_pairs") / "release_pairs.jsonl").unlink()
     assert audit(Paths(made), inputs_only=True) == Audit(10, [])
 
 
-def test_what_is_no_artefact_needs_no_record(made: Path) -> None:
+def test_what_is_no_artifact_needs_no_record(made: Path) -> None:
     for name in ("models/a.gguf", "state/state.sqlite", "trajectories/attempts/python/train/t/w-00001.jsonl"):
         path = made / "data" / name
         path.parent.mkdir(parents=True)
@@ -43,11 +43,11 @@ def test_what_is_no_artefact_needs_no_record(made: Path) -> None:
     assert audit(Paths(made)) == Audit(29, [])
 
 
-def test_a_root_without_artefacts_is_sound(small_checkout: Any) -> None:
+def test_a_root_without_artifacts_is_sound(small_checkout: Any) -> None:
     assert audit(Paths(small_checkout.root)) == Audit(10, [])
 
 
-def test_every_faulty_artefact_is_told(made: Path) -> None:
+def test_every_faulty_artifact_is_told(made: Path) -> None:
     paths = Paths(made)
     tasks, raw = paths.partition("tasks", "python", "train"), paths.raw("release_pairs")
     (tasks / "tasks.jsonl").write_text("{}\n", "utf-8")
@@ -58,8 +58,8 @@ def test_every_faulty_artefact_is_told(made: Path) -> None:
     # in the order of the folders
     assert "is not a record" in report.faults[0]
     assert report.faults[1:] == [
-        f"{raw}: file 'release_pairs.jsonl' is missing; materialise its asset again",
-        f"{tasks}: file 'tasks.jsonl' was altered after it was written; materialise its asset again",
+        f"{raw}: file 'release_pairs.jsonl' is missing; materialize its asset again",
+        f"{tasks}: file 'tasks.jsonl' was altered after it was written; materialize its asset again",
     ]
 
 
@@ -110,7 +110,7 @@ def test_a_file_that_was_altered_is_told_before_its_lines_are_read(lineage: Line
 
 
 def put(lineage: Lineage, where: str, stage: str, split: str, make: Callable[[Path], Contents]) -> None:
-    """Store another artefact in the place of a partition's."""
+    """Store another artifact in the place of a partition's."""
     folder = lineage.paths.partition(where, "python", split)
     lineage.build(folder, Request(stage, f"python/{split}", "other code"), make)
 

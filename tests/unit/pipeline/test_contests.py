@@ -301,7 +301,7 @@ def test_what_is_deployed_and_evaluated_is_known_to_every_worker(root: Path, tmp
     write(root, TEACHERS)
     other = tmp_path / "other"
     shutil.copytree(root / "configs", other / "configs")
-    ports = {"artefacts": {"kind": "bucket", "url": f"file://{tmp_path}/bucket"}}
+    ports = {"artifacts": {"kind": "bucket", "url": f"file://{tmp_path}/bucket"}}
     request = Request("trained_adapter", "old", "1", {}, {"run_id": "sl-1"})
     with open_lineage(Paths(root), load_manifest(Paths(root), "test", ports), "one") as lineage:
         contest(lineage, "mine")
@@ -314,7 +314,7 @@ def test_what_is_deployed_and_evaluated_is_known_to_every_worker(root: Path, tmp
     typed = ["--root", str(other), "eval", "compare", "mine", "one", "gold", "--manifest", "test"]
     missing = CliRunner().invoke(main, typed)
     assert "is not made yet; `graftline eval run mine` makes it" in missing.output
-    options = ["--port", "artefacts=bucket", "--port", f"artefacts.url=file://{tmp_path}/bucket"]
+    options = ["--port", "artifacts=bucket", "--port", f"artifacts.url=file://{tmp_path}/bucket"]
     shown = CliRunner().invoke(main, [*typed, *options])
     assert (shown.exit_code, "one against gold" in shown.output) == (0, True), shown.output
     (Paths(other).contest("mine") / ATTEMPTS).write_text("", "utf-8")

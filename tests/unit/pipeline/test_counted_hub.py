@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from graftline.datasets.catalogue import Dataset, DatasetFile
+from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.memory import memory_hub
 from graftline.pipeline.dataset_views.counted_hub import CountedHub
 

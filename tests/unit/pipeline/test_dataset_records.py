@@ -142,7 +142,7 @@ def test_licences_are_counted_by_the_row(made: Path, run: Run) -> None:
 def test_a_record_without_a_field_is_refused(made: Path, what: str, field: str) -> None:
     folder = folder_of(made, what)
     assert altered(folder, lambda values: values.pop(field)) == (
-        f"{folder / RECORD_NAME}: is not a record (field {field!r} is missing); materialise its asset again"
+        f"{folder / RECORD_NAME}: is not a record (field {field!r} is missing); materialize its asset again"
     )
 
 
@@ -160,7 +160,7 @@ def test_a_record_that_leaves_out_its_schema_version_is_of_the_first(made: Path,
 def test_a_record_without_its_identity_is_refused(made: Path, what: str) -> None:
     folder = folder_of(made, what)
     assert altered(folder, lambda values: values.pop("identity")) == (
-        f"{folder / RECORD_NAME}: identity is not that of its content; materialise its asset again"
+        f"{folder / RECORD_NAME}: identity is not that of its content; materialize its asset again"
     )
 
 
@@ -202,7 +202,7 @@ def test_a_raw_record_has_no_field_of_a_normalized_one(made: Path, field: str) -
 def test_a_field_that_was_edited_shows(made: Path, field: str, value: Any) -> None:
     folder = folder_of(made, "normalized")
     assert altered(folder, lambda values: values.update({field: value})) == (
-        f"{folder / RECORD_NAME}: identity is not that of its content; materialise its asset again"
+        f"{folder / RECORD_NAME}: identity is not that of its content; materialize its asset again"
     )
 
 
@@ -238,5 +238,5 @@ def test_a_dataset_that_was_altered_is_not_read_on(made: Path) -> None:
         with pytest.raises(RecordError) as raised:
             verified(folder, "raw" if what == "source" else "normalized")
         assert str(raised.value) == (
-            f"{folder}: file {name!r} was altered after it was written; materialise its asset again"
+            f"{folder}: file {name!r} was altered after it was written; materialize its asset again"
         )

@@ -55,9 +55,9 @@ class TwoDatasets:
         files = [{"path": f"{language}.jsonl"} for language in TEXTS]
         entry = {"reader": "commitpackft", "version": "1", "license": "MIT", "files": files}
         datasets = {name: {**entry, "home": f"data/samples/{name}"} for name in ("first", "second")}
-        catalogue = {"languages": ["java", "python"], "datasets": datasets, "use": ["first", "second"]}
+        catalog = {"languages": ["java", "python"], "datasets": datasets, "use": ["first", "second"]}
         (self.root / "configs" / "datasets.yaml").write_text(
-            json.dumps({**catalogue, "synthesis": {"per_partition": 0}}), "utf-8"
+            json.dumps({**catalog, "synthesis": {"per_partition": 0}}), "utf-8"
         )
         for name in datasets:
             for language in TEXTS:

@@ -204,4 +204,4 @@ def test_splits_are_not_made_of_a_division_of_other_edits(
         # a row of the division would be taken for that of another edit
         with pytest.raises(RecordError) as error:
             make("splits", lineage, "python", "train")
-    assert str(error.value) == f"{folder}: was made from other normalised edits; materialise its asset again"
+    assert str(error.value) == f"{folder}: was made from other normalized edits; materialize its asset again"

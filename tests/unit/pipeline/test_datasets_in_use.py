@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from graftline.core.errors import ConfigError
-from graftline.datasets.catalogue import Catalogue
+from graftline.datasets.catalog import Catalog
 from graftline.pipeline.settings import in_use
 
 FILES = [{"path": "*"}]
 
 
 @pytest.fixture
-def catalogue() -> Catalogue:
+def catalog() -> Catalog:
     """Datasets here, elsewhere, nowhere known and in a registry, of which only the first is in use."""
 
     def entry(reader: str, home: str | None, **more: Any) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def catalogue() -> Catalogue:
         "registry": entry("package_releases", None, files=[], packages=[package]),
         "exam": entry("evaluation", "https://example.org/exam"),
     }
-    return Catalogue.model_validate_json(json.dumps({"languages": ["python"], "datasets": datasets, "use": ["here"]}))
+    return Catalog.model_validate_json(json.dumps({"languages": ["python"], "datasets": datasets, "use": ["here"]}))
 
 
 @pytest.mark.parametrize(
@@ -47,31 +47,31 @@ def catalogue() -> Catalogue:
     ],
 )
 def test_the_environment_says_which_datasets_are_used(
-    catalogue: Catalogue, tmp_path: Path, held: list[str] | None, named: str | None, expected: list[str]
+    catalog: Catalog, tmp_path: Path, held: list[str] | None, named: str | None, expected: list[str]
 ) -> None:
     environment = {} if named is None else {"GRAFTLINE_DATASETS": named}
     if held is not None:
         environment["GRAFTLINE_DATASET_MIRROR"] = str(tmp_path)
         for name in held:
             (tmp_path / name).mkdir()
-    assert list(in_use(catalogue, environment).used) == expected
+    assert list(in_use(catalog, environment).used) == expected
 
 
-def test_an_evaluation_is_used_but_is_no_source_of_edits(catalogue: Catalogue) -> None:
-    found = in_use(catalogue, {"GRAFTLINE_DATASETS": "here,exam"})
+def test_an_evaluation_is_used_but_is_no_source_of_edits(catalog: Catalog) -> None:
+    found = in_use(catalog, {"GRAFTLINE_DATASETS": "here,exam"})
     assert (list(found.used), list(found.sources)) == (["here", "exam"], ["here"])
 
 
-def test_a_dataset_elsewhere_that_the_mirror_lacks_is_not_used_over_it(catalogue: Catalogue, tmp_path: Path) -> None:
+def test_a_dataset_elsewhere_that_the_mirror_lacks_is_not_used_over_it(catalog: Catalog, tmp_path: Path) -> None:
     # a site without a network runs over what its mirror holds
-    used = catalogue.using(("here", "elsewhere", "exam"), "use")
+    used = catalog.using(("here", "elsewhere", "exam"), "use")
     (tmp_path / "exam").mkdir()
     assert list(in_use(used, {"GRAFTLINE_DATASET_MIRROR": str(tmp_path)}).used) == ["here", "exam"]
 
 
-def test_a_mirror_that_leaves_nothing_to_use_is_refused(catalogue: Catalogue, tmp_path: Path) -> None:
+def test_a_mirror_that_leaves_nothing_to_use_is_refused(catalog: Catalog, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
-        in_use(catalogue.using(("elsewhere",), "use"), {"GRAFTLINE_DATASET_MIRROR": str(tmp_path)})
+        in_use(catalog.using(("elsewhere",), "use"), {"GRAFTLINE_DATASET_MIRROR": str(tmp_path)})
     assert str(raised.value) == (
         "GRAFTLINE_DATASET_MIRROR: no dataset is named; known: elsewhere, exam, here, nowhere, registry"
     )

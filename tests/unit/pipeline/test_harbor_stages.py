@@ -352,7 +352,7 @@ FAULTS: dict[str, tuple[dict[str, Any], type[GraftlineError], str]] = {
         ConfigError,
         r"evaluation\.seeds: 7 stands for no task; there are 2, of the seeds 0 to 1",
     ),
-    "an artefact that is not there": (
+    "an artifact that is not there": (
         {"environment": {"kind": "refactoring", "tasks": "data/tasks/python/test/tasks.jsonl"}},
         RecordError,
         "data/tasks/python/test: has no _meta.json, so it was not made yet; run `graftline run`, or materialize its asset",
@@ -384,7 +384,7 @@ def test_names_are_those_of_the_files(root: Path) -> None:
 def test_a_deployment_of_another_service_is_uploaded_to_this_one_first(evaluated_root: Path) -> None:
     with (
         opened(evaluated_root) as lineage,
-        pytest.raises(RecordError, match="was uploaded to 'memory', and the manifest has 'local'; materialise harbor"),
+        pytest.raises(RecordError, match="was uploaded to 'memory', and the manifest has 'local'; materialize harbor"),
     ):
         instance_batch(lineage, "tiny")
 

@@ -101,7 +101,7 @@ def test_notices_are_of_what_asks_for_them(bill: LicenceBill) -> None:
 
 
 def test_every_licence_that_is_allowed_by_default_has_what_it_asks_for() -> None:
-    from graftline.datasets.catalogue import Cleaning
+    from graftline.datasets.catalog import Cleaning
 
     assert [licence for licence in Cleaning().licences if licence not in ASKS] == []
 

@@ -222,12 +222,12 @@ def _forge(folder: Path) -> None:
         (_add_file, "file 'notes.txt' is not in the record"),
         (
             _forge,
-            "unreadable record: {folder}/_meta.json: identity is not that of its content; materialise its asset again",
+            "unreadable record: {folder}/_meta.json: identity is not that of its content; materialize its asset again",
         ),
         (_remove_folder, "not there yet"),
     ],
 )
-def test_a_damaged_artefact_is_found_and_made_as_it_was(
+def test_a_damaged_artifact_is_found_and_made_as_it_was(
     made: Path, run: Run, damage: Callable[[Path], None], reason: str
 ) -> None:
     folder = Paths(made).partition("processed", "python", "train")

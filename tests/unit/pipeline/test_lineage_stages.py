@@ -182,7 +182,7 @@ def test_a_stage_refuses_an_input_that_was_altered(
         with pytest.raises(RecordError) as error:
             make("normalized", lineage, "release_pairs")
     assert str(error.value) == (
-        f"{built.folder}: file 'release_pairs.jsonl' was altered after it was written; materialise its asset again"
+        f"{built.folder}: file 'release_pairs.jsonl' was altered after it was written; materialize its asset again"
     )
 
 
@@ -210,7 +210,7 @@ def test_a_run_that_stopped_goes_on_where_it_was(
     )
 
 
-def test_progress_is_told_of_every_artefact_in_order(
+def test_progress_is_told_of_every_artifact_in_order(
     small_checkout: Any, varied_pairs: list[dict[str, Any]], reconfigure: Callable[..., None]
 ) -> None:
     told: list[tuple[Any, ...]] = []

@@ -159,13 +159,13 @@ def test_ports_and_single_keys_can_be_replaced(
             "local",
             {"jail": "memory"},
             "port 'jail' is unknown; known: dataset_hub, sandbox, teacher, chat_model, queue, embedder, vector_store,"
-            " blobs, training_client, dataset_store, harbor, artefacts",
+            " blobs, training_client, dataset_store, harbor, artifacts",
         ),
         (
             "local",
             {"jail.limits": 1},
             "port 'jail' is unknown; known: dataset_hub, sandbox, teacher, chat_model, queue, embedder, vector_store,"
-            " blobs, training_client, dataset_store, harbor, artefacts",
+            " blobs, training_client, dataset_store, harbor, artifacts",
         ),
     ],
 )
@@ -294,7 +294,7 @@ def test_a_description_names_every_setting_and_opens_nothing(tmp_path: Path, che
         "training_client": LocalBackendConfig(precision="auto").model_dump(mode="json"),
         "dataset_store": {"kind": "files", "folder": "."},
         "harbor": {"kind": "local", "executor": {"kind": "local"}, "pass_on": []},
-        "artefacts": {"kind": "folder"},
+        "artifacts": {"kind": "folder"},
         "executor": {"kind": "in_process"},
     }
     assert (children(), list(tmp_path.iterdir())) == (before, [])

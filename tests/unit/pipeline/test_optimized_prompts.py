@@ -170,7 +170,7 @@ def test_a_file_that_does_not_fit_says_so(root: Path, change: dict[str, Any], sa
         prompt_file(Paths(root), "tiny")
 
 
-def test_an_optimised_prompt_that_is_not_made_is_one_clear_error(root: Path) -> None:
+def test_an_optimized_prompt_that_is_not_made_is_one_clear_error(root: Path) -> None:
     with pytest.raises(ConfigError, match=r"data/prompts/tiny/prompt\.yaml"):
         load_prompt(root / "configs", "optimized/tiny")
 
@@ -221,7 +221,7 @@ def test_commands_list_make_show_and_cancel(root: Path) -> None:
 
     assert said("list") == {"prompts": [{"name": "tiny", "prompt": "small", "made": False}]}
     # a model of the manifest `test` answers nothing, so that no prompt is better
-    made = said("optimise", "tiny", "--manifest", "test")
+    made = said("optimize", "tiny", "--manifest", "test")
     assert (made["best"], made["proposer"]) == (0, "offline")
     assert said("show", "tiny")["prompts"] == made["prompts"]
     assert said("resume", "tiny", "--manifest", "test")["rollouts"] == made["rollouts"]

@@ -1,4 +1,4 @@
-"""The log of a run: a line per artefact, and the newest log is that of the last run."""
+"""The log of a run: a line per artifact, and the newest log is that of the last run."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Which weights of the catalogue a port trains, by which an adapter names its base."""
+"""Which weights of the catalog a port trains, by which an adapter names its base."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from graftline.training.settings import TinkerTrainingConfig
         (LocalBackendConfig(), "HuggingFaceTB/SmolLM2-135M-Instruct"),
         (LocalBackendConfig(model="qwen2.5-coder-0.5b"), "Qwen/Qwen2.5-Coder-0.5B-Instruct"),
         (TinkerServiceConfig(), "HuggingFaceTB/SmolLM2-135M-Instruct"),
-        # whatever they call it, this is not the model of the catalogue
+        # whatever they call it, this is not the model of the catalog
         (LocalBackendConfig(folder="models/mine"), None),
         (MemoryTrainingConfig(), None),
     ],

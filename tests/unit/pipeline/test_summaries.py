@@ -41,13 +41,13 @@ def test_a_summary_counts_what_is_stored_and_what_the_last_run_did(made: Path) -
     # one real edit, two synthetic ones, all solved exactly and in one step
     counts = {"edits": 1, "synthetic": 2, "tasks": 3, "tried": 3, "verified": 3, "exact": 3, "verified steps": 3}
     assert summary.partitions == {f"python/{split}": counts for split in ("dev", "test", "train")}
-    assert verdict(summary) == "Artefacts: 19 made, 0 unchanged."
+    assert verdict(summary) == "Artifacts: 19 made, 0 unchanged."
 
 
 def test_a_second_run_shows_as_unchanged(made: Path, run: Run) -> None:
     run(made)
     summary = summarize(Paths(made))
-    assert [(stage.made, stage.unchanged) for stage in summary.stages if stage.artefacts] == [
+    assert [(stage.made, stage.unchanged) for stage in summary.stages if stage.artifacts] == [
         # raw, normalized, division
         *[(0, 1)] * 3,
         (0, 3),
@@ -56,7 +56,7 @@ def test_a_second_run_shows_as_unchanged(made: Path, run: Run) -> None:
         *[(0, 3)] * 4,
     ]
     assert verdict(summary) == (
-        "Nothing was recomputed: all 19 artefacts have the inputs, configuration and code they had."
+        "Nothing was recomputed: all 19 artifacts have the inputs, configuration and code they had."
     )
 
 
@@ -64,7 +64,7 @@ def test_a_run_of_a_part_shows_as_made_and_unchanged(made: Path, run: Run, recon
     reconfigure(made, "trajectories.yaml", {"collecting.max_steps": 2})
     run(made)
     # teacher_trajectories and trajectories, three of each
-    assert verdict(summarize(Paths(made))) == "Artefacts: 6 made, 13 unchanged."
+    assert verdict(summarize(Paths(made))) == "Artifacts: 6 made, 13 unchanged."
 
 
 def test_tables_show_every_split_and_their_sum(made: Path) -> None:
@@ -103,24 +103,24 @@ def test_thousands_are_set_apart() -> None:
     assert (raw[1], split) == ("1,234,567", ("python/train", "1,000", "0", "0", "12,345", "0", "0", "0"))
 
 
-def test_an_unreadable_artefact_is_left_out(made: Path) -> None:
+def test_an_unreadable_artifact_is_left_out(made: Path) -> None:
     (Paths(made).raw("release_pairs") / "_meta.json").write_text("{", "utf-8")
-    assert stages(summarize(Paths(made)))["raw"].artefacts == 0
+    assert stages(summarize(Paths(made)))["raw"].artifacts == 0
 
 
-def test_a_partial_folder_is_no_artefact(made: Path) -> None:
+def test_a_partial_folder_is_no_artifact(made: Path) -> None:
     source = Paths(made).raw("release_pairs")
     partial = source.with_name(".source.partial-0123456789ab")
     partial.mkdir()
     (partial / "_meta.json").write_bytes((source / "_meta.json").read_bytes())
-    assert stages(summarize(Paths(made)))["raw"].artefacts == 1
+    assert stages(summarize(Paths(made)))["raw"].artifacts == 1
 
 
 def test_a_summary_is_plain_values(made: Path) -> None:
     plain = summarize(Paths(made)).as_dict()
     assert (list(plain), list(plain["stages"])) == (["stages", "partitions", "adapters", "warnings"], list(STAGES))
     assert plain["stages"]["tasks"] == {
-        "artefacts": 3,
+        "artifacts": 3,
         "made": 3,
         "unchanged": 0,
         "folder": "data/tasks/python",
@@ -128,6 +128,6 @@ def test_a_summary_is_plain_values(made: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(("made_count", "unchanged", "words"), [(1, 0, "Artefacts: 1 made"), (0, 2, "all 2 ")])
+@pytest.mark.parametrize(("made_count", "unchanged", "words"), [(1, 0, "Artifacts: 1 made"), (0, 2, "all 2 ")])
 def test_the_verdict_says_what_the_last_run_did(made_count: int, unchanged: int, words: str) -> None:
     assert words in verdict(Summary([StageSummary("raw", 1, {}, made_count, unchanged, "data")], {}, {}))

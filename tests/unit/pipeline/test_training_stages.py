@@ -41,7 +41,7 @@ PORTS = {"sandbox": "memory", "training_client": "memory"}
 
 @pytest.fixture(scope="session")
 def first_run(_made: Path, run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """The small root with both recipes trained, and why each artefact was made."""
+    """The small root with both recipes trained, and why each artifact was made."""
     pytest.importorskip("tinker", reason="pip install 'graftline[training]'")
     root = Path(shutil.copytree(_made, tmp_path_factory.mktemp("adapted") / "root"))
     write_recipes(root)
@@ -256,7 +256,7 @@ def test_the_summary_shows_what_adapters_solve(adapted: Paths) -> None:
     solved = [f"{counts[which]} of {counts['tasks']}" for which in ("solved_before", "solved_after")]
     assert found[1] == ("tiny", str(counts["examples"]), f"{counts['trained_tokens']:,}", *solved)
     assert summary.as_dict()["adapters"]["tiny"] == counts
-    assert verdict(summary) == "Artefacts: 4 made, 19 unchanged."
+    assert verdict(summary) == "Artifacts: 4 made, 19 unchanged."
 
 
 def test_the_keys_of_data_are_the_documented_ones() -> None:

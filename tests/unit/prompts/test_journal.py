@@ -1,4 +1,4 @@
-"""The journal of an optimisation in a file: what a kill or a full disk leaves, and one writer at a time."""
+"""The journal of an optimization in a file: what a kill or a full disk leaves, and one writer at a time."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
 
 def test_who_holds_it_keeps_others_away(tmp_path: Path) -> None:
     first, second = FileJournal(tmp_path / "journal.jsonl"), FileJournal(tmp_path / "journal.jsonl")
-    with first.held(), pytest.raises(ConfigError, match="another job goes on with this optimisation"), second.held():
+    with first.held(), pytest.raises(ConfigError, match="another job goes on with this optimization"), second.held():
         raise AssertionError
     with second.held():
         second.append({"a": 1})

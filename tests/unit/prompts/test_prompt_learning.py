@@ -21,7 +21,7 @@ from graftline.prompts.prompt_learning import PromptLearningJob, PromptLearningS
 from graftline.prompts.rollouts import policy_of
 from graftline.prompts.settings import PromptLearningConfig
 from tests.harbor_server import Fault, HarborServer
-from tests.optimised_app import PaidApp, wanted
+from tests.optimized_app import PaidApp, wanted
 
 JOBS = "POST /api/prompt-learning/online/jobs"
 WHOLE = """
@@ -409,7 +409,7 @@ def test_another_job_in_the_same_folder_is_refused_while_the_first_goes_on(tmp_p
     may_go.set()
 
     assert refused.failed
-    assert "another job goes on with this optimisation" in str(refused.error)
+    assert "another job goes on with this optimization" in str(refused.error)
     assert first.poll_until_complete(interval_s=0.05).succeeded
 
 

@@ -36,7 +36,7 @@ def rows(query: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture
-def neighbours(tmp_path: Path) -> Path:
+def neighbors(tmp_path: Path) -> Path:
     """A folder with a file in every strange folder, each of which says where it is."""
     for folder in [*FOLDERS, "a", "abc", "b"]:
         (tmp_path / folder).mkdir()
@@ -46,9 +46,9 @@ def neighbours(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_a_file_is_read_whatever_its_folder_is_called_and_no_other(neighbours: Path, folder: str) -> None:
-    found = rows(of_parquet([neighbours / folder / "f.parquet"], COLUMNS))
-    lines = rows(of_lines([neighbours / folder / "f.jsonl"], COLUMNS))
+def test_a_file_is_read_whatever_its_folder_is_called_and_no_other(neighbors: Path, folder: str) -> None:
+    found = rows(of_parquet([neighbors / folder / "f.parquet"], COLUMNS))
+    lines = rows(of_lines([neighbors / folder / "f.jsonl"], COLUMNS))
     assert (found, lines) == ([(folder, 1)], [(folder, 1)])
 
 
@@ -57,8 +57,8 @@ def test_a_folder_that_duckdb_cannot_be_told_of_is_refused_by_name(tmp_path: Pat
         of_parquet([tmp_path / "a\\[b" / "f.parquet"], COLUMNS)
 
 
-def test_several_files_are_one_after_the_other_with_a_constant_beside(neighbours: Path) -> None:
-    files = [neighbours / folder / "f.parquet" for folder in ("a", "[a]")]
+def test_several_files_are_one_after_the_other_with_a_constant_beside(neighbors: Path) -> None:
+    files = [neighbors / folder / "f.parquet" for folder in ("a", "[a]")]
     assert rows(of_parquet(files, {"id": "text"}, {"language": "o'caml"})) == [("a", "o'caml"), ("[a]", "o'caml")]
 
 
@@ -86,9 +86,9 @@ def test_a_line_of_several_megabytes_is_read(tmp_path: Path) -> None:
     assert rows(of_lines([path], COLUMNS)) == [("a", 1)]
 
 
-def test_sources_are_views_that_leave_nothing_behind(neighbours: Path) -> None:
-    warehouse = neighbours / "[a]" / "graftline.duckdb"
-    create_sources(warehouse, {"edits": of_parquet([neighbours / "[a]" / "f.parquet"], COLUMNS)})
+def test_sources_are_views_that_leave_nothing_behind(neighbors: Path) -> None:
+    warehouse = neighbors / "[a]" / "graftline.duckdb"
+    create_sources(warehouse, {"edits": of_parquet([neighbors / "[a]" / "f.parquet"], COLUMNS)})
     with duckdb.connect(str(warehouse)) as connection:
         connection.execute(f"create table stg_edits as select * from {SOURCES}.edits")
     drop_sources(warehouse)
@@ -98,9 +98,9 @@ def test_sources_are_views_that_leave_nothing_behind(neighbours: Path) -> None:
     assert (tables, kept) == ([("main", "stg_edits")], [("[a]", 1)])
 
 
-def test_a_file_without_a_column_is_refused_by_the_name_of_its_source(neighbours: Path) -> None:
+def test_a_file_without_a_column_is_refused_by_the_name_of_its_source(neighbors: Path) -> None:
     columns: dict[str, Column] = {"id": "text", "licence": "word"}
-    query = of_parquet([neighbours / "a" / "f.parquet"], columns)
-    with pytest.raises(DataError, match=r"the files of 'edits' cannot be read \(.*licence.*\); materialise") as caught:
-        create_sources(neighbours / "graftline.duckdb", {"edits": query})
+    query = of_parquet([neighbors / "a" / "f.parquet"], columns)
+    with pytest.raises(DataError, match=r"the files of 'edits' cannot be read \(.*licence.*\); materialize") as caught:
+        create_sources(neighbors / "graftline.duckdb", {"edits": query})
     assert "\n" not in str(caught.value)

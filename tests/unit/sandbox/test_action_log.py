@@ -67,7 +67,7 @@ def test_different_task_ids_never_share_a_file(log: ActionLog, folder: Path) -> 
     assert len(list(folder.iterdir())) == len(ids)
 
 
-class Colour(StrEnum):
+class Color(StrEnum):
     RED = "red"
 
 
@@ -99,7 +99,7 @@ class Torn(UserDict[str, int]):
         (float("-inf"), None),
         (-(2**63), -(2**63)),
         (2**63, "0x8000000000000000"),
-        (Colour.RED, "red"),
+        (Color.RED, "red"),
         (Number.ONE, 1),
         (Path("/a"), "/a"),
         ({1: {None: True}}, {"1": {"None": True}}),

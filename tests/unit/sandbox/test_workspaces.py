@@ -230,8 +230,8 @@ def test_a_removed_workspace_is_neither_read_nor_written(workspaces: Workspaces)
 
 
 def test_what_is_no_workspace_of_ones_own_is_left_alone(workspaces: Workspaces, folder: Path, tmp_path: Path) -> None:
-    with Workspaces(folder, LIMITS) as neighbour:
-        own, foreign = workspaces.prepare("t", {"a.py": "1"}), neighbour.prepare("t", {"a.py": "1"})
+    with Workspaces(folder, LIMITS) as neighbor:
+        own, foreign = workspaces.prepare("t", {"a.py": "1"}), neighbor.prepare("t", {"a.py": "1"})
         for path in (
             tmp_path,
             folder,
@@ -253,10 +253,10 @@ def test_what_is_no_workspace_of_ones_own_is_left_alone(workspaces: Workspaces, 
 
 
 def test_all_workspaces_go_when_they_are_closed(folder: Path) -> None:
-    with Workspaces(folder, LIMITS) as workspaces, Workspaces(folder, LIMITS) as neighbour:
+    with Workspaces(folder, LIMITS) as workspaces, Workspaces(folder, LIMITS) as neighbor:
         for number in range(3):
             workspaces.prepare(f"t{number}", {"a/b.py": "1"})
-        left = neighbour.prepare("t", {})
+        left = neighbor.prepare("t", {})
         workspaces.close()
         assert held(folder) == [left.name]
     assert list(folder.iterdir()) == []

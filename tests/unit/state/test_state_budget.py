@@ -108,7 +108,7 @@ def test_the_note_itself_goes_where_there_is_no_room_for_it() -> None:
 
 
 @pytest.mark.parametrize("budget", [1, 5, 20, 50, 80, 120])
-def test_a_summary_is_within_its_budget_and_summarised_again_the_same(budget: int) -> None:
+def test_a_summary_is_within_its_budget_and_summarized_again_the_same(budget: int) -> None:
     shorter = summarize_history(FULL, budget)
 
     assert (shorter.token_budget() <= budget, summarize_history(shorter, budget)) == (True, shorter)

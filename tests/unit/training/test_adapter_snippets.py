@@ -16,7 +16,7 @@ import pytest
 
 from graftline.core.config import validated
 from graftline.core.paths import Paths
-from graftline.llm.weights.catalogue import Weights
+from graftline.llm.weights.catalog import Weights
 from graftline.training.adapter import download_adapter
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import Runs, TrainingRun

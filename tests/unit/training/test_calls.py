@@ -240,7 +240,7 @@ def test_what_has_ended_cannot_be_cancelled() -> None:
         ([("", 1), ("", 1)], [["0"], ["1"]]),
     ],
 )
-def test_neighbours_that_want_the_same_are_done_together(
+def test_neighbors_that_want_the_same_are_done_together(
     asked: Sequence[tuple[str, int]], together: list[list[str]]
 ) -> None:
     async def scenario(desk: Desk) -> None:

@@ -16,7 +16,7 @@ VOCABULARY = 1088
 """Of the model: as with Qwen3, more than its tokenizer has."""
 _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 _ADDED = ("<think>", "</think>", "<tool_call>", "</tool_call>")
-_WHO = "a teacher;the pilot;our gardener;every student;one engineer;the doctor;a painter;their captain;my neighbour"
+_WHO = "a teacher;the pilot;our gardener;every student;one engineer;the doctor;a painter;their captain;my neighbor"
 _DOES = "answers;carries;describes;finishes;measures;remembers;repairs;translates;understands;watches;weighs;writes"
 _WHAT = (
     "the question;an engine;this letter;a bridge;the number;some apples;that story;a window;the machine;an island;"

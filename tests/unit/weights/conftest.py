@@ -1,4 +1,4 @@
-"""A root with a catalogue of models, and a server for their places."""
+"""A root with a catalog of models, and a server for their places."""
 
 from collections.abc import Iterator
 from pathlib import Path

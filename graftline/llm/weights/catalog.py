@@ -115,7 +115,7 @@ class Weights(Config):
         return self
 
 
-class ModelCatalogue(Config):
+class ModelCatalog(Config):
     """`configs/models.yaml`."""
 
     models: dict[Name, Weights] = Field(min_length=1)
@@ -141,20 +141,20 @@ class ModelCatalogue(Config):
         return self.models[name]
 
 
-def load_models(paths: Paths) -> ModelCatalogue:
+def load_models(paths: Paths) -> ModelCatalog:
     """Return the models that are known.
 
     Raises:
         ConfigError: the file is missing or does not fit.
     """
-    return load_yaml(paths.configs / "models.yaml", ModelCatalogue)
+    return load_yaml(paths.configs / "models.yaml", ModelCatalog)
 
 
 def find_weights(name: str, paths: Paths) -> Weights | None:
-    """Return the weights called `name`; None where no catalogue has them, or the root has no catalogue.
+    """Return the weights called `name`; None where no catalog has them, or the root has no catalog.
 
     Raises:
-        ConfigError: the catalogue does not fit.
+        ConfigError: the catalog does not fit.
     """
     return load_models(paths).models.get(name) if (paths.configs / "models.yaml").exists() else None
 

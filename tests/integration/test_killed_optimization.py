@@ -1,4 +1,4 @@
-"""An optimisation whose process is killed in the middle, and begun again."""
+"""An optimization whose process is killed in the middle, and begun again."""
 
 import json
 import os
@@ -16,8 +16,8 @@ from pathlib import Path
 from graftline.harbor.task_app_client import create_task_app_client
 from graftline.prompts.journal import FileJournal
 from graftline.prompts.offline_proposer import OfflineProposer
-from graftline.prompts.optimise import optimise
-from tests.optimised_app import PaidApp, wanted
+from graftline.prompts.optimize import optimize
+from tests.optimized_app import PaidApp, wanted
 
 folder = Path(sys.argv[1])
 app, lock = PaidApp(), threading.Lock()
@@ -32,7 +32,7 @@ def asked(number):
 
 app.on_asked = asked
 journal = FileJournal(folder / "journal.jsonl")
-outcome = optimise(wanted(), create_task_app_client(app.config), OfflineProposer(), journal, "run")
+outcome = optimize(wanted(), create_task_app_client(app.config), OfflineProposer(), journal, "run")
 (folder / "outcome.json").write_text(outcome.model_dump_json())
 """
 

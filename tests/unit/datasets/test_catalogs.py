@@ -6,26 +6,26 @@ import pytest
 
 from graftline.core.config import validated
 from graftline.core.errors import ConfigError
-from graftline.datasets.catalogue import Catalogue, Cleaning, Dataset, Decontamination, Splitting, Synthesis
+from graftline.datasets.catalog import Catalog, Cleaning, Dataset, Decontamination, Splitting, Synthesis
 
 DATASET = {"reader": "release_pairs", "home": "data", "version": "1", "license": "MIT", "files": [{"path": "a.jsonl"}]}
 PACKAGES = [{"registry": "pypi", "name": "demo", "old": "1.0", "new": "2.0"}]
-CATALOGUE = {"languages": ["python"], "datasets": {"demo": DATASET}, "use": ["demo"]}
+CATALOG = {"languages": ["python"], "datasets": {"demo": DATASET}, "use": ["demo"]}
 
 
 def faults(tree: Any) -> str:
     with pytest.raises(ConfigError) as error:
-        validated(tree, Catalogue, "datasets.yaml")
+        validated(tree, Catalog, "datasets.yaml")
     return str(error.value)
 
 
 def with_dataset(**changes: Any) -> dict[str, Any]:
-    return {**CATALOGUE, "datasets": {"demo": {**DATASET, **changes}}}
+    return {**CATALOG, "datasets": {"demo": {**DATASET, **changes}}}
 
 
 def test_what_is_not_stated_is_the_vetted_default() -> None:
-    catalogue = validated(CATALOGUE, Catalogue, "datasets.yaml")
-    assert (catalogue.cleaning, catalogue.splitting, catalogue.decontamination, catalogue.synthesis) == (
+    catalog = validated(CATALOG, Catalog, "datasets.yaml")
+    assert (catalog.cleaning, catalog.splitting, catalog.decontamination, catalog.synthesis) == (
         Cleaning(
             licences=("MIT", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0", "ISC"),
             max_line_bytes=2_097_152,
@@ -42,13 +42,13 @@ def test_what_is_not_stated_is_the_vetted_default() -> None:
 def test_shares_that_do_not_add_up_are_refused() -> None:
     splitting = {"train": 0.8, "dev": 0.1, "test": 0.2}
     assert "splitting: value error, train, dev and test must add up to 1, not 1.1" in faults(
-        {**CATALOGUE, "splitting": splitting}
+        {**CATALOG, "splitting": splitting}
     )
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1])
 def test_a_split_cannot_be_left_empty_by_its_share(share: float) -> None:
-    assert "splitting.dev: input should be" in faults({**CATALOGUE, "splitting": {"dev": share}})
+    assert "splitting.dev: input should be" in faults({**CATALOG, "splitting": {"dev": share}})
 
 
 def test_an_unknown_reader_lists_the_known_ones() -> None:
@@ -70,8 +70,8 @@ def test_packages_belong_to_the_reader_that_compares_them(changes: dict[str, Any
 
 
 def test_packages_need_no_files() -> None:
-    catalogue = validated(with_dataset(reader="package_releases", packages=PACKAGES, files=[]), Catalogue, "d.yaml")
-    assert [package.name for package in catalogue.datasets["demo"].packages] == ["demo"]
+    catalog = validated(with_dataset(reader="package_releases", packages=PACKAGES, files=[]), Catalog, "d.yaml")
+    assert [package.name for package in catalog.datasets["demo"].packages] == ["demo"]
 
 
 @pytest.mark.parametrize("name", ["../demo", "a b", "", "-demo", "@scope/", "https://x"])
@@ -82,12 +82,12 @@ def test_the_name_of_a_package_is_one_of_its_registry(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["Demo", "a/b", "..", "", "1st"])
 def test_the_name_of_a_dataset_is_safe_as_a_folder(name: str) -> None:
-    assert "string should match pattern" in faults({**CATALOGUE, "datasets": {name: DATASET}})
+    assert "string should match pattern" in faults({**CATALOG, "datasets": {name: DATASET}})
 
 
 def test_a_pinned_checksum_is_sixty_four_small_hexadecimal_digits() -> None:
     files = [{"path": "a.jsonl", "sha256": "AB" * 32}]
-    found = faults({**CATALOGUE, "datasets": {"demo": {**DATASET, "files": files}}})
+    found = faults({**CATALOG, "datasets": {"demo": {**DATASET, "files": files}}})
     assert "datasets.demo.files.0.sha256: string should match pattern" in found
 
 
@@ -112,8 +112,8 @@ def test_a_pattern_cannot_be_pinned(pin: dict[str, Any]) -> None:
 
 def test_files_of_one_name_in_two_folders_are_two_files() -> None:
     files = [{"path": "a/rows.jsonl"}, {"path": "b/rows.jsonl"}]
-    catalogue = validated(with_dataset(files=files), Catalogue, "datasets.yaml")
-    assert [file.path for file in catalogue.datasets["demo"].files] == ["a/rows.jsonl", "b/rows.jsonl"]
+    catalog = validated(with_dataset(files=files), Catalog, "datasets.yaml")
+    assert [file.path for file in catalog.datasets["demo"].files] == ["a/rows.jsonl", "b/rows.jsonl"]
 
 
 @pytest.mark.parametrize(
@@ -131,18 +131,18 @@ def test_the_licence_of_a_repository_is_that_of_its_entry(repository: str, licen
     assert dataset.licence_of(repository) == licence
 
 
-TWO = {**CATALOGUE, "datasets": {"one": DATASET, "exam": {**DATASET, "reader": "evaluation"}, "two": DATASET}}
+TWO = {**CATALOG, "datasets": {"one": DATASET, "exam": {**DATASET, "reader": "evaluation"}, "two": DATASET}}
 
 
 def test_the_datasets_in_use_keep_the_order_of_precedence() -> None:
-    catalogue = validated({**TWO, "use": ["two", "exam", "one"]}, Catalogue, "datasets.yaml")
-    assert (list(catalogue.used), list(catalogue.sources)) == (["one", "exam", "two"], ["one", "two"])
+    catalog = validated({**TWO, "use": ["two", "exam", "one"]}, Catalog, "datasets.yaml")
+    assert (list(catalog.used), list(catalog.sources)) == (["one", "exam", "two"], ["one", "two"])
 
 
 def test_other_datasets_can_be_put_in_use() -> None:
-    catalogue = validated({**TWO, "use": ["one"]}, Catalogue, "datasets.yaml")
-    assert list(catalogue.using(("two",), "GRAFTLINE_DATASETS").used) == ["two"]
-    assert list(catalogue.used) == ["one"]
+    catalog = validated({**TWO, "use": ["one"]}, Catalog, "datasets.yaml")
+    assert list(catalog.using(("two",), "GRAFTLINE_DATASETS").used) == ["two"]
+    assert list(catalog.used) == ["one"]
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,11 @@ def test_other_datasets_can_be_put_in_use() -> None:
     [(["one", "nowhere"], "dataset 'nowhere' is unknown"), ([], "no dataset is named")],
 )
 def test_using_an_unknown_dataset_lists_the_known_ones(names: list[str], fault: str) -> None:
-    catalogue = validated({**TWO, "use": ["one"]}, Catalogue, "datasets.yaml")
+    catalog = validated({**TWO, "use": ["one"]}, Catalog, "datasets.yaml")
     with pytest.raises(ConfigError) as error:
-        catalogue.using(tuple(names), "GRAFTLINE_DATASETS")
+        catalog.using(tuple(names), "GRAFTLINE_DATASETS")
     assert str(error.value) == f"GRAFTLINE_DATASETS: {fault}; known: exam, one, two"
 
 
-def test_the_catalogue_uses_what_it_has() -> None:
-    assert "use: dataset 'nowhere' is unknown; known: demo" in faults({**CATALOGUE, "use": ["nowhere"]})
+def test_the_catalog_uses_what_it_has() -> None:
+    assert "use: dataset 'nowhere' is unknown; known: demo" in faults({**CATALOG, "use": ["nowhere"]})

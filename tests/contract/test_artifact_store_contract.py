@@ -1,4 +1,4 @@
-"""What every store of artefacts keeps to, whatever is behind it: two workers, each with the root it would have."""
+"""What every store of artifacts keeps to, whatever is behind it: two workers, each with the root it would have."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from graftline.core.artifacts.base import ArtefactStore
+from graftline.core.artifacts.base import ArtifactStore
 from graftline.core.artifacts.open import (
-    BucketArtefactsConfig,
-    FolderArtefactsConfig,
-    MemoryArtefactsConfig,
-    open_artefacts,
+    BucketArtifactsConfig,
+    FolderArtifactsConfig,
+    MemoryArtifactsConfig,
+    open_artifacts,
 )
 from graftline.core.build import Built, Contents, Request, build
 from graftline.core.record import Record, verified
@@ -28,10 +28,10 @@ class Worker:
     """A process with its root, and the store as it has opened it."""
 
     root: Path
-    store: ArtefactStore
+    store: ArtifactStore
 
     def make(self, text: str, name: str = NAME) -> Built:
-        """Make an artefact whose files say `text`, and one that always says the same."""
+        """Make an artifact whose files say `text`, and one that always says the same."""
 
         def contents(folder: Path) -> Contents:
             (folder / "parts").mkdir(exist_ok=True)
@@ -45,7 +45,7 @@ class Worker:
         )
 
     def have(self, name: str = NAME) -> Record:
-        """Fetch an artefact, and check every file of it."""
+        """Fetch an artifact, and check every file of it."""
         record = self.store.record(name)
         assert record is not None
         self.store.fetch(name, record, self.root / name)
@@ -63,18 +63,18 @@ def workers(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Worker, Wor
     """Two workers of an empty store of every kind."""
     kind, roots = request.param, [tmp_path / "one", tmp_path / "two"]
     if kind == "folder":
-        opened = [open_artefacts(FolderArtefactsConfig(), tmp_path, Secrets([]))] * 2
+        opened = [open_artifacts(FolderArtifactsConfig(), tmp_path, Secrets([]))] * 2
         roots = [tmp_path, tmp_path]
     elif kind == "memory":
-        opened = [open_artefacts(MemoryArtefactsConfig(), tmp_path, Secrets([]))] * 2
+        opened = [open_artifacts(MemoryArtifactsConfig(), tmp_path, Secrets([]))] * 2
     elif kind == "folder of all":
-        config = BucketArtefactsConfig(url=f"file://{tmp_path}/of-all")
-        opened = [open_artefacts(config, root, Secrets([])) for root in roots]
+        config = BucketArtifactsConfig(url=f"file://{tmp_path}/of-all")
+        opened = [open_artifacts(config, root, Secrets([])) for root in roots]
     else:
         server: S3Server = request.getfixturevalue("s3")
         server.empty()
-        config = BucketArtefactsConfig(**server.config("artefacts").model_dump(exclude={"kind"}))
-        opened = [open_artefacts(config, tmp_path, server.secrets)] * 2
+        config = BucketArtifactsConfig(**server.config("artifacts").model_dump(exclude={"kind"}))
+        opened = [open_artifacts(config, tmp_path, server.secrets)] * 2
     one, two = (Worker(root, store) for root, store in zip(roots, opened, strict=True))
     return one, two
 
@@ -94,14 +94,14 @@ def test_fetching_twice_is_fetching_once(workers: tuple[Worker, Worker]) -> None
     assert sorted(path.name for path in (two.root / NAME).parent.iterdir()) == ["train"]
 
 
-def test_an_artefact_that_nobody_made_is_none(workers: tuple[Worker, Worker]) -> None:
+def test_an_artifact_that_nobody_made_is_none(workers: tuple[Worker, Worker]) -> None:
     one, _ = workers
     one.make("text")
     assert one.store.record("data/processed/python") is None
     assert one.store.record("data/processed/python/dev") is None
 
 
-def test_artefacts_are_listed_by_the_folder_they_are_in(workers: tuple[Worker, Worker]) -> None:
+def test_artifacts_are_listed_by_the_folder_they_are_in(workers: tuple[Worker, Worker]) -> None:
     one, two = workers
     assert two.store.names("data") == []
     for name in ("data/raw/b/source", "data/raw/a/source", "data/rawer"):
@@ -119,7 +119,7 @@ def test_what_is_made_anew_takes_the_place_of_what_was_there(workers: tuple[Work
     assert (two.root / NAME / "edits.jsonl").read_text("utf-8") == "another text"
 
 
-def test_of_workers_that_make_one_artefact_at_once_one_is_there_whole(workers: tuple[Worker, Worker]) -> None:
+def test_of_workers_that_make_one_artifact_at_once_one_is_there_whole(workers: tuple[Worker, Worker]) -> None:
     one, two = workers
     with ThreadPoolExecutor(2) as threads:
         identities = {

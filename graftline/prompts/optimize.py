@@ -1,4 +1,4 @@
-"""One prompt optimisation, from its configuration to its outcome: begun, gone on with, ended early; in the caller's thread.
+"""One prompt optimization, from its configuration to its outcome: begun, gone on with, ended early; in the caller's thread.
 
 Seeds are in three parts that share none: on some of the train seeds changes are found, on the others (the front) all prompts are
 compared and the best one is chosen, and on the validation seeds it is judged, with the first prompt, when the search is over.
@@ -37,7 +37,7 @@ _Rewards = dict[int, dict[int, float]]
 
 
 @dataclass(slots=True)
-class _Judgement:
+class _Judgment:
     """Which prompt is the best one, and what is known of it on seeds that are kept to judge."""
 
     best: int = 0
@@ -46,7 +46,7 @@ class _Judgement:
     test: _Rewards = field(default_factory=dict)
 
 
-def optimise(
+def optimize(
     config: PromptLearningConfig,
     task_app: TaskAppClient,
     proposer: Proposer,
@@ -55,13 +55,13 @@ def optimise(
     stop: threading.Event | None = None,
     tell: Tell = lambda kind, data: None,
 ) -> Outcome:
-    """Return what an optimisation came to; begun again with its journal, it goes on.
+    """Return what an optimization came to; begun again with its journal, it goes on.
 
     Args:
         config: What is to be made better, on what.
         task_app: What runs rollouts.
         proposer: What proposes changes.
-        journal: Of this optimisation alone.
+        journal: Of this optimization alone.
         run_id: Names it in what the task app is asked for, the same when it goes on.
         stop: Set by another thread, it ends soon, and what was found stays.
         tell: Gets events as they happen: a kind, and what there is to say.
@@ -82,7 +82,7 @@ def optimise(
     try:
         parts = {"front": front, "feedback": feedback, "validation": validation, "test": test}
         tell("running", {**parts, "proposer": proposer.name})
-        found, ending, judged = Search(), "", _Judgement()
+        found, ending, judged = Search(), "", _Judgment()
         try:
             _fly(rollouts, proposer, shape, feedback, config.seeds)
             found = search(shape, rollouts, proposer, journal, config.gepa, front, feedback, reserve, stop, tell)
@@ -102,7 +102,7 @@ def optimise(
     finally:
         rollouts.close()
     logger.info(
-        "optimisation %s: %s, %d prompts, %d rollouts, %.1f s",
+        "optimization %s: %s, %d prompts, %d rollouts, %.1f s",
         run_id,
         outcome.ending,
         len(outcome.prompts),
@@ -140,7 +140,7 @@ def _check_budget(config: PromptLearningConfig, n_front: int, n_feedback: int, r
 
 
 def _check_same(journal: Journal, config: PromptLearningConfig, url: str, run_id: str) -> None:
-    """Keep what the optimisation is, and refuse to go on with another one."""
+    """Keep what the optimization is, and refuse to go on with another one."""
     of: dict[str, Any] = {"kind": "optimisation", "id": run_id, "config": config.body("")}
     kept = next((line for line in journal.lines() if line["kind"] == "optimisation"), None)
     if kept is None:
@@ -150,7 +150,7 @@ def _check_same(journal: Journal, config: PromptLearningConfig, url: str, run_id
             key for key in {*kept["config"], *of["config"]} if kept["config"].get(key) != of["config"].get(key)
         )
         raise ConfigError(
-            f"optimisation {run_id!r}: was begun with another configuration ({', '.join(changed)} differ); begin a new one"
+            f"optimization {run_id!r}: was begun with another configuration ({', '.join(changed)} differ); begin a new one"
         )
 
 
@@ -174,7 +174,7 @@ def _most_validated(gepa: GepaTable) -> int:
     return gepa.evaluation.validation_top_k or (_CHOSEN_AMONG if gepa.evaluation.test_pool else 1)
 
 
-def _judge(judged: _Judgement, found: Search, rollouts: Rollouts, gepa: GepaTable) -> None:
+def _judge(judged: _Judgment, found: Search, rollouts: Rollouts, gepa: GepaTable) -> None:
     """Note the best prompt, and what it and the first one come to on seeds that had no part in the choice.
 
     What is known when something ends it early stays noted.
@@ -208,7 +208,7 @@ def _rewards(numbers: Sequence[int], found: Search, rollouts: Rollouts, seeds: S
 
 def _outcome(
     found: Search,
-    judged: _Judgement,
+    judged: _Judgment,
     rollouts: Rollouts,
     proposer: Proposer,
     gepa: GepaTable,

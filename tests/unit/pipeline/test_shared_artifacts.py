@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graftline.core.artifacts.open import BucketArtefactsConfig, open_artefacts
+from graftline.core.artifacts.open import BucketArtifactsConfig, open_artifacts
 from graftline.core.errors import BoundaryError
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, load_record
@@ -18,7 +18,7 @@ Run = Callable[..., dict[str, str]]
 
 @pytest.fixture
 def ports(tmp_path: Path) -> dict[str, Any]:
-    return {"sandbox": "memory", "artefacts": {"kind": "bucket", "url": f"file://{tmp_path}/bucket"}}
+    return {"sandbox": "memory", "artifacts": {"kind": "bucket", "url": f"file://{tmp_path}/bucket"}}
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def identities(root: Path) -> dict[str, str]:
 
 
 def in_bucket(ports: dict[str, Any]) -> dict[str, str]:
-    store = open_artefacts(BucketArtefactsConfig(url=ports["artefacts"]["url"]), Path(), Secrets([]))
+    store = open_artifacts(BucketArtifactsConfig(url=ports["artifacts"]["url"]), Path(), Secrets([]))
     return {name: record.identity for name in store.names("data") if (record := store.record(name))}
 
 
@@ -75,7 +75,7 @@ def test_attempts_of_a_teacher_on_another_machine_are_among_the_trajectories(
     assert reasons["trajectories python/train"] == "input teacher_trajectories.memory changed"
 
 
-def test_an_artefact_that_cannot_be_sent_is_sent_by_the_next_run_without_being_made_again(
+def test_an_artifact_that_cannot_be_sent_is_sent_by_the_next_run_without_being_made_again(
     made: Path, bare: Path, run: Run, tmp_path: Path, ports: dict[str, Any]
 ) -> None:
     (tmp_path / "bucket").mkdir()

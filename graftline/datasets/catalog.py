@@ -149,11 +149,11 @@ class Synthesis(Config):
     """At most, of one text."""
 
 
-class Catalogue(Config):
+class Catalog(Config):
     """`configs/datasets.yaml`."""
 
     languages: tuple[Language, ...] = Field(min_length=1)
-    """Of the splits; edits in another language are normalised and counted, but not split."""
+    """Of the splits; edits in another language are normalized and counted, but not split."""
     datasets: dict[Name, Dataset] = Field(min_length=1)
     """In the order of precedence: of two equal edits, that of the earlier dataset is kept."""
     use: tuple[Name, ...] = Field(min_length=1)
@@ -184,7 +184,7 @@ class Catalogue(Config):
         return (language, "javascript") if also else (language,)
 
     def using(self, names: tuple[str, ...], source: str) -> Self:
-        """Return the catalogue with other datasets in use; `source` says who names them.
+        """Return the catalog with other datasets in use; `source` says who names them.
 
         Raises:
             ConfigError: one of them is unknown.

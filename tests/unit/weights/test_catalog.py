@@ -1,4 +1,4 @@
-"""The catalogue of models: what the checkout lists, and what is refused."""
+"""The catalog of models: what the checkout lists, and what is refused."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from graftline.core.config import validated
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
-from graftline.llm.weights.catalogue import ModelCatalogue, WheelsPlace, load_models
+from graftline.llm.weights.catalog import ModelCatalog, WheelsPlace, load_models
 
 SHA256 = "0" * 64
 PART: dict[str, Any] = {"package": "demo", "version": "1.0.0", "member": "a/b.bin", "size_bytes": 5}
@@ -19,8 +19,8 @@ WEIGHTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def catalogue(**models: Any) -> ModelCatalogue:
-    return validated({"models": models}, ModelCatalogue, "models.yaml")
+def catalog(**models: Any) -> ModelCatalog:
+    return validated({"models": models}, ModelCatalog, "models.yaml")
 
 
 def test_the_checkout_lists_three_models_from_the_hub_or_else_from_wheels(checkout: Path) -> None:
@@ -53,7 +53,7 @@ def test_only_the_package_that_was_made_for_it_gives_weights_unasked(checkout: P
 
 def test_an_unknown_model_is_answered_with_the_known_ones() -> None:
     with pytest.raises(ConfigError) as error:
-        catalogue(one=WEIGHTS).weights("two")
+        catalog(one=WEIGHTS).weights("two")
     assert str(error.value) == "model 'two' is unknown; known in configs/models.yaml: one"
 
 
@@ -91,11 +91,11 @@ def test_an_unknown_model_is_answered_with_the_known_ones() -> None:
 )
 def test_what_does_not_fit_is_refused(changes: dict[str, Any], fault: str) -> None:
     with pytest.raises(ConfigError) as error:
-        catalogue(one={**WEIGHTS, **changes})
+        catalog(one={**WEIGHTS, **changes})
     assert f"models.yaml: {fault}" in str(error.value)
 
 
 def test_two_models_do_not_share_a_file() -> None:
     with pytest.raises(ConfigError) as error:
-        catalogue(one=WEIGHTS, two={**WEIGHTS, "sha256": "1" * 64})
+        catalog(one=WEIGHTS, two={**WEIGHTS, "sha256": "1" * 64})
     assert "two models have the file 'demo.gguf'; give each a name of its own" in str(error.value)

@@ -75,7 +75,7 @@ def tasks(seeds: Sequence[int]) -> list[TaskInfo]:
 
 
 def wanted(gepa: Mapping[str, Any] | None = None, **more: Any) -> PromptLearningConfig:
-    """Return an optimisation of one system message over twenty train seeds and six others."""
+    """Return an optimization of one system message over twenty train seeds and six others."""
     table: dict[str, Any] = {
         "rng_seed": 1,
         "proposer_type": "offline",

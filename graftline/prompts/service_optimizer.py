@@ -1,4 +1,4 @@
-"""How the service carries out prompt optimisations: those on its own deployments, by a model of its own or without one."""
+"""How the service carries out prompt optimizations: those on its own deployments, by a model of its own or without one."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -7,19 +7,19 @@ from typing import Any
 from graftline.core.errors import ConfigError
 from graftline.core.secrets import Secrets
 from graftline.harbor.deployment_ref import DEPLOYMENTS
-from graftline.harbor.service.prompt_workers import Optimised
+from graftline.harbor.service.prompt_workers import Optimized
 from graftline.harbor.task_app_client import TaskAppClient
 from graftline.llm.blocking import BlockingChatModel
 from graftline.prompts.journal import Journal
 from graftline.prompts.open_proposer import open_proposer
-from graftline.prompts.optimise import check, optimise
+from graftline.prompts.optimize import check, optimize
 from graftline.prompts.runs import remark_of, result_fields
 from graftline.prompts.settings import PromptLearningConfig
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 
 
-class ServiceOptimiser:
+class ServiceOptimizer:
     """Stateless; `model` is what it asks for changes, and belongs to the caller.
 
     A client may not name a model by its address: the service would send requests, and its secrets, wherever it is told to.
@@ -60,9 +60,9 @@ class ServiceOptimiser:
         job_id: str,
         stop: threading.Event,
         tell: Tell,
-    ) -> Optimised:
+    ) -> Optimized:
         read = PromptLearningConfig.from_mapping(config)
         with open_proposer(read.gepa, self._secrets, self._model) as proposer:
-            outcome = optimise(read, task_app, proposer, journal, job_id, stop, tell)
+            outcome = optimize(read, task_app, proposer, journal, job_id, stop, tell)
         fields = {**result_fields(outcome), "outcome": outcome.model_dump(mode="json")}
-        return Optimised(fields, outcome.error, remark_of(outcome))
+        return Optimized(fields, outcome.error, remark_of(outcome))

@@ -1,4 +1,4 @@
-"""Optimisations from their configuration to their outcome: what is asked, what is paid, what is left out."""
+"""Optimizations from their configuration to their outcome: what is asked, what is paid, what is left out."""
 
 import asyncio
 import itertools
@@ -20,11 +20,11 @@ from graftline.harbor.service.refusal import Refused
 from graftline.harbor.task_app_client import create_task_app_client
 from graftline.prompts.journal import FileJournal, MemoryJournal
 from graftline.prompts.offline_proposer import OfflineProposer
-from graftline.prompts.optimise import optimise
+from graftline.prompts.optimize import optimize
 from graftline.prompts.outcome import Outcome
 from graftline.prompts.proposals import Proposal, Wish
 from graftline.prompts.settings import PromptLearningConfig
-from tests.optimised_app import FIRST, PaidApp, helped, tasks, wanted
+from tests.optimized_app import FIRST, PaidApp, helped, tasks, wanted
 
 QUICK = {"rollout": {"attempts": 1}}
 
@@ -43,7 +43,7 @@ def run(
     **more: Any,
 ) -> Outcome:
     client = create_task_app_client(app.config)
-    return optimise(
+    return optimize(
         config or wanted(), client, proposer or OfflineProposer(), journal or MemoryJournal(), "run", **more
     )
 
@@ -69,7 +69,7 @@ def test_a_better_prompt_is_found_and_judged_on_seeds_that_nothing_was_learned_f
     assert outcome.front == sorted({number for numbers in outcome.best_by_seed.values() for number in numbers})
 
 
-def test_the_same_optimisation_goes_the_same_way() -> None:
+def test_the_same_optimization_goes_the_same_way() -> None:
     assert run(PaidApp()) == run(PaidApp())
 
 
@@ -194,12 +194,12 @@ def test_a_lost_rollout_that_does_not_say_what_it_used_is_tried_again_within_a_b
 
     client = create_task_app_client(LocalAPIConfig(app_id="paid", rollout=rollout, provide_task_instances=tasks))
     config = wanted({"token": token})
-    outcome = optimise(config, client, OfflineProposer(), journal, "run")
+    outcome = optimize(config, client, OfflineProposer(), journal, "run")
 
     assert (outcome.error, "did not say" in outcome.ending, outcome.best > 0) == ("", False, True)
     assert any(line["kind"] == "rollout" and line["usd"] is None for line in journal.lines())
     # what is read again is charged in the same way
-    assert optimise(config, client, OfflineProposer(), journal, "run") == outcome
+    assert optimize(config, client, OfflineProposer(), journal, "run") == outcome
 
 
 def test_what_was_lost_is_charged_as_the_dearest_so_far() -> None:
@@ -349,7 +349,7 @@ def test_a_request_that_the_task_app_refuses_ends_it_at_once() -> None:
     assert len(app.asked) == 1
 
 
-def test_a_journal_of_another_optimisation_is_refused() -> None:
+def test_a_journal_of_another_optimization_is_refused() -> None:
     journal = MemoryJournal()
     run(PaidApp(), journal=journal)
     with pytest.raises(ConfigError, match=r"was begun with another configuration \(gepa differ\)"):
