@@ -15,7 +15,7 @@ from graftline.llm.fleet import Actor, Fleet
 from graftline.llm.servers.commands import KILL_AFTER_S, Launch, Machine, launch_of
 
 _USER = "graftline"
-_KEY_FILE = Path("/etc/graftline/llm.env")
+_KEY_FILE = Path("/etc/graftline/actors.env")
 _CACHE = Path("/var/cache/graftline")
 _LOGS = Path("/var/log/graftline")
 _RESTART_S = 5

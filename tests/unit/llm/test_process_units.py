@@ -59,7 +59,7 @@ def test_a_unit_stops_as_a_keeper_does() -> None:
         "KillSignal=SIGTERM",
         "TimeoutStopSec=55",
         'Environment="CUDA_VISIBLE_DEVICES=0"',
-        "EnvironmentFile=/etc/graftline/llm.env",
+        "EnvironmentFile=/etc/graftline/actors.env",
         'Environment="ODD=say \\"100%%\\", $HOME"',
     }
     assert wanted - set(lines) == set()
