@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from graftline.core.hashing import digest
 from graftline.rollouts.task import Task
-from graftline.training.sets import template_of
+from graftline.rollouts.task_selection import template_of
 
 
 class Unseen(BaseModel):

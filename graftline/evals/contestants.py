@@ -1,6 +1,6 @@
 """Who attempts tasks in an evaluation: a served model, a model of the training service, a teacher.
 
-All of them are asked the same questions. A model is asked as while it is trained (`training.grading.question`), a prompt of
+All of them are asked the same questions. A model is asked as while it is trained (`rollouts.answer_grading.first_question`), a prompt of
 its own being all that tells one way of asking from another.
 """
 
@@ -19,12 +19,12 @@ from graftline.evals.cases import Case, Question
 from graftline.evals.replies import Cost, Failed, NotAsked, Replies, Reply, Said, Tried
 from graftline.llm.base import ChatRequest, Message
 from graftline.llm.blocking import BlockingChatModel
+from graftline.rollouts.answer_grading import first_question
 from graftline.rollouts.collect import Collecting, collect
 from graftline.rollouts.teachers.base import Teacher
 from graftline.rollouts.teachers.openai import chat_request
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.sandbox.base import Sandbox
-from graftline.training.grading import question
 from graftline.training.questions import Drawing, Questions
 from graftline.training.service import Awaited, Sampler, TrainingService
 
@@ -142,7 +142,7 @@ class ChatContestant:
         return Said(asked, answer.text, self._prompt.settings.answer, cost)
 
     def _request(self, asked: Question) -> ChatRequest:
-        messages = tuple(Message.model_validate(dict(one)) for one in question(asked.case.task, self._prompt))
+        messages = tuple(Message.model_validate(dict(one)) for one in first_question(asked.case.task, self._prompt))
         temperature, seed = self._sampling.temperature, self._sampling.seed_of(asked)
         request = chat_request(self._prompt.settings, messages, temperature, seed, self._adapter)
         return replace(request, max_tokens=self._sampling.max_tokens, deadline_s=self._deadline_s)
@@ -205,7 +205,7 @@ class SampledContestant:
         if not is_text(asked[0].case):
             return [NotAsked(one, UNREADABLE) for one in asked]
         try:
-            tokens = self._questions.tokens(question(task, self._prompt))
+            tokens = self._questions.tokens(first_question(task, self._prompt))
         except DataError as error:
             return [Failed(one, str(error)) for one in asked]
         if self._context_tokens is not None and len(tokens) + sampling.max_tokens > self._context_tokens:

@@ -25,8 +25,8 @@ from graftline.evals.pairs import read_pairs
 from graftline.evals.unseen import with_unseen
 from graftline.rollouts.shards import read_shards, sealed_shards
 from graftline.rollouts.task import Task, sound_tasks
+from graftline.rollouts.task_selection import OVERSAMPLING, balance, template_of
 from graftline.sandbox.base import Sandbox
-from graftline.training.sets import DRAWN, balanced, template_of
 
 Attempted = Callable[[Language, Split], Iterable[Path]]
 """Tells the folders of attempts at the tasks of a split, one per teacher."""
@@ -174,7 +174,7 @@ def _solved_in_one_step(folders: Iterable[Path]) -> set[str]:
 def _of_families(
     source: FamiliesSource, paths: Paths, sandbox: Sandbox, advance: Callable[[int, int], None]
 ) -> list[Case]:
-    share = -(-source.most * DRAWN // len(source.languages))
+    share = -(-source.most * OVERSAMPLING // len(source.languages))
     made: list[Edit] = []
     read: dict[Language, list[Edit]] = {}
     for language in source.languages:
@@ -199,4 +199,4 @@ def _is_chosen(task: Task, source: FamiliesSource) -> bool:
 def _chosen(cases: Iterable[Case], most: int) -> list[Case]:
     """Return at most so many, of languages and classes in turns, in an order that has nothing to do with where texts come from."""
     ordered = sorted(cases, key=lambda case: sha256_text(case.id))
-    return balanced(ordered, most, lambda case: case.task.language, lambda case: case.edit_class)
+    return balance(ordered, most, lambda case: case.task.language, lambda case: case.edit_class)

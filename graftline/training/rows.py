@@ -12,21 +12,19 @@ from graftline.datasets.synthetic.held_out import has_held_out_form
 from graftline.datasets.synthetic.pieces import in_pieces
 from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task, sound_tasks
+from graftline.rollouts.task_selection import OVERSAMPLING, balance, template_of
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.sandbox.base import Request, Sandbox
 from graftline.training.sets import (
-    DRAWN,
     ComposedSource,
     Part,
     Row,
     SyntheticSource,
     TrajectorySource,
-    balanced,
     fits_source,
     is_answerable,
     rows_of_tasks,
     rows_of_trajectories,
-    template_of,
     thought,
 )
 
@@ -71,12 +69,12 @@ def _made(material: Material, source: SyntheticSource | ComposedSource, prompt: 
             share = -(-most // len(source.languages))
             made += compose(pieces, language, share, seed, sandbox, source.most_characters)
         else:
-            share = -(-most * DRAWN // len(source.languages))
+            share = -(-most * OVERSAMPLING // len(source.languages))
             per_snippet, templates = source.per_snippet, source.templates
             made += synthesize(pieces, language, share, seed, sandbox, material.split, per_snippet, templates)
     sound = sound_tasks(material.counted(made), sandbox).tasks
     fitting = [task for task in sound if is_answerable(task, prompt)]
-    return balanced(fitting, most, lambda task: task.language, template_of)
+    return balance(fitting, most, lambda task: task.language, template_of)
 
 
 def _solved(material: Material, source: TrajectorySource, prompt: Prompt, most: int) -> list[Task]:
@@ -92,7 +90,7 @@ def _solved(material: Material, source: TrajectorySource, prompt: Prompt, most: 
             task = by_id[trajectory.task_id].model_copy(update={"gold_action": action, "gold_next": ()})
             if is_answerable(task, prompt) and not (material.split == "train" and has_held_out_form(action, language)):
                 tasks.append(task)
-    return balanced(tasks, most, lambda task: task.language)
+    return balance(tasks, most, lambda task: task.language)
 
 
 def _thoughts(tasks: Sequence[Task], sandbox: Sandbox) -> list[str]:
@@ -111,6 +109,6 @@ def _of_trajectories(
         by_id, attempts = material.attempts(language)
         tasks |= by_id
         found += rows_of_trajectories(recipe, attempts, tasks, source, prompt)
-    kept = balanced(found, most, lambda row: str(row["language"]))
+    kept = balance(found, most, lambda row: str(row["language"]))
     ids = dict.fromkeys(str(row["id"] if recipe == "rl_grpo" else row["task_id"]) for row in kept)
     return kept, [tasks[id] for id in ids]

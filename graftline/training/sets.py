@@ -4,11 +4,9 @@ The form of a row is that of the recipe: chats, pairs, steps of experts, or task
 model is to solve before and after, are of the splits that nothing is trained on: other repositories.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -18,6 +16,7 @@ from graftline.codemod.canonical import canonical
 from graftline.core.config import Config
 from graftline.core.errors import ConfigError
 from graftline.datasets.synthetic.held_out import OF_FAMILY
+from graftline.rollouts.answer_grading import first_question
 from graftline.rollouts.exports.rows import dpo_rows, sft_rows, srl_rows
 from graftline.rollouts.state.state import StateUpdate
 from graftline.rollouts.step import Trajectory
@@ -25,15 +24,11 @@ from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.answer import Answer, fits, written
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.sandbox.base import Match
-from graftline.training.grading import question
 
 TRAIN, HELD_OUT, TASKS = "train.jsonl", "held_out.jsonl", "tasks.jsonl"
 """What a recipe trains on, what it looks at, and what is to be solved before and after."""
 
 Row = dict[str, Any]
-ItemT = TypeVar("ItemT")
-DRAWN = 3
-"""Times as many synthetic edits are made as are wanted: those of templates that fit everywhere are left out again."""
 _LONGEST_SIDE, _HEAD, _TAIL = 100, 60, 30
 """Characters of a place in a thought; of a longer one its beginning and its end."""
 _THOUGHT_OF = 2
@@ -172,22 +167,6 @@ def check_fits(recipe: str, source: Source) -> None:
         )
 
 
-def balanced(items: Iterable[ItemT], most: int, *groups: Callable[[ItemT], str]) -> list[ItemT]:
-    """Return at most so many of `items`, those of different groups in turns: of the first kind, within each of the second."""
-    ordered = [*items]
-    for depth in range(len(groups), 0, -1):
-        by_group: dict[tuple[str, ...], list[ItemT]] = defaultdict(list)
-        for item in ordered:
-            by_group[tuple(group(item) for group in groups[:depth])].append(item)
-        ordered = [item for turn in zip_longest(*by_group.values()) for item in turn if item is not None]
-    return ordered[:most]
-
-
-def template_of(task: Task) -> str:
-    """Return the template a synthetic task is an instance of; `real edits` for another one."""
-    return next((tag.partition(":")[2] for tag in task.tags if tag.startswith("template:")), "real edits")
-
-
 def is_answerable(task: Task, prompt: Prompt) -> bool:
     """Return whether one action that is known solves `task`, and may be said in answer to `prompt`."""
     return task.gold_action is not None and not task.gold_next and fits(_answer(task), prompt.settings.answer)
@@ -196,12 +175,12 @@ def is_answerable(task: Task, prompt: Prompt) -> bool:
 def _chat(task: Task, prompt: Prompt, think: str) -> Row:
     answer = replace(_answer(task), think=think)
     said = {"role": "assistant", "content": written(answer, prompt.settings.answer.layout)}
-    return {"messages": [*question(task, prompt), said], **_origin(task)}
+    return {"messages": [*first_question(task, prompt), said], **_origin(task)}
 
 
 def _expert(task: Task, prompt: Prompt, think: str) -> Row:
     action = ACTION.dump_python(canonical(_answer(task).action), mode="json")
-    return {"prompt": question(task, prompt), "expert_action": action, **_origin(task)}
+    return {"prompt": first_question(task, prompt), "expert_action": action, **_origin(task)}
 
 
 def _task(task: Task, prompt: Prompt, think: str) -> Row:

@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 
 from graftline.core.errors import TrainingError
 from graftline.core.markdown import plain_table
+from graftline.rollouts.answer_grading import GradedAnswer, first_question, grade_answer
 from graftline.rollouts.reward import RewardWeights
 from graftline.rollouts.task import Task
+from graftline.rollouts.task_selection import template_of
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.sandbox.base import Sandbox
-from graftline.training.grading import Graded, graded, question
 from graftline.training.questions import Drawing, Questions
 from graftline.training.service import Sampler, TrainingService
-from graftline.training.sets import template_of
 
 Row = dict[str, object]
 
@@ -26,7 +26,7 @@ def solve(
     sandbox: Sandbox,
     answer_tokens: int,
     advance: Callable[[int, int], None] = lambda done, total: None,
-) -> list[Graded]:
+) -> list[GradedAnswer]:
     """Return what `sampler` makes of each task, in their order.
 
     Raises:
@@ -34,17 +34,20 @@ def solve(
         SandboxError: the sandbox failed.
     """
     asked = questions.ask(
-        sampler, [questions.tokens(question(task, prompt)) for task in tasks], Drawing(answer_tokens), [0] * len(tasks)
+        sampler,
+        [questions.tokens(first_question(task, prompt)) for task in tasks],
+        Drawing(answer_tokens),
+        [0] * len(tasks),
     )
     found = []
     for number, (task, future) in enumerate(zip(tasks, asked, strict=True), 1):
         [[answer]] = questions.drawn(service, [future], f"the answer to {task.id}")
-        found.append(graded(task, answer.text, prompt, sandbox, RewardWeights()))
+        found.append(grade_answer(task, answer.text, prompt.settings.answer, sandbox, RewardWeights()))
         advance(number, len(tasks))
     return found
 
 
-def rows(tasks: Sequence[Task], before: Sequence[Graded], after: Sequence[Graded]) -> list[Row]:
+def rows(tasks: Sequence[Task], before: Sequence[GradedAnswer], after: Sequence[GradedAnswer]) -> list[Row]:
     """Return for every task what was answered and what came of it, before and after, as JSON."""
     return [
         {
@@ -62,9 +65,9 @@ def rows(tasks: Sequence[Task], before: Sequence[Graded], after: Sequence[Graded
     ]
 
 
-def overview(tasks: Sequence[Task], before: Sequence[Graded], after: Sequence[Graded]) -> list[Row]:
+def overview(tasks: Sequence[Task], before: Sequence[GradedAnswer], after: Sequence[GradedAnswer]) -> list[Row]:
     """Return by template, and for all, how many tasks are solved before and after; those that nothing is known of apart."""
-    groups: dict[str, list[tuple[Graded, Graded]]] = defaultdict(list)
+    groups: dict[str, list[tuple[GradedAnswer, GradedAnswer]]] = defaultdict(list)
     for task, first, last in zip(tasks, before, after, strict=True):
         groups[template_of(task)].append((first, last))
     groups = dict(sorted(groups.items()))
@@ -86,7 +89,7 @@ def page(found: Sequence[Row]) -> str:
     return plain_table([*found])
 
 
-def check_known(graded_ones: Sequence[Graded], which: str) -> None:
+def check_known(graded_ones: Sequence[GradedAnswer], which: str) -> None:
     """Refuse a look that says nothing, for the machine did not.
 
     Raises:
@@ -96,5 +99,5 @@ def check_known(graded_ones: Sequence[Graded], which: str) -> None:
         raise TrainingError(f"nothing is known of any answer of {which}; mend the machine, and run again")
 
 
-def _facts(one: Graded) -> Row:
+def _facts(one: GradedAnswer) -> Row:
     return {"answer": one.text, "reward": one.reward.value, "cause": one.reward.cause, "is_verified": one.is_verified}

@@ -22,12 +22,12 @@ from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.served_model import fetch_served, model_digest, served, served_weights
 from graftline.pipeline.settings import stage_code
 from graftline.pipeline.stages.sft_dataset import source_of, write_rows
+from graftline.rollouts.answer_grading import GradedAnswer
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.training.adapter import check_adapter, download_adapter
 from graftline.training.card import CARD, card
 from graftline.training.datums import Tokenizer
-from graftline.training.grading import Graded
 from graftline.training.questions import Questions
 from graftline.training.recipes.open import load_recipe, recipes_named
 from graftline.training.runs import Runs, StepMetrics, TrainingRun, read_steps
@@ -139,7 +139,7 @@ def _answers(
     questions: Questions,
     prompt: Prompt,
     tasks: Sequence[Task],
-) -> tuple[list[Graded], list[Graded]]:
+) -> tuple[list[GradedAnswer], list[GradedAnswer]]:
     """Return what the bare model makes of each task, and what the adapter does."""
     if not tasks:
         return [], []

@@ -15,12 +15,12 @@ from pydantic import Field, ValidationError
 
 from graftline.core.errors import DataError
 from graftline.core.paths import Paths
+from graftline.rollouts.answer_grading import first_question, grade_answer
 from graftline.rollouts.reward import RewardWeights, rl_reward
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
 from graftline.sandbox.base import Sandbox
 from graftline.training.chats import read_lines_of
-from graftline.training.grading import graded, question
 from graftline.training.questions import Drawn
 from graftline.training.recipes.base import Example, Gradients, OpenSandbox, Training, TrainingData
 from graftline.training.recipes.groups import GroupConfig, Scored, learn, look
@@ -70,12 +70,14 @@ class RlGrpo:
         return self._open_sandbox()
 
     def _score(self, example: Example, answer: Drawn) -> Scored:
-        found = graded(example.item, answer.text, self._prompt, self._sandbox, self._config.weights)
+        found = grade_answer(
+            example.item, answer.text, self._prompt.settings.answer, self._sandbox, self._config.weights
+        )
         return Scored(rl_reward(found.answer is not None, found.reward), found.reward.cause)
 
     def _asked(self, path: Path) -> list[tuple[Any, Task]]:
         tasks = [_task(row, path, number) for number, row in enumerate(read_lines_of(path), 1)]
-        return [(question(task, self._prompt), task) for task in tasks]
+        return [(first_question(task, self._prompt), task) for task in tasks]
 
 
 def _task(row: Any, path: Path, number: int) -> Task:

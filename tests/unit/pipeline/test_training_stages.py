@@ -19,6 +19,7 @@ from graftline.pipeline.stages.sft_dataset import lineage_recipes, recipes_of_ru
 from graftline.pipeline.stages.trained_adapter import trained_adapter
 from graftline.pipeline.summary import summarize, tables, verdict
 from graftline.rollouts.task import Task
+from graftline.rollouts.task_selection import balance
 from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.training.adapter import check_adapter
 from graftline.training.runs import Runs
@@ -27,7 +28,6 @@ from graftline.training.sets import (
     MixtureSource,
     SyntheticSource,
     TrajectorySource,
-    balanced,
     is_answerable,
     rows_of_tasks,
 )
@@ -234,12 +234,12 @@ def test_rows_of_synthetic_edits_have_the_form_of_their_recipe(adapted: Paths) -
 
 
 def test_rows_are_taken_of_all_groups_in_turns() -> None:
-    assert balanced(["a1", "a2", "a3", "b1", "c1", "c2"], 5, lambda item: item[0]) == ["a1", "b1", "c1", "a2", "c2"]
+    assert balance(["a1", "a2", "a3", "b1", "c1", "c2"], 5, lambda item: item[0]) == ["a1", "b1", "c1", "a2", "c2"]
 
 
 def test_groups_within_groups_take_turns_there() -> None:
     items = ["ax1", "ax2", "ay1", "az1", "bx1", "by1", "bx2"]
-    found = balanced(items, 5, lambda item: item[0], lambda item: item[1])
+    found = balance(items, 5, lambda item: item[0], lambda item: item[1])
     # none of the first kind is left out because the others have many groups of the second
     assert found == ["ax1", "bx1", "ay1", "by1", "az1"]
 
