@@ -40,7 +40,7 @@ from sqlalchemy import func, select
 from benchmarks.machine import machine
 from graftline.core.hashing import sha256_bytes
 from graftline.harbor.build_spec import HarborBuildSpec
-from graftline.harbor.executors.base import Box, BuildContext
+from graftline.harbor.executors.base import BuildContext, RolloutSpec
 from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
 from graftline.harbor.limits import HarborLimits
 from graftline.harbor.packager import HarborPackager
@@ -139,7 +139,7 @@ def alone_in_the_executor(count: int, folder: Path) -> Iterator[tuple[float | No
         snapshot = executor.build(BuildContext(sha256_bytes(packed), lambda: packed, "")).snapshot_id
         entrypoint = "run_rollout --input /tmp/rollout.json --output /tmp/result.json"
         for number in range(-2, count):
-            box = Box(f"box-{number}", 1, snapshot, entrypoint, "file", {"seed": 7}, HarborLimits())
+            box = RolloutSpec(f"box-{number}", 1, snapshot, entrypoint, "file", {"seed": 7}, HarborLimits())
             started = time.perf_counter()
             reward = executor.run(box, lambda: False).reward
             if number >= 0:

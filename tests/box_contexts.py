@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Mapping
 from typing import Any
 
-from graftline.harbor.executors.base import Box, BuildContext
+from graftline.harbor.executors.base import BuildContext, RolloutSpec
 from graftline.harbor.limits import HarborLimits
 
 DOCKERFILE = r"""FROM debian:13
@@ -36,7 +36,7 @@ def a_script(lines: str, **more: str) -> BuildContext:
     return packed_context({"run_rollout": f"#!/bin/sh\n{lines}\n", **more})
 
 
-def a_box(snapshot_id: str, **changes: Any) -> Box:
+def a_box(snapshot_id: str, **changes: Any) -> RolloutSpec:
     """Return a rollout of a snapshot."""
     values: dict[str, Any] = {
         "rollout_id": "r1",
@@ -47,4 +47,4 @@ def a_box(snapshot_id: str, **changes: Any) -> Box:
         "request": {"trace_correlation_id": "t1"},
         "limits": HarborLimits(),
     }
-    return Box(**{**values, **changes})
+    return RolloutSpec(**{**values, **changes})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graftline.harbor.executors.base import Box, Execution, Executor
+from graftline.harbor.executors.base import Execution, Executor, RolloutSpec
 from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
 from graftline.harbor.limits import HarborLimits, VerifierSettings
 from tests.box_contexts import a_box, packed_context
@@ -52,7 +52,7 @@ def a_local(folder: Path, **changes: Any) -> LocalExecutor:
     return LocalExecutor(folder, LocalExecutorConfig(**{"programs": ("python", "shell"), **changes}))
 
 
-def a_rollout(executor: Executor, code: str = "reward(0.5)", **changes: Any) -> Box:
+def a_rollout(executor: Executor, code: str = "reward(0.5)", **changes: Any) -> RolloutSpec:
     """Return a rollout whose entrypoint runs `code`; it may call `say(result)` and `reward(number)`."""
     request = {"trace_correlation_id": "t1", "code": code}
     values = {"snapshot_id": executor.build(CONTEXT).snapshot_id, "request": request, "limits": LIMITS, **changes}

@@ -14,7 +14,7 @@ import httpx
 from pydantic import SecretStr
 
 from graftline.harbor.contract import SuccessStatus
-from graftline.harbor.executors.base import Box, Execution
+from graftline.harbor.executors.base import Execution, RolloutSpec
 from graftline.harbor.executors.memory import MemoryExecutor
 from graftline.harbor.localapi.served import serve_task_app
 from graftline.harbor.service.api import create_service
@@ -27,7 +27,7 @@ from graftline.harbor.service.workers import Workers
 
 KEY = "a-key-of-the-tests-alone"
 _WITHIN_S = 240.0
-Outcomes = Callable[[Box], Execution]
+Outcomes = Callable[[RolloutSpec], Execution]
 
 
 def archive(files: Mapping[str, str]) -> bytes:
@@ -51,7 +51,7 @@ def deployment(name: str = "demo", text: str = "print(1)\n", **more: Any) -> dic
     return {"name": name, "context_tar_base64": encoded({"run_rollout.py": text}), **more}
 
 
-def half(box: Box) -> Execution:
+def half(box: RolloutSpec) -> Execution:
     """Reward everything by a half."""
     return Execution(SuccessStatus.SUCCESS, 0.5, cost_usd=0.25, tokens=10)
 
@@ -62,7 +62,7 @@ class Gate:
     def __init__(self) -> None:
         self.is_open, self.order = threading.Event(), list[str]()
 
-    def __call__(self, box: Box) -> Execution:
+    def __call__(self, box: RolloutSpec) -> Execution:
         self.order.append(box.rollout_id)
         assert self.is_open.wait(_WITHIN_S)
         return half(box)

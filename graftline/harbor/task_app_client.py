@@ -14,7 +14,7 @@ from graftline.harbor.execution import HarborExecutionBackend, is_refusal
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.localapi.rollouts import Rollouts, called, response_of
 from graftline.harbor.provider import HarborInstanceProvider
-from graftline.harbor.service.refusal import Refused
+from graftline.harbor.refusal import RequestError
 
 _GRACE_S = 60.0
 _SEEDS_OF_A_URL = 200
@@ -122,7 +122,7 @@ class LocalTaskApp:
     async def rollout(self, request: RolloutRequest) -> RolloutResponse:
         try:
             return await self._rollouts.response(request, None)
-        except Refused as refusal:
+        except RequestError as refusal:
             raise HarborAPIError(refusal.status, str(refusal), refusal.details, refusal.code) from None
 
     async def task_info(self, seeds: Sequence[int]) -> list[TaskInfo]:

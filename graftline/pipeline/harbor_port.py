@@ -43,7 +43,7 @@ class LocalHarborConfig(Config):
     def _is_an_executor(cls, executor: dict[str, Any]) -> dict[str, Any]:
         # executors bring what jails are made of: nobody waits for that who only reads a manifest
         if executor != _LOCAL:
-            from graftline.harbor.executors.open import ExecutorConfig
+            from graftline.harbor.service.serve import ExecutorConfig
 
             known = Annotated[ExecutorConfig, Field(discriminator="kind")]
             adapter: TypeAdapter[Any] = TypeAdapter(known)

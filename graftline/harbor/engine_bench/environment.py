@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graftline.harbor.build_spec import TaskSeed
 from graftline.harbor.contract import (
     OF_THE_AGENT,
     Artifact,
@@ -25,12 +26,11 @@ from graftline.harbor.contract import (
     TaskDescription,
     TaskInfo,
 )
-from graftline.harbor.executors.results import Outcome, outcome_of_result, outcome_of_reward
 from graftline.harbor.in_box.agents import API_KEYS
 from graftline.harbor.in_box.commands import run_command
+from graftline.harbor.refusal import RequestError
+from graftline.harbor.results import RunOutcome, read_result, read_reward
 from graftline.harbor.secret_finds import is_secret_name
-from graftline.harbor.service.refusal import Refused
-from graftline.harbor.service.schemas import SeedTask
 from graftline.harbor.task_format.staging import RUN_ROLLOUT, SUBMISSION, StagedTasks
 
 NAME = "EngineBench"
@@ -70,7 +70,7 @@ class EngineBenchEnvironment:
         """Return the card of every seed, without its tests and its solution.
 
         Raises:
-            Refused: a seed stands for none.
+            RequestError: a seed stands for none.
         """
         return [self._info(self._task(seed)) for seed in seeds]
 
@@ -78,7 +78,7 @@ class EngineBenchEnvironment:
         """Return how one rollout ended.
 
         Raises:
-            Refused: the seed stands for no card.
+            RequestError: the seed stands for no card.
         """
         task = self._task(request.seed)
         with tempfile.TemporaryDirectory(prefix="engine-bench-") as folder:
@@ -89,15 +89,15 @@ class EngineBenchEnvironment:
         return _response(request, task, outcome, graded, card)
 
     def _acted(
-        self, request: RolloutRequest, task: SeedTask, folder: Path
-    ) -> tuple[Outcome, dict[str, Any] | None, str]:
+        self, request: RolloutRequest, task: TaskSeed, folder: Path
+    ) -> tuple[RunOutcome, dict[str, Any] | None, str]:
         """Return what the agent's program says, its result, and the card it left."""
         box = self._laid(self._staged.context, task.agent_files, folder / "agent")
         for override in request.context_overrides:
             for path, text in override.file_artifacts.items():
                 place = (box / path).resolve()
                 if not place.is_relative_to(box.resolve()):
-                    raise Refused(422, "path_traversal", f"context_overrides: {path[:128]!r} leads out of the folder")
+                    raise RequestError("path_traversal", f"context_overrides: {path[:128]!r} leads out of the folder")
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_text(text, "utf-8")
         config = request.policy.config
@@ -113,11 +113,11 @@ class EngineBenchEnvironment:
         ended = run_command(_words(RUN_ROLLOUT, paths), box, self._variables, self._staged.limits.timeout_s + 10)
         if ended.status is None:
             said = "the entrypoint ran out of time"
-            return Outcome(SuccessStatus.TIMEOUT, None, FailureCause.UNCLASSIFIED, said), None, ""
-        outcome = outcome_of_result(left.read_bytes() if left.is_file() else None)
+            return RunOutcome(SuccessStatus.TIMEOUT, None, FailureCause.UNCLASSIFIED, said), None, ""
+        outcome = read_result(left.read_bytes() if left.is_file() else None)
         return outcome, dict(outcome.result) or None, _card(box / SUBMISSION)
 
-    def _graded(self, task: SeedTask, folder: Path) -> Outcome:
+    def _graded(self, task: TaskSeed, folder: Path) -> RunOutcome:
         box = self._laid(self._staged.verifier_context, task.verifier_files, folder / "verifier")
         if (folder / "agent" / SUBMISSION).is_dir():
             shutil.copytree(folder / "agent" / SUBMISSION, box / SUBMISSION, symlinks=True)
@@ -127,11 +127,11 @@ class EngineBenchEnvironment:
             variables["CARGO_TARGET_DIR"] = str(self._target)
         logs, settings = folder / "logs", self._staged.verifier
         ended = run_command(_words(settings.entrypoint, {_LOGS: str(logs)}), box, variables, settings.timeout_s)
-        outcome = outcome_of_reward(_bytes(logs / "reward.json"), _bytes(logs / "reward.txt"), settings.reward_key)
+        outcome = read_reward(_bytes(logs / "reward.json"), _bytes(logs / "reward.txt"), settings.reward_key)
         if outcome.failure_cause is None:
             return outcome
         last = ended.output.strip().rpartition("\n")[2]
-        return Outcome(outcome.success_status, None, outcome.failure_cause, f"{outcome.error}; {last}")
+        return RunOutcome(outcome.success_status, None, outcome.failure_cause, f"{outcome.error}; {last}")
 
     def _laid(self, context: Path, folders: Sequence[str], box: Path) -> Path:
         box.mkdir()
@@ -139,14 +139,14 @@ class EngineBenchEnvironment:
             shutil.copytree(context / each, box, dirs_exist_ok=True)
         return box
 
-    def _task(self, seed: int) -> SeedTask:
+    def _task(self, seed: int) -> TaskSeed:
         task = self._tasks.get(seed)
         if task is None:
             first, last = min(self._tasks), max(self._tasks)
-            raise Refused(404, "unknown_seed", f"seed {seed} stands for no card; there are {first} to {last}")
+            raise RequestError("unknown_seed", f"seed {seed} stands for no card; there are {first} to {last}")
         return task
 
-    def _info(self, task: SeedTask) -> TaskInfo:
+    def _info(self, task: TaskSeed) -> TaskInfo:
         instruction = self._staged.context / "tasks" / task.task_id / "instruction.md"
         if not instruction.is_file():
             instruction = self._staged.context / "instruction.md"
@@ -160,7 +160,7 @@ class EngineBenchEnvironment:
 
 
 def _response(
-    request: RolloutRequest, task: SeedTask, acted: Outcome, graded: Outcome | None, card: str
+    request: RolloutRequest, task: TaskSeed, acted: RunOutcome, graded: RunOutcome | None, card: str
 ) -> RolloutResponse:
     details = {**acted.details, "task_id": task.task_id}
     status, cause, error, reward = acted.success_status, acted.failure_cause, acted.error, None

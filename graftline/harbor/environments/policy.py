@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graftline.harbor.contract import ContextOverride
-from graftline.harbor.service.refusal import Refused
+from graftline.harbor.refusal import RequestError
 from graftline.llm.blocking import BlockingChatModel
 from graftline.rollouts.state.state import State
 from graftline.rollouts.task import Task
@@ -82,7 +82,7 @@ def policy_of(config: Mapping[str, Any]) -> Policy:
     """Return `policy.config` as a policy.
 
     Raises:
-        Refused: it asks for what there is not.
+        RequestError: it asks for what there is not.
     """
     try:
         return Policy.model_validate(dict(config))
@@ -90,7 +90,7 @@ def policy_of(config: Mapping[str, Any]) -> Policy:
         fault = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(["policy.config", *(str(part)[:64] for part in fault["loc"])])
         known = ", ".join(Policy.model_fields)
-        raise Refused(422, "unknown_policy", f"{where}: {fault['msg']}; known: {known}") from None
+        raise RequestError("unknown_policy", f"{where}: {fault['msg']}; known: {known}") from None
 
 
 def texts_of(overrides: Sequence[ContextOverride]) -> dict[Part, str]:

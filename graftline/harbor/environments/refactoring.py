@@ -34,7 +34,7 @@ from graftline.harbor.environments.policy import (
     texts_of,
 )
 from graftline.harbor.localapi.config import LocalAPIConfig
-from graftline.harbor.service.refusal import Refused
+from graftline.harbor.refusal import RequestError
 from graftline.rollouts.collect import Collecting, attempt
 from graftline.rollouts.exports.atif import atif
 from graftline.rollouts.step import Trajectory
@@ -103,7 +103,7 @@ class RefactoringEnvironment:
         """Return the task of every seed, without what counts as done.
 
         Raises:
-            Refused: a seed stands for none.
+            RequestError: a seed stands for none.
         """
         return [self._info(seed, self._task(seed)) for seed in seeds]
 
@@ -111,14 +111,14 @@ class RefactoringEnvironment:
         """Return how one attempt ended.
 
         Raises:
-            Refused: seed or policy name what there is not.
+            RequestError: seed or policy name what there is not.
             BoundaryError: sandbox or model cannot answer; nothing is known of the attempt.
         """
         task = self._task(request.seed)
         asked_for = request.env.config.get("task_id")
         if asked_for not in (None, task.id):
-            raise Refused(
-                422, "other_task", f"seed {request.seed}: stands for task {task.id!r}, and another was asked for"
+            raise RequestError(
+                "other_task", f"seed {request.seed}: stands for task {task.id!r}, and another was asked for"
             )
         policy = policy_of(request.policy.config)
         if policy.teacher == "memory" and task.gold_action is None:
@@ -147,7 +147,7 @@ class RefactoringEnvironment:
         task = self.tasks.get(seed)
         if task is None:
             first, last = min(self.tasks), max(self.tasks)
-            raise Refused(404, "unknown_seed", f"seed {seed} stands for no task; there are {first} to {last}")
+            raise RequestError("unknown_seed", f"seed {seed} stands for no task; there are {first} to {last}")
         return task
 
     def _teacher(self, policy: Policy, request: RolloutRequest) -> tuple[Teacher, str]:
@@ -159,8 +159,7 @@ class RefactoringEnvironment:
                 prompt = prompt_with(served.prompt, texts, policy)
                 answer_tokens = prompt.settings.sampling.max_tokens
                 if answer_tokens >= served.context_tokens:
-                    raise Refused(
-                        422,
+                    raise RequestError(
                         "no_room",
                         f"policy.config.max_tokens: {answer_tokens} leave no room for a prompt in a context of"
                         f" {served.context_tokens}; ask for fewer",
@@ -182,7 +181,7 @@ class RefactoringEnvironment:
         served = self._models.get(policy.model or "")
         if served is None:
             known = ", ".join(sorted(self._models)) or "none was opened"
-            raise Refused(422, "unknown_model", f"policy.config.model: {policy.model!r} is unknown; known: {known}")
+            raise RequestError("unknown_model", f"policy.config.model: {policy.model!r} is unknown; known: {known}")
         return served
 
     def _info(self, seed: int, task: Task) -> TaskInfo:

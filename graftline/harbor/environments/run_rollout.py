@@ -22,7 +22,7 @@ from graftline.harbor.contract import RolloutRequest, RolloutResponse
 from graftline.harbor.environments.manifest import SeedManifest, load_tasks
 from graftline.harbor.environments.refactoring import RefactoringEnvironment
 from graftline.harbor.localapi.rollouts import failed
-from graftline.harbor.service.refusal import Refused
+from graftline.harbor.refusal import RequestError
 from graftline.sandbox.memory import MemorySandbox
 
 MAX_REQUEST_BYTES = 8 << 20
@@ -40,8 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     correlation_id = str(found.get("trace_correlation_id", ""))
     try:
         return _left(given.output, rollout(found, given.tasks))
-    except (GraftlineError, Refused) as error:
-        refused = DataError(str(error)) if isinstance(error, Refused) else error
+    except (GraftlineError, RequestError) as error:
+        refused = DataError(str(error)) if isinstance(error, RequestError) else error
         return _left(given.output, failed(correlation_id, refused), error)
 
 
@@ -50,7 +50,7 @@ def rollout(found: dict[str, Any], tasks: Path) -> RolloutResponse:
 
     Raises:
         DataError: request, tasks or manifest do not fit.
-        Refused: the request names what there is not.
+        RequestError: the request names what there is not.
         BoundaryError: the sandbox cannot answer.
     """
     if "env" not in found and "seed" in found:

@@ -40,7 +40,7 @@ class Built:
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class RolloutSpec:
     """One rollout, as an executor is asked for it."""
 
     rollout_id: str
@@ -113,7 +113,7 @@ class Executor(Protocol):
     def has(self, snapshot_id: str) -> bool:
         """Return whether a snapshot is there still."""
 
-    def run(self, box: Box, is_cancelled: Callable[[], bool]) -> Execution:
+    def run(self, box: RolloutSpec, is_cancelled: Callable[[], bool]) -> Execution:
         """Run one rollout to its end; one whose `is_cancelled` turns true is ended soon after, with that cause.
 
         Raises:

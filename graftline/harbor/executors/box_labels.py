@@ -7,15 +7,15 @@ machine only the lease says something.
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from graftline.harbor.executors.containers import Order
-from graftline.harbor.owners import is_dead, owner_name
+from graftline.harbor.executors.containers import ContainerSpec
+from graftline.harbor.leases import is_dead, new_owner
 
 LABEL = "graftline.harbor."
 LEASE_SLACK_S = 600.0
 """By what a lease is longer than what runs under it may take."""
 
 
-class BoxLabels:
+class ContainerLabels:
     """Labels of the boxes of one executor.
 
     Args:
@@ -25,9 +25,9 @@ class BoxLabels:
 
     def __init__(self, owner: str, now: Callable[[], float] = time.time) -> None:
         self.of_owner = {f"{LABEL}owner": owner}
-        self._holder, self._now = owner_name(), now
+        self._holder, self._now = new_owner(), now
 
-    def of(self, order: Order) -> dict[str, str]:
+    def of(self, order: ContainerSpec) -> dict[str, str]:
         """Return the labels of the box of `order`."""
         named = {
             "rollout": order.box.rollout_id,

@@ -16,9 +16,9 @@ from typing import Any
 
 from graftline.core.errors import ConfigError, DataError, HarborError, SandboxError
 from graftline.harbor.executors.base import OUTPUT_PATH
-from graftline.harbor.executors.containers import KEPT_LOG_BYTES, VERIFIER_FOLDER, Ended, Order
+from graftline.harbor.executors.containers import KEPT_LOG_BYTES, VERIFIER_FOLDER, ContainerExit, ContainerSpec
 from graftline.harbor.executors.entrypoint import first_bytes_of, start_of
-from graftline.harbor.executors.results import MAX_RESULT_BYTES, MAX_REWARD_BYTES
+from graftline.harbor.results import MAX_RESULT_BYTES, MAX_REWARD_BYTES
 from graftline.sandbox import Case, CaseEnd, CaseLimits, Jail, JailConfig, Verdict, open_jail
 from graftline.sandbox.file_names import folders_of, path_of
 from graftline.sandbox.inside.case_files import TOO_LARGE, TOO_MANY
@@ -138,7 +138,9 @@ class Jails:
 class JailedBox:
     """A case of a jail, as `containers.Container` has it; what it left is read with its end."""
 
-    def __init__(self, jail: Jail, case: Case, order: Order, runs_own: bool, is_wanted: Callable[[], bool]) -> None:
+    def __init__(
+        self, jail: Jail, case: Case, order: ContainerSpec, runs_own: bool, is_wanted: Callable[[], bool]
+    ) -> None:
         self._jail, self._case, self._order = jail, case, order
         self._runs_own, self._is_wanted = runs_own, is_wanted
         self.end: CaseEnd | None = None
@@ -161,7 +163,7 @@ class JailedBox:
             "runs_own": self._runs_own,
         }
 
-    def run(self, is_cancelled: Callable[[], bool]) -> Ended:
+    def run(self, is_cancelled: Callable[[], bool]) -> ContainerExit:
         def glance() -> None:
             if not self._is_wanted():
                 raise HarborError("local: the executor was closed while the box ran")
@@ -171,11 +173,11 @@ class JailedBox:
         try:
             end = self.end = self._jail.run(self._case, glance)
         except CancelledError:
-            return Ended("cancelled")
+            return ContainerExit("cancelled")
         except SandboxError as error:
             raise HarborError(f"local: {error}") from error
         output = end.stdout + (b"\n" if end.stdout and end.stderr and not end.stdout.endswith(b"\n") else b"")
-        return Ended(
+        return ContainerExit(
             "timeout" if end.verdict in (Verdict.WALL_TIMEOUT, Verdict.TIMED_OUT, Verdict.CPU_TIMEOUT) else "exited",
             _exit_code(end),
             end.verdict is Verdict.OUT_OF_MEMORY,
@@ -207,7 +209,7 @@ class JailedBox:
         return {path: data for path, data in below.items() if _can_travel(path)}
 
 
-def case_of(order: Order, folder: Path, runs_own: bool) -> Case:
+def case_of(order: ContainerSpec, folder: Path, runs_own: bool) -> Case:
     """Return the case that carries out `order` on the snapshot in `folder`.
 
     Raises:
@@ -251,7 +253,7 @@ def _can_travel(path: str) -> bool:
         return False
 
 
-def case_limits(order: Order, snapshot_mb: int) -> CaseLimits:
+def case_limits(order: ContainerSpec, snapshot_mb: int) -> CaseLimits:
     """Return the limits of a box as those of a case; the copy of the snapshot, which is in memory, comes on top."""
     limits = order.box.limits
     return CaseLimits(

@@ -14,19 +14,19 @@ from typing import Any, Literal, Protocol, TypeVar
 from graftline.core.errors import DataError, HarborError
 from graftline.core.secrets import Secrets
 from graftline.harbor.contract import OF_THE_AGENT, FailureCause, SuccessStatus
-from graftline.harbor.executors.base import INPUT_PATH, LOG_BYTES, OUTPUT_PATH, Box, Execution
-from graftline.harbor.executors.results import (
+from graftline.harbor.executors.base import INPUT_PATH, LOG_BYTES, OUTPUT_PATH, Execution, RolloutSpec
+from graftline.harbor.limits import HarborLimits
+from graftline.harbor.results import (
     MAX_RESULT_BYTES,
     MAX_REWARD_BYTES,
-    Outcome,
-    outcome_of_result,
-    outcome_of_reward,
+    RunOutcome,
+    read_result,
+    read_reward,
 )
-from graftline.harbor.limits import HarborLimits
 
 VERIFIER_FOLDER = "/logs/verifier"
 KEPT_LOG_BYTES = LOG_BYTES + (16 << 10)
-"""What an `Ended` keeps of what was printed: more than is shown, for secrets are cut out before the rest is."""
+"""What an `ContainerExit` keeps of what was printed: more than is shown, for secrets are cut out before the rest is."""
 _OF_ENGINES = (125, 126, 127)
 """Codes of an end by which container engines say that nothing could be started."""
 
@@ -37,10 +37,10 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ContainerSpec:
     """One container, as it is asked for."""
 
-    box: Box
+    box: RolloutSpec
     role: Literal["agent", "verifier"]
     snapshot_id: str
     words: tuple[str, ...]
@@ -60,7 +60,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ContainerExit:
     """How what ran in a container ended."""
 
     how: Literal["exited", "timeout", "cancelled"]
@@ -85,7 +85,7 @@ class Container(Protocol):
     def limits_enforced(self) -> Mapping[str, Any]:
         """What it holds its processes to, as achieved."""
 
-    def run(self, is_cancelled: Callable[[], bool]) -> Ended:
+    def run(self, is_cancelled: Callable[[], bool]) -> ContainerExit:
         """Run the words of the order to their end, or end them; nothing of them runs afterwards."""
 
     def read(self, path: str, most: int) -> bytes | None:
@@ -99,11 +99,11 @@ class Container(Protocol):
         """
 
 
-OpenContainer = Callable[[Order], AbstractContextManager[Container]]
+OpenContainer = Callable[[ContainerSpec], AbstractContextManager[Container]]
 """Makes a container, puts everything in, and removes it in the end."""
 
 
-def run_in_containers(box: Box, open_container: OpenContainer, is_cancelled: Callable[[], bool]) -> Execution:
+def run_in_containers(box: RolloutSpec, open_container: OpenContainer, is_cancelled: Callable[[], bool]) -> Execution:
     """Run one rollout to its end.
 
     Raises:
@@ -122,10 +122,10 @@ def run_in_containers(box: Box, open_container: OpenContainer, is_cancelled: Cal
     if agent.artifacts is None:
         return _execution(agent, None, box, secrets)
     if is_cancelled():
-        cancelled = Outcome(
+        cancelled = RunOutcome(
             SuccessStatus.FAILURE, failure_cause=FailureCause.CANCELLED, error="cancelled before grading"
         )
-        return _execution(agent, _Part(cancelled, Ended("cancelled")), box, secrets)
+        return _execution(agent, _Part(cancelled, ContainerExit("cancelled")), box, secrets)
     return _execution(agent, _graded(box, agent.artifacts, open_container, is_cancelled), box, secrets)
 
 
@@ -133,17 +133,17 @@ def run_in_containers(box: Box, open_container: OpenContainer, is_cancelled: Cal
 class _Part:
     """What came of one container."""
 
-    outcome: Outcome
-    ended: Ended
+    outcome: RunOutcome
+    ended: ContainerExit
     limits_enforced: Mapping[str, Any] = field(default_factory=dict)
     artifacts: Mapping[str, bytes] | None = None
     """What travels on; None where nothing is to be graded."""
 
 
-def _agent_order(box: Box) -> Order:
+def _agent_order(box: RolloutSpec) -> ContainerSpec:
     request = json.dumps(dict(box.request)).encode()
     is_file = box.entrypoint_mode == "file"
-    return Order(
+    return ContainerSpec(
         box,
         "agent",
         box.snapshot_id,
@@ -166,9 +166,9 @@ def _words(entrypoint: str) -> tuple[str, ...]:
     return words
 
 
-def _watched(container: Container, is_cancelled: Callable[[], bool], read: Callable[[Ended], _Part]) -> _Part:
+def _watched(container: Container, is_cancelled: Callable[[], bool], read: Callable[[ContainerExit], _Part]) -> _Part:
     """Return what came of a container; one that breaks is the machine's failure."""
-    ended = Ended("exited")
+    ended = ContainerExit("exited")
     try:
         ended = container.run(is_cancelled)
         return read(ended)
@@ -176,7 +176,7 @@ def _watched(container: Container, is_cancelled: Callable[[], bool], read: Calla
         return _Part(_failed(FailureCause.SANDBOX_FAILED, str(error)), ended, container.limits_enforced)
 
 
-def _agent_part(box: Box, container: Container, ended: Ended) -> _Part:
+def _agent_part(box: RolloutSpec, container: Container, ended: ContainerExit) -> _Part:
     outcome = _early_end(ended, box.limits)
     if outcome is None or outcome.success_status is SuccessStatus.TIMEOUT:
         said = _said(box, container, ended)
@@ -190,10 +190,10 @@ def _agent_part(box: Box, container: Container, ended: Ended) -> _Part:
     return _Part(outcome, ended, container.limits_enforced, artifacts)
 
 
-def _early_end(ended: Ended, limits: HarborLimits) -> Outcome | None:
+def _early_end(ended: ContainerExit, limits: HarborLimits) -> RunOutcome | None:
     """Return what an end means that the entrypoint did not choose; None where it did."""
     if ended.how == "cancelled":
-        return Outcome(SuccessStatus.FAILURE, failure_cause=FailureCause.CANCELLED, error="cancelled")
+        return RunOutcome(SuccessStatus.FAILURE, failure_cause=FailureCause.CANCELLED, error="cancelled")
     if ended.is_out_of_memory and ended.files_mb > limits.memory_mb / 2:
         error = (
             f"the disk of the box is full: its files take {ended.files_mb:.0f} MB, and files are in memory here; raise"
@@ -205,11 +205,11 @@ def _early_end(ended: Ended, limits: HarborLimits) -> Outcome | None:
         return _failed(FailureCause.SANDBOX_FAILED, error)
     if ended.how == "timeout":
         error = f"ended after {ended.seconds:.0f} s, which is its timeout_s"
-        return Outcome(SuccessStatus.TIMEOUT, failure_cause=FailureCause.AGENT_EXHAUSTED_BUDGET, error=error)
+        return RunOutcome(SuccessStatus.TIMEOUT, failure_cause=FailureCause.AGENT_EXHAUSTED_BUDGET, error=error)
     return None
 
 
-def _full_disk(ended: Ended, limits: HarborLimits) -> Outcome | None:
+def _full_disk(ended: ContainerExit, limits: HarborLimits) -> RunOutcome | None:
     """Return what an end without a result means whose last words are of a full disk."""
     if not ended.exit_code or _NO_SPACE not in ended.log[-LOG_BYTES:]:
         return None
@@ -217,14 +217,14 @@ def _full_disk(ended: Ended, limits: HarborLimits) -> Outcome | None:
     return _failed(FailureCause.SANDBOX_FAILED, error)
 
 
-def _said(box: Box, container: Container, ended: Ended) -> Outcome:
+def _said(box: RolloutSpec, container: Container, ended: ContainerExit) -> RunOutcome:
     is_stdio = box.entrypoint_mode == "stdio"
     raw = _object_in(ended.stdout) if is_stdio else container.read(OUTPUT_PATH, MAX_RESULT_BYTES)
     is_silent = raw is None or (is_stdio and not raw.startswith(b"{"))
     if is_silent and box.verifier is not None and ended.exit_code == 0:
         # a command that is graded by a verifier need not know our contract
-        return Outcome(SuccessStatus.SUCCESS)
-    outcome = outcome_of_result(raw)
+        return RunOutcome(SuccessStatus.SUCCESS)
+    outcome = read_result(raw)
     if raw is None and (full := _full_disk(ended, box.limits)):
         return full
     if raw is None and ended.exit_code:
@@ -232,7 +232,7 @@ def _said(box: Box, container: Container, ended: Ended) -> Outcome:
         return _failed(cause, f"the entrypoint ended with code {ended.exit_code} and left no result; see the log")
     is_said = outcome.result.get("failure_cause") is not None
     if box.verifier is not None and outcome.failure_cause is FailureCause.VERIFIER_FAILED and not is_said:
-        return Outcome(SuccessStatus.SUCCESS, details=outcome.details, result=outcome.result)
+        return RunOutcome(SuccessStatus.SUCCESS, details=outcome.details, result=outcome.result)
     return outcome
 
 
@@ -247,10 +247,10 @@ def _object_in(stdout: bytes) -> bytes | None:
     return text or None
 
 
-def _out_of_time(end: Outcome, said: Outcome) -> Outcome:
+def _out_of_time(end: RunOutcome, said: RunOutcome) -> RunOutcome:
     """Return the end of an entrypoint that was out of time, with what it had said by then."""
     reward = said.reward if said.failure_cause is None or said.failure_cause in OF_THE_AGENT else None
-    return Outcome(
+    return RunOutcome(
         end.success_status,
         reward,
         end.failure_cause,
@@ -263,12 +263,12 @@ def _out_of_time(end: Outcome, said: Outcome) -> Outcome:
 
 
 def _graded(
-    box: Box, artifacts: Mapping[str, bytes], open_container: OpenContainer, is_cancelled: Callable[[], bool]
+    box: RolloutSpec, artifacts: Mapping[str, bytes], open_container: OpenContainer, is_cancelled: Callable[[], bool]
 ) -> _Part:
     assert box.verifier is not None
     settings = box.verifier
     try:
-        order = Order(
+        order = ContainerSpec(
             box,
             "verifier",
             box.verifier_snapshot_id or box.snapshot_id,
@@ -280,10 +280,10 @@ def _graded(
         with open_container(order) as container:
             return _watched(container, is_cancelled, lambda ended: _verifier_part(box, container, ended))
     except HarborError as error:
-        return _Part(_failed(FailureCause.SANDBOX_FAILED, f"the verifier's box: {error}"), Ended("exited"))
+        return _Part(_failed(FailureCause.SANDBOX_FAILED, f"the verifier's box: {error}"), ContainerExit("exited"))
 
 
-def _verifier_part(box: Box, container: Container, ended: Ended) -> _Part:
+def _verifier_part(box: RolloutSpec, container: Container, ended: ContainerExit) -> _Part:
     assert box.verifier is not None
     outcome = _early_end(ended, box.limits)
     if ended.how == "timeout":
@@ -291,7 +291,7 @@ def _verifier_part(box: Box, container: Container, ended: Ended) -> _Part:
     if outcome is None:
         json_file = container.read(f"{VERIFIER_FOLDER}/reward.json", MAX_REWARD_BYTES)
         text_file = container.read(f"{VERIFIER_FOLDER}/reward.txt", MAX_REWARD_BYTES) if json_file is None else None
-        outcome = outcome_of_reward(json_file, text_file, box.verifier.reward_key)
+        outcome = read_reward(json_file, text_file, box.verifier.reward_key)
         if json_file is None and text_file is None and ended.exit_code:
             said = _reason_in(ended.log) or f"{outcome.error}; it ended with code {ended.exit_code}, see the log"
             outcome = _full_disk(ended, box.limits) or _failed(FailureCause.VERIFIER_FAILED, said)
@@ -304,11 +304,11 @@ def _reason_in(log: bytes) -> str:
     return last if last.startswith(NOTHING_GRADED) else ""
 
 
-def _failed(cause: FailureCause, error: str) -> Outcome:
-    return Outcome(SuccessStatus.RUNTIME_ERROR, failure_cause=cause, error=error)
+def _failed(cause: FailureCause, error: str) -> RunOutcome:
+    return RunOutcome(SuccessStatus.RUNTIME_ERROR, failure_cause=cause, error=error)
 
 
-def _execution(agent: _Part, verifier: _Part | None, box: Box, secrets: Secrets) -> Execution:
+def _execution(agent: _Part, verifier: _Part | None, box: RolloutSpec, secrets: Secrets) -> Execution:
     said, graded = agent.outcome, verifier.outcome if verifier else None
     reward, status, cause, error = said.reward, said.success_status, said.failure_cause, said.error
     details = dict(said.details)

@@ -25,9 +25,9 @@ from graftline.core.config import Config
 from graftline.core.errors import ConfigError, DataError, HarborError
 from graftline.core.extras import install_command
 from graftline.harbor.executors.archives import DOCKERFILE, MAX_CONTEXT_BYTES
-from graftline.harbor.executors.base import LOG_BYTES, Box, BuildContext, Built, Execution
-from graftline.harbor.executors.box_labels import LEASE_SLACK_S, BoxLabels
-from graftline.harbor.executors.containers import Order, run_in_containers
+from graftline.harbor.executors.base import LOG_BYTES, BuildContext, Built, Execution, RolloutSpec
+from graftline.harbor.executors.box_labels import LEASE_SLACK_S, ContainerLabels
+from graftline.harbor.executors.containers import ContainerSpec, run_in_containers
 from graftline.harbor.executors.daytona_sandbox import DaytonaSandbox, asked
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class DaytonaExecutor:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._config, self._monotonic = config, monotonic
-        self._labels = BoxLabels(config.owner, now)
+        self._labels = ContainerLabels(config.owner, now)
         self._lock = threading.Lock()
         self._live: dict[str, Sandbox] = {}
         self._builds: dict[str, threading.Lock] = {}
@@ -111,7 +111,7 @@ class DaytonaExecutor:
         snapshot = self._snapshot(snapshot_id) if snapshot_id.startswith(_PREFIX) else None
         return snapshot is not None and snapshot.state not in (*_FAILED, "removing")
 
-    def run(self, box: Box, is_cancelled: Callable[[], bool]) -> Execution:
+    def run(self, box: RolloutSpec, is_cancelled: Callable[[], bool]) -> Execution:
         self._check_size(box)
         if self._is_closed:
             raise HarborError("daytona: the executor is closed; open another one")
@@ -203,7 +203,7 @@ class DaytonaExecutor:
                 return None
             raise
 
-    def _check_size(self, box: Box) -> None:
+    def _check_size(self, box: RolloutSpec) -> None:
         config, limits = self._config, box.limits
         sizes = {
             "cpu_cores": (limits.cpu_cores, config.cpu_cores),
@@ -224,7 +224,7 @@ class DaytonaExecutor:
             yield
 
     @contextmanager
-    def _container(self, order: Order) -> Iterator[DaytonaSandbox]:
+    def _container(self, order: ContainerSpec) -> Iterator[DaytonaSandbox]:
         sandbox = self._create_sandbox(order)
         with self._lock:
             self._live[sandbox.id] = sandbox
@@ -242,7 +242,7 @@ class DaytonaExecutor:
             with self._lock:
                 self._live.pop(sandbox.id, None)
 
-    def _create_sandbox(self, order: Order) -> "Sandbox":
+    def _create_sandbox(self, order: ContainerSpec) -> "Sandbox":
         from daytona import CreateSandboxFromSnapshotParams
 
         lease_min = math.ceil((order.timeout_s + LEASE_SLACK_S) / 60)
@@ -269,7 +269,7 @@ class DaytonaExecutor:
                 ) from None
             raise
 
-    def _network(self, order: Order) -> str:
+    def _network(self, order: ContainerSpec) -> str:
         return self._config.network if order.role == "agent" else "none"
 
     def _delete(self, sandbox: "Sandbox") -> None:

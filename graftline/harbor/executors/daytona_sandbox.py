@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from graftline.core.errors import HarborError
 from graftline.harbor.executors.archives import MAX_ARTIFACT_BYTES, files_below, relative
-from graftline.harbor.executors.containers import KEPT_LOG_BYTES, VERIFIER_FOLDER, Ended, Order
-from graftline.harbor.executors.results import MAX_RESULT_BYTES
+from graftline.harbor.executors.containers import KEPT_LOG_BYTES, VERIFIER_FOLDER, ContainerExit, ContainerSpec
+from graftline.harbor.results import MAX_RESULT_BYTES
 
 if TYPE_CHECKING:
     from daytona import Sandbox
@@ -88,7 +88,7 @@ class DaytonaSandbox:
     def __init__(
         self,
         sandbox: "Sandbox",
-        order: Order,
+        order: ContainerSpec,
         patience_s: float,
         poll_s: float,
         network: str,
@@ -127,7 +127,7 @@ class DaytonaSandbox:
         uploads = [FileUpload(source=content, destination=path) for path, content in places.items()]
         self._asked("write into a sandbox", lambda: self._sandbox.fs.upload_files(uploads, timeout=_CALL_S))
 
-    def run(self, is_cancelled: Callable[[], bool]) -> Ended:
+    def run(self, is_cancelled: Callable[[], bool]) -> ContainerExit:
         is_stdio = self._order.stdin is not None
         printed = f"> {_STDOUT} 2> {_STDERR}" if is_stdio else f"> {_STDOUT} 2>&1"
         # the words are those of the inner shell's own arguments, so that no shell reads them
@@ -147,11 +147,11 @@ class DaytonaSandbox:
         seconds = self._monotonic() - began
         self._exec(f"kill -KILL -- -$(cat {_GROUP}) 2> /dev/null")
         if how == "cancelled":
-            return Ended("cancelled", None, False, seconds)
+            return ContainerExit("cancelled", None, False, seconds)
         stdout = (self.read(_STDOUT, MAX_RESULT_BYTES) or b"") if is_stdio else b""
         log = self._exec(f"tail -c {KEPT_LOG_BYTES} {_STDERR if is_stdio else _STDOUT}")[1].encode()
         is_out_of_memory = how == "exited" and code == _KILLED and self._is_out_of_memory()
-        return Ended("timeout" if how == "timeout" else "exited", code, is_out_of_memory, seconds, stdout, log)
+        return ContainerExit("timeout" if how == "timeout" else "exited", code, is_out_of_memory, seconds, stdout, log)
 
     def read(self, path: str, most: int) -> bytes | None:
         kept = bytearray()

@@ -23,9 +23,9 @@ from graftline.core.config import Config
 from graftline.core.errors import BoundaryError, ConfigError, DataError, HarborError
 from graftline.core.extras import install_command
 from graftline.harbor.executors.archives import DOCKERFILE, with_dockerfile
-from graftline.harbor.executors.base import LOG_BYTES, Box, BuildContext, Built, Execution
-from graftline.harbor.executors.box_labels import LABEL, BoxLabels
-from graftline.harbor.executors.containers import Order, run_in_containers
+from graftline.harbor.executors.base import LOG_BYTES, BuildContext, Built, Execution, RolloutSpec
+from graftline.harbor.executors.box_labels import LABEL, ContainerLabels
+from graftline.harbor.executors.containers import ContainerSpec, run_in_containers
 from graftline.harbor.executors.docker_container import DockerContainer, engine_fault
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class DockerExecutor:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._config, self._monotonic = config, monotonic
-        self._labels = BoxLabels(config.owner, now)
+        self._labels = ContainerLabels(config.owner, now)
         self._lock = threading.Condition()
         self._live: set[str] = set()
         self._built: set[str] = set()
@@ -123,7 +123,7 @@ class DockerExecutor:
     def has(self, snapshot_id: str) -> bool:
         return bool(self._image(snapshot_id))
 
-    def run(self, box: Box, is_cancelled: Callable[[], bool]) -> Execution:
+    def run(self, box: RolloutSpec, is_cancelled: Callable[[], bool]) -> Execution:
         if self._is_closed:
             raise HarborError("docker: the executor is closed; open another one")
         return run_in_containers(box, self._container, is_cancelled)
@@ -193,7 +193,7 @@ class DockerExecutor:
             yield
 
     @contextmanager
-    def _container(self, order: Order) -> Iterator[DockerContainer]:
+    def _container(self, order: ContainerSpec) -> Iterator[DockerContainer]:
         if self._is_closed:
             raise HarborError("docker: the executor is closed; open another one")
         image = self._image(order.snapshot_id)
@@ -216,7 +216,7 @@ class DockerExecutor:
                 self._live.discard(container_id)
                 self._lock.notify_all()
 
-    def _created(self, order: Order, folder: str) -> tuple[str, dict[str, Any]]:
+    def _created(self, order: ContainerSpec, folder: str) -> tuple[str, dict[str, Any]]:
         """Return a new container's id and its limits; without a limit of the disk where the engine has none."""
         from docker.errors import APIError
 
@@ -230,7 +230,7 @@ class DockerExecutor:
                 self._takes_disk_limits = False
         raise AssertionError("unreachable")
 
-    def _create(self, order: Order, folder: str, has_disk_limit: bool) -> tuple[str, dict[str, Any]]:
+    def _create(self, order: ContainerSpec, folder: str, has_disk_limit: bool) -> tuple[str, dict[str, Any]]:
         limits, config = order.box.limits, self._config
         memory = limits.memory_mb << 20
         killed_at = int(memory * config.memory_kill_factor)

@@ -21,8 +21,8 @@ from graftline.harbor.executors.archives import (
     relaid,
     relative,
 )
-from graftline.harbor.executors.containers import KEPT_LOG_BYTES, VERIFIER_FOLDER, Ended, Order
-from graftline.harbor.executors.results import MAX_RESULT_BYTES
+from graftline.harbor.executors.containers import KEPT_LOG_BYTES, VERIFIER_FOLDER, ContainerExit, ContainerSpec
+from graftline.harbor.results import MAX_RESULT_BYTES
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -62,7 +62,7 @@ class DockerContainer:
         self,
         engine: "APIClient",
         container_id: str,
-        order: Order,
+        order: ContainerSpec,
         folder: str,
         limits_enforced: Mapping[str, Any],
         monotonic: Callable[[], float],
@@ -87,7 +87,7 @@ class DockerContainer:
         if files:
             self._put(self._folder, packed(files, owner))
 
-    def run(self, is_cancelled: Callable[[], bool]) -> Ended:
+    def run(self, is_cancelled: Callable[[], bool]) -> ContainerExit:
         stdin = self._order.stdin
         is_stdio = stdin is not None
         line = self._attached() if is_stdio else None
@@ -106,7 +106,7 @@ class DockerContainer:
         stdout = self._printed(stdout=True, stderr=False, most=MAX_RESULT_BYTES + 1) if is_stdio else b""
         log = self._printed(stdout=not is_stdio, stderr=True, most=None)
         is_out_of_memory = bool(state.get("OOMKilled"))
-        return Ended(how, state.get("ExitCode"), is_out_of_memory, seconds, stdout, log)
+        return ContainerExit(how, state.get("ExitCode"), is_out_of_memory, seconds, stdout, log)
 
     def read(self, path: str, most: int) -> bytes | None:
         with self._archive(path) as chunks:

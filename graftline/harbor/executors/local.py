@@ -24,9 +24,9 @@ from graftline.core.errors import DataError, HarborError
 from graftline.core.processes import default_workers
 from graftline.core.secrets import Secrets
 from graftline.harbor.contract import FailureCause, SuccessStatus
-from graftline.harbor.executors.base import OUTPUT_PATH, Box, BuildContext, Built, Execution
+from graftline.harbor.executors.base import OUTPUT_PATH, BuildContext, Built, Execution, RolloutSpec
 from graftline.harbor.executors.boxes import CancelledError, JailedBox, Jails, Kind, case_limits, case_of, size_mb
-from graftline.harbor.executors.containers import Order, run_in_containers
+from graftline.harbor.executors.containers import ContainerSpec, run_in_containers
 from graftline.harbor.messages import find_message
 from graftline.harbor.snapshots import Snapshots
 from graftline.sandbox import CaseEnd, JailConfig, Verdict
@@ -87,7 +87,7 @@ class LocalExecutor:
     def has(self, snapshot_id: str) -> bool:
         return self._folder(snapshot_id) is not None
 
-    def run(self, box: Box, is_cancelled: Callable[[], bool]) -> Execution:
+    def run(self, box: RolloutSpec, is_cancelled: Callable[[], bool]) -> Execution:
         boxes, secrets = _Boxes(), Secrets([], box.secrets.values())
         try:
             execution = run_in_containers(box, lambda order: self._opened(order, boxes, is_cancelled), is_cancelled)
@@ -102,7 +102,7 @@ class LocalExecutor:
         self._jails.close()
 
     @contextmanager
-    def _opened(self, order: Order, boxes: "_Boxes", is_cancelled: Callable[[], bool]) -> Iterator[JailedBox]:
+    def _opened(self, order: ContainerSpec, boxes: "_Boxes", is_cancelled: Callable[[], bool]) -> Iterator[JailedBox]:
         """Give a box that nothing ran in, and keep its end in `boxes`.
 
         Raises:
@@ -153,7 +153,7 @@ class _Boxes:
         cause = FailureCause.UNCLASSIFIED if self.role == "agent" else FailureCause.VERIFIER_FAILED
         return Execution(SuccessStatus.APPLY_FAILED, failure_cause=cause, error=f"the {self.role}'s box: {why}")
 
-    def described(self, execution: Execution, box: Box, secrets: Secrets) -> Execution:
+    def described(self, execution: Execution, box: RolloutSpec, secrets: Secrets) -> Execution:
         """Return `execution` with what the ends of its boxes say besides."""
         details = dict(execution.details)
         if "reported_reward" in details and box.verifier is not None:

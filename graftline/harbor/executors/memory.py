@@ -7,13 +7,13 @@ from typing import Literal
 from graftline.core.config import Config
 from graftline.core.errors import HarborError
 from graftline.harbor.contract import FailureCause, SuccessStatus
-from graftline.harbor.executors.base import Box, BuildContext, Built, Execution
+from graftline.harbor.executors.base import BuildContext, Built, Execution, RolloutSpec
 
 _PREFIX = "memory-"
 _SHORT = 12
 _STEPS = 1000
 
-Outcomes = Callable[[Box], Execution]
+Outcomes = Callable[[RolloutSpec], Execution]
 """Returns how a rollout ends, or raises what an executor raises."""
 
 
@@ -39,7 +39,7 @@ class MemoryExecutor:
     def has(self, snapshot_id: str) -> bool:
         return snapshot_id.startswith(_PREFIX)
 
-    def run(self, box: Box, is_cancelled: Callable[[], bool]) -> Execution:
+    def run(self, box: RolloutSpec, is_cancelled: Callable[[], bool]) -> Execution:
         if not self._is_open:
             raise HarborError("memory: the executor is closed; open another one")
         if not self.has(box.snapshot_id):
@@ -52,7 +52,7 @@ class MemoryExecutor:
         self._is_open = False
 
 
-def worked_out(box: Box) -> Execution:
+def worked_out(box: RolloutSpec) -> Execution:
     """Return a success whose reward in [0, 1) is the same for the same snapshot and seed."""
     env = box.request.get("env")
     seed = env.get("seed") if isinstance(env, dict) else box.request.get("seed")

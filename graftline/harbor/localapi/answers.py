@@ -12,8 +12,7 @@ from pydantic_core import ErrorDetails, from_json
 
 from graftline.core.errors import GraftlineError
 from graftline.harbor.contract import RolloutRequest
-from graftline.harbor.service.refusal import Refused
-from graftline.harbor.service.schemas import Problem, ProblemAnswer
+from graftline.harbor.refusal import RequestError, problem_response
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class BodyLimit:
             return
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         if not declared.isdigit() or len(declared) > _MAX_DIGITS or int(declared) > MAX_BODY_BYTES:
-            await refusal(_too_large())(scope, receive, send)
+            await problem_response(_too_large())(scope, receive, send)
             return
         read = 0
 
@@ -63,48 +62,38 @@ async def rollout_request(request: Request) -> RolloutRequest:
     """Return the rollout that the body of `request` asks for.
 
     Raises:
-        Refused: it asks for none.
+        RequestError: it asks for none.
     """
     try:
         # refuses what is deeper than 200 levels, and numbers that are none
         body = from_json(await request.body(), allow_inf_nan=False)
     except ValueError:
-        raise Refused(422, "invalid_json", "the body is not JSON; send a RolloutRequest") from None
+        raise RequestError("invalid_json", "the body is not JSON; send a RolloutRequest") from None
     try:
         asked = RolloutRequest.model_validate(body)
     except ValidationError as error:
         raise _invalid(error.errors(include_url=False, include_input=False)) from None
     if any(override.preflight_script for override in asked.context_overrides):
-        raise Refused(
-            422,
+        raise RequestError(
             "preflight_refused",
             "context_overrides: a preflight_script is not run; put what it does into the environment",
         )
     return asked
 
 
-def refusal(refused: Refused) -> JSONResponse:
-    """Return the answer to a request that is refused."""
-    headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else {}
-    if refused.retry_after_s is not None:
-        headers["Retry-After"] = str(round(refused.retry_after_s))
-    problem = Problem(code=refused.code, message=str(refused), details=refused.details)
-    return JSONResponse(ProblemAnswer(error=problem).model_dump(mode="json"), refused.status, headers)
-
-
 async def _on_refused(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Refused)
-    return refusal(error)
+    assert isinstance(error, RequestError)
+    return problem_response(error)
 
 
 async def _on_unfit(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    return refusal(_invalid(error.errors()))
+    return problem_response(_invalid(error.errors()))
 
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     status, said = getattr(error, "status_code", 500), str(getattr(error, "detail", ""))
-    answer = refusal(Refused(status, _CODES.get(status, "refused"), _OF_ROUTES.get(said, said)))
+    answer = problem_response(RequestError(_CODES.get(status, "refused"), _OF_ROUTES.get(said, said), status=status))
     # by which methods, where the router says so
     answer.headers.update(getattr(error, "headers", None) or {})
     return answer
@@ -113,11 +102,11 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
 async def _on_failure(request: Request, error: Exception) -> JSONResponse:
     said = str(error) if isinstance(error, GraftlineError) else "the task app failed; its log says where"
     logger.error("%s failed", request.url.path, exc_info=error)
-    return refusal(Refused(500, "failed", said))
+    return problem_response(RequestError("failed", said))
 
 
 HANDLERS: Mapping[Any, Callable[[Request, Exception], Awaitable[JSONResponse]]] = {
-    Refused: _on_refused,
+    RequestError: _on_refused,
     RequestValidationError: _on_unfit,
     HTTPException: _on_http_error,
     404: _on_http_error,
@@ -128,7 +117,7 @@ HANDLERS: Mapping[Any, Callable[[Request, Exception], Awaitable[JSONResponse]]] 
 """By what is raised."""
 
 
-def _invalid(faults: Sequence[ErrorDetails] | Sequence[Any]) -> Refused:
+def _invalid(faults: Sequence[ErrorDetails] | Sequence[Any]) -> RequestError:
     shown = [
         {
             "where": ".".join(str(part)[:_MAX_NAME] for part in fault["loc"]),
@@ -138,8 +127,8 @@ def _invalid(faults: Sequence[ErrorDetails] | Sequence[Any]) -> Refused:
         for fault in faults[:_MAX_FAULTS]
     ]
     where = ", ".join(fault["where"] or "the body" for fault in shown[:4])
-    return Refused(422, "invalid_request", f"the request does not fit at {where}; see details", {"faults": shown})
+    return RequestError("invalid_request", f"the request does not fit at {where}; see details", {"faults": shown})
 
 
-def _too_large() -> Refused:
-    return Refused(413, "too_large", f"the body has more than {MAX_BODY_BYTES} bytes; send less")
+def _too_large() -> RequestError:
+    return RequestError("too_large", f"the body has more than {MAX_BODY_BYTES} bytes; send less")

@@ -23,8 +23,7 @@ from graftline.harbor.localapi.answers import HANDLERS, MAX_BODY_BYTES, BodyLimi
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.localapi.keys import Keys
 from graftline.harbor.localapi.rollouts import Rollouts, called
-from graftline.harbor.service.refusal import Refused
-from graftline.harbor.service.schemas import ProblemAnswer
+from graftline.harbor.refusal import ProblemAnswer, RequestError
 
 _MOST_SEEDS = 1000
 _SCHEMAS = "#/components/schemas/"
@@ -184,8 +183,7 @@ class _Routes:
             return Taskset(taskset=await self._description())
         infos = await self._instances(asked)
         if len(infos) != len(asked):
-            raise Refused(
-                404,
+            raise RequestError(
                 "unknown_seed",
                 f"of {len(asked)} seeds, {len(infos)} stand for a task; ask for seeds of the taskset",
             )
@@ -200,7 +198,7 @@ class _Routes:
     async def _instances(self, seeds: Sequence[int]) -> list[TaskInfo]:
         provider = self._config.provide_task_instances or self._config.instance_provider
         if provider is None:
-            raise Refused(404, "no_tasks", "this task app does not say what its seeds stand for")
+            raise RequestError("no_tasks", "this task app does not say what its seeds stand for")
         infos: list[TaskInfo] = await called(partial(_listed, provider), seeds)
         return infos
 

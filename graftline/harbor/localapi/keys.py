@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from pydantic import SecretStr
 
-from graftline.harbor.service.refusal import Refused
+from graftline.harbor.refusal import RequestError
 
 KEY_VARIABLE = "ENVIRONMENT_API_KEY"
 ALIASES_VARIABLE = "ENVIRONMENT_API_KEY_ALIASES"
@@ -26,12 +26,11 @@ class Keys:
         """Return if one of the keys is in `headers`.
 
         Raises:
-            Refused: it is not, or there is no key at all; what was sent is not said back.
+            RequestError: it is not, or there is no key at all; what was sent is not said back.
         """
         accepted = self._accepted()
         if not accepted:
-            raise Refused(
-                503,
+            raise RequestError(
                 "no_key",
                 f"this task app needs a key and has none; set {KEY_VARIABLE} where it runs, give LocalAPIConfig an"
                 " api_key, or, where nobody else can reach it, require_api_key=False",
@@ -40,8 +39,7 @@ class Keys:
         # all of them, so that the time taken says nothing about which one was nearly right
         matches = [secrets.compare_digest(one, key) for one in given for key in accepted]
         if not any(matches):
-            raise Refused(
-                401,
+            raise RequestError(
                 "unauthorized",
                 "the key is missing or wrong; send the one of this task app as X-API-Key or as a bearer token",
             )

@@ -19,8 +19,8 @@ from pydantic_core import from_json
 
 from graftline.core.errors import ActorError, ConfigError, GraftlineError, HarborError, SandboxError
 from graftline.harbor.contract import FailureCause, RewardInfo, RolloutRequest, RolloutResponse, SuccessStatus
-from graftline.harbor.executors.results import outcome_of_result
-from graftline.harbor.service.refusal import Refused
+from graftline.harbor.refusal import RequestError
+from graftline.harbor.results import read_result
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Rollouts:
         """Return how the rollout ended.
 
         Raises:
-            Refused: the handler refuses the request.
+            RequestError: the handler refuses the request.
         """
         arguments = (request, fastapi_request) if self._takes_both else (request,)
         work = partial(self._handler, *arguments)
@@ -71,13 +71,13 @@ class Rollouts:
                     returned = await asyncio.shield(thread)
                     if inspect.isawaitable(returned):
                         returned = await returned
-        except Refused:
+        except RequestError:
             raise
         except (Exception, SystemExit) as error:
             if bound.expired():
                 return _overrun(request)
             if isinstance(error, HarborError) and error.status in _OF_THE_CALLER:
-                raise Refused(error.status, "refused", str(error)) from None
+                raise RequestError("refused", str(error), status=error.status) from None
             return failed(request.trace_correlation_id, error)
         return response_of(returned, request.trace_correlation_id)
 
@@ -113,7 +113,7 @@ def response_of(returned: Any, trace_correlation_id: str) -> RolloutResponse:
         from_json(raw)
     except (TypeError, ValueError, RecursionError) as error:
         return unfit(f"what the rollout handler returned cannot be written as JSON ({type(error).__name__})")
-    outcome = outcome_of_result(raw)
+    outcome = read_result(raw)
     said = outcome.result.get("reward_info")
     information = dict(said) if isinstance(said, Mapping) else {}
     if outcome.reward is None:

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from graftline import __version__
 from graftline.core.errors import HarborError
 from graftline.harbor.contract import RolloutRequest, RolloutResponse
+from graftline.harbor.refusal import ProblemAnswer, RequestError, problem_response
 from graftline.harbor.service.bounds import Bounds
 from graftline.harbor.service.database import is_taken
 from graftline.harbor.service.deployment_requests import Deployments
@@ -35,7 +36,6 @@ from graftline.harbor.service.lookups import Parts
 from graftline.harbor.service.notices import Notices
 from graftline.harbor.service.prompt_requests import PromptJobs
 from graftline.harbor.service.prompt_workers import Optimizer, PromptWorkers
-from graftline.harbor.service.refusal import Refused, refusal_answer
 from graftline.harbor.service.rollout_requests import Rollouts, legacy_request
 from graftline.harbor.service.schemas import (
     MAX_PAGE,
@@ -51,7 +51,6 @@ from graftline.harbor.service.schemas import (
     InstanceBatch,
     InstancePage,
     LegacyRollout,
-    ProblemAnswer,
     RolloutCreate,
     RolloutPage,
     RolloutStatus,
@@ -109,7 +108,7 @@ def create_service(
 
     app = FastAPI(title="Graftline Harbor", version=__version__, lifespan=lifespan, redoc_url=None)
     app.add_middleware(Bounds, keys=keys, most_bytes=2 * (parts.settings.archive_mb << 20) * 4 // 3 + _BODY_SPARE)
-    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(RequestError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(HarborError, _unavailable)
@@ -314,8 +313,8 @@ def _add_prompt_jobs(app: FastAPI, prompt_jobs: PromptJobs) -> None:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
-    return refusal_answer(error)
+    assert isinstance(error, RequestError)
+    return problem_response(error)
 
 
 async def _invalid(_: Request, error: Exception) -> Response:
@@ -326,18 +325,18 @@ async def _invalid(_: Request, error: Exception) -> Response:
         for fault in error.errors()[:_MOST_FAULTS]
     ]
     shown = "; ".join(f"{fault['where']}: {fault['why']}" for fault in faults)
-    return refusal_answer(Refused(422, "invalid", f"the request does not fit: {shown}", {"faults": faults}))
+    return problem_response(RequestError("invalid", f"the request does not fit: {shown}", {"faults": faults}))
 
 
 async def _http(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    answer = refusal_answer(Refused(error.status_code, "http", str(error.detail)))
+    answer = problem_response(RequestError("http", str(error.detail), status=error.status_code))
     answer.headers.update(error.headers or {})
     return answer
 
 
 async def _unavailable(_: Request, error: Exception) -> Response:
-    return refusal_answer(Refused(503, "unavailable", str(error), retry_after_s=5.0))
+    return problem_response(RequestError("unavailable", str(error), retry_after_s=5.0))
 
 
 async def _taken(_: Request, error: Exception) -> Response:
@@ -345,7 +344,7 @@ async def _taken(_: Request, error: Exception) -> Response:
     assert isinstance(error, IntegrityError)
     if not is_taken(error):
         raise error
-    return refusal_answer(Refused(409, "conflict", "somebody has just asked for the same; ask again", None, 1.0))
+    return problem_response(RequestError("conflict", "somebody has just asked for the same; ask again", None, 1.0))
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

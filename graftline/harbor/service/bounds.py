@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from graftline.harbor.service.refusal import Refused, refusal_answer
+from graftline.harbor.refusal import RequestError, problem_response
 
 _BEARER = "bearer "
 _OPEN = frozenset({"/health", "/openapi.json", "/docs"})
@@ -28,12 +28,12 @@ class Bounds:
         request = HTTPConnection(scope)
         if scope["path"] not in _OPEN and not self._is_known(request):
             # neither what was sent nor what is expected is said
-            refused = Refused(401, "unauthorized", "a key is needed: send it as Authorization: Bearer, or as X-API-Key")
-            await refusal_answer(refused)(scope, receive, send)
+            refused = RequestError("unauthorized", "a key is needed: send it as Authorization: Bearer, or as X-API-Key")
+            await problem_response(refused)(scope, receive, send)
             return
         length = request.headers.get("content-length", "0")
         if length.isascii() and length.isdigit() and int(length) > self._most:
-            await refusal_answer(self._too_large())(scope, receive, send)
+            await problem_response(self._too_large())(scope, receive, send)
             return
         received, is_too_large = 0, False
 
@@ -53,7 +53,7 @@ class Bounds:
         with suppress(ClientDisconnect):
             await self._app(scope, bounded, answered)
         if is_too_large:
-            await refusal_answer(self._too_large())(scope, receive, send)
+            await problem_response(self._too_large())(scope, receive, send)
 
     def _is_known(self, request: HTTPConnection) -> bool:
         header = request.headers.get("authorization", "")
@@ -62,5 +62,5 @@ class Bounds:
         # all of them are compared, so that time does not tell which one is nearly right
         return any([secrets.compare_digest(given, key) for key in self._keys])
 
-    def _too_large(self) -> Refused:
-        return Refused(413, "too_large", f"the body is too large; {self._most} bytes are accepted")
+    def _too_large(self) -> RequestError:
+        return RequestError("too_large", f"the body is too large; {self._most} bytes are accepted")

@@ -12,7 +12,9 @@ from sqlalchemy.exc import IntegrityError
 from graftline.core.errors import ConfigError, DataError
 from graftline.core.hashing import digest, sha256_bytes
 from graftline.harbor.archive import ArchiveInfo, check_archive
+from graftline.harbor.build_spec import TaskSeed
 from graftline.harbor.contract import MAX_SEED
+from graftline.harbor.refusal import RequestError
 from graftline.harbor.secret_finds import finds_in, is_secret_name
 from graftline.harbor.service import deployments as stored
 from graftline.harbor.service import views
@@ -24,7 +26,6 @@ from graftline.harbor.service.lookups import (
     place_of,
     task_ids,
 )
-from graftline.harbor.service.refusal import Refused
 from graftline.harbor.service.schemas import (
     MAX_PAGE,
     BatchView,
@@ -36,7 +37,6 @@ from graftline.harbor.service.schemas import (
     DeploymentView,
     InstanceBatch,
     InstancePage,
-    SeedTask,
     Status,
 )
 from graftline.harbor.tar_stream import ArchiveLimits
@@ -68,8 +68,8 @@ class Deployments:
             verifier_context = self._archive(asked.verifier.context_tar_base64, "verifier.context_tar_base64")
         dockerfile = asked.dockerfile if asked.dockerfile is not None else context.info.dockerfile or ""
         if self._parts.needs_dockerfile and not dockerfile.strip():
-            raise Refused(
-                422, "no_dockerfile", f"dockerfile: executor {self._parts.executor!r} builds images, and needs one"
+            raise RequestError(
+                "no_dockerfile", f"dockerfile: executor {self._parts.executor!r} builds images, and needs one"
             )
         row = _deployment_row(asked, context, verifier_context, dockerfile)
         for _ in range(_TRIES):
@@ -78,7 +78,7 @@ class Deployments:
             except IntegrityError as error:
                 if not is_taken(error):
                     raise
-        raise Refused(409, "conflict", f"deployment {asked.name!r}: others write to it all the time; ask again")
+        raise RequestError("conflict", f"deployment {asked.name!r}: others write to it all the time; ask again")
 
     def _add(self, asked: DeploymentCreate, row: Mapping[str, Any], sent: Sequence[_Context | None]) -> DeploymentView:
         with self._parts.database.writing() as connection:
@@ -157,8 +157,7 @@ class Deployments:
             context = self._archive(asked.context_tar_base64, "context_tar_base64")
             is_other = is_other or context.sha256 != deployment.context_digest
         if is_other:
-            raise Refused(
-                409,
+            raise RequestError(
                 "other_context",
                 f"deployment {deployment.id!r}: never changes, and this is another context or Dockerfile; create a"
                 f" deployment of the name {deployment.name!r} from it, which is a new version",
@@ -167,14 +166,14 @@ class Deployments:
     def add_instances(self, id_or_name: str, asked: InstanceBatch) -> BatchView:
         """Have instances of seeds; those that are there stay as they are."""
         if (asked.count is None) == (asked.seeds is None):
-            raise Refused(422, "seeds", "instances: give either count (with start_seed) or seeds")
+            raise RequestError("seeds", "instances: give either count (with start_seed) or seeds")
         if asked.seeds is not None:
             seeds: Sequence[int] = sorted(set(asked.seeds))
         else:
             assert asked.count is not None
             seeds = range(asked.start_seed, asked.start_seed + asked.count)
         if seeds[-1] > MAX_SEED:
-            raise Refused(422, "seeds", f"instances: seed {seeds[-1]} is too large; they end at {MAX_SEED}")
+            raise RequestError("seeds", f"instances: seed {seeds[-1]} is too large; they end at {MAX_SEED}")
         with self._parts.database.writing() as connection:
             deployment = deployment_of(connection, id_or_name)
             tasks = task_ids(deployment, seeds)
@@ -211,18 +210,18 @@ class Deployments:
         """Return an archive that was sent, and what is in it.
 
         Raises:
-            Refused: it is no base64, too large, or an archive that is refused.
+            RequestError: it is no base64, too large, or an archive that is refused.
         """
         most = self._parts.settings.archive_mb << 20
         if len(text) > most * 4 // 3 + 4:
-            raise Refused(413, "too_large", f"{where}: is too large; {self._parts.settings.archive_mb} MB are accepted")
+            raise RequestError("too_large", f"{where}: is too large; {self._parts.settings.archive_mb} MB are accepted")
         try:
             archive = base64.b64decode(text, validate=True)
             info = check_archive(archive, ArchiveLimits(archive_bytes=most))
         except (binascii.Error, ValueError):
-            raise Refused(422, "not_base64", f"{where}: is no base64; send a tar.gz so encoded") from None
+            raise RequestError("not_base64", f"{where}: is no base64; send a tar.gz so encoded") from None
         except DataError as error:
-            raise Refused(422, "archive", f"{where}: {error}") from None
+            raise RequestError("archive", f"{where}: {error}") from None
         return _Context(archive, sha256_bytes(archive), info)
 
 
@@ -231,7 +230,7 @@ def _deployment_row(
 ) -> dict[str, Any]:
     seeds = [task.seed for task in asked.tasks]
     if len(set(seeds)) < len(seeds):
-        raise Refused(422, "tasks", "tasks: two of them have the same seed")
+        raise RequestError("tasks", "tasks: two of them have the same seed")
     for task in asked.tasks:
         _check_folders(task)
     verifier = None
@@ -239,7 +238,7 @@ def _deployment_row(
         verifier = asked.verifier.model_dump(mode="json", exclude={"context_tar_base64"})
     for name in asked.env_vars:
         if not name.isidentifier():
-            raise Refused(422, "env_vars", f"env_vars: {name[:80]!r} is no name of a variable")
+            raise RequestError("env_vars", f"env_vars: {name[:80]!r} is no name of a variable")
     _check_secrets(asked, dockerfile)
     values = {
         "dockerfile": dockerfile,
@@ -256,7 +255,7 @@ def _deployment_row(
     try:
         sha256 = digest([values, contents])
     except ValueError as error:
-        raise Refused(422, "not_json", f"the deployment holds what JSON cannot say ({error})") from None
+        raise RequestError("not_json", f"the deployment holds what JSON cannot say ({error})") from None
     return {
         "name": asked.name,
         "digest": sha256,
@@ -274,18 +273,18 @@ def _check_secrets(asked: DeploymentCreate, dockerfile: str) -> None:
     try:
         found = next(finds_in({**told, "dockerfile": dockerfile}, "deployment"), None)
     except ValueError as error:
-        raise Refused(422, "not_json", str(error)) from None
+        raise RequestError("not_json", str(error)) from None
     if named is not None or found is not None:
         what = str(found) if found is not None else f"env_vars: {named!r} is the name of a secret"
-        raise Refused(422, "secret", f"{what}; leave it out, and have the service pass it on to boxes")
+        raise RequestError("secret", f"{what}; leave it out, and have the service pass it on to boxes")
 
 
-def _check_folders(task: SeedTask) -> None:
+def _check_folders(task: TaskSeed) -> None:
     for name in (*task.agent_files, *task.verifier_files):
         try:
             path_of(name)
         except (DataError, ConfigError) as error:
-            raise Refused(422, "tasks", f"task {task.task_id!r}: {error}") from None
+            raise RequestError("tasks", f"task {task.task_id!r}: {error}") from None
 
 
 def _instance_counts(connection: Connection, deployment: Row[Any]) -> tuple[dict[str, int], Status, str | None]:

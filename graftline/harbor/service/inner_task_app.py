@@ -6,8 +6,8 @@ from typing import Any
 
 from graftline.harbor.client import HarborAPIError
 from graftline.harbor.contract import RolloutRequest, RolloutResponse, TaskDescription, TaskInfo
+from graftline.harbor.refusal import RequestError
 from graftline.harbor.service.lookups import Parts, check_runs, deployment_of, task_ids
-from graftline.harbor.service.refusal import Refused
 from graftline.harbor.service.rollout_requests import Rollouts
 
 _FIRST_LOOK_S, _LONGEST_S, _GROWTH = 0.02, 0.5, 1.5
@@ -33,7 +33,7 @@ class InnerTaskApp:
     async def rollout(self, request: RolloutRequest) -> RolloutResponse:
         try:
             view = await asyncio.to_thread(self._rollouts.add, self._deployment, request, None)
-        except Refused as refusal:
+        except RequestError as refusal:
             raise HarborAPIError(refusal.status, str(refusal), refusal.details, refusal.code) from None
         pause_s = _FIRST_LOOK_S
         try:
@@ -59,7 +59,7 @@ class InnerTaskApp:
                 deployment = deployment_of(connection, self._deployment)
                 check_runs(connection, deployment)
                 names = task_ids(deployment, seeds)
-        except Refused as refusal:
+        except RequestError as refusal:
             raise HarborAPIError(refusal.status, str(refusal), refusal.details, refusal.code) from None
         known = {task["seed"]: task.get("metadata", {}) for task in deployment.tasks or ()}
         return [

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from graftline.core.hashing import digest
+from graftline.harbor.refusal import RequestError
 from graftline.harbor.service import deployments as stored
 from graftline.harbor.service import job_rollouts, rollout_queue, views
 from graftline.harbor.service import jobs as stored_jobs
@@ -18,7 +19,6 @@ from graftline.harbor.service.lookups import (
     mismatch,
     task_ids,
 )
-from graftline.harbor.service.refusal import Refused
 from graftline.harbor.service.schemas import RolloutStatus
 
 
@@ -31,7 +31,7 @@ class Evaluations:
     def add(self, asked: EvalJobCreate) -> EvalJobView:
         """Queue a rollout per seed."""
         if len(set(asked.seeds)) < len(asked.seeds):
-            raise Refused(422, "seeds", "seeds: one of them is named twice; each counts once")
+            raise RequestError("seeds", "seeds: one of them is named twice; each counts once")
         named = asked.deployment_id if asked.deployment_id is not None else _deployment_of_url(asked.task_app_url)
         sha256 = digest(asked.model_dump(mode="json", exclude={"task_app_api_key", "idempotency_key"}))
         key = asked.idempotency_key if asked.idempotency_key is not None else stored.new_id("key")
@@ -47,7 +47,7 @@ class Evaluations:
             everyone, _ = rollout_queue.counts_of_waiting(connection, "")
             if everyone + len(asked.seeds) > self._parts.settings.queued:
                 message = f"the queue is full: {everyone} rollouts wait, and these are {len(asked.seeds)} more"
-                raise Refused(429, "queue_full", message, retry_after_s=RETRY_AFTER_S)
+                raise RequestError("queue_full", message, retry_after_s=RETRY_AFTER_S)
             job_id = stored_jobs.add(connection, stored_jobs.evaluation_row(asked, deployment.id, key, sha256))
             turns = rollout_queue.next_turns(connection, job_id, len(asked.seeds))
             rollout_queue.add(connection, stored_jobs.rollout_rows(asked, job_id, deployment, tasks, turns))
@@ -88,8 +88,7 @@ def _deployment_of_url(url: str | None) -> str:
     _, found, rest = (url or "").partition("/api/harbor/deployments/")
     name = rest.strip("/")
     if not found or not name or "/" in name:
-        raise Refused(
-            422,
+        raise RequestError(
             "task_app_url",
             "task_app_url: names no deployment of this service (…/api/harbor/deployments/<id>); other task apps are"
             " evaluated by the SDK itself",

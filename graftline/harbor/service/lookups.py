@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
+from graftline.harbor.refusal import RequestError, not_found
 from graftline.harbor.service import deployments as stored
 from graftline.harbor.service import jobs as stored_jobs
 from graftline.harbor.service import views
 from graftline.harbor.service.database import Database
-from graftline.harbor.service.refusal import Refused, not_found
 from graftline.harbor.service.schemas import Status
 from graftline.harbor.service.settings import ServiceSettings
 from graftline.harbor.service.workers import Workers
@@ -51,8 +51,7 @@ def task_ids(deployment: Row[Any], seeds: Sequence[int]) -> list[str]:
         return [str(seed) for seed in seeds]
     known = {task["seed"]: task["task_id"] for task in deployment.tasks}
     if unknown := [seed for seed in seeds if seed not in known]:
-        raise Refused(
-            404,
+        raise RequestError(
             "unknown_seed",
             f"deployment {deployment.id!r}: seed {unknown[0]} stands for no task; it has {len(known)} tasks, of the seeds"
             f" {min(known)} to {max(known)}",
@@ -67,15 +66,14 @@ def check_runs(connection: Connection, deployment: Row[Any]) -> None:
     status = stored.status_of(deployment, known)
     if status is Status.FAILED:
         error = views.error_of(deployment, known)
-        raise Refused(409, "build_failed", f"deployment {deployment.id!r}: its build failed ({error}); mend it")
+        raise RequestError("build_failed", f"deployment {deployment.id!r}: its build failed ({error}); mend it")
     if deployment.build_id is None:
-        raise Refused(409, "not_built", f"deployment {deployment.id!r}: was never built; POST …/build first")
+        raise RequestError("not_built", f"deployment {deployment.id!r}: was never built; POST …/build first")
 
 
-def mismatch(key: str) -> Refused:
+def mismatch(key: str) -> RequestError:
     """Return the refusal of a key that was used for something else."""
-    return Refused(
-        422,
+    return RequestError(
         "idempotency_mismatch",
         f"key {key[:80]!r}: was used for another request; send the same body, or take a new key",
     )

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, func, insert, select, update
 
-from graftline.harbor.owners import is_dead
+from graftline.harbor.leases import is_dead
 from graftline.harbor.service.job_schemas import JobStatus
 from graftline.harbor.service.jobs import PROMPT_LEARNING
 from graftline.harbor.service.tables import job_lines, jobs

@@ -6,13 +6,13 @@ from sqlalchemy import Row
 
 from graftline.core.errors import ConfigError
 from graftline.core.hashing import digest
+from graftline.harbor.refusal import RequestError
 from graftline.harbor.service import deployments as stored
 from graftline.harbor.service import jobs as stored_jobs
 from graftline.harbor.service import prompt_queue, views
 from graftline.harbor.service.job_schemas import JobStatus, PromptJobCreate, PromptJobView, PromptResultsView
 from graftline.harbor.service.lookups import Parts, check_runs, deployment_of, job_of, mismatch
 from graftline.harbor.service.prompt_workers import PromptWorkers
-from graftline.harbor.service.refusal import Refused
 
 _RESUMED = (JobStatus.FAILED, JobStatus.CANCELLED)
 
@@ -84,7 +84,7 @@ class PromptJobs:
         try:
             return self._workers.optimizer.deployment(config)
         except ConfigError as error:
-            raise Refused(422, "prompt_learning", str(error)) from None
+            raise RequestError("prompt_learning", str(error)) from None
 
     def _wake(self) -> None:
         if self._workers is not None:

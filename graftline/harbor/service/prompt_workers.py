@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from sqlalchemy import Row
 
 from graftline.core.errors import GraftlineError
-from graftline.harbor.owners import owner_name
+from graftline.harbor.leases import new_owner
 from graftline.harbor.service import prompt_queue
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.inner_task_app import InnerTaskApp
@@ -87,7 +87,7 @@ class PromptWorkers:
 
     def __init__(self, parts: Parts, optimizer: Optimizer) -> None:
         self._parts, self._optimizer, self._settings = parts, optimizer, parts.settings
-        self.owner = owner_name()
+        self.owner = new_owner()
         self._is_stopping, self._there_is_work = threading.Event(), threading.Event()
         self._running: dict[str, threading.Event] = {}
         self._threads: list[threading.Thread] = []

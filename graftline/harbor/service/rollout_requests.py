@@ -9,6 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from graftline.core.hashing import digest
 from graftline.harbor.contract import RolloutRequest
+from graftline.harbor.refusal import RequestError, not_found
 from graftline.harbor.service import deployments as stored
 from graftline.harbor.service import rollout_queue, views
 from graftline.harbor.service.database import is_taken
@@ -22,7 +23,6 @@ from graftline.harbor.service.lookups import (
     place_of,
     task_ids,
 )
-from graftline.harbor.service.refusal import Refused, not_found
 from graftline.harbor.service.rollout_workers import never_ran
 from graftline.harbor.service.schemas import (
     LegacyRollout,
@@ -86,7 +86,7 @@ class Rollouts:
         everyone, own = rollout_queue.counts_of_waiting(connection, flow)
         if everyone >= self._parts.settings.queued or own >= self._parts.settings.queued_of_one:
             message = f"the queue is full: {everyone} rollouts wait, {own} of this deployment; ask again later"
-            raise Refused(429, "queue_full", message, retry_after_s=RETRY_AFTER_S)
+            raise RequestError("queue_full", message, retry_after_s=RETRY_AFTER_S)
 
     def get(self, rollout_id: str) -> RolloutView:
         """Return a rollout with all its attempts."""
@@ -146,6 +146,6 @@ def _check_overrides(asked: RolloutRequest) -> None:
     """Refuse what would be left out without a word."""
     if any(override.preflight_script is not None for override in asked.context_overrides):
         why = "nothing runs before the entrypoint but what is in the deployment; lay files, or make a new version"
-        raise Refused(422, "preflight_script", f"context_overrides: hold a preflight_script, and {why}")
+        raise RequestError("preflight_script", f"context_overrides: hold a preflight_script, and {why}")
     if asked.override_bundle_id is not None:
-        raise Refused(422, "override_bundle_id", "override_bundle_id: no bundles are kept; send context_overrides")
+        raise RequestError("override_bundle_id", "override_bundle_id: no bundles are kept; send context_overrides")

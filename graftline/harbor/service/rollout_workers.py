@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from graftline.core.errors import DataError, GraftlineError
+from graftline.harbor.build_spec import TaskSeed
 from graftline.harbor.contract import (
     TRIED_AGAIN,
     FailureCause,
@@ -23,12 +24,12 @@ from graftline.harbor.contract import (
     SuccessStatus,
     counts,
 )
-from graftline.harbor.executors.base import Box, BuildContext, Execution, Executor
+from graftline.harbor.executors.base import BuildContext, Execution, Executor, RolloutSpec
 from graftline.harbor.limits import HarborLimits, VerifierSettings
 from graftline.harbor.service import deployments as stored
 from graftline.harbor.service import job_rollouts, jobs, rollout_queue
 from graftline.harbor.service.database import Database
-from graftline.harbor.service.schemas import RolloutStatus, SeedTask
+from graftline.harbor.service.schemas import RolloutStatus
 from graftline.harbor.service.settings import ServiceSettings
 
 logger = logging.getLogger(__name__)
@@ -134,10 +135,10 @@ class Ready:
         )
         self.limits = HarborLimits.model_validate(deployment.limits)
         self.verifier = None if deployment.verifier is None else VerifierSettings.model_validate(deployment.verifier)
-        self.tasks = {one.seed: one for one in map(SeedTask.model_validate, deployment.tasks)}
+        self.tasks = {one.seed: one for one in map(TaskSeed.model_validate, deployment.tasks)}
 
 
-def box_of(rollout: Row[Any], ready: Ready, number: int, secrets: Mapping[str, str]) -> Box:
+def box_of(rollout: Row[Any], ready: Ready, number: int, secrets: Mapping[str, str]) -> RolloutSpec:
     """Return the box that one attempt at a rollout runs in."""
     request = RolloutRequest.model_validate(rollout.request)
     task = ready.tasks.get(rollout.seed)
@@ -146,7 +147,7 @@ def box_of(rollout: Row[Any], ready: Ready, number: int, secrets: Mapping[str, s
     for override in request.context_overrides:
         files |= override.file_artifacts
         overriding |= override.env_vars
-    return Box(
+    return RolloutSpec(
         rollout_id=rollout.id,
         attempt=number,
         snapshot_id=ready.snapshot_id,
@@ -183,7 +184,7 @@ def runner_input(rollout: Row[Any], request: RolloutRequest, deployment: Row[Any
     }
 
 
-def lock_of(ready: Ready, box: Box, execution: Execution, executor: str) -> dict[str, Any]:
+def lock_of(ready: Ready, box: RolloutSpec, execution: Execution, executor: str) -> dict[str, Any]:
     """Return what a rollout ran with: enough to run it again, and to tell why another one ends otherwise."""
     deployment = ready.deployment
     return {

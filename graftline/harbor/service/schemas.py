@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from graftline.harbor.build_spec import TaskSeed
 from graftline.harbor.contract import (
     FailureCause,
     Finite,
@@ -65,34 +66,6 @@ class RolloutStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Problem(Message):
-    """Why a request is refused."""
-
-    code: str
-    """A word for programs, such as `not_found`."""
-    message: str
-    """A sentence for people: what, which, what was expected, what to do."""
-    details: dict[str, Any] = {}
-
-
-class ProblemAnswer(Message):
-    """The body of every answer of 400 and more."""
-
-    error: Problem
-
-
-class SeedTask(Message):
-    """Which task a seed stands for, in the manifest of a deployment; adding tasks renumbers no seed."""
-
-    seed: Seed
-    task_id: Text = Field(min_length=1, max_length=256)
-    agent_files: tuple[Text, ...] = Field(default=(), max_length=64)
-    """Folders of the context whose content the first box starts with; all of the context where none is named."""
-    verifier_files: tuple[Text, ...] = Field(default=(), max_length=64)
-    """The same of the verifier's context."""
-    metadata: dict[str, Any] = {}
-
-
 class Verifier(VerifierSettings):
     """A verifier with its context."""
 
@@ -118,7 +91,7 @@ class DeploymentCreate(Message):
     limits: HarborLimits = HarborLimits()
     env_vars: Texts = Field(default={}, max_length=256)
     metadata: dict[str, Any] = {}
-    tasks: list[SeedTask] = Field(default=[], max_length=MAX_TASKS)
+    tasks: list[TaskSeed] = Field(default=[], max_length=MAX_TASKS)
     """Which task every seed stands for. Without it every seed is its own task."""
     verifier: Verifier | None = None
     auto_build: bool = True

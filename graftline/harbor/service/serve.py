@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import assert_never
 
 import uvicorn
 from fastapi import FastAPI
@@ -17,8 +18,11 @@ from pydantic import Field, SecretStr
 from graftline.core.config import Config
 from graftline.core.errors import ConfigError
 from graftline.core.secrets import Secrets
-from graftline.harbor.executors.local import LocalExecutorConfig
-from graftline.harbor.executors.open import ExecutorConfig, open_executor
+from graftline.harbor.executors.base import Executor
+from graftline.harbor.executors.daytona import API_KEY, DaytonaExecutor, DaytonaExecutorConfig
+from graftline.harbor.executors.docker import DockerExecutor, DockerExecutorConfig
+from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
+from graftline.harbor.executors.memory import MemoryExecutor, MemoryExecutorConfig
 from graftline.harbor.localapi.served import serve_task_app
 from graftline.harbor.service.api import create_service
 from graftline.harbor.service.database import Database
@@ -34,6 +38,10 @@ DEFAULT_PORT = 8020
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _SHORTEST_KEY = 16
 _ENDS_WITHIN_S = 10
+
+
+ExecutorConfig = LocalExecutorConfig | MemoryExecutorConfig | DockerExecutorConfig | DaytonaExecutorConfig
+"""`kind` says which."""
 
 
 class HarborSettings(Config):
@@ -83,6 +91,26 @@ def opened(
         stack.callback(workers.stop)
         parts = Parts(base, workers, settings.service, executor.name, executor.needs_dockerfile)
         yield Opened(create_service(parts, notices, [key], optimizer), key)
+
+
+def open_executor(config: ExecutorConfig, folder: Path, secrets_: Secrets) -> Executor:
+    """Return the executor of `config`, whose files are below `folder`.
+
+    Raises:
+        ConfigError: it needs a package that is not installed, or a secret that is not set.
+        HarborError: it is not to be had.
+    """
+    match config:
+        case LocalExecutorConfig():
+            return LocalExecutor(folder / "snapshots", config)
+        case MemoryExecutorConfig():
+            return MemoryExecutor()
+        case DockerExecutorConfig():
+            return DockerExecutor(config)
+        case DaytonaExecutorConfig():
+            return DaytonaExecutor(config, secrets_.require(API_KEY, "executor 'daytona'"))
+        case _:
+            assert_never(config)
 
 
 def migrate(root: Path, secrets_: Secrets, database: str = "") -> str:

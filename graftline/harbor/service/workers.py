@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, update
 from graftline.core.errors import GraftlineError
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import Execution, Executor
-from graftline.harbor.owners import is_dead, owner_name
+from graftline.harbor.leases import is_dead, new_owner
 from graftline.harbor.service import jobs as stored_jobs
 from graftline.harbor.service import rollout_queue
 from graftline.harbor.service.build_workers import BuildWorker
@@ -49,7 +49,7 @@ class Workers:
     ) -> None:
         """Make them; `ended` is called, from one of them, with the id of every rollout that has ended."""
         self._database, self._executor, self._settings, self._ended = database, executor, settings, ended
-        self.owner = owner_name()
+        self.owner = new_owner()
         self._rollouts = RolloutWorker(database, executor, settings, self.owner, secrets or {})
         self._builds = BuildWorker(database, executor, settings, self.owner)
         self._there_is_work, self._is_stopping = threading.Event(), threading.Event()

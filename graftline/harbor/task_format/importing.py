@@ -133,7 +133,7 @@ def image_of(tasks: Iterable[HarborTask], dockerfile: Path | None) -> tuple[str,
 
 def build_spec(staged: StagedTasks, name: str, metadata: dict[str, Any]) -> "HarborBuildSpec":
     """Return the deployment of `staged`."""
-    from graftline.harbor.build_spec import HarborBuildSpec, HarborVerifier, TaskSeed
+    from graftline.harbor.build_spec import HarborBuildSpec, HarborVerifier
 
     return HarborBuildSpec(
         name=name,
@@ -142,7 +142,7 @@ def build_spec(staged: StagedTasks, name: str, metadata: dict[str, Any]) -> "Har
         entrypoint=staged.entrypoint,
         limits=staged.limits,
         metadata=metadata,
-        tasks=[TaskSeed(**seed.model_dump()) for seed in staged.seeds],
+        tasks=list(staged.seeds),
         verifier=HarborVerifier(context_dir=staged.verifier_context, **staged.verifier.model_dump()),
     )
 

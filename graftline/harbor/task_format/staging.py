@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graftline.core.errors import DataError
+from graftline.harbor.build_spec import TaskSeed
 from graftline.harbor.context_files import left_out
 from graftline.harbor.contract import MAX_TIMEOUT_S
 from graftline.harbor.in_box.agents import NAMES
 from graftline.harbor.limits import HarborLimits, VerifierSettings
-from graftline.harbor.service.schemas import SeedTask
 from graftline.harbor.task_format.task_folder import HarborTask, TaskFile, write_files
 
 Program = Literal["run_tests", "cargo_tests"]
@@ -54,7 +54,7 @@ class StagedTasks:
     verifier_context: Path
     dockerfile: Path | None
     """Of both; None where there is no image."""
-    seeds: tuple[SeedTask, ...]
+    seeds: tuple[TaskSeed, ...]
     limits: HarborLimits
     """The largest of the tasks'."""
     verifier: VerifierSettings
@@ -185,11 +185,11 @@ def _write_task(placed: PlacedTask, for_agent: Path, for_verifier: Path) -> None
     write_files({**environment, **graded, "task.json": _json(told)}, for_verifier)
 
 
-def _seed(seed: int, task: HarborTask, is_alone: bool, needs: Mapping[str, Any] | None) -> SeedTask:
+def _seed(seed: int, task: HarborTask, is_alone: bool, needs: Mapping[str, Any] | None) -> TaskSeed:
     folders = () if is_alone else ("common", f"tasks/{task.id}")
     metadata = json.loads(json.dumps(task.toml.metadata, default=str))
     own = {"digest": task.digest, "limits": limits_of(task).model_dump(), **({"needs": needs} if needs else {})}
-    return SeedTask(
+    return TaskSeed(
         seed=seed, task_id=task.id, agent_files=folders, verifier_files=folders, metadata={**metadata, **own}
     )
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from graftline.astgrep.action import PatternAction
 from graftline.cli.main import main
 from graftline.harbor.contract import FailureCause, RewardInfo, RolloutResponse, SuccessStatus
-from graftline.harbor.executors.base import Box, Execution
+from graftline.harbor.executors.base import Execution, RolloutSpec
 from graftline.harbor.localapi.app import create_local_api
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.localapi.served import serve_task_app
@@ -39,7 +39,7 @@ ValueError: it broke
 """
 
 
-def outcome(box: Box) -> Execution:
+def outcome(box: RolloutSpec) -> Execution:
     """Reward a seed by a tenth of it, but for one that breaks; agents and teachers by who they are."""
     config = box.request["policy"]["config"]
     actor = config.get("agent", config.get("teacher"))

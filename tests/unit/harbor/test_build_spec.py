@@ -12,7 +12,7 @@ import pytest
 from graftline.core.errors import ConfigError, DataError
 from graftline.harbor.build_spec import HarborBuildSpec, HarborVerifier, TaskSeed
 from graftline.harbor.limits import HarborLimits
-from graftline.harbor.service.schemas import DeploymentCreate, SeedTask
+from graftline.harbor.service.schemas import DeploymentCreate
 
 TOKEN = "hf_" + "".join(random.Random(3).choices(string.ascii_letters, k=34))
 
@@ -94,7 +94,7 @@ def test_a_request_with_everything_is_one_that_the_service_takes(context: Path) 
         "timeout_s": 300,
         "context_tar_base64": "BBBB",
     }
-    assert sent.tasks == [SeedTask(seed=3, task_id="df-001", agent_files=("tasks/df-001",), metadata={"set": "df"})]
+    assert sent.tasks == [TaskSeed(seed=3, task_id="df-001", agent_files=("tasks/df-001",), metadata={"set": "df"})]
     assert (sent.entrypoint_mode, sent.env_vars, sent.dockerfile) == ("stdio", {"MODEL": "small"}, "FROM scratch\n")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from graftline.core.errors import DataError, HarborError
 from graftline.harbor.contract import FailureCause, SuccessStatus
-from graftline.harbor.executors.base import Box, Execution
+from graftline.harbor.executors.base import Execution, RolloutSpec
 from graftline.harbor.executors.docker import DockerExecutor, DockerExecutorConfig
 from graftline.harbor.limits import HarborLimits, VerifierSettings
 from tests.box_contexts import FILES, a_box, a_script, packed_context
@@ -352,7 +352,7 @@ def test_a_box_that_breaks_while_it_runs_is_the_machines_failure(
     assert execution.error == "docker: cannot read what a container printed: the driver is broken"
 
 
-def graded(executor: DockerExecutor, agent: str, verifier: str, **settings: object) -> Box:
+def graded(executor: DockerExecutor, agent: str, verifier: str, **settings: object) -> RolloutSpec:
     """A rollout whose verifier is a script of a snapshot of its own."""
     snapshot = executor.build(a_script(agent)).snapshot_id
     second = executor.build(a_script("true", verify=f"#!/bin/sh\n{verifier}\n")).snapshot_id

@@ -18,7 +18,7 @@ from graftline.harbor.in_box import cargo_tests, scoring
 from graftline.harbor.in_box.agents import AGENTS, command_of
 from graftline.harbor.in_box.commands import run_command
 from graftline.harbor.in_box.scoring import Score, hidden_modules, number_of_tests, scored
-from graftline.harbor.service.refusal import Refused
+from graftline.harbor.refusal import RequestError
 from graftline.harbor.task_format.staging import StagedTasks
 from graftline.harbor.task_format.task_folder import read_task
 from tests.processes import wait_until_ended
@@ -248,7 +248,7 @@ def test_the_task_app_knows_its_cards(staged: StagedTasks) -> None:
     assert environment.provide_taskset_description()["seeds"] == {"first": 0, "last": 1}
     [info] = environment.provide_task_instances([1])
     assert (info.task.id, info.task.description) == ("df-002-owl", "Edit the file `/app/src/cards/df_002_owl.rs`.\n")
-    with pytest.raises(Refused, match="seed 2 stands for no card; there are 0 to 1"):
+    with pytest.raises(RequestError, match="seed 2 stands for no card; there are 0 to 1"):
         environment.provide_task_instances([2])
 
 

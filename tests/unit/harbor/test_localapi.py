@@ -17,7 +17,7 @@ from graftline.harbor.localapi.keys import Keys
 from graftline.harbor.localapi.rollouts import Rollouts, response_of
 from graftline.harbor.localapi.served import serve_task_app
 from graftline.harbor.provider import HarborInstanceProvider
-from graftline.harbor.service.refusal import Refused
+from graftline.harbor.refusal import RequestError
 
 REQUEST = RolloutRequest(trace_correlation_id="t-1")
 REF = HarborDeploymentRef(deployment_id="d-1", backend_url="https://harbor.example", api_key="sk-service")
@@ -134,7 +134,7 @@ def test_a_key_comes_in_any_of_three_headers(headers: Mapping[str, str]) -> None
     ],
 )
 def test_what_is_no_key_is_refused_and_not_said_back(headers: Mapping[str, str]) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestError) as refused:
         Keys(None, {"ENVIRONMENT_API_KEY": "new", "ENVIRONMENT_API_KEY_ALIASES": " ,"}).check(headers)
     assert (refused.value.status, refused.value.code, refused.value.details) == (401, "unauthorized", {})
     assert str(refused.value) == (
@@ -143,7 +143,7 @@ def test_what_is_no_key_is_refused_and_not_said_back(headers: Mapping[str, str])
 
 
 def test_an_app_without_any_key_says_so() -> None:
-    with pytest.raises(Refused, match="set ENVIRONMENT_API_KEY where it runs") as refused:
+    with pytest.raises(RequestError, match="set ENVIRONMENT_API_KEY where it runs") as refused:
         Keys(None, {"ENVIRONMENT_API_KEY": " "}).check({"x-api-key": ""})
     assert refused.value.status == 503
 
@@ -279,7 +279,7 @@ def test_what_the_service_refuses_is_refused(status: int) -> None:
         error.status = status
         raise error
 
-    with pytest.raises(Refused, match="no such seed") as refused:
+    with pytest.raises(RequestError, match="no such seed") as refused:
         ended(handler)
     assert refused.value.status == status
 

@@ -29,7 +29,7 @@ from graftline.harbor.environments.run_rollout import main
 from graftline.harbor.localapi.app import create_local_api
 from graftline.harbor.localapi.rollouts import Rollouts
 from graftline.harbor.localapi.served import serve_task_app
-from graftline.harbor.service.refusal import Refused
+from graftline.harbor.refusal import RequestError
 from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.memory import MemoryChatModel, scripted
@@ -151,7 +151,7 @@ def test_a_task_that_is_not_what_it_was_is_refused() -> None:
 def test_a_seed_whose_task_is_gone_stands_for_none() -> None:
     left = RefactoringEnvironment([task("b", 2)], MemorySandbox(), manifest=SeedManifest.of(TASKS))
     assert [*left.tasks] == [1]
-    with pytest.raises(Refused, match="seed 0 stands for no task; there are 1 to 1"):
+    with pytest.raises(RequestError, match="seed 0 stands for no task; there are 1 to 1"):
         left.run_rollout(asked(0))
 
 
@@ -308,13 +308,13 @@ def test_rewards_of_the_shipped_sample_are_those_of_our_grading(
     ],
 )  # fmt: skip
 def test_a_policy_that_there_is_not_is_refused(policy: dict[str, Any], said: str) -> None:
-    with pytest.raises(Refused, match=r"policy\.config") as refused:
+    with pytest.raises(RequestError, match=r"policy\.config") as refused:
         environment().run_rollout(asked(0, policy))
     assert (refused.value.status, str(refused.value)[: len(said)]) == (422, said)
 
 
 def test_a_request_for_another_task_than_that_of_the_seed_is_refused() -> None:
-    with pytest.raises(Refused, match="seed 0: stands for task 'a', and another was asked for"):
+    with pytest.raises(RequestError, match="seed 0: stands for task 'a', and another was asked for"):
         environment().run_rollout(asked(env={"seed": 0, "config": {"task_id": "b"}}))
 
 
@@ -431,12 +431,12 @@ def test_a_prompt_that_cannot_be_used_is_no_reward_and_no_failure_of_a_machine(
 
 
 def test_an_answer_that_leaves_no_room_for_a_prompt_is_refused() -> None:
-    with served([RIGHT], context_tokens=512) as (models, _), pytest.raises(Refused, match="512; ask for fewer"):
+    with served([RIGHT], context_tokens=512) as (models, _), pytest.raises(RequestError, match="512; ask for fewer"):
         environment(models=models).run_rollout(asked(0, {"model": "tiny", "max_tokens": 600}))
 
 
 def test_an_unknown_model_is_refused_with_those_that_were_opened() -> None:
-    with served([RIGHT]) as (models, _), pytest.raises(Refused, match="'big' is unknown; known: tiny"):
+    with served([RIGHT]) as (models, _), pytest.raises(RequestError, match="'big' is unknown; known: tiny"):
         environment(models=models).run_rollout(asked(0, {"model": "big"}))
 
 

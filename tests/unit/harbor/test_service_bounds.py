@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from graftline.core.errors import ConfigError
 from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.harbor.executors.memory import MemoryExecutorConfig
-from graftline.harbor.owners import is_dead, owner_name
+from graftline.harbor.leases import is_dead, new_owner
 from graftline.harbor.service.serve import HarborSettings, harbor_key, listening, served
 from tests.harbor_parts import KEY, deployment, service
 
@@ -100,9 +100,9 @@ def test_other_machines_are_served_only_behind_something_that_encrypts() -> None
 
 
 def test_an_owner_is_dead_when_its_process_is_gone() -> None:
-    own = owner_name()
+    own = new_owner()
     assert not is_dead(own)
-    program = "from graftline.harbor.owners import owner_name; print(owner_name())"
+    program = "from graftline.harbor.leases import new_owner; print(new_owner())"
     gone = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
     assert is_dead(gone)
     host, process, _, rest = own.split(":")

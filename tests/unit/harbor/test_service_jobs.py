@@ -3,14 +3,14 @@
 import pytest
 
 from graftline.harbor.contract import FailureCause, SuccessStatus
-from graftline.harbor.executors.base import Box, Execution
+from graftline.harbor.executors.base import Execution, RolloutSpec
 from tests.harbor_parts import Gate, deployed, half, service, until
 
 AT = "/api/eval/jobs"
 ENDED = ("completed", "completed_with_errors", "failed", "cancelled")
 
 
-def by_seed(box: Box) -> Execution:
+def by_seed(box: RolloutSpec) -> Execution:
     """Reward a seed by a tenth of it."""
     return Execution(SuccessStatus.SUCCESS, box.request["seed"] / 10, cost_usd=0.25, tokens=10)
 
@@ -46,7 +46,7 @@ def test_an_evaluation_runs_every_seed_once(database_url: str) -> None:
 
 
 def test_seeds_without_a_reward_are_left_out_of_the_mean_and_told_of(sqlite_url: str) -> None:
-    def even(box: Box) -> Execution:
+    def even(box: RolloutSpec) -> Execution:
         if box.request["seed"] % 2:
             return Execution(SuccessStatus.RUNTIME_ERROR, None, FailureCause.UNCLASSIFIED, "it broke")
         return Execution(SuccessStatus.SUCCESS, 1.0)
@@ -124,7 +124,7 @@ def test_a_budget_of_rollouts_begins_exactly_as_many_and_finishes_them(database_
 def test_what_runs_when_a_budget_is_spent_is_finished_and_counted(sqlite_url: str, budget: dict[str, float]) -> None:
     second = Gate()
 
-    def outcomes(box: Box) -> Execution:
+    def outcomes(box: RolloutSpec) -> Execution:
         return half(box) if box.request["seed"] == 0 else second(box)
 
     with service(sqlite_url, outcomes, rollouts_at_once=2) as client:

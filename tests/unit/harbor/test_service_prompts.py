@@ -10,7 +10,7 @@ import pytest
 
 from graftline.core.secrets import open_secrets
 from graftline.harbor.contract import SuccessStatus
-from graftline.harbor.executors.base import Box, Execution
+from graftline.harbor.executors.base import Execution, RolloutSpec
 from graftline.prompts.service_optimizer import ServiceOptimizer
 from tests.harbor_parts import deployed, service, until
 from tests.optimized_app import helped, wanted
@@ -27,7 +27,7 @@ class Asked:
         self.may_go, self.is_waiting = threading.Event(), threading.Event()
         self.waits_from = waits_from
 
-    def __call__(self, box: Box) -> Execution:
+    def __call__(self, box: RolloutSpec) -> Execution:
         prompt, seed = box.request["policy"]["config"]["prompt"], box.request["env"]["seed"]
         if self.waits_from is not None and len(self.pairs) >= self.waits_from:
             self.is_waiting.set()

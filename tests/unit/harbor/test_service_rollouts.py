@@ -8,7 +8,7 @@ import pytest
 
 from graftline.core.errors import DataError
 from graftline.harbor.contract import FailureCause, SuccessStatus
-from graftline.harbor.executors.base import Box, Execution
+from graftline.harbor.executors.base import Execution, RolloutSpec
 from graftline.harbor.service import rollout_queue
 from graftline.harbor.service.database import Database
 from tests.harbor_parts import Gate, deployed, half, service, until
@@ -42,9 +42,9 @@ def test_a_rollout_is_answered_when_it_has_ended(database_url: str) -> None:
 
 
 def test_a_box_is_given_what_the_first_runners_read(sqlite_url: str) -> None:
-    boxes: list[Box] = []
+    boxes: list[RolloutSpec] = []
 
-    def keep(box: Box) -> Execution:
+    def keep(box: RolloutSpec) -> Execution:
         boxes.append(box)
         return half(box)
 
@@ -83,7 +83,7 @@ def test_the_first_clients_shape_is_the_same_rollout(sqlite_url: str) -> None:
 def test_a_rollout_that_is_asked_for_twice_runs_once(database_url: str) -> None:
     ran: list[str] = []
 
-    def count(box: Box) -> Execution:
+    def count(box: RolloutSpec) -> Execution:
         ran.append(box.rollout_id)
         return half(box)
 
@@ -149,7 +149,7 @@ def test_events_tell_all_and_go_on_after_the_last_one_seen(sqlite_url: str) -> N
 def test_what_the_machine_failed_is_tried_again_and_all_attempts_are_kept(sqlite_url: str, cause: FailureCause) -> None:
     tries: Counter[str] = Counter()
 
-    def third(box: Box) -> Execution:
+    def third(box: RolloutSpec) -> Execution:
         tries[box.rollout_id] += 1
         if box.attempt < 3:
             return Execution(SuccessStatus.RUNTIME_ERROR, None, cause, "no memory")
@@ -187,7 +187,7 @@ def test_what_the_agent_used_up_counts(sqlite_url: str) -> None:
 
 
 def test_an_executor_that_breaks_is_no_reward(sqlite_url: str) -> None:
-    def broken(box: Box) -> Execution:
+    def broken(box: RolloutSpec) -> Execution:
         raise ZeroDivisionError
 
     with service(sqlite_url, broken, backoff_s=0.01, attempts=2) as client:
@@ -301,7 +301,7 @@ def test_a_service_that_is_stopped_gives_back_what_it_runs(database_url: str) ->
 
 
 def test_what_cannot_be_laid_over_a_snapshot_is_not_tried_again(sqlite_url: str) -> None:
-    def refuse(box: Box) -> Execution:
+    def refuse(box: RolloutSpec) -> Execution:
         raise DataError("file name '../a': leaves its folder")
 
     with service(sqlite_url, refuse) as client:
@@ -314,7 +314,7 @@ def test_what_cannot_be_laid_over_a_snapshot_is_not_tried_again(sqlite_url: str)
 def test_a_rollout_whose_end_cannot_be_written_is_run_again(sqlite_url: str) -> None:
     tries: list[int] = []
 
-    def unwritable(box: Box) -> Execution:
+    def unwritable(box: RolloutSpec) -> Execution:
         tries.append(box.attempt)
         return half(box) if len(tries) > 1 else Execution(SuccessStatus.SUCCESS, 0.5, details={"a": object()})
 

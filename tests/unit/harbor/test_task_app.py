@@ -20,7 +20,7 @@ from graftline.harbor.localapi.answers import MAX_BODY_BYTES
 from graftline.harbor.localapi.app import create_local_api
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.localapi.served import serve_task_app
-from graftline.harbor.service.refusal import Refused
+from graftline.harbor.refusal import RequestError
 
 KEY = {"X-API-Key": "env-key"}
 ENVIRONMENT = {"ENVIRONMENT_API_KEY": "env-key"}
@@ -34,7 +34,7 @@ def instances(seeds: Sequence[int]) -> Iterator[TaskInfo | dict[str, Any]]:
 
 async def rollout(request: RolloutRequest, fastapi_request: Request) -> dict[str, Any]:
     if request.seed >= 3:
-        raise Refused(404, "unknown_seed", f"seed {request.seed} stands for no task; there are 0 to 2")
+        raise RequestError("unknown_seed", f"seed {request.seed} stands for no task; there are 0 to 2")
     return {"reward_info": {"outcome_reward": request.seed / 2}, "metadata": {"path": fastapi_request.url.path}}
 
 

@@ -16,7 +16,7 @@ from graftline.core.paths import Paths
 from graftline.core.record import load_record
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.deployment_file import EvaluationBudget
-from graftline.harbor.executors.base import Box, Execution
+from graftline.harbor.executors.base import Execution, RolloutSpec
 from graftline.pipeline import evaluation_checks as checks
 from graftline.pipeline.evaluation_jobs import Asked, evaluated
 from graftline.pipeline.harbor_port import HarborService, LocalHarborConfig, place_of
@@ -178,7 +178,7 @@ class Outcomes:
     def __init__(self, rewards: dict[int, float | None]) -> None:
         self.rewards, self.asked = rewards, Counter[int]()
 
-    def __call__(self, box: Box) -> Execution:
+    def __call__(self, box: RolloutSpec) -> Execution:
         seed = box.request["env"]["seed"]
         self.asked[seed] += 1
         reward = self.rewards[seed]
@@ -190,7 +190,7 @@ class Outcomes:
 
 
 @contextmanager
-def served(root: Path, outcomes: Callable[[Box], Execution]) -> Iterator[str]:
+def served(root: Path, outcomes: Callable[[RolloutSpec], Execution]) -> Iterator[str]:
     """Have the manifest `local` below `root` talk to a service with these outcomes."""
     with service(f"sqlite:///{root / 'elsewhere.sqlite'}", outcomes, attempts=1) as client:
         url = str(client.base_url).rstrip("/")
@@ -262,7 +262,7 @@ def test_a_job_that_was_begun_before_an_interruption_is_waited_for_and_not_paid_
 
 
 def test_floor_and_ceiling_are_found_where_they_are_required(root: Path) -> None:
-    def outcomes(box: Box) -> Execution:
+    def outcomes(box: RolloutSpec) -> Execution:
         teacher = box.request["policy"]["config"]["teacher"]
         return Execution(SuccessStatus.SUCCESS, {"nop": 0.0, "memory": 1.0, "induction": 0.5}[teacher])
 
@@ -294,7 +294,7 @@ def test_a_reference_solution_that_earns_less_than_all_is_a_finding(evaluated_ro
 def test_a_floor_that_is_not_known_is_looked_for_again_and_the_rest_is_not(root: Path) -> None:
     asked, is_broken = Counter[str](), True
 
-    def outcomes(box: Box) -> Execution:
+    def outcomes(box: RolloutSpec) -> Execution:
         teacher = box.request["policy"]["config"]["teacher"]
         asked[teacher] += 1
         if teacher == "nop" and is_broken:

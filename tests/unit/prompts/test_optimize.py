@@ -16,7 +16,7 @@ from graftline.evals.budget import Spending
 from graftline.evals.settings import EvalBudget
 from graftline.harbor.contract import RolloutRequest, RolloutResponse
 from graftline.harbor.localapi.config import LocalAPIConfig
-from graftline.harbor.service.refusal import Refused
+from graftline.harbor.refusal import RequestError
 from graftline.harbor.task_app_client import create_task_app_client
 from graftline.prompts.journal import FileJournal, MemoryJournal
 from graftline.prompts.offline_proposer import OfflineProposer
@@ -341,7 +341,7 @@ def test_a_request_that_the_task_app_refuses_ends_it_at_once() -> None:
     class Refusing(PaidApp):
         def rollout(self, request: RolloutRequest) -> RolloutResponse:
             super().rollout(request)
-            raise Refused(422, "unknown_policy", "policy.config.x: unknown")
+            raise RequestError("unknown_policy", "policy.config.x: unknown")
 
     app = Refusing()
     with pytest.raises(HarborError, match=r"policy\.config\.x: unknown"):

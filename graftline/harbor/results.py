@@ -19,7 +19,7 @@ _HALF_PAIR = rb"\ud"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """What was read."""
 
     success_status: SuccessStatus
@@ -32,7 +32,7 @@ class Outcome:
     tokens: int | None = None
 
 
-def outcome_of_result(raw: bytes | None) -> Outcome:
+def read_result(raw: bytes | None) -> RunOutcome:
     """Return what the result of an entrypoint says; None is one that left none."""
     found = _object(raw, MAX_RESULT_BYTES)
     if isinstance(found, str):
@@ -43,7 +43,7 @@ def outcome_of_result(raw: bytes | None) -> Outcome:
     return _of_first_runners(found)
 
 
-def outcome_of_reward(json_file: bytes | None, text_file: bytes | None, key: str = "reward") -> Outcome:
+def read_reward(json_file: bytes | None, text_file: bytes | None, key: str = "reward") -> RunOutcome:
     """Return what the files of a verifier say: `reward.json`, else `reward.txt`.
 
     Args:
@@ -67,10 +67,10 @@ def outcome_of_reward(json_file: bytes | None, text_file: bytes | None, key: str
             FailureCause.VERIFIER_FAILED, f"reward.json has no {key!r}; it has {names}: name one as reward_key"
         )
     reward = numbers[key] if key in numbers else next(iter(numbers.values()))
-    return Outcome(SuccessStatus.SUCCESS, reward, details={"objectives": numbers}, result=found)
+    return RunOutcome(SuccessStatus.SUCCESS, reward, details={"objectives": numbers}, result=found)
 
 
-def _of_text(raw: bytes | None) -> Outcome:
+def _of_text(raw: bytes | None) -> RunOutcome:
     if raw is None:
         return _unread(FailureCause.VERIFIER_FAILED, "the verifier left neither reward.json nor reward.txt")
     try:
@@ -79,10 +79,10 @@ def _of_text(raw: bytes | None) -> Outcome:
         reward = None
     if reward is None:
         return _unread(FailureCause.VERIFIER_FAILED, "reward.txt is not one finite number")
-    return Outcome(SuccessStatus.SUCCESS, reward)
+    return RunOutcome(SuccessStatus.SUCCESS, reward)
 
 
-def _unified(found: dict[str, Any], said: dict[str, Any]) -> Outcome:
+def _unified(found: dict[str, Any], said: dict[str, Any]) -> RunOutcome:
     try:
         status = SuccessStatus(found.get("success_status", SuccessStatus.SUCCESS))
         cause = FailureCause(found["failure_cause"]) if found.get("failure_cause") is not None else None
@@ -93,7 +93,7 @@ def _unified(found: dict[str, Any], said: dict[str, Any]) -> Outcome:
     return _outcome(found, status, said.get("outcome_reward"), cause, found.get("status_detail"), said.get("details"))
 
 
-def _of_first_runners(found: dict[str, Any]) -> Outcome:
+def _of_first_runners(found: dict[str, Any]) -> RunOutcome:
     measured = found.get("metrics")
     metrics = measured if isinstance(measured, dict) else {}
     failed = found.get("success") is False
@@ -113,7 +113,7 @@ _CAUSES = {
 
 def _outcome(
     found: dict[str, Any], status: SuccessStatus, value: Any, cause: FailureCause | None, error: Any, details: Any
-) -> Outcome:
+) -> RunOutcome:
     reward = reward_of(value)
     text = error[:_MAX_ERROR] if isinstance(error, str) else ""
     kept = dict(details) if isinstance(details, dict) else {}
@@ -126,7 +126,7 @@ def _outcome(
     used = found.get("execution_metadata")
     usage = used if isinstance(used, dict) else {}
     tokens = usage.get("total_tokens")
-    return Outcome(
+    return RunOutcome(
         status,
         reward,
         cause,
@@ -154,5 +154,5 @@ def _object(raw: bytes | None, most: int) -> dict[str, Any] | str:
     return found if isinstance(found, dict) else "is not an object of JSON"
 
 
-def _unread(cause: FailureCause, error: str) -> Outcome:
-    return Outcome(SuccessStatus.RUNTIME_ERROR, None, cause, error)
+def _unread(cause: FailureCause, error: str) -> RunOutcome:
+    return RunOutcome(SuccessStatus.RUNTIME_ERROR, None, cause, error)

@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 
-def owner_name() -> str:
+def new_owner() -> str:
     """Return a name for the worker that this process is about to be: `host:process:started:random`."""
     return f"{socket.gethostname()[:40]}:{os.getpid()}:{_started(os.getpid())}:{uuid4().hex[:12]}"
 

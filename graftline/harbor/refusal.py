@@ -1,0 +1,82 @@
+"""Why the service, or a task app, refuses a request. Only the answer knows the status of HTTP, which follows from the code."""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from starlette.responses import JSONResponse
+
+_SHOWN = 200
+_UNPROCESSABLE = 422
+_STATUSES = {
+    "unauthorized": 401,
+    "not_found": 404,
+    "unknown_seed": 404,
+    "no_tasks": 404,
+    "method_not_allowed": 405,
+    "build_failed": 409,
+    "conflict": 409,
+    "not_built": 409,
+    "other_context": 409,
+    "too_large": 413,
+    "queue_full": 429,
+    "failed": 500,
+    "no_key": 503,
+    "unavailable": 503,
+}
+
+
+class Problem(BaseModel):
+    """Why a request is refused."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    code: str
+    """A word for programs, such as `not_found`."""
+    message: str
+    """A sentence for people: what, which, what was expected, what to do."""
+    details: dict[str, Any] = {}
+
+
+class ProblemAnswer(BaseModel):
+    """The body of every answer of 400 and more."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    error: Problem
+
+
+class RequestError(Exception):
+    """A request that is not carried out; nothing of it was."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        retry_after_s: float | None = None,
+        status: int | None = None,
+    ) -> None:
+        """Take the reason; `status` is for what somebody else answered, and is passed on."""
+        super().__init__(message)
+        self.code, self.details, self.retry_after_s = code, dict(details or {}), retry_after_s
+        self.status = _STATUSES.get(code, _UNPROCESSABLE) if status is None else status
+
+
+def not_found(what: str, which: str) -> RequestError:
+    """Return the refusal of what is not there."""
+    return RequestError("not_found", f"{what} {which[:_SHOWN]!r}: there is none; list them to see what there is")
+
+
+def problem_response(error: RequestError) -> "JSONResponse":
+    """Return the answer that says why."""
+    from starlette.responses import JSONResponse
+
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+    if error.retry_after_s is not None:
+        headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+    answer = ProblemAnswer(error=Problem(code=error.code, message=str(error), details=error.details))
+    return JSONResponse(answer.model_dump(mode="json"), error.status, headers)
