@@ -12,7 +12,7 @@ There is one seed for each card: the five of this folder, or those of the tasks 
 import argparse
 import os
 
-from graftline.sdk.harbor.instances import create_harbor_instances
+from graftline.harbor import create_harbor_instances
 
 
 def main() -> None:

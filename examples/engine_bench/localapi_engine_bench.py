@@ -15,9 +15,9 @@ from typing import Any
 
 from context import stage
 
+from graftline.harbor import LocalAPIConfig, create_local_api
 from graftline.harbor.contract import RolloutRequest, RolloutResponse, TaskInfo
 from graftline.harbor.engine_bench.environment import EngineBenchEnvironment
-from graftline.sdk.localapi import LocalAPIConfig, create_local_api
 
 AGENT = os.environ.get("ENGINE_BENCH_AGENT", "codex")
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from graftline.sdk.eval.job import EvalResult
+from graftline.harbor import EvalResult
 
 
 def print_result(result: EvalResult) -> None:

@@ -12,7 +12,7 @@ import os
 
 from results import print_result
 
-from graftline.sdk.eval.job import EvalJob, EvalJobConfig
+from graftline.harbor import EvalJob, EvalJobConfig
 
 
 def main() -> None:

@@ -13,10 +13,7 @@ import os
 from localapi_engine_bench import provide_task_instances, run_rollout
 from results import print_result
 
-from graftline.sdk.eval.job import EvalJob, EvalJobConfig
-from graftline.sdk.localapi import LocalAPIConfig
-from graftline.sdk.localapi.harbor_adapter import HarborInstanceProvider
-from graftline.sdk.localapi.harbor_config import HarborDeploymentRef
+from graftline.harbor import EvalJob, EvalJobConfig, HarborDeploymentRef, HarborInstanceProvider, LocalAPIConfig
 
 
 def main() -> None:

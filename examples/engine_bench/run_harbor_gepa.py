@@ -22,12 +22,14 @@ from pathlib import Path
 
 from localapi_engine_bench import provide_task_instances, provide_taskset_description, run_rollout
 
-from graftline.sdk.api.train.prompt_learning import PromptLearningJob
-from graftline.sdk.localapi import LocalAPIConfig
-from graftline.sdk.localapi.harbor_adapter import HarborInstanceProvider
-from graftline.sdk.localapi.harbor_config import HarborDeploymentRef
-from graftline.sdk.optimization.internal.configs.prompt_learning import PromptLearningConfig
-from graftline.sdk.optimization.internal.task_app import create_task_app_client
+from graftline.harbor import (
+    HarborDeploymentRef,
+    HarborInstanceProvider,
+    LocalAPIConfig,
+    PromptLearningConfig,
+    PromptLearningJob,
+    create_task_app_client,
+)
 
 
 def main() -> None:

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from context import stage
 
+from graftline.harbor import HarborBuildSpec, upload_harbor_deployment
 from graftline.harbor.build_spec import HarborVerifier, TaskSeed
-from graftline.sdk.harbor.build_spec import HarborBuildSpec
-from graftline.sdk.harbor.uploader import upload_harbor_deployment
 
 
 def main() -> None:

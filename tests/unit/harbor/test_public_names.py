@@ -1,41 +1,7 @@
 import subprocess
 import sys
-from importlib import import_module
-from pathlib import Path
-
-import pytest
 
 import graftline.harbor
-
-OF_OTHER_PROGRAMS = [
-    ("graftline.sdk.harbor.build_spec", ["HarborBuildSpec"]),
-    ("graftline.sdk.harbor.packager", ["HarborPackager"]),
-    ("graftline.sdk.harbor.uploader", ["upload_harbor_deployment", "HarborDeploymentUploader"]),
-    ("graftline.sdk.harbor.instances", ["create_harbor_instances"]),
-    ("graftline.sdk.localapi", ["LocalAPIConfig", "create_local_api"]),
-    ("graftline.sdk.localapi.harbor_adapter", ["HarborExecutionBackend", "HarborInstanceProvider"]),
-    ("graftline.sdk.localapi.harbor_provider", ["HarborInstanceProvider"]),
-    ("graftline.sdk.localapi.harbor_config", ["HarborDeploymentRef"]),
-    ("graftline.sdk.eval.job", ["EvalJob", "EvalJobConfig"]),
-    ("graftline.sdk.optimization.internal.configs.prompt_learning", ["PromptLearningConfig"]),
-    ("graftline.sdk.optimization.internal.task_app", ["create_task_app_client"]),
-    ("graftline.sdk.api.train.prompt_learning", ["PromptLearningJob"]),
-]
-"""The import lines that other programs have."""
-
-
-@pytest.mark.parametrize(("module", "names"), OF_OTHER_PROGRAMS)
-def test_every_import_line_of_other_programs_works(module: str, names: list[str]) -> None:
-    found = import_module(module)
-
-    assert [name for name in names if getattr(found, name) is not getattr(graftline.harbor, name)] == []
-
-
-def test_import_paths_define_nothing_of_their_own() -> None:
-    folder = Path(import_module("graftline.sdk").__file__ or "").parent
-    texts = {path.name: path.read_text("utf-8") for path in folder.rglob("*.py")}
-
-    assert [name for name, text in texts.items() if "def " in text or "class " in text] == []
 
 
 def test_the_names_for_users_are_these() -> None:

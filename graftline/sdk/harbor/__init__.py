@@ -1,1 +1,0 @@
-"""The names of `graftline.harbor`, under which other programs import them."""

@@ -1,1 +1,0 @@
-"""Names under which other programs import this."""

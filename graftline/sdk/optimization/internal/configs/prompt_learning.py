@@ -1,5 +1,0 @@
-"""Names under which other programs import this."""
-
-from graftline.prompts.settings import PromptLearningConfig
-
-__all__ = ["PromptLearningConfig"]
