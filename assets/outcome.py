@@ -20,7 +20,7 @@ from graftline.core.build import Built
 from graftline.core.errors import BoundaryError, GraftlineError
 from graftline.core.hashing import digest
 from graftline.core.markdown import table
-from graftline.core.record import RECORD_NAME, DatasetRecord, NormalizedRecord, Record
+from graftline.core.record import RECORD_NAME, ArtifactRecord, DatasetRecord, NormalizedRecord
 from graftline.datasets.division import Split
 from graftline.datasets.losses import main_losses
 from graftline.pipeline.lineage import Lineage
@@ -209,7 +209,7 @@ def metadata_of(built: Built) -> Mapping[str, Any]:
     }
 
 
-def _by_reason(record: Record) -> dict[str, Any]:
+def _by_reason(record: ArtifactRecord) -> dict[str, Any]:
     """Return a table of what was left out, where anything was, and a warning where that is most of a dataset."""
     lines = [
         {"left out": how.replace("_", " "), "reason": reason, "rows": number}
@@ -222,7 +222,7 @@ def _by_reason(record: Record) -> dict[str, Any]:
     }
 
 
-def _on_terms(record: Record) -> dict[str, Any]:
+def _on_terms(record: ArtifactRecord) -> dict[str, Any]:
     """Return where a dataset came from and on what terms, and its rows by licence."""
     if not isinstance(record, DatasetRecord):
         return {}

@@ -15,11 +15,11 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from graftline.core.artifacts.open import FolderArtifactsConfig, open_artifacts
-from graftline.core.config import validated
+from graftline.core.artifacts import FolderArtifactsConfig, open_artifacts
+from graftline.core.config import validate
 from graftline.core.errors import GraftlineError
 from graftline.core.paths import Paths
-from graftline.core.record import Record, load_record
+from graftline.core.record import ArtifactRecord, load_record
 from graftline.core.secrets import open_secrets
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.manifests import Manifest, load_manifest
@@ -54,7 +54,7 @@ class Artifacts(System):
         """Return the manifest of the deployment, with what was set of artifacts and of `systems`."""
         return _wired(load_manifest(self.paths, self.manifest), [self, *systems])
 
-    def records(self) -> Callable[[Path], Record]:
+    def records(self) -> Callable[[Path], ArtifactRecord]:
         """Return what gives the record of an artifact, by its folder, from where artifacts are kept.
 
         It raises RecordError where there is none.
@@ -137,4 +137,4 @@ def stages_of(context: Any) -> Lineage:
 
 def _wired(manifest: Manifest, systems: list[System]) -> Manifest:
     told = {port: settings for system in systems for port, settings in system.in_manifest().items()}
-    return validated({**manifest.model_dump(mode="json"), **told}, Manifest, "resources")
+    return validate({**manifest.model_dump(mode="json"), **told}, Manifest, "resources")

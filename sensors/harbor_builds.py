@@ -19,7 +19,7 @@ import dagster as dg
 from assets.harbor import DEPLOYED, EVALUATION
 from graftline.core.errors import GraftlineError, HarborError, RecordError
 from graftline.core.paths import Paths
-from graftline.core.record import Record
+from graftline.core.record import ArtifactRecord
 from graftline.core.secrets import open_secrets
 from graftline.pipeline.harbor_port import HarborService, ServiceHarborConfig, open_harbor
 from graftline.pipeline.lineage import part_identity
@@ -40,9 +40,9 @@ class _Stored:
     """What the lineage has."""
 
     paths: Paths
-    record_of: Callable[[Path], Record]
+    record_of: Callable[[Path], ArtifactRecord]
 
-    def record(self, what: str, seen: "_Seen") -> Record | None:
+    def record(self, what: str, seen: "_Seen") -> ArtifactRecord | None:
         """Return what is stored of exactly this version; None where nothing is."""
         try:
             record = self.record_of(self.paths.harbor(what, seen.name))

@@ -11,8 +11,8 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from threading import Thread
 
-from graftline.core.downloads.retry import HomeBusyError
 from graftline.core.errors import ConfigError, GraftlineError
+from graftline.core.retry import SourceBusyError
 from graftline.datasets.catalog import Dataset
 from graftline.datasets.sources.base import DatasetHub, Observation
 from sensors.cursor import Known
@@ -84,7 +84,7 @@ def look(hub: DatasetHub, name: str, dataset: Dataset, known: Known) -> Outcome:
             return Found(observation, hub.revision(name, dataset))
         except ConfigError as error:
             return Found(observation, "", str(error))
-    except HomeBusyError as error:
+    except SourceBusyError as error:
         return Failed(str(error), error.retry_after_s)
     except GraftlineError as error:
         return Failed(str(error))

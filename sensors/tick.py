@@ -11,11 +11,11 @@ import dagster as dg
 
 from assets.described import source_key
 from assets.outcome import DATA_VERSION
-from graftline.core.downloads.web import shown
 from graftline.core.errors import RecordError
 from graftline.core.hashing import digest
 from graftline.core.paths import Paths
-from graftline.core.record import Record
+from graftline.core.record import ArtifactRecord
+from graftline.core.web import public_url
 from graftline.datasets.catalog import Dataset
 from graftline.datasets.sources.mirror import is_mirrored
 from sensors.cursor import Known
@@ -102,10 +102,12 @@ def facts_of(dataset: Dataset, found: Found, mirror: str) -> dict[str, str]:
     else:
         pinned, newer = "by the checksums of its files", "cannot be told"
     home = mirror if mirror and is_mirrored(dataset) else dataset.home or "package registries"
-    return {"newest revision": newest, "pinned revision": pinned, "newer than pinned": newer, "home": shown(home)}
+    return {"newest revision": newest, "pinned revision": pinned, "newer than pinned": newer, "home": public_url(home)}
 
 
-def stored_datasets(paths: Paths, names: Iterable[str], record_of: Callable[[Path], Record]) -> dict[str, Stored]:
+def stored_datasets(
+    paths: Paths, names: Iterable[str], record_of: Callable[[Path], ArtifactRecord]
+) -> dict[str, Stored]:
     """Return those of the datasets called `names` that are stored; `record_of` is `Artifacts.records`."""
     stored = {}
     for name in names:

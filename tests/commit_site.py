@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from graftline.cli.main import main
 from graftline.core.paths import Paths
-from graftline.core.record import verified
+from graftline.core.record import load_verified
 from tests.killed_runs import TIMEOUT_S, kill_when
 from tests.unit.datasets.fixtures import commit_row
 
@@ -86,8 +86,8 @@ class CommitSite:
         folders = {kind: self.root / "data" / folder for kind, folder in _FOLDERS.items()}
         splits = [self.paths.partition("processed", "python", split) for split in ("train", "dev", "test")]
         return {
-            **{kind: verified(folder, kind).identity for kind, folder in folders.items()},
-            **{folder.name: verified(folder, "splits").identity for folder in splits},
+            **{kind: load_verified(folder, kind).identity for kind, folder in folders.items()},
+            **{folder.name: load_verified(folder, "splits").identity for folder in splits},
         }
 
     def has_partial(self, pattern: str) -> bool:

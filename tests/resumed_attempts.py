@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from graftline.core.hashing import digest
+from graftline.core.metrics import Metrics
 from graftline.core.paths import Paths
-from graftline.core.telemetry.metrics import Metrics
 from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.memory import MemoryChatModel

@@ -10,7 +10,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 from moto.server import ThreadedMotoServer
 
-from graftline.core.blobs.open import FilesystemBlobsConfig
+from graftline.core.blobs import FilesystemBlobsConfig
 from graftline.core.secrets import EnvironmentSecrets, Secrets
 
 BUCKET = "graftline-test"

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from graftline.core.config import load_yaml
-from graftline.core.telemetry.settings import TelemetrySettings
+from graftline.core.telemetry import TelemetrySettings
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.governance import Governance
 from graftline.evals.contest_file import ContestFile

@@ -24,8 +24,8 @@ from graftline.cli.main import main
 from graftline.codemod.equality import Level
 from graftline.core.hashing import sha256_file
 from graftline.core.paths import Paths
-from graftline.core.record import NormalizedRecord, RawRecord, Record
-from graftline.core.telemetry.settings import TelemetrySettings
+from graftline.core.record import ArtifactRecord, NormalizedRecord, RawRecord
+from graftline.core.telemetry import TelemetrySettings
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.governance import Governance
 from graftline.evals.contest_file import ContestFile
@@ -297,10 +297,10 @@ def test_ports_and_records_of_the_architecture_are_the_real_ones() -> None:
     }
     assert kinds == expected
     text = section("ARCHITECTURE.md", "## Records")
-    assert {field for row in table(text) for field in codes(row[0])} == set(Record.model_fields)
+    assert {field for row in table(text) for field in codes(row[0])} == set(ArtifactRecord.model_fields)
     [of_raw] = re.findall(r"The record of a raw dataset also has (.*?)\.\s", text, re.S)
     [more] = re.findall(r"record of a normalized one has these too, and (.*?)\.\s", text, re.S)
-    assert set(codes(of_raw)) == set(RawRecord.model_fields) - set(Record.model_fields)
+    assert set(codes(of_raw)) == set(RawRecord.model_fields) - set(ArtifactRecord.model_fields)
     assert set(codes(more)) == set(NormalizedRecord.model_fields) - set(RawRecord.model_fields)
 
 

@@ -17,7 +17,7 @@ from graftline.cli.main import main
 from graftline.core.errors import RecordError, SandboxError
 from graftline.core.parquet import read_parquet, write_parquet
 from graftline.core.paths import Paths
-from graftline.core.record import verified
+from graftline.core.record import load_verified
 from graftline.datasets.edit import DropReason
 from graftline.pipeline import load_manifest, open_lineage
 from graftline.pipeline.stages.table import make
@@ -266,7 +266,7 @@ def test_the_messages_about_bad_input_are_the_real_ones(root: Path, tmp_path: Pa
         if not after:
             record.unlink()
         with pytest.raises(RecordError) as raised:
-            verified(tmp_path / TASKS, "tasks")
+            load_verified(tmp_path / TASKS, "tasks")
         real.append(str(raised.value).replace(f"{tmp_path}/", ""))
     with pytest.raises(SandboxError) as busy:
         decided(SandboxResult(Verdict.WALL_TIMEOUT, None, Isolation("none", "memory")))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from graftline.core.artifacts.open import BucketArtifactsConfig
+from graftline.core.artifacts import BucketArtifactsConfig
 from graftline.core.paths import Paths
 from graftline.pipeline.executor import CeleryConfig
 from graftline.pipeline.manifests import Manifest, load_manifest

@@ -6,8 +6,8 @@ import dagster as dg
 import pytest
 from pydantic import BaseModel
 
-from graftline.core.config import load_yaml, parse_yaml, validated
-from graftline.core.telemetry.metrics import Metrics
+from graftline.core.config import load_yaml, parse_yaml, validate
+from graftline.core.metrics import Metrics
 from graftline.evals.contest_file import ContestFile
 from graftline.harbor.deployment_file import DeploymentFile
 from graftline.llm.fault import FaultKind
@@ -39,7 +39,7 @@ def test_an_example_of_configuration_fits(fence: Fence) -> None:
     given = parse_yaml(fence.body, fence.page)
     [first, *_] = given
     if "environment" in given:
-        assert validated(given, DeploymentFile, f"{fence.page}:{fence.line}").name == given["name"]
+        assert validate(given, DeploymentFile, f"{fence.page}:{fence.line}").name == given["name"]
         return
     if first == "resources":  # of a run
         from orchestration.build import build_definitions  # takes seconds
@@ -49,7 +49,7 @@ def test_an_example_of_configuration_fits(fence: Fence) -> None:
         return
     local: dict[str, Any] = parse_yaml((CONFIGS / "manifests" / "local.yaml").read_text("utf-8"), "local")
     tree, model = (given, FILES[first]) if first in FILES else ({**local, **given}, Manifest)
-    loaded = validated(tree, model, f"{fence.page}:{fence.line}")
+    loaded = validate(tree, model, f"{fence.page}:{fence.line}")
     assert given.keys() <= loaded.model_dump().keys()
 
 

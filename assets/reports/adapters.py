@@ -18,7 +18,7 @@ from graftline.core.build import Built, Contents, Request
 from graftline.core.errors import RecordError
 from graftline.core.hashing import code_version, digest
 from graftline.core.markdown import table
-from graftline.core.record import Record
+from graftline.core.record import ArtifactRecord
 from graftline.evals.figures import figures
 from graftline.pipeline.contests import read_attempts
 from graftline.pipeline.lineage import Lineage
@@ -77,7 +77,7 @@ def _report(lineage: Lineage, evaluations: Sequence[str]) -> Built:
     return lineage.build(lineage.paths.reports / "adapters", request, make)
 
 
-def _stored(lineage: Lineage, folders: Mapping[str, Path]) -> dict[str, Record]:
+def _stored(lineage: Lineage, folders: Mapping[str, Path]) -> dict[str, ArtifactRecord]:
     """Return the records of what is there."""
     found = {}
     for name, folder in folders.items():
@@ -89,7 +89,7 @@ def _stored(lineage: Lineage, folders: Mapping[str, Path]) -> dict[str, Record]:
     return found
 
 
-def _row(lineage: Lineage, name: str, record: Record) -> dict[str, Any]:
+def _row(lineage: Lineage, name: str, record: ArtifactRecord) -> dict[str, Any]:
     recipe, counts = record.config["recipe"], record.counts
     steps = read_steps(lineage.paths.adapter(name) / STEPS)
     rewards = [step.metrics["reward"] for step in steps if "reward" in step.metrics]

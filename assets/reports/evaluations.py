@@ -6,13 +6,13 @@ from typing import Any
 
 from graftline.core.markdown import table
 from graftline.core.paths import Paths
-from graftline.core.record import DatasetRecord, Record, load_record
+from graftline.core.record import ArtifactRecord, DatasetRecord, load_record
 
 PREFIX = "evaluation/"
 
 
 def evaluations_of(
-    normalized: Record, paths: Paths, record_of: Callable[[Path], Record] = load_record
+    normalized: ArtifactRecord, paths: Paths, record_of: Callable[[Path], ArtifactRecord] = load_record
 ) -> list[dict[str, Any]]:
     """Return the evaluations that the edits of one dataset were compared with, as rows."""
     rows: list[dict[str, Any]] = []
@@ -40,7 +40,7 @@ def stated(evaluations: list[dict[str, Any]], fallen: int) -> str:
     )
 
 
-def _contract(record: Record, identity: str) -> dict[str, Any]:
+def _contract(record: ArtifactRecord, identity: str) -> dict[str, Any]:
     if record.identity != identity or not isinstance(record, DatasetRecord):
         # fetched anew since: what the edits were compared with is known by its identity alone
         return {"version": f"another one ({identity[:12]})", "rows": None, "sha256": None}

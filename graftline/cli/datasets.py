@@ -265,13 +265,13 @@ def _print_edits(edits: Sequence["SampledEdit"]) -> None:
     from rich.segment import Segment, Segments
     from rich.style import Style
 
-    from graftline.core.text_diff import visible
+    from graftline.core.text_diff import escape_controls
 
     console = Console()
     for edit in edits:
         place = "/".join(filter(None, (edit.language, edit.split)))
-        lines = [(visible(f"{edit.id}  {place}  {edit.licence}  {edit.origin}"), "bold")]
-        lines += [(line, "italic") for line in visible(edit.instruction).split("\n")]
+        lines = [(escape_controls(f"{edit.id}  {place}  {edit.licence}  {edit.origin}"), "bold")]
+        lines += [(line, "italic") for line in escape_controls(edit.instruction).split("\n")]
         lines += [(line, _STYLES.get(line[:1], "")) for line in edit.diff()]
         # as they are: tabs stay tabs, and a long line is not folded, so that the diff can be searched and applied
         segments = [Segment(line, Style.parse(style)) for line, style in (*lines, ("", ""))]

@@ -64,7 +64,7 @@ def serve(
     as_json: bool,
 ) -> None:
     """Serve deployments and their rollouts until interrupted; says where it is, and where its key is."""
-    from graftline.core.config import put, validated
+    from graftline.core.config import put, validate
     from graftline.core.secrets import open_secrets
     from graftline.harbor.service.serve import KEY_VARIABLE, HarborSettings, serve
 
@@ -75,7 +75,7 @@ def serve(
     for key, value in changes_of(changes).items():
         put(given, key, value, "--set")
     _refuse_password(database)
-    settings = validated(given, HarborSettings, "graftline harbor serve")
+    settings = validate(given, HarborSettings, "graftline harbor serve")
     key_from = f"{KEY_VARIABLE} of this command" if secrets.get(KEY_VARIABLE) else str(where / "api_key")
 
     def started(url: str) -> None:

@@ -45,7 +45,8 @@ _WARNING = (
     *(
         "graftline.llm.dispatcher",
         "graftline.datasets.sources",
-        "graftline.core.downloads",
+        "graftline.core.download",
+        "graftline.core.retry",
         "graftline.harbor.client",
         "graftline.llm.weights",
     ),
@@ -372,7 +373,7 @@ def _log(root: Path | None, level: int) -> None:
 
 
 def _extra(library: str, command: str | None) -> str:
-    from graftline.core.extras import install_command
+    from graftline.core.errors import install_command
 
     extra = _OF_COMMANDS.get(command or "") or _EXTRAS.get(library.partition(".")[0], "datasets")
     return install_command(extra)

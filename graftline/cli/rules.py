@@ -103,7 +103,7 @@ def apply(root: Path | None, rule_file: Path, paths: tuple[Path, ...], write: bo
 def explain(rule_file: Path, as_json: bool) -> None:
     """Say in words what every rule of RULE_FILE matches, what its variables stand for, and what it writes."""
     from graftline.codemod.explain import explained, summary
-    from graftline.core.text_diff import visible
+    from graftline.core.text_diff import escape_controls
 
     rules = _rules(rule_file)
     if as_json:
@@ -116,7 +116,7 @@ def explain(rule_file: Path, as_json: bool) -> None:
     for number, rule in enumerate(rules):
         facts = [f"{key} {plain(value)}" for key, value in rule.facts.items()]
         head = f"{rule.id} ({rule.language}){': ' + ', '.join(facts) if facts else ''}"
-        lines = [(visible(head), "bold"), *((visible(line), "") for line in explained(rule.action))]
+        lines = [(escape_controls(head), "bold"), *((escape_controls(line), "") for line in explained(rule.action))]
         print_lines([*lines, ("", "")] if number < len(rules) - 1 else lines)
 
 

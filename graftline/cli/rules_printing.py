@@ -166,7 +166,7 @@ def print_lines(lines: Sequence[tuple[str, str]], is_error: bool = False) -> Non
     from rich.segment import Segment, Segments
     from rich.style import Style
 
-    from graftline.core.text_diff import visible
+    from graftline.core.text_diff import escape_controls
 
     console = Console(stderr=is_error)
     if not console.is_terminal:
@@ -174,7 +174,7 @@ def print_lines(lines: Sequence[tuple[str, str]], is_error: bool = False) -> Non
             click.echo(line, err=is_error)
     elif lines:
         # as they are: tabs stay tabs, and a long line is not folded
-        segments = [Segment(visible(line), Style.parse(style)) for line, style in lines]
+        segments = [Segment(escape_controls(line), Style.parse(style)) for line, style in lines]
         console.print(Segments(segments, new_lines=True), soft_wrap=True, end="")
 
 

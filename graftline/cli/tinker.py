@@ -61,7 +61,7 @@ def serve(
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     from rich.console import Console
 
-    from graftline.core.config import validated
+    from graftline.core.config import validate
     from graftline.training.local.serve import ServeSettings, serve
     from graftline.training.sdk_arguments import KEY_VARIABLE
 
@@ -73,7 +73,7 @@ def serve(
         "port": port,
         "engine": {"threads": threads, "precision": precision, "device": device},
     }
-    settings = validated(given, ServeSettings, "graftline tinker serve")
+    settings = validate(given, ServeSettings, "graftline tinker serve")
     if folder is None:
         from graftline.llm.weights.convert import convert_here
 

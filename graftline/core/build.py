@@ -22,12 +22,12 @@ from graftline.core.errors import GraftlineError, RecordError
 from graftline.core.hashing import canonical_json, digest
 from graftline.core.record import (
     RECORD_NAME,
-    Record,
-    fault_of,
-    files_in,
+    ArtifactRecord,
+    checksum_files,
+    find_fault,
+    list_files,
     load_record,
-    record_of,
-    sums_of,
+    make_record,
     sync,
     write_atomically,
 )
@@ -51,7 +51,7 @@ class Request:
         """Return the digest of the whole request, code version included."""
         return digest([self.kind, self.name, self.code_version, dict(self.inputs), dict(self.config)])
 
-    def difference(self, record: Record) -> str:
+    def difference(self, record: ArtifactRecord) -> str:
         """Return why `record` does not answer this request, in words; empty when it does."""
         if record.kind != self.kind or record.name != self.name:
             return f"holds {record.kind} {record.name!r}"
@@ -84,7 +84,7 @@ class Built:
     """The outcome of `build`."""
 
     folder: Path
-    record: Record
+    record: ArtifactRecord
     reason: str
     """Why it was made now, e.g. `config seed changed`; empty when the stored artifact was still right."""
 
@@ -94,7 +94,7 @@ class Built:
         return bool(self.reason)
 
 
-Placing = Callable[[Path, Record], None]
+Placing = Callable[[Path, ArtifactRecord], None]
 """Called with an artifact that is complete, in its partial folder, before it takes its place."""
 
 
@@ -134,7 +134,7 @@ def _made(
     make: Callable[[Path], Contents],
     clock: Clock,
     placing: Placing,
-) -> Record:
+) -> ArtifactRecord:
     partial.mkdir(parents=True, exist_ok=True)
     (partial / RECORD_NAME).unlink(missing_ok=True)
     try:
@@ -149,13 +149,13 @@ def _made(
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)  # what was in a folder went with it
-    files = files_in(partial)
+    files = list_files(partial)
     with ThreadPoolExecutor(_FILES_AT_ONCE) as threads:
         # the disk works while the sums are made
         synced = threads.map(sync, files)
-        sums = sums_of(partial, [path.relative_to(partial).as_posix() for path in files])
+        sums = checksum_files(partial, [path.relative_to(partial).as_posix() for path in files])
         list(synced)
-    record = record_of(
+    record = make_record(
         {
             "kind": request.kind,
             "name": request.name,
@@ -168,7 +168,7 @@ def _made(
             "facts": dict(contents.facts),
             **contents.contract,
         }
-    ).identified()
+    ).with_identity()
     write_atomically(partial / RECORD_NAME, record.model_dump_json(indent=2) + "\n")
     sync(partial)
     placing(partial, record)
@@ -176,7 +176,7 @@ def _made(
     return record
 
 
-def put_in_place(folder: Path, record: Record, fill: Callable[[Path], None]) -> None:
+def put_in_place(folder: Path, record: ArtifactRecord, fill: Callable[[Path], None]) -> None:
     """Have the artifact of `record` in `folder`, instead of what is there; `fill` writes its files to a partial folder.
 
     That folder holds what a killed call for the same record left, and is the caller's to complete.
@@ -189,9 +189,9 @@ def put_in_place(folder: Path, record: Record, fill: Callable[[Path], None]) -> 
         partial.mkdir(parents=True, exist_ok=True)
         (partial / RECORD_NAME).unlink(missing_ok=True)
         fill(partial)
-        if fault := fault_of(partial, record):
+        if fault := find_fault(partial, record):
             raise RecordError(f"{folder}: {fault} while it was fetched; run again")
-        for path in files_in(partial):
+        for path in list_files(partial):
             sync(path)
         write_atomically(partial / RECORD_NAME, record.model_dump_json(indent=2) + "\n")
         _take_place(partial, folder)
@@ -218,7 +218,7 @@ def _adopt(folder: Path, partial: Path, request: Request) -> None:
 def _why(folder: Path, request: Request) -> str:
     if not folder.exists():
         return "not there yet"
-    if not (folder / RECORD_NAME).exists() and files_in(folder):
+    if not (folder / RECORD_NAME).exists() and list_files(folder):
         raise RecordError(
             f"{folder}: holds files but no {RECORD_NAME}, so they may be anyone's; move or delete the folder"
         )
@@ -226,7 +226,7 @@ def _why(folder: Path, request: Request) -> str:
         record = load_record(folder)
     except RecordError as error:
         return f"unreadable record: {error}"
-    return request.difference(record) or fault_of(folder, record)
+    return request.difference(record) or find_fault(folder, record)
 
 
 def _take_place(partial: Path, folder: Path) -> None:

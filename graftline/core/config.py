@@ -43,10 +43,10 @@ def load_yaml(path: Path, model: type[ConfigT], overrides: Mapping[str, Any] | N
     tree = parse_yaml(_text(path), str(path))
     for key, value in (overrides or {}).items():
         put(tree, key, value, str(path))
-    return validated(tree, model, str(path))
+    return validate(tree, model, str(path))
 
 
-def validated(tree: Any, model: type[ConfigT], source: str) -> ConfigT:
+def validate(tree: Any, model: type[ConfigT], source: str) -> ConfigT:
     """Return `tree` as `model`; `source` stands before every fault.
 
     Raises:

@@ -17,6 +17,28 @@ A message is one sentence: what, which, what was expected, what to do. The class
 else, so that they cross process borders.
 """
 
+import json
+from importlib.metadata import PackageNotFoundError, distribution
+
+"""What can go wrong, grouped by what the reader of the message has to do.
+
+    GraftlineError
+    ├── ConfigError        mend the configuration file or the command line
+    ├── DataError          mend or replace the input data
+    ├── RecordError        rebuild the stored artifact
+    └── BoundaryError      look outside: a service, a tool, the machine
+        ├── DownloadError  where a file comes from: the home of a dataset, a server, a registry
+        ├── SandboxError   the jail itself (an action that fails in the jail is a result, not an error)
+        ├── ModelError     the places of a model's weights
+        ├── ActorError     a served model (an answer, however poor, is a result, not an error)
+        ├── QueueError     the job queue
+        ├── TrainingError  the Tinker service or the local backend
+        └── HarborError    the Harbor service, or what it runs rollouts with (how a rollout ends is a result)
+
+A message is one sentence: what, which, what was expected, what to do. The classes take a message and nothing
+else, so that they cross process borders.
+"""
+
 
 class GraftlineError(Exception):
     """The root: everything the library raises on purpose."""
@@ -70,3 +92,16 @@ class HarborError(BoundaryError):
 
     status: int | None = None
     """What the service answered by HTTP, where that is the error."""
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs `extra`: in the checkout, or from the file that Graftline was installed from."""
+    try:
+        text = distribution("graftline").read_text("direct_url.json")  # https://peps.python.org/pep-0610/
+    except PackageNotFoundError:
+        text = None
+    origin = json.loads(text) if text else {}
+    if origin.get("dir_info", {}).get("editable"):
+        return f".venv/bin/pip install -c constraints.txt -e '.[{extra}]'"
+    # who copied the files by hand has the wheel they came from, or a checkout that builds one
+    return f"pip install 'graftline[{extra}] @ {origin.get('url') or 'file:///path/of/the/wheel'}'"

@@ -5,8 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from graftline.core.errors import ConfigError
-from graftline.core.extras import install_command
+from graftline.core.errors import ConfigError, install_command
 
 Column = Literal[
     "text", "word", "whole", "number", "flag", "bytes", "key", "keys", "text?", "word?", "whole?", "number?", "flag?"
@@ -17,7 +16,7 @@ GROUP_ROWS = 8192
 """Rows of one row group: so many are held in memory at once."""
 
 
-class ParquetFault(ValueError):
+class ParquetError(ValueError):
     """A file that is no Parquet file, or lacks a column."""
 
 
@@ -91,7 +90,7 @@ def arrow_table(values: Mapping[str, Any], columns: Mapping[str, Column]) -> Any
     return pa.Table.from_arrays(arrays, schema=wanted)
 
 
-def where(table: Any, mask: Any) -> Any:
+def filter_rows(table: Any, mask: Any) -> Any:
     """Return the rows of a pyarrow table for which `mask`, an array of flags, is true."""
     return table.filter(_pyarrow().array(mask))
 
@@ -147,11 +146,11 @@ def parquet_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[dict[str, 
         file = pq.ParquetFile(path)
         missing = [column for column in columns if column not in file.schema_arrow.names]
         if missing:
-            raise ParquetFault(f"has no column {missing[0]!r}; found: {', '.join(file.schema_arrow.names)}")
+            raise ParquetError(f"has no column {missing[0]!r}; found: {', '.join(file.schema_arrow.names)}")
         for batch in file.iter_batches(batch_size=GROUP_ROWS):
             yield from batch.to_pylist()
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise ParquetFault(f"is not a whole Parquet file ({str(error).partition(chr(10))[0]})") from None
+        raise ParquetError(f"is not a whole Parquet file ({str(error).partition(chr(10))[0]})") from None
 
 
 def _type(pa: Any, column: Column) -> Any:

@@ -31,7 +31,7 @@ class FileSum(BaseModel):
     size_bytes: int = Field(ge=0)
 
 
-class Record(BaseModel):
+class ArtifactRecord(BaseModel):
     """What an artifact is, from what and how it was made, and the sums by which it is recognized."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
@@ -58,17 +58,17 @@ class Record(BaseModel):
     identity: str = ""
     """Digest of everything above but code version, time and facts."""
 
-    def identified(self) -> Self:
+    def with_identity(self) -> Self:
         """Return the record with its identity filled in."""
-        return self.model_copy(update={"identity": self.computed_identity()})
+        return self.model_copy(update={"identity": self.compute_identity()})
 
-    def computed_identity(self) -> str:
+    def compute_identity(self) -> str:
         """Return the digest that `identity` has to be."""
         left_out = {"code_version", "written_at", "downloaded_at", "facts", "identity"}
         return digest(self.model_dump(mode="json", exclude=left_out))
 
 
-class DatasetRecord(Record):
+class DatasetRecord(ArtifactRecord):
     """The record of a dataset: also where it came from and on what terms."""
 
     source: str = Field(min_length=1)
@@ -84,7 +84,7 @@ class DatasetRecord(Record):
 
     def contract(self) -> dict[str, Any]:
         """Return where the dataset came from and on what terms."""
-        return self.model_dump(mode="json", include=set(DatasetRecord.model_fields) - set(Record.model_fields))
+        return self.model_dump(mode="json", include=set(DatasetRecord.model_fields) - set(ArtifactRecord.model_fields))
 
 
 class RawRecord(DatasetRecord):
@@ -103,27 +103,27 @@ class NormalizedRecord(DatasetRecord):
     """By which lengths are counted."""
 
 
-_RECORDS: Mapping[str, type[Record]] = {"raw": RawRecord, "normalized": NormalizedRecord}
+_RECORDS: Mapping[str, type[ArtifactRecord]] = {"raw": RawRecord, "normalized": NormalizedRecord}
 
 
-def parse_record(content: bytes, where: str) -> Record:
+def parse_record(content: bytes, where: str) -> ArtifactRecord:
     """Return the record that `content` is, as a file of ours has it.
 
     Raises:
         RecordError: it is none, or its identity is not that of its content; the message begins with `where`.
     """
     try:
-        record = record_of(json.loads(content))
+        record = make_record(json.loads(content))
     except ValidationError as error:
         raise RecordError(f"{where}: is not a record ({_fault(error)}); materialize its asset again") from None
     except (ValueError, RecursionError) as error:
         raise RecordError(f"{where}: is not a record ({_first_line(error)}); materialize its asset again") from None
-    if record.identity != record.computed_identity():
+    if record.identity != record.compute_identity():
         raise RecordError(f"{where}: identity is not that of its content; materialize its asset again")
     return record
 
 
-def load_record(folder: Path) -> Record:
+def load_record(folder: Path) -> ArtifactRecord:
     """Return the record of the artifact in `folder`, without looking at its files.
 
     Raises:
@@ -141,7 +141,7 @@ def load_record(folder: Path) -> Record:
     return parse_record(content, str(path))
 
 
-def verified(folder: Path, kind: str) -> Record:
+def load_verified(folder: Path, kind: str) -> ArtifactRecord:
     """Return the record of the artifact in `folder` after checking kind, and every file's size and checksum.
 
     Raises:
@@ -150,7 +150,7 @@ def verified(folder: Path, kind: str) -> Record:
     record = load_record(folder)
     if record.kind != kind:
         raise RecordError(f"{folder}: holds {record.kind!r}, but {kind!r} was asked for")
-    fault = fault_of(folder, record)
+    fault = find_fault(folder, record)
     if fault:
         raise RecordError(f"{folder}: {fault}; materialize its asset again")
     return record
@@ -167,31 +167,31 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     partial.replace(path)
 
 
-def record_of(values: Any) -> Record:
+def make_record(values: Any) -> ArtifactRecord:
     """Return the record of the kind that `values` name."""
     kind = values.get("kind") if isinstance(values, dict) else None
-    return _RECORDS.get(kind if isinstance(kind, str) else "", Record).model_validate(values)
+    return _RECORDS.get(kind if isinstance(kind, str) else "", ArtifactRecord).model_validate(values)
 
 
-def fault_of(folder: Path, record: Record) -> str:
+def find_fault(folder: Path, record: ArtifactRecord) -> str:
     """Return in what the files in `folder` are not those of `record`; empty where they are."""
-    present = {path.relative_to(folder).as_posix() for path in files_in(folder)}
+    present = {path.relative_to(folder).as_posix() for path in list_files(folder)}
     if missing := sorted(record.files.keys() - present):
         return f"file {missing[0]!r} is missing"
     if extra := sorted(present - record.files.keys()):
         return f"file {extra[0]!r} is not in the record"
-    found = sums_of(folder, record.files)
+    found = checksum_files(folder, record.files)
     altered = [name for name, expected in record.files.items() if found[name] != expected]
     return f"file {altered[0]!r} was altered after it was written" if altered else ""
 
 
-def files_in(folder: Path) -> list[Path]:
+def list_files(folder: Path) -> list[Path]:
     """Return the files of an artifact, in order: neither its record, nor working files."""
     paths = (path for path in folder.rglob("*") if path.is_file() and path.name != RECORD_NAME)
     return sorted(path for path in paths if not path.name.startswith("."))
 
 
-def sums_of(folder: Path, names: Iterable[str]) -> dict[str, FileSum]:
+def checksum_files(folder: Path, names: Iterable[str]) -> dict[str, FileSum]:
     """Return size and checksum of files in `folder`, by name."""
 
     def sum_of(name: str) -> FileSum:

@@ -13,8 +13,7 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
-from graftline.core.errors import BoundaryError, ConfigError
-from graftline.core.extras import install_command
+from graftline.core.errors import BoundaryError, ConfigError, install_command
 
 VAULT_PATH = "secret/graftline"
 _SECRET_NAME = re.compile(r"(^|_)(TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)

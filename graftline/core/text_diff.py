@@ -21,7 +21,7 @@ _WHOLE_LINES = 12
 """Texts of so many lines are shown whole; of longer ones what changes, with one line before it and one after."""
 
 
-def change_of(before: str, after: str) -> str:
+def summarize_change(before: str, after: str) -> str:
     """Return what becomes of `before`: its lines, each after `-`, `+` or a blank; `...` stands for lines left out.
 
     "a\nb\n", "a\nc\n"  ->  " a\n-b\n+c"
@@ -40,7 +40,7 @@ def change_of(before: str, after: str) -> str:
     return "\n".join(found)
 
 
-def visible(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Return `text` with what a terminal would not show as a character spelled out; tabs and line feeds stay."""
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 

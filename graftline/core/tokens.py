@@ -5,8 +5,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Literal
 
-from graftline.core.errors import ConfigError
-from graftline.core.extras import install_command
+from graftline.core.errors import ConfigError, install_command
 
 TokenizerName = Literal["characters/4", "cl100k_base", "o200k_base"]
 """`characters/4` errs on the long side: code has 4.3 to 4.6 characters per token of common tokenizers."""

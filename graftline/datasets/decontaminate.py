@@ -17,7 +17,7 @@ import numpy.typing as npt
 import orjson
 
 from graftline.core.errors import DataError
-from graftline.core.parquet import ParquetFault, parquet_rows
+from graftline.core.parquet import ParquetError, parquet_rows
 from graftline.datasets.fingerprints import Hashes, shingles, squeezed
 from graftline.datasets.formats import lines_of
 
@@ -111,7 +111,7 @@ def _rows(path: Path) -> Iterator[tuple[int, Any]]:
     if path.suffix == ".parquet":
         try:
             yield from enumerate(parquet_rows(path), 1)
-        except ParquetFault as error:
+        except ParquetError as error:
             raise DataError(f"{path}: {error}; an evaluation must be readable as a whole") from None
         return
     with path.open("rb") as stream:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from graftline.core.errors import DataError
-from graftline.core.parquet import ParquetFault, parquet_rows
+from graftline.core.parquet import ParquetError, parquet_rows
 from graftline.core.record import RECORD_NAME
 from graftline.datasets.edit import Drop, DropReason
 from graftline.datasets.readers.base import RawRow
@@ -167,7 +167,7 @@ def table_rows(folder: Path, columns: Sequence[str]) -> Iterator[RawRow]:
         try:
             for number, row in enumerate(parquet_rows(path, columns), 1):
                 yield RawRow(name, number, row)
-        except ParquetFault as error:
+        except ParquetError as error:
             raise DataError(f"{path}: {error}; fetch it again, or mend `columns` of the dataset") from None
 
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from graftline.core.config import Config, load_yaml
 from graftline.core.errors import RecordError
 from graftline.core.paths import Paths
-from graftline.core.record import Record, verified
+from graftline.core.record import ArtifactRecord, load_verified
 
 _PLACES = (
     ("raw/*/source", "raw"),
@@ -63,7 +63,7 @@ class Stored:
     """An artifact that is what its record says."""
 
     folder: Path
-    record: Record
+    record: ArtifactRecord
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def holdings(paths: Paths) -> Holdings:
             if any(part.startswith(".") for part in folder.relative_to(paths.data).parts):
                 continue  # of a build that has not ended
             try:
-                artifacts.append(Stored(folder, verified(folder, kind)))
+                artifacts.append(Stored(folder, load_verified(folder, kind)))
             except RecordError as error:
                 refused.append(str(error))
     if not artifacts and not refused:

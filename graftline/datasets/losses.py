@@ -6,7 +6,7 @@ Not here: why single rows are rejected (`graftline.datasets.edit.DropReason`).
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from graftline.core.record import Record
+from graftline.core.record import ArtifactRecord
 from graftline.datasets.edit import DropReason
 
 _DROPPED, _NOT_KEPT = "dropped.", "not_kept."
@@ -52,7 +52,7 @@ def main_loss(dataset: str, counts: Mapping[str, int]) -> MainLoss | None:
     return None
 
 
-def main_losses(records: Iterable[Record]) -> list[MainLoss]:
+def main_losses(records: Iterable[ArtifactRecord]) -> list[MainLoss]:
     """Return the main losses of those of `records` that are of datasets."""
     losses = (main_loss(record.name, record.counts) for record in records if record.kind in _KINDS)
     return [loss for loss in losses if loss is not None]

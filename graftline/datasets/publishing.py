@@ -17,8 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from graftline.core.errors import BoundaryError, ConfigError, RecordError
-from graftline.core.extras import install_command
+from graftline.core.errors import BoundaryError, ConfigError, RecordError, install_command
 from graftline.core.hashing import canonical_json, digest
 from graftline.core.paths import Paths
 from graftline.core.record import DatasetRecord, NormalizedRecord, write_atomically

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
-from graftline.core.downloads.download import Fetched
+from graftline.core.download import Download
 from graftline.core.errors import DataError
 from graftline.core.hashing import sha256_file
 from graftline.core.record import write_atomically
@@ -43,7 +43,7 @@ def number_of_rows(folder: Path, dataset: Dataset, max_line_bytes: int) -> int:
 
 def keep_wanted(
     hub: DatasetHub, name: str, dataset: Dataset, file: DatasetFile, target: Path, max_line_bytes: int
-) -> tuple[Fetched, dict[str, int]]:
+) -> tuple[Download, dict[str, int]]:
     """Read `file` from its home as it comes, keep the rows its reader can use in `target`, and return their counts.
 
     The rows are kept as they are, byte for byte; what is left out is counted by reason. A file that was read to its end
@@ -59,7 +59,7 @@ def keep_wanted(
     if done.exists() and target.exists():
         stored = json.loads(done.read_text("utf-8"))
         if stored["kept_sha256"] == sha256_file(target):
-            return Fetched(**stored["fetched"]), stored["counts"]
+            return Download(**stored["fetched"]), stored["counts"]
     unwanted = source_of(dataset.reader).unwanted
     counts: Counter[str] = Counter(rows_in=0, rows=0)
     partial = target.with_name(f".{target.name}.partial")
@@ -86,7 +86,7 @@ def keep_wanted(
     partial.replace(target)
     sha256 = read.sha256.hexdigest()
     is_upstream = sha256 == file.sha256 if file.sha256 else hub.is_home(name, dataset)
-    fetched = Fetched(sha256, read.size_bytes, is_upstream)
+    fetched = Download(sha256, read.size_bytes, is_upstream)
     stored = {"kept_sha256": sha256_file(target), "counts": dict(counts), "fetched": asdict(fetched)}
     write_atomically(done, json.dumps(stored))
     return fetched, dict(counts)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from graftline.astgrep.binding import Language
-from graftline.core.parquet import ParquetWriter, arrow_table, read_table, where
+from graftline.core.parquet import ParquetWriter, arrow_table, filter_rows, read_table
 from graftline.datasets.catalog import Splitting
 from graftline.datasets.comparison import Comparison, Part, load_comparison, shards
 from graftline.datasets.division import REASONS, SPLITS, Division, Split, divide
@@ -128,10 +128,10 @@ def _copy_columns(chosen: Sequence[_Chosen], language: str, split: str, target: 
 
 
 def _columns(shard: _Chosen, language: str, split: str) -> Any:
-    kept = where(read_table(shard.table, _FROM_NORMALIZED), shard.mask)
+    kept = filter_rows(read_table(shard.table, _FROM_NORMALIZED), shard.mask)
     own = {
         "language": [language] * kept.num_rows,
         "split": [split] * kept.num_rows,
-        "cluster": where(shard.clusters, shard.mask),
+        "cluster": filter_rows(shard.clusters, shard.mask),
     }
     return arrow_table({**{name: kept[name] for name in _FROM_NORMALIZED}, **own}, EDITS)

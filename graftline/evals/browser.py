@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from graftline.astgrep.action import ACTION
-from graftline.core.text_diff import unified_diff, visible
+from graftline.core.text_diff import escape_controls, unified_diff
 from graftline.evals.attempt import Attempt
 from graftline.evals.cases import Case
 
@@ -105,7 +105,7 @@ def _diff(before: str, after: str) -> str:
 
 def _shown(text: str) -> str:
     more = len(text) - _MOST_CHARACTERS
-    return visible(text[:_MOST_CHARACTERS]) + (f"\n… and {more} more characters" if more > 0 else "")
+    return escape_controls(text[:_MOST_CHARACTERS]) + (f"\n… and {more} more characters" if more > 0 else "")
 
 
 def _by_id(cases: Sequence[Case]) -> dict[str, Case]:

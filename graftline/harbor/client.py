@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 import httpx
 from pydantic import SecretStr
 
-from graftline.core.downloads.web import retry_after_s
 from graftline.core.errors import HarborError
+from graftline.core.web import retry_after_s
 from graftline.harbor import running
 from graftline.harbor.address import api_key_of, backend_url_of, checked_url
 from graftline.harbor.deployment_ref import HarborDeploymentRef

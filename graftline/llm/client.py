@@ -14,7 +14,7 @@ from http import HTTPStatus
 import httpx
 from pydantic import SecretStr
 
-from graftline.core.downloads.web import retry_after_s
+from graftline.core.web import retry_after_s
 from graftline.llm.dialect import Reply, decoded, message_of
 from graftline.llm.fault import Fault, FaultKind
 

@@ -9,13 +9,12 @@ from functools import partial
 from pathlib import Path
 from socket import gethostname
 
-from graftline.core.blobs.upload import upload_new
+from graftline.core.blobs import upload_new
 from graftline.core.config import Config, load_yaml
 from graftline.core.errors import ConfigError
 from graftline.core.hashing import digest
 from graftline.core.paths import Paths, file_name
-from graftline.core.telemetry.open import open_telemetry
-from graftline.core.telemetry.settings import TelemetrySettings
+from graftline.core.telemetry import TelemetrySettings, open_telemetry
 from graftline.llm.pool import ActorPool
 from graftline.pipeline.actor_loop import AttemptMaker, Store, Ticker, WorkMetrics, look, open_states
 from graftline.pipeline.attempt_settings import attempt_settings
@@ -71,7 +70,7 @@ def run_actor(paths: Paths, manifest: Manifest, settings: ActorRun) -> Counter[O
         stop = stack.enter_context(stop_on_signals())
 
         def see() -> None:
-            metrics.draining(stop.is_asked)
+            metrics.set_draining(stop.is_asked)
             look(metrics, ports.queue, pool.stats if isinstance(pool, ActorPool) else None)
 
         stack.enter_context(Ticker(settings.seal_s, see))

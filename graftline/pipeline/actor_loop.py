@@ -20,8 +20,8 @@ from pydantic import ValidationError
 
 from graftline.core.errors import ActorError, BoundaryError, ConfigError, SandboxError
 from graftline.core.hashing import digest
+from graftline.core.metrics import Metrics
 from graftline.core.paths import Paths, file_name
-from graftline.core.telemetry.metrics import Metrics
 from graftline.llm.stats import PoolStats
 from graftline.pipeline.asking import Budget
 from graftline.rollouts.assignment import Assignment
@@ -223,19 +223,19 @@ class AttemptMaker:
             )
         except BoundaryError as error:
             if isinstance(error, ActorError):
-                self._metrics.unanswered()
+                self._metrics.count_unanswered()
             if isinstance(error, SandboxError):
-                self._metrics.sandbox_answered(str(Verdict.RUNNER_ERROR), 0.0)
+                self._metrics.count_action(str(Verdict.RUNNER_ERROR), 0.0)
             steps.interrupt(self._redact(f"{type(error).__name__}: {error}"))
             raise
 
     def _count_step(self, step: TrajectoryStep) -> None:
         with self._lock:
             self.spent.add_step(step)
-        self._metrics.step(self._teacher.name, step.format_ok)
+        self._metrics.count_step(self._teacher.name, step.format_ok)
         generation = step.model_output.generation
         if generation is not None:
-            self._metrics.answered(
+            self._metrics.count_answer(
                 generation.actor,
                 generation.latency_s,
                 generation.tries,
@@ -249,7 +249,7 @@ class AttemptMaker:
         with self._lock:
             self.spent.add_attempt(trajectory)
             self._counted(self.spent)
-        self._metrics.trajectory(trajectory.teacher, trajectory.is_verified)
+        self._metrics.count_trajectory(trajectory.teacher, trajectory.is_verified)
 
 
 class WorkMetrics:
@@ -263,12 +263,12 @@ class WorkMetrics:
     def taken(self, delivery: Delivery) -> None:
         with self._lock:
             self.in_flight += 1
-        self._metrics.job_taken()
+        self._metrics.count_job_start()
 
     def ended(self, delivery: Delivery, outcome: Outcome, seconds: float) -> None:
         with self._lock:
             self.in_flight -= 1
-        self._metrics.job_ended(outcome, seconds)
+        self._metrics.count_job_end(outcome, seconds)
         self._ended(outcome)
 
 
@@ -300,14 +300,14 @@ class Ticker:
 def look(metrics: Metrics, queue: JobQueue, stats: Callable[[], PoolStats] | None) -> None:
     """Bring what is looked at from time to time into the figures: the queue, and the pool of actors if there is one."""
     depth = queue.depth()
-    metrics.queue_depth(depth.waiting, depth.in_flight, depth.dead)
+    metrics.set_queue_depth(depth.waiting, depth.in_flight, depth.dead)
     if stats is None:
         return
     found = stats()
-    metrics.questions_waiting(found.waiting)
+    metrics.set_waiting(found.waiting)
     for actor in found.actors:
         faults: Mapping[str, int] = {str(kind): count for kind, count in actor.faults.items()}
-        metrics.actor_state(actor.name, actor.is_in_service, actor.in_flight, actor.limit, faults, actor.ejections)
+        metrics.set_actor_state(actor.name, actor.is_in_service, actor.in_flight, actor.limit, faults, actor.ejections)
 
 
 def _reason(trajectory: Trajectory) -> str:
@@ -320,7 +320,7 @@ def _reason(trajectory: Trajectory) -> str:
 
 
 def _answered(metrics: Metrics, verdict: Verdict, seconds: float) -> None:
-    metrics.sandbox_answered(str(verdict), seconds)
+    metrics.count_action(str(verdict), seconds)
 
 
 def open_states(paths: Paths, stack: ExitStack) -> StateStore:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from graftline.astgrep.binding import Language
 from graftline.core.errors import ActorError
+from graftline.core.metrics import Metrics
 from graftline.core.paths import Paths
-from graftline.core.telemetry.metrics import Metrics
 from graftline.datasets.division import Split
 from graftline.pipeline.actor_loop import AttemptMaker, Spent, Store, WorkMetrics, open_states, spool
 from graftline.pipeline.asking import Asking

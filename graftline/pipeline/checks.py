@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from graftline.core.jsonl import read_lines
 from graftline.core.parquet import column_names, read_parquet
-from graftline.core.record import verified
+from graftline.core.record import load_verified
 from graftline.datasets.division import SPLITS, Split
 from graftline.datasets.edit import Edit, Label
 from graftline.datasets.fingerprints import key
@@ -106,7 +106,7 @@ def invalid_attempts(lineage: Lineage) -> list[str]:
 def verified_steps(lineage: Lineage) -> int:
     """Return the number of verified steps in all stored partitions."""
     folders = _stored(lineage, "trajectories/parquet", "trajectories")
-    return sum(verified(folder, "trajectories").counts["verified_steps"] for folder in folders)
+    return sum(load_verified(folder, "trajectories").counts["verified_steps"] for folder in folders)
 
 
 def _stored(lineage: Lineage, where: str, kind: str) -> list[Path]:
@@ -115,7 +115,7 @@ def _stored(lineage: Lineage, where: str, kind: str) -> list[Path]:
         lineage.bring(folder)
     present = [folder for folder in folders if folder.exists()]
     for folder in present:
-        verified(folder, kind)
+        load_verified(folder, kind)
     return present
 
 

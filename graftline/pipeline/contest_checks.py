@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from graftline.core.record import Record
+from graftline.core.record import ArtifactRecord
 from graftline.evals.contest_file import ActorsEntry, ContestFile, Entry, TrainedEntry
 from graftline.evals.figures import LEAST_TASKS, compared
 from graftline.evals.page import between, number, signed
@@ -75,7 +75,7 @@ def standing_of(lineage: Lineage, name: str) -> Standing | None:
     return Standing(name, outcome, file.candidate, deployed, said, found.difference, low, high, found.coverage)
 
 
-def _deployed(file: ContestFile, record: Record, deployed: Deployed | None) -> tuple[str, str]:
+def _deployed(file: ContestFile, record: ArtifactRecord, deployed: Deployed | None) -> tuple[str, str]:
     """Return the contestant that is deployed, and what there is to say of that; an empty name where there is none."""
     if file.deployed:
         return file.deployed, ""
@@ -93,14 +93,14 @@ def _deployed(file: ContestFile, record: Record, deployed: Deployed | None) -> t
     return "", f"the adapter {deployed.adapter!r}, which is deployed, is no contestant; add it{as_what}"
 
 
-def _is_deployed(entry: Entry, record: Record, deployed: Deployed) -> bool:
+def _is_deployed(entry: Entry, record: ArtifactRecord, deployed: Deployed) -> bool:
     if isinstance(entry, TrainedEntry) and entry.run:
         return (entry.recipe, entry.run) == (deployed.adapter, deployed.run_id)
     recipe = _recipe_of(entry)
     return recipe == deployed.adapter and record.inputs.get(f"trained_adapter.{recipe}") == deployed.identity
 
 
-def _stale(lineage: Lineage, candidate: Entry, record: Record) -> str:
+def _stale(lineage: Lineage, candidate: Entry, record: ArtifactRecord) -> str:
     """Return what is to be said where the candidate is not the one any more that was evaluated."""
     recipe = _recipe_of(candidate)
     evaluated = record.inputs.get(f"trained_adapter.{recipe}")

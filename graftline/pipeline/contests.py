@@ -20,7 +20,7 @@ from graftline.core.hashing import digest, sha256_file
 from graftline.core.jsonl import read_lines, write_lines
 from graftline.core.paths import Paths
 from graftline.core.processes import default_workers
-from graftline.core.record import Record, verified
+from graftline.core.record import ArtifactRecord, load_verified
 from graftline.evals.attempt import Attempt
 from graftline.evals.browser import browser_page
 from graftline.evals.cases import Case
@@ -111,7 +111,7 @@ def written(folder: Path, name: str, file: ContestFile, cases: Sequence[Case], a
     )
 
 
-def stored_contest(lineage: Lineage, name: str) -> tuple[Record, Path] | None:
+def stored_contest(lineage: Lineage, name: str) -> tuple[ArtifactRecord, Path] | None:
     """Return an evaluation that is stored, whole and as it was written; None where there is none."""
     folder = lineage.paths.contest(name)
     lineage.bring(folder)
@@ -176,7 +176,7 @@ def _attempts(
 def _known(folder: Path, request: Request) -> tuple[list[Attempt], str]:
     """Return what counts of the evaluation that is stored, where it answers `request`, and what the next one comes after."""
     try:
-        record = verified(folder, "evaluation")
+        record = load_verified(folder, "evaluation")
     except RecordError:
         return [], ""
     without = record.model_copy(update={"config": {key: v for key, v in record.config.items() if key != "after"}})

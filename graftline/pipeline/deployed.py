@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from graftline.core.build import Contents, Request
 from graftline.core.errors import RecordError
-from graftline.core.record import Record
+from graftline.core.record import ArtifactRecord
 from graftline.pipeline.lineage import Lineage
 
 KIND = "deployed"
@@ -62,5 +62,5 @@ def read_deployed(lineage: Lineage) -> Deployed | None:
         raise RecordError(f"{where}: is no record of an adapter; write it again by `graftline eval deploy`") from None
 
 
-def _read(record: Record) -> Deployed:
+def _read(record: ArtifactRecord) -> Deployed:
     return Deployed(record.config["adapter"], record.inputs[_ADAPTER], record.config["run_id"], record.written_at)

@@ -10,8 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from graftline.core.errors import GraftlineError
-from graftline.core.extras import install_command
+from graftline.core.errors import GraftlineError, install_command
 from graftline.llm.fleet import VLLM_VARIABLE
 from graftline.sandbox.jail_config import JailConfig, open_jail
 from graftline.sandbox.limits import is_at_least

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from graftline.core.clock import Clock
 from graftline.core.errors import RecordError
 from graftline.core.hashing import code_version, sha256_file
-from graftline.core.record import FileSum, Record, write_atomically
+from graftline.core.record import ArtifactRecord, FileSum, write_atomically
 
 KIND = "export"
 _SUFFIX = ".meta.json"
@@ -36,9 +36,9 @@ def exported_files(folder: Path) -> list[Path]:
 
 def write_export_record(
     file: Path, inputs: Mapping[str, str], config: Mapping[str, Any], counts: Mapping[str, int], clock: Clock
-) -> Record:
+) -> ArtifactRecord:
     """Write the record of `file`, which is there already, and return it."""
-    record = Record(
+    record = ArtifactRecord(
         kind=KIND,
         name=file.name,
         inputs=dict(inputs),
@@ -47,12 +47,12 @@ def write_export_record(
         files={file.name: FileSum(sha256=sha256_file(file), size_bytes=file.stat().st_size)},
         counts=dict(counts),
         written_at=clock().isoformat(),
-    ).identified()
+    ).with_identity()
     write_atomically(record_path(file), record.model_dump_json(indent=2) + "\n")
     return record
 
 
-def export_record(file: Path) -> Record:
+def export_record(file: Path) -> ArtifactRecord:
     """Return the record of an exported file, without looking at the file.
 
     Raises:
@@ -60,7 +60,7 @@ def export_record(file: Path) -> Record:
     """
     path = record_path(file)
     try:
-        record = Record.model_validate_json(path.read_bytes())
+        record = ArtifactRecord.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         raise RecordError(
             f"{file}: has no record {path.name} beside it; write it again by `graftline trajectories export`"
@@ -68,12 +68,12 @@ def export_record(file: Path) -> Record:
     except (ValidationError, OSError) as error:
         cause = str(error).partition("\n")[0]
         raise RecordError(f"{path}: is not a record ({cause}); export the file again") from None
-    if record.kind != KIND or record.identity != record.computed_identity():
+    if record.kind != KIND or record.identity != record.compute_identity():
         raise RecordError(f"{path}: is not the record of an export, or was altered; export the file again")
     return record
 
 
-def export_fault(file: Path, record: Record) -> str:
+def export_fault(file: Path, record: ArtifactRecord) -> str:
     """Return what is wrong with an exported file; empty where it is what its record says."""
     if not file.is_file():
         return "is missing"

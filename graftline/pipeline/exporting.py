@@ -13,7 +13,7 @@ from graftline.core.clock import Clock, utc_now
 from graftline.core.errors import RecordError
 from graftline.core.jsonl import read_lines
 from graftline.core.paths import Paths
-from graftline.core.record import RECORD_NAME, load_record, verified
+from graftline.core.record import RECORD_NAME, load_record, load_verified
 from graftline.datasets.division import Split
 from graftline.pipeline.export_record import record_path, write_export_record
 from graftline.rollouts.current import current_attempts
@@ -138,10 +138,10 @@ def stored_attempts(paths: Paths, split: Split, languages: Iterable[Language] | 
         )
     for folder in folders:
         source = paths.partition("tasks", folder.parent.name, split)
-        verified(source, "tasks")
+        load_verified(source, "tasks")
         shards = []
         for record in sorted(folder.glob(f"[!.]*/{RECORD_NAME}")):
-            verified(record.parent, "teacher_trajectories")
+            load_verified(record.parent, "teacher_trajectories")
             shards += sealed_shards(record.parent)
         tasks = list(read_lines(source / "tasks.jsonl", Task))
         yield from current_attempts(read_shards(shards), tasks).attempts

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from graftline.core.errors import ConfigError, RecordError
 from graftline.core.paths import Paths
-from graftline.core.record import load_record, verified
+from graftline.core.record import load_record, load_verified
 from graftline.training.open import TrainingClientConfig
 from graftline.training.recipes.distill import DistillConfig
 from graftline.training.runs import Runs
@@ -66,7 +66,7 @@ def _checkpoint(
         from graftline.training.local.checkpoints import CheckpointStore
         from graftline.training.local.restored import restore_checkpoint
 
-        verified(folder, "trained_adapter")
+        load_verified(folder, "trained_adapter")
         path = path or f"tinker://{recipe}-{adapter.identity[:12]}/{kind}/adapter"
         restore_checkpoint(CheckpointStore(store), path, folder)
     if not path:

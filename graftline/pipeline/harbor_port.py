@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_never
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError, field_validator
 
 from graftline.core.config import Config
-from graftline.core.errors import ConfigError
-from graftline.core.extras import install_command
+from graftline.core.errors import ConfigError, install_command
 from graftline.core.secrets import Secrets
 from graftline.harbor.address import backend_url_of, checked_url
 from graftline.harbor.deployment_ref import HarborDeploymentRef

@@ -20,7 +20,7 @@ from graftline.core.clock import Clock, utc_now
 from graftline.core.errors import BoundaryError, ConfigError, RecordError
 from graftline.core.hashing import digest
 from graftline.core.paths import Paths
-from graftline.core.record import Record, load_record, verified
+from graftline.core.record import ArtifactRecord, load_record, load_verified
 from graftline.datasets.catalog import Catalog, Dataset
 from graftline.datasets.division import SPLITS, Split
 from graftline.pipeline.manifests import Manifest
@@ -117,7 +117,7 @@ class Lineage:
             store.publish(name, folder, built.record)
         return built
 
-    def _known(self, folder: Path) -> Record | None:
+    def _known(self, folder: Path) -> ArtifactRecord | None:
         try:
             return self.ports.artifacts.record(self.paths.relative(folder))
         except RecordError:
@@ -138,7 +138,7 @@ class Lineage:
         store.fetch(name, record, folder)
         logger.info("%s: fetched from %s in %.1f s", name, store.label, monotonic() - started)
 
-    def record(self, folder: Path) -> Record:
+    def record(self, folder: Path) -> ArtifactRecord:
         """Return the record of an artifact, without looking at its files or fetching them.
 
         Raises:
@@ -147,7 +147,7 @@ class Lineage:
         """
         return self.ports.artifacts.record(self.paths.relative(folder)) or load_record(folder)
 
-    def verified(self, folder: Path, kind: str) -> Record:
+    def verified(self, folder: Path, kind: str) -> ArtifactRecord:
         """Return the record of an input (see `record.verified`), and remember where it was read from.
 
         Files that were checked before in this run are not read again while size, time and inode are what they were.
@@ -156,12 +156,12 @@ class Lineage:
         record = load_record(folder)
         seen = record.identity, _stamps(folder, record)
         if self._seen.get(folder) != seen or record.kind != kind:
-            record = verified(folder, kind)
+            record = load_verified(folder, kind)
             self._seen[folder] = record.identity, _stamps(folder, record)
         self._read[record.identity] = folder, ()
         return record
 
-    def part_of(self, folder: Path, record: Record, *names: str) -> str:
+    def part_of(self, folder: Path, record: ArtifactRecord, *names: str) -> str:
         """Return what stands for some files of an artifact among the inputs of another; those that are not there count.
 
         A stage that reads a part of an artifact is not made again when the rest of it changes.
@@ -228,29 +228,29 @@ def open_lineage(paths: Paths, manifest: Manifest, run: str, clock: Clock = utc_
         yield Lineage(paths, settings, manifest, ports, RunLog(paths, run), stack, clock)
 
 
-def request_of(stage: str, name: str, inputs: Mapping[str, Record], config: Mapping[str, Any]) -> Request:
+def request_of(stage: str, name: str, inputs: Mapping[str, ArtifactRecord], config: Mapping[str, Any]) -> Request:
     """Return what an artifact of `stage` is made of."""
     return Request(stage, name, stage_code(stage), identities(inputs), config)
 
 
-def identities(records: Mapping[str, Record]) -> dict[str, str]:
+def identities(records: Mapping[str, ArtifactRecord]) -> dict[str, str]:
     """Return the identities of inputs, by name."""
     return {name: record.identity for name, record in records.items()}
 
 
-def part_identity(record: Record, names: Sequence[str]) -> str:
+def part_identity(record: ArtifactRecord, names: Sequence[str]) -> str:
     """Return what stands for some files of an artifact among the inputs of another."""
     return digest({name: record.files[name].sha256 for name in names if name in record.files})
 
 
-def _here(folder: Path) -> Record | None:
+def _here(folder: Path) -> ArtifactRecord | None:
     try:
         return load_record(folder)
     except RecordError:
         return None
 
 
-def _stamps(folder: Path, record: Record) -> tuple[tuple[str, int, int, int], ...]:
+def _stamps(folder: Path, record: ArtifactRecord) -> tuple[tuple[str, int, int, int], ...]:
     stamps = []
     for name in sorted(record.files):
         try:

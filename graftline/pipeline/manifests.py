@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import AliasChoices, Field
 
-from graftline.core.artifacts.open import ArtifactsConfig, FolderArtifactsConfig
-from graftline.core.blobs.open import BlobsConfig, FilesystemBlobsConfig
+from graftline.core.artifacts import ArtifactsConfig, FolderArtifactsConfig
+from graftline.core.blobs import BlobsConfig, FilesystemBlobsConfig
 from graftline.core.config import Config, load_yaml
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths

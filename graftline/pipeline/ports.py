@@ -5,10 +5,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 
-from graftline.core.artifacts.base import ArtifactStore
-from graftline.core.artifacts.open import open_artifacts
-from graftline.core.blobs.base import BlobStore
-from graftline.core.blobs.open import open_blob_store
+from graftline.core.artifacts import ArtifactStore, open_artifacts
+from graftline.core.blobs import BlobStore, open_blob_store
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
 from graftline.core.secrets import Secrets, open_secrets

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
-from graftline.core.blobs.base import BlobStore
+from graftline.core.blobs import BlobStore
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
 from graftline.datasets.sources.base import DatasetHub

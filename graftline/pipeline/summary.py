@@ -13,7 +13,7 @@ from typing import Any
 
 from graftline.core.errors import RecordError
 from graftline.core.paths import Paths
-from graftline.core.record import RECORD_NAME, Record, load_record
+from graftline.core.record import RECORD_NAME, ArtifactRecord, load_record
 from graftline.datasets.losses import main_losses
 from graftline.pipeline.run_log import last_run
 from graftline.pipeline.stages.table import STAGES
@@ -100,7 +100,7 @@ def summarize(paths: Paths) -> Summary:
     return Summary(stages, dict(sorted(partitions.items())), dict(sorted(adapters.items())), warnings)
 
 
-def _records(data: Path) -> dict[Path, Record]:
+def _records(data: Path) -> dict[Path, ArtifactRecord]:
     found = {}
     for path in sorted(data.rglob(RECORD_NAME)):
         if any(part.startswith(".") for part in path.relative_to(data).parts):

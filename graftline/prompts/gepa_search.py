@@ -16,8 +16,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graftline.core.errors import ConfigError, HarborError
-from graftline.core.extras import install_command
+from graftline.core.errors import ConfigError, HarborError, install_command
 from graftline.prompts.candidates import PromptShape, changed_parts, digest_of
 from graftline.prompts.comparison import best_by_seed, best_of, is_better, mean, ranked
 from graftline.prompts.journal import Journal

@@ -14,13 +14,12 @@ from typing import Any
 
 from graftline.core.build import Contents, Request, build
 from graftline.core.clock import Clock, utc_now
-from graftline.core.downloads.download import Advance, Opened, Pins, download
-from graftline.core.downloads.retry import Patience
-from graftline.core.downloads.web import AnswerError, Web
-from graftline.core.downloads.web_file import WebFile
+from graftline.core.download import Advance, Pins, SourceStream, download
 from graftline.core.errors import ConfigError, DataError, DownloadError
 from graftline.core.hashing import code_version
 from graftline.core.paths import portable
+from graftline.core.retry import RetryPolicy
+from graftline.core.web import AnswerError, Web, WebFile
 from graftline.llm.weights.catalog import Weights
 from graftline.training.card import CARD, card
 from graftline.training.runs import Runs, TrainingRun
@@ -61,7 +60,7 @@ class ExportedFile:
         return self.name
 
     @contextmanager
-    def open(self, offset: int, etag: str) -> Iterator[Opened]:
+    def open(self, offset: int, etag: str) -> Iterator[SourceStream]:
         with ExitStack() as stack:
             try:
                 opened = stack.enter_context(WebFile(self.web, self.addresses.of(self.name)).open(offset, etag))
@@ -80,7 +79,7 @@ def download_adapter(
     client: TrainingService,
     weights: Weights | None,
     advance: Advance = lambda done, total: None,
-    patience: Patience | None = None,
+    patience: RetryPolicy | None = None,
     clock: Clock = utc_now,
 ) -> Path:
     """Return the folder of the adapter of `run`, fetched unless it is there.
@@ -98,7 +97,7 @@ def download_adapter(
         raise ConfigError(
             f"run {run.run_id!r} is {run.status}; `graftline train resume {run.run_id}` brings it to its end first"
         )
-    given = patience or Patience()
+    given = patience or RetryPolicy()
     folder = runs.folder / run.run_id
     request = Request(
         "adapter",

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from graftline.core.errors import ConfigError, DataError, ModelError
-from graftline.core.extras import install_command
+from graftline.core.errors import ConfigError, DataError, ModelError, install_command
 from graftline.rollouts.exports.chats import Chat
 from graftline.rollouts.exports.rows import sft_rows
 from graftline.rollouts.step import Trajectory

@@ -5,8 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from graftline.core.errors import ConfigError
-from graftline.core.extras import install_command
+from graftline.core.errors import ConfigError, install_command
 
 DEFAULT_BASE_URL = "https://tinker.thinkingmachines.dev/services/tinker-prod"
 KEY_VARIABLE, BASE_URL_VARIABLE = "TINKER_API_KEY", "TINKER_BASE_URL"

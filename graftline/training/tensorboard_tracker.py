@@ -9,8 +9,7 @@ from pathlib import Path
 from time import time
 from typing import Any
 
-from graftline.core.errors import ConfigError
-from graftline.core.extras import install_command
+from graftline.core.errors import ConfigError, install_command
 
 
 class TensorBoardTracker:

@@ -17,8 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from graftline.core.errors import BoundaryError, ConfigError
-from graftline.core.extras import install_command
+from graftline.core.errors import BoundaryError, ConfigError, install_command
 from graftline.core.secrets import Secrets
 from graftline.datasets.wandb_run import KEY, SERVER, environment_of
 

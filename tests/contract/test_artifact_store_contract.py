@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from graftline.core.artifacts.base import ArtifactStore
-from graftline.core.artifacts.open import (
+from graftline.core.artifacts import (
+    ArtifactStore,
     BucketArtifactsConfig,
     FolderArtifactsConfig,
     MemoryArtifactsConfig,
     open_artifacts,
 )
 from graftline.core.build import Built, Contents, Request, build
-from graftline.core.record import Record, verified
+from graftline.core.record import ArtifactRecord, load_verified
 from graftline.core.secrets import Secrets
 from tests.s3_server import S3Server
 
@@ -44,12 +44,12 @@ class Worker:
             self.root / name, request, contents, placing=lambda partial, made: self.store.publish(name, partial, made)
         )
 
-    def have(self, name: str = NAME) -> Record:
+    def have(self, name: str = NAME) -> ArtifactRecord:
         """Fetch an artifact, and check every file of it."""
         record = self.store.record(name)
         assert record is not None
         self.store.fetch(name, record, self.root / name)
-        return verified(self.root / name, "splits")
+        return load_verified(self.root / name, "splits")
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.core.blobs.base import Blob, BlobStore
-from graftline.core.blobs.open import BlobsConfig, FilesystemBlobsConfig, MemoryBlobsConfig, open_blob_store
+from graftline.core.blobs import Blob, BlobsConfig, BlobStore, FilesystemBlobsConfig, MemoryBlobsConfig, open_blob_store
 from graftline.core.errors import BoundaryError, DataError
 from graftline.core.secrets import Secrets
 from tests.s3_server import S3Server

@@ -9,9 +9,9 @@ from typing import Any
 import fsspec
 import pytest
 
-from graftline.core.downloads.download import Fetched
-from graftline.core.downloads.retry import Patience
+from graftline.core.download import Download
 from graftline.core.errors import ConfigError, DownloadError
+from graftline.core.retry import RetryPolicy
 from graftline.core.secrets import Secrets
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import DatasetHub
@@ -24,7 +24,7 @@ from graftline.datasets.sources.mirror import MirrorHub
 from tests.hub_server import HubServer
 
 CONTENT = b'{"id": 1}\r\n\x00\xff\n' * 3
-QUICK = Patience(connect_s=20.0, read_s=20.0, deadline_s=20.0, longest_pause_s=0.01)
+QUICK = RetryPolicy(connect_s=20.0, read_s=20.0, deadline_s=20.0, longest_pause_s=0.01)
 
 
 @dataclass
@@ -111,7 +111,7 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "target" / "rows.jsonl"
 
 
-def fetch(home: Home, wanted: Dataset, target: Path, steps: list[tuple[int, int]] | None = None) -> Fetched:
+def fetch(home: Home, wanted: Dataset, target: Path, steps: list[tuple[int, int]] | None = None) -> Download:
     seen = [] if steps is None else steps
     (file,) = home.hub.files("demo", wanted)
     return home.hub.fetch("demo", wanted, file, target, lambda done, total: seen.append((done, total)))
@@ -160,7 +160,7 @@ def test_what_is_pinned_is_accepted_and_upstream(home: Home, target: Path) -> No
     home.put({"rows.jsonl": CONTENT})
     pins = {"size_bytes": len(CONTENT), "sha256": hashlib.sha256(CONTENT).hexdigest()}
     fetched = fetch(home, home.dataset("rows.jsonl", **pins), target)
-    assert fetched == Fetched(pins["sha256"], len(CONTENT), is_upstream=True)
+    assert fetched == Download(pins["sha256"], len(CONTENT), is_upstream=True)
     assert target.read_bytes() == CONTENT
 
 

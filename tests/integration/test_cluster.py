@@ -16,8 +16,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from graftline.core.artifacts.base import ArtifactStore
-from graftline.core.artifacts.open import BucketArtifactsConfig, open_artifacts
+from graftline.core.artifacts import ArtifactStore, BucketArtifactsConfig, open_artifacts
 from graftline.core.config import load_yaml
 from graftline.core.record import RECORD_NAME, load_record
 from graftline.pipeline.manifests import Manifest

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from graftline.cli.main import main
 from graftline.core.paths import Paths
-from graftline.core.record import verified
+from graftline.core.record import load_verified
 from tests.hub_server import HubServer
 from tests.unit.datasets.fixtures import commit_row
 
@@ -57,7 +57,7 @@ def test_a_file_that_is_not_the_pinned_one_is_refused_and_the_old_one_stays(root
     root.configure({"path": "rows.jsonl", "sha256": SHA256})
     root.put(ROWS)
     assert root.run()[0] == 0
-    before = verified(root.paths.raw("commits"), "raw")
+    before = load_verified(root.paths.raw("commits"), "raw")
     root.configure({"path": "rows.jsonl", "sha256": "0" * 64})
 
     found = hashlib.sha256(ROWS).hexdigest()
@@ -67,7 +67,7 @@ def test_a_file_that_is_not_the_pinned_one_is_refused_and_the_old_one_stays(root
         f"error: {root.path}/home/rows.jsonl: sha256 is {found}, but {'0' * 64} is expected; restore the file in its"
         " home, or pin the new version below configs/ if you mean to change it\n",
     )
-    assert verified(root.paths.raw("commits"), "raw") == before
+    assert load_verified(root.paths.raw("commits"), "raw") == before
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from graftline.core.build import Contents, Request, build
 from graftline.core.paths import Paths
-from graftline.core.record import verified
+from graftline.core.record import load_verified
 from graftline.datasets.dvc import export_dvc
 
 DVC = shutil.which("dvc")
@@ -91,7 +91,7 @@ def test_a_clone_pulls_the_bytes_that_were_exported_and_follows_their_versions(
     assert stored(clone) == {}
     shell(clone.root, "dvc", "pull", "-q")
     assert stored(clone) == first
-    assert verified(clone.division, "division") == verified(paths.division, "division")
+    assert load_verified(clone.division, "division") == load_verified(paths.division, "division")
 
     store(paths.partition("processed", "python", "train"), "splits", "python/train", "two\n")
     export_dvc(paths, str(tmp_path / "storage"))

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from graftline.core.downloads.retry import HomeBusyError, Patience
 from graftline.core.errors import DownloadError
+from graftline.core.retry import RetryPolicy, SourceBusyError
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.http import HttpHub
 from tests.hub_server import Fault, HubServer
@@ -23,7 +23,7 @@ from tests.hub_server import Fault, HubServer
 CONTENT = bytes(range(256)) * 2000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 HALF = len(CONTENT) // 2
-QUICK = Patience(connect_s=20.0, read_s=3.0, deadline_s=20.0, longest_pause_s=0.01)
+QUICK = RetryPolicy(connect_s=20.0, read_s=3.0, deadline_s=20.0, longest_pause_s=0.01)
 IMPATIENT = QUICK.model_copy(update={"deadline_s": 0.0})
 
 
@@ -48,7 +48,7 @@ def dataset(server: HubServer, **pins: Any) -> Dataset:
     )
 
 
-def fetch(server: HubServer, target: Path, patience: Patience = QUICK, **pins: Any) -> None:
+def fetch(server: HubServer, target: Path, patience: RetryPolicy = QUICK, **pins: Any) -> None:
     wanted = dataset(server, **pins)
     HttpHub(patience).fetch("demo", wanted, wanted.files[0], target, lambda done, total: None)
 
@@ -106,7 +106,7 @@ def test_a_home_that_wants_to_be_left_alone_beyond_the_deadline_is_not_waited_fo
     server: HubServer, target: Path
 ) -> None:
     server.faults["/plain/rows.jsonl"] = [Fault(status=503, retry_after="3600")]
-    with pytest.raises(HomeBusyError) as error:
+    with pytest.raises(SourceBusyError) as error:
         fetch(server, target)
     assert (error.value.retry_after_s, len(server.seen)) == (3600.0, 1)
     assert str(error.value) == (
@@ -118,7 +118,7 @@ def test_a_home_that_wants_to_be_left_alone_beyond_the_deadline_is_not_waited_fo
 def test_a_home_that_gives_next_to_nothing_is_given_up(server: HubServer, target: Path) -> None:
     server.faults["/plain/rows.jsonl"] = [Fault(drip_s=0.02)]
     slow = IMPATIENT.model_copy(update={"slow_s": 0.2})
-    with pytest.raises(HomeBusyError, match=r"gave \d+ bytes in \d+ s; check the network"):
+    with pytest.raises(SourceBusyError, match=r"gave \d+ bytes in \d+ s; check the network"):
         fetch(server, target, slow)
 
 
@@ -137,7 +137,7 @@ def test_only_what_is_missing_is_asked_for_again(server: HubServer, target: Path
 
 def test_a_download_goes_on_where_another_one_gave_up(server: HubServer, target: Path) -> None:
     server.faults["/plain/rows.jsonl"] = [Fault(torn_at=HALF)]
-    with pytest.raises(HomeBusyError):
+    with pytest.raises(SourceBusyError):
         fetch(server, target, IMPATIENT)
     assert left(target) == [".rows.jsonl.partial", ".rows.jsonl.partial-state"]
     fetch(server, target, IMPATIENT)
@@ -166,7 +166,7 @@ def test_what_cannot_go_on_starts_over(
     server: HubServer, target: Path, change: Callable[[HubServer, Path], object]
 ) -> None:
     server.faults["/plain/rows.jsonl"] = [Fault(torn_at=HALF)]
-    with pytest.raises(HomeBusyError):
+    with pytest.raises(SourceBusyError):
         fetch(server, target, IMPATIENT)
     change(server, target)
     fetch(server, target, IMPATIENT)
@@ -175,7 +175,7 @@ def test_what_cannot_go_on_starts_over(
 
 def test_an_altered_part_is_noticed_by_the_pin_and_fetched_anew(server: HubServer, target: Path) -> None:
     server.faults["/plain/rows.jsonl"] = [Fault(torn_at=HALF)]
-    with pytest.raises(HomeBusyError):
+    with pytest.raises(SourceBusyError):
         fetch(server, target, IMPATIENT, sha256=SHA256)
     target.with_name(".rows.jsonl.partial").write_bytes(b"x" * HALF)
     fetch(server, target, IMPATIENT, sha256=SHA256)
@@ -210,7 +210,7 @@ import sys
 from pathlib import Path
 from graftline.datasets.catalog import Dataset
 from graftline.datasets.sources.http import HttpHub
-from graftline.core.downloads.retry import Patience
+from graftline.core.retry import Patience
 wanted = Dataset.model_validate_json(sys.argv[1])
 HttpHub(Patience(read_s=60.0)).fetch("demo", wanted, wanted.files[0], Path(sys.argv[2]), lambda done, total: None)
 """

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from graftline.core.config import validated
-from graftline.core.downloads.retry import HomeBusyError, Patience
+from graftline.core.config import validate
 from graftline.core.errors import ConfigError, DownloadError
+from graftline.core.retry import RetryPolicy, SourceBusyError
 from graftline.datasets.catalog import Dataset
 from graftline.datasets.readers.package_releases import SOURCE
 from graftline.datasets.sources.base import Observation
@@ -132,13 +132,13 @@ def environment(registry: Registry, tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def hub(environment: Mapping[str, str]) -> RegistryHub:
-    return RegistryHub(Patience(deadline_s=0.0), environment)
+    return RegistryHub(RetryPolicy(deadline_s=0.0), environment)
 
 
 def dataset(registry: str = "pypi", name: str = "demo", **changes: str) -> Dataset:
     package = {"registry": registry, "name": name, "old": "1.0.0", "new": "2.0.0", **changes}
     entry = {"reader": "package_releases", "version": "1", "license": "NOASSERTION", "packages": [package]}
-    return validated(entry, Dataset, "datasets.yaml")
+    return validate(entry, Dataset, "datasets.yaml")
 
 
 def fetched(hub: RegistryHub, entry: Dataset, folder: Path) -> list[bytes]:
@@ -191,7 +191,7 @@ def test_find_links_are_followed(registry: Registry, environment: dict[str, str]
     (shelf / "demo-1.0.0-py3-none-any.whl").write_bytes(old)
     (shelf / "demo-2.0.0.tar.gz").write_bytes(new)
     configured = {**environment, "PIP_FIND_LINKS": shelf.as_uri(), "PIP_NO_INDEX": "1"}
-    assert fetched(RegistryHub(Patience(deadline_s=0.0), configured), dataset(), tmp_path / "raw") == [old, new]
+    assert fetched(RegistryHub(RetryPolicy(deadline_s=0.0), configured), dataset(), tmp_path / "raw") == [old, new]
     assert registry.asked == []
 
 
@@ -213,7 +213,7 @@ def test_a_wheel_that_pip_refuses_is_not_replaced_by_another_file(
 ) -> None:
     files = {"demo-1.0.0-py3-none-any.whl": wheel("1.0.0", {}), "demo-1.0.0.tar.gz": tar("demo-1.0.0", {})}
     registry.publish_python(files, sha256="0" * 64)
-    with pytest.raises(HomeBusyError) as caught:
+    with pytest.raises(SourceBusyError) as caught:
         fetched(hub, dataset(), tmp_path / "raw")
     assert "pypi:demo 1.0.0: pip cannot bring its wheel" in str(caught.value)
     registry.publish_python({"demo-1.0.0.tar.gz": files["demo-1.0.0.tar.gz"]}, sha256="0" * 64)
@@ -233,8 +233,8 @@ def test_another_archive_than_the_pinned_one_is_refused(registry: Registry, hub:
 
 def test_an_index_that_is_down_is_busy_not_empty(environment: dict[str, str], tmp_path: Path) -> None:
     down = {**environment, "PIP_INDEX_URL": "http://127.0.0.1:9/simple"}
-    with pytest.raises(HomeBusyError) as caught:
-        fetched(RegistryHub(Patience(deadline_s=0.0), down), dataset(), tmp_path / "raw")
+    with pytest.raises(SourceBusyError) as caught:
+        fetched(RegistryHub(RetryPolicy(deadline_s=0.0), down), dataset(), tmp_path / "raw")
     assert str(caught.value).startswith("http://127.0.0.1:9/simple/demo/: cannot be reached (ConnectError)")
 
 
@@ -273,8 +273,8 @@ def _withdrawn(registry: Registry) -> None:
         ("1.0.0", _withdrawn, DownloadError, "npm:demo 1.0.0: no such release in npm's registry; mend `packages`"),
         # a tag is another release tomorrow
         ("latest", None, DownloadError, "npm:demo latest: npm gives demo 1.0.0 instead; name a published version"),
-        ("1.tgz", None, HomeBusyError, "npm:demo 1.tgz: npm cannot bring it (ENOENT"),  # never a file of this machine
-        ("1.0.0", _tampered, HomeBusyError, "npm:demo 1.0.0: npm cannot bring it (EINTEGRITY"),
+        ("1.tgz", None, SourceBusyError, "npm:demo 1.tgz: npm cannot bring it (ENOENT"),  # never a file of this machine
+        ("1.0.0", _tampered, SourceBusyError, "npm:demo 1.0.0: npm cannot bring it (EINTEGRITY"),
     ],
 )
 def test_npm_faults_name_the_release(
@@ -296,7 +296,7 @@ def test_npm_faults_name_the_release(
 
 
 def test_a_missing_npm_is_said_to_be_part_of_node(environment: dict[str, str], tmp_path: Path) -> None:
-    hub = RegistryHub(Patience(), {**environment, "PATH": str(tmp_path)})
+    hub = RegistryHub(RetryPolicy(), {**environment, "PATH": str(tmp_path)})
     with pytest.raises(ConfigError) as caught:
         fetched(hub, dataset("npm"), tmp_path / "raw")
     assert str(caught.value) == (
@@ -328,5 +328,5 @@ def test_a_release_with_two_checksums_is_a_fault_of_the_entry(hub: RegistryHub) 
     ]
     entry = {"reader": "package_releases", "version": "1", "license": "MIT", "packages": packages}
     with pytest.raises(ConfigError) as caught:
-        hub.files("pairs", validated(entry, Dataset, "datasets.yaml"))
+        hub.files("pairs", validate(entry, Dataset, "datasets.yaml"))
     assert str(caught.value) == "dataset 'pairs': npm:demo 2.0.0 has two checksums in `packages`; take one out"

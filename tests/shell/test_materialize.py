@@ -12,7 +12,7 @@ import pytest
 
 from assets.partitions import whole_range
 from graftline.core.paths import Paths
-from graftline.core.record import Record
+from graftline.core.record import ArtifactRecord
 from graftline.pipeline.run_log import last_run
 from graftline.pipeline.settings import load_settings
 from orchestration.build import build_definitions
@@ -215,7 +215,7 @@ def forge_splits(paths: Paths) -> None:
         (folder / name).write_bytes((other / name).read_bytes())
     record = json.loads((folder / "_meta.json").read_text("utf-8"))
     sums = json.loads((other / "_meta.json").read_text("utf-8"))["files"]
-    forged = Record.model_validate({**record, "files": sums}).identified()
+    forged = ArtifactRecord.model_validate({**record, "files": sums}).with_identity()
     (folder / "_meta.json").write_text(forged.model_dump_json(), "utf-8")
 
 

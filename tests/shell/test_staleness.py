@@ -11,7 +11,7 @@ from dagster._core.events.log import EventLogEntry
 from assets.described import source_key
 from assets.outcome import DATA_VERSION
 from graftline.core.paths import Paths
-from graftline.core.record import RECORD_NAME, Record
+from graftline.core.record import RECORD_NAME, ArtifactRecord
 from orchestration.build import build_definitions
 from tests.recipes import train_in_memory
 from tests.shell.graphql_client import Query, open_graphql
@@ -50,7 +50,7 @@ class Home:
         """Put a split with another identity in place of a stored one."""
         path = self.paths.partition("processed", *partition.split("|")) / RECORD_NAME
         record = json.loads(path.read_text("utf-8"))
-        other = Record.model_validate({**record, "counts": {**record["counts"], "restored": 1}}).identified()
+        other = ArtifactRecord.model_validate({**record, "counts": {**record["counts"], "restored": 1}}).with_identity()
         path.write_text(other.model_dump_json(), "utf-8")
 
     def status(self, asset: str) -> str:

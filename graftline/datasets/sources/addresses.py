@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO
 
-from graftline.core.downloads.download import Advance, Fetched
-from graftline.core.downloads.retry import Patience
+from graftline.core.download import Advance, Download
+from graftline.core.retry import RetryPolicy
 from graftline.core.secrets import Secrets
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import DatasetHub, Observation
@@ -16,7 +16,7 @@ from graftline.datasets.sources.local import local_hub
 class HomesHub:
     """The hub of every home, each asked in its own way."""
 
-    def __init__(self, root: Path, patience: Patience, secrets: Secrets, huggingface: str | None) -> None:
+    def __init__(self, root: Path, patience: RetryPolicy, secrets: Secrets, huggingface: str | None) -> None:
         self._root, self._patience, self._secrets, self._huggingface = root, patience, secrets, huggingface
         self._opened: dict[str, DatasetHub] = {}
 
@@ -32,7 +32,7 @@ class HomesHub:
     def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
         return self._of(dataset).files(name, dataset)
 
-    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Fetched:
+    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Download:
         return self._of(dataset).fetch(name, dataset, file, target, advance)
 
     def stream(self, name: str, dataset: Dataset, file: DatasetFile) -> AbstractContextManager[IO[bytes]]:

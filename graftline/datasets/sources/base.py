@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-from graftline.core.downloads.download import Advance, Fetched
+from graftline.core.download import Advance, Download
 from graftline.datasets.catalog import Dataset, DatasetFile
 
 MIRROR_VARIABLE = "GRAFTLINE_DATASET_MIRROR"
@@ -50,7 +50,7 @@ class DatasetHub(Protocol):
 
         Raises:
             ConfigError, DownloadError: as `revision`.
-            HomeBusyError: the home asks to come back later.
+            SourceBusyError: the home asks to come back later.
         """
 
     def is_home(self, name: str, dataset: Dataset) -> bool:
@@ -65,7 +65,7 @@ class DatasetHub(Protocol):
             ConfigError, DownloadError: as `revision`, or there is no file for an entry.
         """
 
-    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Fetched:
+    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Download:
         """Write `file`, one that `files` returned, to `target`, whole and verified, or not at all.
 
         What a killed fetch left beside `target` is taken up again, and a `target` that is right is left as it is.

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import IO, Any
 
-from graftline.core.downloads.download import Opened
-from graftline.core.downloads.retry import HomeBusyError, Patience, persistently
-from graftline.core.downloads.web import shown
+from graftline.core.download import SourceStream
 from graftline.core.errors import ConfigError, DownloadError, GraftlineError
 from graftline.core.hashing import digest
 from graftline.core.paths import portable
+from graftline.core.retry import RetryPolicy, SourceBusyError, with_retries
+from graftline.core.web import public_url
 from graftline.datasets.sources.folder import FolderHub
 
 _CHUNK_BYTES = 1 << 20
@@ -22,12 +22,12 @@ _NEAR = frozenset({"file", "local", "memory"})
 """Where reading everything costs little, and times say less than content."""
 
 
-def filesystem_hub(patience: Patience) -> FolderHub:
+def filesystem_hub(patience: RetryPolicy) -> FolderHub:
     """Return the hub whose homes are URLs that fsspec knows."""
     return FolderHub(lambda name, dataset: open_folder(dataset.home or "", patience), patience)
 
 
-def open_folder(url: str, patience: Patience) -> "FilesystemFolder":
+def open_folder(url: str, patience: RetryPolicy) -> "FilesystemFolder":
     """Return the folder at `url`, which may also be a path of this machine.
 
     Raises:
@@ -38,11 +38,13 @@ def open_folder(url: str, patience: Patience) -> "FilesystemFolder":
     try:
         filesystem, path = url_to_fs(url)
     except (ImportError, ValueError) as error:
-        raise ConfigError(f"{shown(url)}: {_first_line(error)}; install what fsspec needs for it, or mend it") from None
+        raise ConfigError(
+            f"{public_url(url)}: {_first_line(error)}; install what fsspec needs for it, or mend it"
+        ) from None
     except Exception as error:
-        raise DownloadError(f"{shown(url)}: {_cause(error)}") from error
+        raise DownloadError(f"{public_url(url)}: {_cause(error)}") from error
     filesystem.invalidate_cache()  # it keeps listings as long as the process lives
-    return FilesystemFolder(filesystem, path.rstrip("/"), shown(url).rstrip("/"), patience)
+    return FilesystemFolder(filesystem, path.rstrip("/"), public_url(url).rstrip("/"), patience)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,10 @@ class FilesystemFolder:
     filesystem: Any
     folder: str
     label: str
-    patience: Patience
+    patience: RetryPolicy
 
     def paths(self) -> Iterator[str]:
-        found = persistently(self.patience, self._found)
+        found = with_retries(self.patience, self._found)
         yield from (path.removeprefix(f"{self.folder}/") for path in found)
 
     def names(self) -> list[str]:
@@ -69,13 +71,13 @@ class FilesystemFolder:
         return sorted(path.rstrip("/").rpartition("/")[2] for path in listed)
 
     def has(self, path: str) -> bool:
-        return persistently(self.patience, lambda: self._has(path))
+        return with_retries(self.patience, lambda: self._has(path))
 
     def fingerprint(self, path: str) -> str:
-        return persistently(self.patience, lambda: self._fingerprint(path))
+        return with_retries(self.patience, lambda: self._fingerprint(path))
 
     def stamp(self, path: str) -> str:
-        return persistently(self.patience, lambda: self._stamp(path))
+        return with_retries(self.patience, lambda: self._stamp(path))
 
     def source(self, path: str) -> "FilesystemFile":
         return FilesystemFile(self.filesystem, f"{self.folder}/{portable(path)}", f"{self.label}/{path}")
@@ -117,13 +119,13 @@ class FilesystemFile:
     label: str
 
     @contextmanager
-    def open(self, offset: int, etag: str) -> Iterator[Opened]:
+    def open(self, offset: int, etag: str) -> Iterator[SourceStream]:
         with faults(self.label):
             found, size_bytes = str(self.filesystem.checksum(self.path)), self.filesystem.size(self.path)
             stream = self.filesystem.open(self.path, "rb")
         with stream:
             start = offset if etag in ("", found) and (size_bytes is None or offset <= size_bytes) else 0
-            yield Opened(start, size_bytes, found, self._chunks(stream, start))
+            yield SourceStream(start, size_bytes, found, self._chunks(stream, start))
 
     def _chunks(self, stream: IO[bytes], start: int) -> Iterator[bytes]:
         with faults(self.label):
@@ -137,7 +139,7 @@ def faults(label: str) -> Iterator[None]:
     """Say what goes wrong in a file system as our own errors.
 
     Raises:
-        HomeBusyError: it may work at the next attempt.
+        SourceBusyError: it may work at the next attempt.
         DownloadError: it will not.
     """
     try:
@@ -149,7 +151,7 @@ def faults(label: str) -> Iterator[None]:
     except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
         raise DownloadError(f"{label}: {_cause(error)}; check its permissions and the credentials") from error
     except OSError as error:
-        raise HomeBusyError(f"{label}: {_cause(error)}; check the network or its home") from error
+        raise SourceBusyError(f"{label}: {_cause(error)}; check the network or its home") from error
     except Exception as error:  # there is a vendor behind each of them, with errors of its own
         raise DownloadError(f"{label}: {_cause(error)}; check `home` and the credentials") from error
 

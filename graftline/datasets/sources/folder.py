@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Protocol
 
-from graftline.core.downloads.download import Advance, Fetched, Source, download
-from graftline.core.downloads.retry import Patience
-from graftline.core.downloads.stream import streamed
+from graftline.core.download import Advance, Download, Source, download
 from graftline.core.errors import DownloadError
 from graftline.core.hashing import digest
+from graftline.core.retry import RetryPolicy
+from graftline.core.stream import open_stream
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import Observation
 from graftline.datasets.sources.listing import MAX_LISTED, Facts, entries, resolved
@@ -83,7 +83,7 @@ def observed(folder: Folder, files: Sequence[DatasetFile], known: Observation | 
 class FolderHub:
     """Homes that are folders."""
 
-    def __init__(self, open_folder: Callable[[str, Dataset], Folder], patience: Patience) -> None:
+    def __init__(self, open_folder: Callable[[str, Dataset], Folder], patience: RetryPolicy) -> None:
         self._open, self._patience = open_folder, patience
 
     def revision(self, name: str, dataset: Dataset) -> str:
@@ -100,8 +100,8 @@ class FolderHub:
     def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
         return files_of(self._open(name, dataset), dataset)
 
-    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Fetched:
+    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Download:
         return download(self._open(name, dataset).source(file.path), file, target, advance, self._patience)
 
     def stream(self, name: str, dataset: Dataset, file: DatasetFile) -> AbstractContextManager[IO[bytes]]:
-        return streamed(self._open(name, dataset).source(file.path), file, self._patience)
+        return open_stream(self._open(name, dataset).source(file.path), file, self._patience)

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from graftline.core.downloads.download import Advance, Fetched, download
-from graftline.core.downloads.retry import Patience, persistently
-from graftline.core.downloads.stream import streamed
-from graftline.core.downloads.web import AnswerError, Web, shown
-from graftline.core.downloads.web_file import WebFile
+from graftline.core.download import Advance, Download, download
 from graftline.core.errors import ConfigError
 from graftline.core.hashing import canonical_json, digest
+from graftline.core.retry import RetryPolicy, with_retries
+from graftline.core.stream import open_stream
+from graftline.core.web import AnswerError, Web, WebFile, public_url
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import Observation
 from graftline.datasets.sources.listing import entries
@@ -26,7 +25,7 @@ _NO_HEAD = (403, 405, 501)
 class HttpHub:
     """Homes that are addresses below which the files lie."""
 
-    def __init__(self, patience: Patience) -> None:
+    def __init__(self, patience: RetryPolicy) -> None:
         self._patience, self._web = patience, Web(patience)
 
     def revision(self, name: str, dataset: Dataset) -> str:
@@ -35,7 +34,7 @@ class HttpHub:
             return digest([[file.path, file.sha256] for file in files])
         urls = {file.path: file_url(dataset.home or "", file.path) for file in files}
         return digest(
-            {path: persistently(self._patience, partial(marks, self._web, url)) for path, url in urls.items()}
+            {path: with_retries(self._patience, partial(marks, self._web, url)) for path, url in urls.items()}
         )
 
     def observe(self, name: str, dataset: Dataset, known: Observation | None) -> Observation:
@@ -56,16 +55,16 @@ class HttpHub:
         for file in wanted:
             if file.is_pattern:
                 raise ConfigError(
-                    f"dataset {name!r}: {file.path!r} is a pattern, but {shown(dataset.home or '')} cannot be listed;"
+                    f"dataset {name!r}: {file.path!r} is a pattern, but {public_url(dataset.home or '')} cannot be listed;"
                     " name the files one by one"
                 )
         return wanted
 
-    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Fetched:
+    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Download:
         return download(self._source(dataset, file), file, target, advance, self._patience)
 
     def stream(self, name: str, dataset: Dataset, file: DatasetFile) -> AbstractContextManager[IO[bytes]]:
-        return streamed(self._source(dataset, file), file, self._patience)
+        return open_stream(self._source(dataset, file), file, self._patience)
 
     def _source(self, dataset: Dataset, file: DatasetFile) -> WebFile:
         return WebFile(self._web, file_url(dataset.home or "", file.path))
@@ -82,7 +81,7 @@ def marks(web: Web, url: str, known: Sequence[str] | None = None) -> list[str]:
 
     Raises:
         ConfigError: the server says none of them.
-        HomeBusyError, AnswerError: as `Web.answer`.
+        SourceBusyError, AnswerError: as `Web.answer`.
     """
     condition = {}
     if known:
@@ -99,7 +98,7 @@ def marks(web: Web, url: str, known: Sequence[str] | None = None) -> list[str]:
         return list(known or ())
     if not any(found):
         raise ConfigError(
-            f"{shown(url)}: its server says neither ETag nor Last-Modified nor size, so that a change would not show;"
+            f"{public_url(url)}: its server says neither ETag nor Last-Modified nor size, so that a change would not show;"
             " pin the file by sha256 in configs/datasets.yaml"
         )
     return found

@@ -2,7 +2,7 @@
 
 The shape of a listing is that of huggingface_hub; the requests are our own, for its listing waits without a limit of
 time and reads without one of size (2.4). How a repository lets us in, and where its files are, is in
-`graftline.core.downloads.huggingface`. https://huggingface.co/docs/hub/api
+`graftline.core.huggingface`. https://huggingface.co/docs/hub/api
 """
 
 import re
@@ -11,15 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from graftline.core.downloads.download import Advance, Fetched, download
-from graftline.core.downloads.huggingface import Repository, open_repository
-from graftline.core.downloads.retry import Patience, persistently
-from graftline.core.downloads.stream import streamed
-from graftline.core.downloads.web import shown
-from graftline.core.downloads.web_file import WebFile
+from graftline.core.download import Advance, Download, download
 from graftline.core.errors import ConfigError, DownloadError
 from graftline.core.hashing import digest
+from graftline.core.huggingface import Repository, open_repository
+from graftline.core.retry import RetryPolicy, with_retries
 from graftline.core.secrets import Secrets
+from graftline.core.stream import open_stream
+from graftline.core.web import WebFile, public_url
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import Observation
 from graftline.datasets.sources.listing import MAX_LISTED, Facts, resolved
@@ -32,7 +31,7 @@ _BRANCH = "main"
 class HuggingFaceHub:
     """Homes on one server that speaks as the Hugging Face hub does."""
 
-    def __init__(self, patience: Patience, secrets: Secrets, endpoint: str | None = None) -> None:
+    def __init__(self, patience: RetryPolicy, secrets: Secrets, endpoint: str | None = None) -> None:
         """Make the hub; without an `endpoint` it is that of huggingface_hub, which `HF_ENDPOINT` names."""
         self._patience, self._secrets, self._endpoint = patience, secrets, endpoint
         self._followed: dict[str, str] = {}  # by repository: the commit that `revision` found last
@@ -41,7 +40,7 @@ class HuggingFaceHub:
         repository = self._repository(name, dataset)
         if dataset.follow:
             repository.require_token(self._secrets)
-            found = persistently(self._patience, lambda: _newest(repository, None))
+            found = with_retries(self._patience, lambda: _newest(repository, None))
             self._followed[repository.id] = found.revision
             return found.revision
         if not _COMMIT.fullmatch(dataset.version):
@@ -64,16 +63,16 @@ class HuggingFaceHub:
         commit, repository = self._commit(name, dataset), self._repository(name, dataset)
         repository.require_token(self._secrets)
         with repository.refusals():
-            listed = persistently(self._patience, lambda: _listed(repository, commit))
+            listed = with_retries(self._patience, lambda: _listed(repository, commit))
         return resolved(dataset.home or "", dataset, listed)
 
-    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Fetched:
+    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Download:
         with self._source(name, dataset, file) as source:
             return download(source, file, target, advance, self._patience)
 
     @contextmanager
     def stream(self, name: str, dataset: Dataset, file: DatasetFile) -> Iterator[IO[bytes]]:
-        with self._source(name, dataset, file) as source, streamed(source, file, self._patience) as stream:
+        with self._source(name, dataset, file) as source, open_stream(source, file, self._patience) as stream:
             yield stream
 
     @contextmanager
@@ -138,5 +137,5 @@ def _page(repository: Repository, url: str) -> tuple[dict[str, Facts], str]:
         raise DownloadError(f"{repository.api}: does not list its files as expected; check HF_ENDPOINT") from None
     # the token goes along
     if following and not following.startswith(f"{repository.api}/"):
-        raise DownloadError(f"{repository.api}: goes on at {shown(following)}, another place; check HF_ENDPOINT")
+        raise DownloadError(f"{repository.api}: goes on at {public_url(following)}, another place; check HF_ENDPOINT")
     return page, following

@@ -5,18 +5,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from graftline.core.downloads.local_file import LocalFile, unreadable
-from graftline.core.downloads.retry import Patience
+from graftline.core.download import LocalFile, explain_unreadable
 from graftline.core.errors import ConfigError, DownloadError
 from graftline.core.hashing import digest, sha256_file
 from graftline.core.paths import portable
+from graftline.core.retry import RetryPolicy
 from graftline.datasets.catalog import Dataset
 from graftline.datasets.sources.folder import FolderHub
 
 
 def local_hub(root: Path) -> FolderHub:
     """Return the hub whose homes are folders below `root`."""
-    return FolderHub(lambda name, dataset: LocalFolder(root / local_home(name, dataset)), Patience())
+    return FolderHub(lambda name, dataset: LocalFolder(root / local_home(name, dataset)), RetryPolicy())
 
 
 def local_home(name: str, dataset: Dataset) -> Path:
@@ -61,13 +61,13 @@ class LocalFolder:
         try:
             return sha256_file(self.folder / portable(path))
         except OSError as error:
-            raise DownloadError(f"{self.folder / path}: {unreadable(error)}") from error
+            raise DownloadError(f"{self.folder / path}: {explain_unreadable(error)}") from error
 
     def stamp(self, path: str) -> str:
         try:
             found = (self.folder / portable(path)).stat()
         except OSError as error:
-            raise DownloadError(f"{self.folder / path}: {unreadable(error)}") from error
+            raise DownloadError(f"{self.folder / path}: {explain_unreadable(error)}") from error
         return digest([found.st_size, found.st_mtime_ns, found.st_ino])
 
     def source(self, path: str) -> LocalFile:

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 
-from graftline.core.downloads.download import Opened
-from graftline.core.downloads.retry import Patience
+from graftline.core.download import SourceStream
 from graftline.core.errors import DownloadError
 from graftline.core.paths import portable
+from graftline.core.retry import RetryPolicy
 from graftline.datasets.catalog import Dataset
 from graftline.datasets.sources.folder import FolderHub
 
@@ -20,7 +20,7 @@ def memory_hub(files: Mapping[str, bytes]) -> FolderHub:
         home = dataset.home or name
         return MemoryFolder(files, home.rstrip("/") if "://" in home else str(portable(home)))
 
-    return FolderHub(open_folder, Patience())
+    return FolderHub(open_folder, RetryPolicy())
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,9 @@ class MemoryFile:
     content: bytes
 
     @contextmanager
-    def open(self, offset: int, etag: str) -> Iterator[Opened]:
+    def open(self, offset: int, etag: str) -> Iterator[SourceStream]:
         found = sha256(self.content).hexdigest()
         start = offset if etag in ("", found) else 0
-        yield Opened(start, len(self.content), found, iter([self.content[start:]] if self.content[start:] else []))
+        yield SourceStream(
+            start, len(self.content), found, iter([self.content[start:]] if self.content[start:] else [])
+        )

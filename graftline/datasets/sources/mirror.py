@@ -13,10 +13,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
-from graftline.core.downloads.download import Advance, Fetched, download, pin_fault
-from graftline.core.downloads.retry import Patience
-from graftline.core.downloads.stream import refuse, streamed
+from graftline.core.download import Advance, Download, download, pin_fault
 from graftline.core.errors import ConfigError, DownloadError
+from graftline.core.retry import RetryPolicy
+from graftline.core.stream import open_stream, raise_download_error
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.formats import gunzipped
 from graftline.datasets.sources.base import MIRROR_VARIABLE, DatasetHub, Observation
@@ -41,7 +41,7 @@ def held_by_mirror(mirror: str, names: Iterable[str]) -> set[str]:
         DownloadError: it cannot be listed.
     """
     try:
-        return set(names) & set(open_folder(mirror, Patience()).names())
+        return set(names) & set(open_folder(mirror, RetryPolicy()).names())
     except (ConfigError, DownloadError) as error:
         raise ConfigError(
             f"{MIRROR_VARIABLE}: {error.__cause__ or error}; expected a folder, or a URL that fsspec knows,"
@@ -52,7 +52,7 @@ def held_by_mirror(mirror: str, names: Iterable[str]) -> set[str]:
 class MirrorHub:
     """A mirror for the homes that are elsewhere or unknown, and `inner` for the others."""
 
-    def __init__(self, mirror: str, inner: DatasetHub, patience: Patience, must_match_pins: bool) -> None:
+    def __init__(self, mirror: str, inner: DatasetHub, patience: RetryPolicy, must_match_pins: bool) -> None:
         self._mirror, self._inner, self._patience = mirror.rstrip("/"), inner, patience
         self._must_match_pins = must_match_pins
 
@@ -74,7 +74,7 @@ class MirrorHub:
     def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
         return _files(self._folder(name), dataset) if is_mirrored(dataset) else self._inner.files(name, dataset)
 
-    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Fetched:
+    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Download:
         if not is_mirrored(dataset):
             return self._inner.fetch(name, dataset, file, target, advance)
         source = self._folder(name).source(file.path)
@@ -104,7 +104,7 @@ class MirrorHub:
             )
         if is_compressed:
             pins = DatasetFile(path=file.path)
-        return streamed(source, pins, self._patience, refuse if self._must_match_pins else _tolerate)
+        return open_stream(source, pins, self._patience, raise_download_error if self._must_match_pins else _tolerate)
 
     def _folder(self, name: str) -> FilesystemFolder:
         return open_folder(f"{self._mirror}/{name}", self._patience)

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graftline.core.downloads.programs import run
-from graftline.core.downloads.retry import HomeBusyError
 from graftline.core.errors import ConfigError, DownloadError
+from graftline.core.programs import run_program
+from graftline.core.retry import SourceBusyError
 
 _UNKNOWN = ("E404", "ETARGET")
 _REFUSED = ("E401", "E403", "ENEEDAUTH")
@@ -23,7 +23,7 @@ def fetch_npm(name: str, version: str, folder: Path, environment: Mapping[str, s
     Raises:
         ConfigError: npm is missing, or the registry wants to know who asks.
         DownloadError: there is no such release.
-        HomeBusyError: the registry does not answer.
+        SourceBusyError: the registry does not answer.
     """
     label = f"npm:{name} {version}"
     npm = shutil.which("npm", path=environment.get("PATH"))
@@ -31,7 +31,7 @@ def fetch_npm(name: str, version: str, folder: Path, environment: Mapping[str, s
         raise ConfigError(f"{label}: npm is not installed, but brings it; install Node.js, of which npm is a part")
     # our own attempts are counted and spaced; npm's would only make each of them longer
     command = [npm, "pack", "--json", "--ignore-scripts", "--fetch-retries=0", "--", f"{name}@{version}"]
-    ran = run(command, folder, environment)
+    ran = run_program(command, folder, environment)
     answer = _answer(ran.output)
     if ran.status != 0:
         raise _fault(label, answer, ran.last_error())
@@ -58,4 +58,4 @@ def _fault(label: str, answer: Any, said: str) -> Exception:
         return DownloadError(f"{label}: no such release in npm's registry; mend `packages` of the dataset")
     if code in _REFUSED:
         return ConfigError(f"{label}: npm's registry refuses us ({code}); log in with `npm login`, or mend .npmrc")
-    return HomeBusyError(f"{label}: npm cannot bring it ({code or 'no code'}: {summary}); check npm's configuration")
+    return SourceBusyError(f"{label}: npm cannot bring it ({code or 'no code'}: {summary}); check npm's configuration")

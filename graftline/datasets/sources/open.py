@@ -6,7 +6,7 @@ from typing import Annotated, Literal, assert_never
 from pydantic import Field
 
 from graftline.core.config import Config
-from graftline.core.downloads.retry import Patience
+from graftline.core.retry import RetryPolicy
 from graftline.core.secrets import Secrets
 from graftline.datasets.sources.addresses import HomesHub
 from graftline.datasets.sources.base import DatasetHub
@@ -22,7 +22,7 @@ class HomesHubConfig(Config):
     """Address of the server that `hf://` means; unset: what `HF_ENDPOINT` names, else the public one."""
     mirror_must_match_pins: bool = False
     """Whether a file of the mirror that is not the pinned one is refused, rather than used with a warning."""
-    patience: Patience = Patience()
+    patience: RetryPolicy = RetryPolicy()
 
 
 class LocalHubConfig(Config):
@@ -56,14 +56,14 @@ def open_hub(config: HubConfig, root: Path, secrets: Secrets, mirror: str = "") 
             homes = HomesHub(root, config.patience, secrets, config.huggingface)
             return _mirrored(homes, mirror, config.patience, config.mirror_must_match_pins)
         case LocalHubConfig():
-            return _mirrored(local_hub(root), mirror, Patience(), config.mirror_must_match_pins)
+            return _mirrored(local_hub(root), mirror, RetryPolicy(), config.mirror_must_match_pins)
         case MemoryHubConfig():
             return memory_hub({name: text.encode() for name, text in config.files.items()})
         case _:
             assert_never(config)
 
 
-def _mirrored(hub: DatasetHub, mirror: str, patience: Patience, must_match_pins: bool) -> DatasetHub:
+def _mirrored(hub: DatasetHub, mirror: str, patience: RetryPolicy, must_match_pins: bool) -> DatasetHub:
     if not mirror:
         return hub
     from graftline.datasets.sources.mirror import MirrorHub

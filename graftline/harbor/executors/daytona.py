@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, SecretStr
 
 from graftline.core.config import Config
-from graftline.core.errors import ConfigError, DataError, HarborError
-from graftline.core.extras import install_command
+from graftline.core.errors import ConfigError, DataError, HarborError, install_command
 from graftline.harbor.executors.archives import DOCKERFILE, MAX_CONTEXT_BYTES
 from graftline.harbor.executors.base import LOG_BYTES, BuildContext, Built, Execution, RolloutSpec
 from graftline.harbor.executors.box_labels import LEASE_SLACK_S, ContainerLabels

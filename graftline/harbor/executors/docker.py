@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from graftline.core.config import Config
-from graftline.core.errors import BoundaryError, ConfigError, DataError, HarborError
-from graftline.core.extras import install_command
+from graftline.core.errors import BoundaryError, ConfigError, DataError, HarborError, install_command
 from graftline.harbor.executors.archives import DOCKERFILE, with_dockerfile
 from graftline.harbor.executors.base import LOG_BYTES, BuildContext, Built, Execution, RolloutSpec
 from graftline.harbor.executors.box_labels import LABEL, ContainerLabels

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlalchemy import URL, Connection, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
-from graftline.core.errors import ConfigError, HarborError, RecordError
-from graftline.core.extras import install_command
+from graftline.core.errors import ConfigError, HarborError, RecordError, install_command
 
 if TYPE_CHECKING:
     from alembic.config import Config as AlembicConfig

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from graftline.core.errors import GraftlineError
-from graftline.core.extras import install_command
+from graftline.core.errors import GraftlineError, install_command
 
 if TYPE_CHECKING:
     from xllamacpp import CommonParams

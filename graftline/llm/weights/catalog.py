@@ -6,9 +6,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from graftline.core.config import Config, load_yaml
-from graftline.core.downloads.retry import Patience
 from graftline.core.errors import ConfigError, DataError
 from graftline.core.paths import Paths, portable
+from graftline.core.retry import RetryPolicy
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
 
@@ -119,7 +119,7 @@ class ModelCatalog(Config):
     """`configs/models.yaml`."""
 
     models: dict[Name, Weights] = Field(min_length=1)
-    patience: Patience = Patience(unreachable_s=5.0)
+    patience: RetryPolicy = RetryPolicy(unreachable_s=5.0)
     """How long each place is waited for; where there is no way to one, there is another."""
 
     @model_validator(mode="after")

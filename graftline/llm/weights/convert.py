@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from graftline.core.build import Contents, Request, build
-from graftline.core.downloads.programs import run
-from graftline.core.downloads.retry import HomeBusyError
 from graftline.core.errors import ModelError
 from graftline.core.hashing import code_version
 from graftline.core.paths import Paths
+from graftline.core.programs import run_program
+from graftline.core.retry import SourceBusyError
 from graftline.llm.weights.catalog import load_models
 from graftline.llm.weights.stored import CONVERTED_KIND, converted_folder, converted_path, model_file
 
@@ -98,8 +98,8 @@ def _say(python: Path, arguments: Sequence[str], folder: Path, environment: Mapp
     # isolated: nothing of our own environment is to be found by it
     command = [str(python), "-I", str(_SCRIPT), *arguments]
     try:
-        ran = run(command, folder, environment, _TIME_LIMIT_S)
-    except HomeBusyError:
+        ran = run_program(command, folder, environment, _TIME_LIMIT_S)
+    except SourceBusyError:
         raise ModelError(f"{python}: was not done within {_TIME_LIMIT_S:g} s; use a machine with more memory") from None
     try:
         said: dict[str, Any] = json.loads(ran.output.splitlines()[-1])

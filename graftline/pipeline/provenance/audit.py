@@ -10,8 +10,8 @@ from graftline.core.config import Config, load_yaml
 from graftline.core.errors import GraftlineError, RecordError
 from graftline.core.hashing import digest
 from graftline.core.paths import Paths
-from graftline.core.record import RECORD_NAME, load_record, verified
-from graftline.core.telemetry.settings import TelemetrySettings
+from graftline.core.record import RECORD_NAME, load_record, load_verified
+from graftline.core.telemetry import TelemetrySettings
 from graftline.datasets.governance import load_governance
 from graftline.datasets.sources.local import local_hub
 from graftline.datasets.sources.mirror import is_mirrored
@@ -113,7 +113,7 @@ def _artifacts(paths: Paths) -> list[Path]:
 
 
 def _check_artifact(folder: Path) -> None:
-    verified(folder, load_record(folder).kind)
+    load_verified(folder, load_record(folder).kind)
 
 
 def _check_export(file: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from graftline.core.errors import GraftlineError
 from graftline.core.paths import Paths
-from graftline.core.record import DatasetRecord, NormalizedRecord, Record
+from graftline.core.record import ArtifactRecord, DatasetRecord, NormalizedRecord
 from graftline.datasets.catalog import NO_LICENCE
 from graftline.llm.weights.catalog import load_models
 from graftline.pipeline.settings import stage_code
@@ -18,7 +18,7 @@ from graftline.training.runs import TrainingRun
 _TEACHING = ("teacher", "isolation", "ast_grep")
 
 
-def facts_of(record: Record) -> dict[str, Any]:
+def facts_of(record: ArtifactRecord) -> dict[str, Any]:
     """Return what a person wants to know of an artifact: counts, licences, versions, and whether its code is ours."""
     told: dict[str, Any] = {"rows": record.counts.get("rows", record.counts.get("trained_tokens", 0))}
     if isinstance(record, DatasetRecord):
@@ -58,7 +58,7 @@ def run_facts(run: TrainingRun) -> dict[str, Any]:
     }
 
 
-def base_model_facts(paths: Paths, record: Record, run: TrainingRun | None) -> tuple[str, dict[str, Any], str]:
+def base_model_facts(paths: Paths, record: ArtifactRecord, run: TrainingRun | None) -> tuple[str, dict[str, Any], str]:
     """Return what the adapter is one of: its name, what is known of it, and why that is not what was used."""
     recorded = record.config.get("model") or record.config.get("config", {}).get("model", "")
     name = run.config["model"] if run is not None else recorded
@@ -78,7 +78,7 @@ def model_facts(paths: Paths, name: str) -> dict[str, Any]:
     return {"digest": weights.sha256, "licence": weights.licence, "card": weights.card, "file": weights.file}
 
 
-def prompt_facts(paths: Paths, record: Record) -> tuple[str, dict[str, Any], str] | None:
+def prompt_facts(paths: Paths, record: ArtifactRecord) -> tuple[str, dict[str, Any], str] | None:
     """Return by which prompt rows or attempts were made, and why it is not what was used; None where there was none."""
     told = record.config.get("prompt")
     if told is None or record.kind == "trained_adapter":  # that of its training data, which tells its name
@@ -97,7 +97,7 @@ def prompt_facts(paths: Paths, record: Record) -> tuple[str, dict[str, Any], str
     return name, {"digest": digest}, drift
 
 
-def _code_now(record: Record) -> str:
+def _code_now(record: ArtifactRecord) -> str:
     try:
         reader = record.config.get("reader")
         return stage_code(record.kind, reader) if record.kind != "raw" else ""

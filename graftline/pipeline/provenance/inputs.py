@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from graftline.core.paths import Paths
-from graftline.core.record import Record
+from graftline.core.record import ArtifactRecord
 from graftline.pipeline.lineage import part_identity
 
 _SPLIT_SOURCES = {"splits": "processed", "synthetic_rules": "synthetic", "tasks": "tasks"}
@@ -31,7 +31,7 @@ class Input:
     starts: str | None = None
     """Of the names of the files that were read; None for the artifact as a whole."""
 
-    def identity_of(self, record: Record) -> str:
+    def identity_of(self, record: ArtifactRecord) -> str:
         """Return what the input is now, by the record of its place."""
         if self.kind == "file":
             return record.files[self.place.name].sha256 if self.place.name in record.files else ""
@@ -40,7 +40,7 @@ class Input:
         return part_identity(record, sorted(name for name in record.files if name.startswith(self.starts)))
 
 
-def inputs_of(paths: Paths, record: Record) -> list[Input]:
+def inputs_of(paths: Paths, record: ArtifactRecord) -> list[Input]:
     """Return the inputs of `record` that are artifacts; the home of a dataset is told by the record itself."""
     if record.kind == "adapter":
         return files_of_run(paths, record.config["config"], record.inputs)
@@ -53,7 +53,7 @@ def files_of_run(paths: Paths, config: Mapping[str, Any], digests: Mapping[str, 
     return [Input(name, digests[name], "file", paths.root / place) for name, place in named.items() if place]
 
 
-def _input(paths: Paths, record: Record, name: str, identity: str) -> Iterator[Input]:
+def _input(paths: Paths, record: ArtifactRecord, name: str, identity: str) -> Iterator[Input]:
     first, _, rest = name.partition("/")
     language, split = [*record.name.split("/"), ""][:2]
     match record.kind:

@@ -19,9 +19,9 @@ from graftline.astgrep.binding import LANGUAGES
 from graftline.codemod.canonical import canonical_text
 from graftline.core.config import load_yaml
 from graftline.core.errors import DataError, RecordError
-from graftline.core.parquet import ParquetFault, parquet_rows
+from graftline.core.parquet import ParquetError, parquet_rows
 from graftline.core.paths import Paths
-from graftline.core.record import Record
+from graftline.core.record import ArtifactRecord
 from graftline.datasets.catalog import NO_LICENCE, Catalog, Dataset
 from graftline.datasets.division import SPLITS
 from graftline.datasets.edit import Drop, Edit
@@ -139,7 +139,7 @@ def with_sources(paths: Paths, rows: Iterable[TrainingRow]) -> list[TrainingRow]
     return [replace(row, source=lines.get(row.edit_id, "")) for row in known]
 
 
-def _of_file(paths: Paths, file: Path, record: Record | None) -> Iterator[TrainingRow]:
+def _of_file(paths: Paths, file: Path, record: ArtifactRecord | None) -> Iterator[TrainingRow]:
     attempts = _attempts(paths, record)
     with file.open("rb") as stream:
         for number, line in enumerate(stream, 1):
@@ -171,7 +171,7 @@ def _row(file: str, line: int, told: Mapping[str, Any], attempts: Mapping[tuple[
     return replace(row, rule=rule, reward=trajectory.reward.value, cause=trajectory.reward.cause)
 
 
-def _attempts(paths: Paths, record: Record | None) -> dict[tuple[str, str, int], Trajectory]:
+def _attempts(paths: Paths, record: ArtifactRecord | None) -> dict[tuple[str, str, int], Trajectory]:
     """Return the attempts that rows may be made of; none where they are not what they were."""
     inputs = record.inputs if record else ()
     named = [name.split(".", 3)[1:3] for name in inputs if name.startswith("teacher_trajectories.")]
@@ -197,7 +197,7 @@ def _groups(paths: Paths, wanted: set[str]) -> dict[str, str]:
         try:
             rows = parquet_rows(path, ("id", "origin_group"))
             found |= {row["id"]: row["origin_group"] for row in rows if row["id"] in wanted}
-        except ParquetFault:
+        except ParquetError:
             continue  # told of by the ancestry
     return found
 

@@ -14,7 +14,7 @@ from typing import Any
 from graftline.core.errors import ConfigError, RecordError
 from graftline.core.hashing import sha256_file
 from graftline.core.paths import Paths, file_name
-from graftline.core.record import RECORD_NAME, Record, load_record, verified
+from graftline.core.record import RECORD_NAME, ArtifactRecord, load_record, load_verified
 from graftline.pipeline.export_record import KIND as EXPORT
 from graftline.pipeline.export_record import export_fault, export_record, record_path
 from graftline.pipeline.provenance.facts import base_model_facts, facts_of, model_facts, prompt_facts, run_facts
@@ -73,10 +73,10 @@ class Ancestry:
     """An adapter, and all it came from."""
 
     adapter: Path
-    record: Record
+    record: ArtifactRecord
     run: TrainingRun | None
     """None where its record is not here."""
-    training_data: Mapping[Path, Record | None]
+    training_data: Mapping[Path, ArtifactRecord | None]
     """The files whose rows were trained on, by all runs on the way, each with the record of what it belongs to."""
     ancestors: Mapping[str, Ancestor]
     """By key; the adapter is the first."""
@@ -150,10 +150,10 @@ def adapter_folder(paths: Paths, adapter: str) -> Path:
 class _Walk:
     """Goes from an adapter to all that it was made from; what several things were made from is looked at once."""
 
-    def __init__(self, paths: Paths, adapter: Record) -> None:
+    def __init__(self, paths: Paths, adapter: ArtifactRecord) -> None:
         self._paths, self._adapter = paths, adapter
         self.found: dict[str, Ancestor] = {}
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, ArtifactRecord] = {}
         self._trained_on: dict[Path, None] = {}
         self.run = self._run()
 
@@ -165,13 +165,15 @@ class _Walk:
         record, state, fault = _looked_at(folder, kind)
         return self._with_parents(key, kind, folder.name, record, state, fault)
 
-    def training_data(self) -> dict[Path, Record | None]:
+    def training_data(self) -> dict[Path, ArtifactRecord | None]:
         """Return the files that were trained on, with the records of what they belong to."""
         keys = {file: self._paths.relative(file) for file in self._trained_on}
         own = self._paths.relative
         return {file: self._records.get(key, self._records.get(own(file.parent))) for file, key in keys.items()}
 
-    def _with_parents(self, key: str, kind: str, name: str, record: Record | None, state: State, fault: str) -> str:
+    def _with_parents(
+        self, key: str, kind: str, name: str, record: ArtifactRecord | None, state: State, fault: str
+    ) -> str:
         # its place in the order is before what it was made from
         self.found[key] = Ancestor(key, kind, name, state, fault)
         if record is None:
@@ -215,7 +217,7 @@ class _Walk:
         state = State.MISSING if not file.is_file() else State.ALTERED if fault else State.SOUND
         return self._with_parents(key, EXPORT, file.name, record, state, fault)
 
-    def _others(self, record: Record) -> Iterator[Parent]:
+    def _others(self, record: ArtifactRecord) -> Iterator[Parent]:
         """Yield what is no artifact: the run, the base model, and prompts."""
         if record.kind in ADAPTERS:
             if self.run is not None and self.run.run_id == record.config.get("run_id", record.name):
@@ -265,11 +267,11 @@ class _Walk:
             yield from Runs(self._paths.root / output).all()
 
 
-def _looked_at(folder: Path, kind: str) -> tuple[Record | None, State, str]:
+def _looked_at(folder: Path, kind: str) -> tuple[ArtifactRecord | None, State, str]:
     if not folder.is_dir():
         return None, State.MISSING, "is missing; materialize its asset again"
     try:
-        return verified(folder, kind), State.SOUND, ""
+        return load_verified(folder, kind), State.SOUND, ""
     except RecordError as error:
         fault = str(error).removeprefix(f"{folder}: ").removeprefix(f"{folder / RECORD_NAME}: ")
     try:

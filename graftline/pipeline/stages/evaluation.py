@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from graftline.core.build import Built, Contents, Request
 from graftline.core.errors import ConfigError, HarborError, RecordError
 from graftline.core.paths import Paths
-from graftline.core.record import Record, verified
+from graftline.core.record import ArtifactRecord, load_verified
 from graftline.evals.results import EvalResult, EvalStatus, SeedResult, result_of_seeds
 from graftline.harbor.calibration import Calibration
 from graftline.harbor.deployment_file import DeploymentFile, EvaluationSettings, Refactoring
@@ -114,7 +114,7 @@ def _asked_for(paths: Paths, name: str) -> tuple[DeploymentFile, EvaluationSetti
 def _known(folder: Path, request: Request) -> tuple[dict[int, SeedResult], str]:
     """Return what counts of the evaluation that is stored, where it answers `request`, and what the next one comes after."""
     try:
-        record = verified(folder, "evaluation")
+        record = load_verified(folder, "evaluation")
     except RecordError:
         return {}, ""
     without = record.model_copy(update={"config": {key: v for key, v in record.config.items() if key != "after"}})
@@ -203,7 +203,7 @@ def read_summary(folder: Path) -> dict[str, Any]:
     return found
 
 
-def stored_evaluation(lineage: Lineage, name: str) -> tuple[Record, Path] | None:
+def stored_evaluation(lineage: Lineage, name: str) -> tuple[ArtifactRecord, Path] | None:
     """Return an evaluation that is stored, whole and as it was written; None where there is none."""
     folder = lineage.paths.harbor("evaluations", name)
     lineage.bring(folder)

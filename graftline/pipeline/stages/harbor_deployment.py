@@ -17,7 +17,7 @@ from pydantic import Field
 from graftline.core.build import Built, Contents, Request
 from graftline.core.errors import ConfigError, RecordError
 from graftline.core.paths import Paths
-from graftline.core.record import Record
+from graftline.core.record import ArtifactRecord
 from graftline.harbor.answers import Deployment, read
 from graftline.harbor.deployment_file import DeploymentFile, Refactoring, deployment_spec, load_deployment
 from graftline.harbor.deployment_ref import deployment_path
@@ -125,7 +125,7 @@ def version_of(uploader: "HarborDeploymentUploader", deployment: str) -> Version
     return read(Version, content, f"deployment {deployment!r}")
 
 
-def kept_deployment(lineage: Lineage, name: str) -> tuple[Record, dict[str, Any]]:
+def kept_deployment(lineage: Lineage, name: str) -> tuple[ArtifactRecord, dict[str, Any]]:
     """Return the record of a deployment, and where it is kept.
 
     Raises:
@@ -153,7 +153,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-def _tasks_record(lineage: Lineage, file: DeploymentFile) -> Record | None:
+def _tasks_record(lineage: Lineage, file: DeploymentFile) -> ArtifactRecord | None:
     """Return the record of the tasks that a deployment is made of; None where they are no artifact of the lineage."""
     made = file.environment
     if not isinstance(made, Refactoring):

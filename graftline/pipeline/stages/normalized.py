@@ -10,7 +10,7 @@ from graftline.core.build import Built, Contents, Request
 from graftline.core.errors import DataError
 from graftline.core.hashing import sha256_file
 from graftline.core.processes import default_workers
-from graftline.core.record import DatasetRecord, Record
+from graftline.core.record import ArtifactRecord, DatasetRecord
 from graftline.core.tokens import TokenizerName
 from graftline.datasets.catalog import Dataset
 from graftline.datasets.decontaminate import Evaluations, evaluation_files, evaluations, texts_in
@@ -51,7 +51,7 @@ def normalized(lineage: Lineage, name: str) -> Built:
     return lineage.build(lineage.paths.normalized(name), request, make)
 
 
-def _normalize(lineage: Lineage, name: str, dataset: Dataset, raw: Record, folder: Path) -> Contents:
+def _normalize(lineage: Lineage, name: str, dataset: Dataset, raw: ArtifactRecord, folder: Path) -> Contents:
     for left in folder.iterdir():  # by a killed run; with another order of units it would not be replaced
         left.unlink()
     source = source_of(dataset.reader)
@@ -78,7 +78,7 @@ def _warn_of_no_evaluation(lineage: Lineage) -> None:
     )
 
 
-def _evaluation_records(lineage: Lineage) -> dict[str, Record]:
+def _evaluation_records(lineage: Lineage) -> dict[str, ArtifactRecord]:
     used = {name: dataset for name, dataset in lineage.catalog.used.items() if dataset.is_evaluation}
     return {f"evaluation/{name}": lineage.verified(lineage.paths.raw(name), "raw") for name in used}
 

@@ -20,7 +20,7 @@ from graftline.core.hashing import digest
 from graftline.core.markdown import table
 from graftline.core.paths import Paths
 from graftline.core.progress import Progress
-from graftline.core.record import Record, verified
+from graftline.core.record import ArtifactRecord, load_verified
 from graftline.harbor.environments.manifest import SeedManifest, load_tasks
 from graftline.harbor.environments.policy import ServedModel
 from graftline.llm.fleet import load_fleet
@@ -201,7 +201,7 @@ def _optimized(
         return optimize(learning, create_task_app_client(app), proposer, journal, run_id, stop, tell)
 
 
-def _tasks(lineage: Lineage, file: PromptFile) -> tuple[list[Task], Record | None]:
+def _tasks(lineage: Lineage, file: PromptFile) -> tuple[list[Task], ArtifactRecord | None]:
     path, made = lineage.paths.root / file.tasks, lineage.paths.data / "tasks"
     record = lineage.verified(path.parent, "tasks") if path.is_relative_to(made) else None
     return load_tasks(path), record
@@ -223,7 +223,7 @@ def _texts(texts: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def kept_outcome(paths: Paths, name: str) -> tuple[Record, Outcome]:
+def kept_outcome(paths: Paths, name: str) -> tuple[ArtifactRecord, Outcome]:
     """Return the record of an optimized prompt, and what it came to.
 
     Raises:
@@ -232,7 +232,7 @@ def kept_outcome(paths: Paths, name: str) -> tuple[Record, Outcome]:
     """
     prompt_file(paths, name)
     folder = paths.prompt(name)
-    return verified(folder, "optimized_prompt"), read_outcome(folder)
+    return load_verified(folder, "optimized_prompt"), read_outcome(folder)
 
 
 def make_optimized_prompt(

@@ -6,10 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from graftline.core.build import Built, Contents, Request
-from graftline.core.downloads.download import Fetched
+from graftline.core.download import Download
 from graftline.core.errors import RecordError
 from graftline.core.hashing import digest
-from graftline.core.record import DatasetRecord, Record
+from graftline.core.record import ArtifactRecord, DatasetRecord
 from graftline.datasets.catalog import Dataset
 from graftline.datasets.raw_rows import keep_wanted, number_of_rows
 from graftline.pipeline.lineage import Lineage
@@ -33,7 +33,7 @@ def _fetch(lineage: Lineage, name: str, dataset: Dataset, revision: str, folder:
     hub, max_line_bytes = lineage.ports.dataset_hub, lineage.catalog.cleaning.max_line_bytes
     files = hub.files(name, dataset)
     old = _still_good(lineage, name, revision) if dataset.keep == "all" else None
-    fetched: list[Fetched] = []
+    fetched: list[Download] = []
     counts: Counter[str] = Counter()
     for file in files:
         target = folder / file.path
@@ -65,7 +65,7 @@ def _fetch(lineage: Lineage, name: str, dataset: Dataset, revision: str, folder:
     return Contents({"rows": counts.pop("rows"), "files": len(files), **dict(sorted(counts.items()))}, contract)
 
 
-def _still_good(lineage: Lineage, name: str, revision: str) -> Record | None:
+def _still_good(lineage: Lineage, name: str, revision: str) -> ArtifactRecord | None:
     """Return the record of the raw files, if they are those of `revision`."""
     try:
         record = lineage.verified(lineage.paths.raw(name), "raw")

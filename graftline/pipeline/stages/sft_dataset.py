@@ -15,7 +15,7 @@ from graftline.core.build import Built, Contents, Request
 from graftline.core.errors import ConfigError, DataError
 from graftline.core.jsonl import read_lines
 from graftline.core.paths import Paths
-from graftline.core.record import Record
+from graftline.core.record import ArtifactRecord
 from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
 from graftline.pipeline.attempt_settings import rewriter
@@ -128,8 +128,8 @@ def _material(lineage: Lineage, split: Split) -> Material:
     return Material(split, edits, attempts, lineage.ports.sandbox, lineage.counted)
 
 
-def _inputs(lineage: Lineage, source: Source) -> dict[str, Record]:
-    inputs: dict[str, Record] = {}
+def _inputs(lineage: Lineage, source: Source) -> dict[str, ArtifactRecord]:
+    inputs: dict[str, ArtifactRecord] = {}
     for split, part in product((_TRAIN_SPLIT, _LOOK_SPLIT, _SOLVE_SPLIT), parts_of(source)):
         for language in part.languages:
             if not isinstance(part, TrajectorySource):

@@ -10,7 +10,7 @@ from graftline.core.errors import RecordError
 from graftline.core.hashing import digest
 from graftline.core.jsonl import read_lines, write_lines
 from graftline.core.processes import default_workers
-from graftline.core.record import Record, verified
+from graftline.core.record import ArtifactRecord, load_verified
 from graftline.datasets.division import Split
 from graftline.pipeline.attempt_settings import attempt_settings, has_examples
 from graftline.pipeline.job_feed import JobFeed
@@ -141,9 +141,9 @@ def _workers(lineage: Lineage) -> Attempts:
     return lineage.open_until_end.enter_context(opened)
 
 
-def _stored(folder: Path, kind: str) -> Record | None:
+def _stored(folder: Path, kind: str) -> ArtifactRecord | None:
     """Return the record of an artifact that is whole; None where there is none."""
     try:
-        return verified(folder, kind)
+        return load_verified(folder, kind)
     except RecordError:
         return None

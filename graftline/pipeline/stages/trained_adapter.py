@@ -15,7 +15,7 @@ from typing import Any
 
 from graftline.core.build import Built, Contents, Request
 from graftline.core.jsonl import read_lines
-from graftline.core.record import RECORD_NAME, Record
+from graftline.core.record import RECORD_NAME, ArtifactRecord
 from graftline.pipeline.followed import resolved, store_of
 from graftline.pipeline.lineage import Lineage, identities
 from graftline.pipeline.manifests import Manifest
@@ -179,5 +179,5 @@ def _counts(run: TrainingRun, found: Sequence[Mapping[str, Any]]) -> dict[str, i
     }
 
 
-def _licences(dataset: Record) -> Mapping[str, int]:
+def _licences(dataset: ArtifactRecord) -> Mapping[str, int]:
     return {key.partition(".")[2]: count for key, count in dataset.counts.items() if key.startswith("licence.")}

@@ -2,8 +2,7 @@
 
 from typing import assert_never
 
-from graftline.core.errors import ConfigError
-from graftline.core.extras import install_command
+from graftline.core.errors import ConfigError, install_command
 from graftline.core.secrets import Secrets
 from graftline.rollouts.queue.base import JobQueue
 from graftline.rollouts.queue.memory import MemoryJobQueue

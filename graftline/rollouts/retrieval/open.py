@@ -6,8 +6,7 @@ from typing import Annotated, Literal, assert_never
 from pydantic import Field
 
 from graftline.core.config import Config
-from graftline.core.errors import ConfigError
-from graftline.core.extras import install_command
+from graftline.core.errors import ConfigError, install_command
 from graftline.rollouts.retrieval.base import Embedder, VectorStore
 from graftline.rollouts.retrieval.hashed import HashedEmbedder
 from graftline.rollouts.retrieval.memory import MemoryVectorStore

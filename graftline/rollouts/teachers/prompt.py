@@ -21,7 +21,7 @@ from graftline.core.config import Config, load_yaml
 from graftline.core.errors import ConfigError
 from graftline.core.hashing import digest
 from graftline.core.paths import file_name
-from graftline.core.text_diff import change_of
+from graftline.core.text_diff import summarize_change
 from graftline.llm.base import Message
 from graftline.rollouts.state.state import State, StateUpdate, render
 from graftline.rollouts.teachers.answer import Answer, written
@@ -225,7 +225,7 @@ class Prompt:
         return [Message(role="user", content=asked + "".join(notes))]
 
     def _asked(self, task: Asked, code: str, wanted: str) -> str:
-        change = change_of(code, wanted) if self.settings.shows_wanted else ""
+        change = summarize_change(code, wanted) if self.settings.shows_wanted else ""
         known = {"language": task.language, "instruction": task.instruction, "code": code}
         return _filled(self.settings.user, **known, wanted=wanted, change=change)
 

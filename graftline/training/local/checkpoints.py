@@ -22,7 +22,7 @@ from graftline.core.build import Contents, Request, build
 from graftline.core.clock import Clock
 from graftline.core.errors import DataError, RecordError
 from graftline.core.hashing import code_version
-from graftline.core.record import RECORD_NAME, load_record, verified, write_atomically
+from graftline.core.record import RECORD_NAME, load_record, load_verified, write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ class CheckpointStore:
         """
         folder = self.existing(checkpoint).folder
         try:
-            verified(folder, RECORD_KIND)
+            load_verified(folder, RECORD_KIND)
         except RecordError as error:
             raise _damaged(checkpoint, error) from None
         return folder

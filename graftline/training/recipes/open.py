@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from graftline.core.config import load_yaml, parse_yaml, validated
+from graftline.core.config import load_yaml, parse_yaml, validate
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
 from graftline.llm.weights.catalog import load_models
@@ -102,7 +102,7 @@ def restored(values: Mapping[str, Any], source: str) -> TinkerTrainingConfig:
     Raises:
         ConfigError: as `load_recipe`.
     """
-    return validated(values, _config_of(values, source), source)
+    return validate(values, _config_of(values, source), source)
 
 
 def open_recipe(config: TinkerTrainingConfig, sandbox: OpenSandbox | None = None) -> Recipe:

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from graftline.core.artifacts.bucket import BucketArtifacts
-from graftline.core.artifacts.open import BucketArtifactsConfig, open_artifacts
+from graftline.core.artifacts import BucketArtifacts, BucketArtifactsConfig, open_artifacts
 from graftline.core.build import Built, Contents, Placing, Request, build
 from graftline.core.errors import ConfigError, DataError, RecordError
-from graftline.core.record import verified
+from graftline.core.record import load_verified
 from graftline.core.secrets import EnvironmentSecrets, Secrets
 
 NAME = "data/division"
@@ -81,7 +80,7 @@ def test_files_that_are_here_already_are_not_fetched(store: BucketArtifacts, buc
     built = published(store, there, java="text", python="new")
     (bucket / object_of("text")).unlink()
     store.fetch(NAME, built.record, here / NAME)
-    assert verified(here / NAME, "division") == built.record
+    assert load_verified(here / NAME, "division") == built.record
 
 
 def test_a_file_that_was_altered_in_the_bucket_is_refused_and_what_was_here_stays(
@@ -97,12 +96,12 @@ def test_a_file_that_was_altered_in_the_bucket_is_refused_and_what_was_here_stay
     assert str(error.value) == (
         f"file://{bucket}/{object_of('other')}: was not what its name says; materialize the asset again"
     )
-    assert verified(here / NAME, "division") == first
+    assert load_verified(here / NAME, "division") == first
     # made anew, it is sent anew
     shutil.rmtree(there)
     published(store, there, java="other")
     store.fetch(NAME, second, here / NAME)
-    assert verified(here / NAME, "division") == second
+    assert load_verified(here / NAME, "division") == second
 
 
 def test_a_file_that_the_bucket_lost_is_named(store: BucketArtifacts, bucket: Path, tmp_path: Path) -> None:
@@ -120,7 +119,7 @@ def test_a_file_that_a_killed_fetch_left_half_is_fetched_again(store: BucketArti
     (left / "java").write_text("te", "utf-8")
     (left / "of-another").write_text("x", "utf-8")
     store.fetch(NAME, record, tmp_path / "here" / NAME)
-    assert verified(tmp_path / "here" / NAME, "division") == record
+    assert load_verified(tmp_path / "here" / NAME, "division") == record
 
 
 def test_a_folder_without_the_files_of_its_record_is_not_published(store: BucketArtifacts, tmp_path: Path) -> None:

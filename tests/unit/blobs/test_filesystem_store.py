@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from graftline.core.blobs.base import Blob, BlobStore
-from graftline.core.blobs.open import FilesystemBlobsConfig, MemoryBlobsConfig, open_blob_store
-from graftline.core.config import validated
+from graftline.core.blobs import Blob, BlobStore, FilesystemBlobsConfig, MemoryBlobsConfig, open_blob_store
+from graftline.core.config import validate
 from graftline.core.errors import BoundaryError, ConfigError
 from graftline.core.secrets import EnvironmentSecrets, Secrets
 from tests.s3_server import BUCKET, SECRET_KEY, S3Server
@@ -154,7 +153,7 @@ def test_what_a_client_says_is_told_without_the_secrets(refusing_url: str, sourc
     with pytest.raises(BoundaryError) as error:
         open_blob_store(config, tmp_path, secrets).put("a", source)
     assert str(error.value) == (
-        f"s3://{BUCKET}/folder/a: PermissionError: not with [secret]; check the store, its credentials and the right to"
+        f"s3://{BUCKET}/folder/a.sha256: PermissionError: not with [secret]; check the store, its credentials and the right to"
         " write there, then try again: what was put is kept"
     )
 
@@ -189,6 +188,6 @@ def test_a_url_that_cannot_be_opened_is_a_fault_of_the_configuration(url: str, m
 
 
 def test_a_store_is_configured_by_its_kind(tmp_path: Path) -> None:
-    assert validated({"kind": "memory"}, MemoryBlobsConfig, "x") == MemoryBlobsConfig()
+    assert validate({"kind": "memory"}, MemoryBlobsConfig, "x") == MemoryBlobsConfig()
     store = open_blob_store(FilesystemBlobsConfig(url="~/blobs"), tmp_path, Secrets([]))
     assert store.label == str(Path.home() / "blobs")

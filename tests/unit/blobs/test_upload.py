@@ -9,27 +9,30 @@ from pathlib import Path
 
 import pytest
 
-from graftline.core.blobs.memory import MemoryBlobStore
-from graftline.core.blobs.open import open_blob_store
-from graftline.core.blobs.upload import JOURNAL_NAME, Uploaded, upload_new
+from graftline.core.blobs import JOURNAL_NAME, BlobStore, UploadSummary, open_blob_store, upload_new
 from graftline.core.errors import DataError
+from graftline.core.store import memory_objects
 from tests.s3_server import S3Server
 
 UPLOADER = """
 import sys
 from pathlib import Path
-from graftline.core.blobs.open import FilesystemBlobsConfig, open_blob_store
-from graftline.core.blobs.upload import upload_new
+from graftline.core.blobs import FilesystemBlobsConfig, open_blob_store
+from graftline.core.blobs import upload_new
 from graftline.core.secrets import Secrets
 root = Path(sys.argv[1])
-upload_new(root / "shards", open_blob_store(FilesystemBlobsConfig(url="store"), root, Secrets([])), at_once=2)
+upload_new(root / "shards", open_blob_store(FilesystemBlobsConfig(url="store"), root, Secrets([])))
 """
+
+
+def memory_store() -> BlobStore:
+    return BlobStore(memory_objects())
 
 
 class Counting:
     """A store that says what was asked of it."""
 
-    def __init__(self, store: MemoryBlobStore) -> None:
+    def __init__(self, store: BlobStore) -> None:
         self.store, self.label = store, store.label
         self.asked: list[str] = []
 
@@ -56,21 +59,21 @@ def sizes_of(folder: Path) -> dict[str, int]:
 
 
 def test_every_sealed_file_is_sent_once(shards: Path) -> None:
-    store = MemoryBlobStore()
-    assert upload_new(shards, store) == Uploaded(sent=3, sent_bytes=9, kept=0)
-    assert upload_new(shards, store) == Uploaded(sent=0, sent_bytes=0, kept=3)
+    store = memory_store()
+    assert upload_new(shards, store) == UploadSummary(sent=3, sent_bytes=9, kept=0)
+    assert upload_new(shards, store) == UploadSummary(sent=0, sent_bytes=0, kept=3)
     assert store.sizes() == {"java/1.jsonl": 4, "python/1.jsonl": 2, "python/2.jsonl": 3}
 
 
 def test_what_comes_later_is_sent_alone(shards: Path) -> None:
-    store = MemoryBlobStore()
+    store = memory_store()
     upload_new(shards, store)
     (shards / "java" / "2.jsonl").write_text("dddd\n")
-    assert upload_new(shards, store) == Uploaded(sent=1, sent_bytes=5, kept=3)
+    assert upload_new(shards, store) == UploadSummary(sent=1, sent_bytes=5, kept=3)
 
 
 def test_what_is_written_to_is_not_sent_before_it_is_sealed(shards: Path) -> None:
-    store = MemoryBlobStore()
+    store = memory_store()
     (shards / "java" / ".2.jsonl.partial").write_text("half")
     (shards / ".python.partial").mkdir()
     (shards / ".python.partial" / "3.jsonl").write_text("half")
@@ -80,14 +83,14 @@ def test_what_is_written_to_is_not_sent_before_it_is_sealed(shards: Path) -> Non
 
 
 def test_names_begin_with_the_folder_of_the_store(shards: Path) -> None:
-    store = MemoryBlobStore()
+    store = memory_store()
     upload_new(shards, store, below="trajectories/raw")
-    assert upload_new(shards, store, below="trajectories/raw") == Uploaded(sent=0, sent_bytes=0, kept=3)
+    assert upload_new(shards, store, below="trajectories/raw") == UploadSummary(sent=0, sent_bytes=0, kept=3)
     assert list(store.sizes("trajectories/raw/java/")) == ["trajectories/raw/java/1.jsonl"]
 
 
 def test_what_is_known_to_be_there_is_not_asked_for(shards: Path) -> None:
-    store = Counting(MemoryBlobStore())
+    store = Counting(memory_store())
     upload_new(shards, store)
     assert sorted(store.asked) == ["put", "put", "put", "sizes"]
     store.asked.clear()
@@ -96,41 +99,41 @@ def test_what_is_known_to_be_there_is_not_asked_for(shards: Path) -> None:
 
 
 def test_without_the_journal_the_checksum_decides(shards: Path) -> None:
-    store = Counting(MemoryBlobStore())
+    store = Counting(memory_store())
     upload_new(shards, store)
     (shards / JOURNAL_NAME).unlink()
     store.asked.clear()
-    assert upload_new(shards, store) == Uploaded(sent=0, sent_bytes=0, kept=3)
+    assert upload_new(shards, store) == UploadSummary(sent=0, sent_bytes=0, kept=3)
     assert store.asked == ["sizes", "find", "find", "find"]
 
 
 def test_another_content_of_the_same_size_is_sent(shards: Path) -> None:
-    store = MemoryBlobStore()
+    store = memory_store()
     upload_new(shards, store)
     (shards / "java" / "1.jsonl").write_text("CCC\n")
     os.utime(shards / "java" / "1.jsonl", ns=(1, 1))
-    assert upload_new(shards, store) == Uploaded(sent=1, sent_bytes=4, kept=2)
+    assert upload_new(shards, store) == UploadSummary(sent=1, sent_bytes=4, kept=2)
 
 
 def test_what_the_store_lost_is_sent_again(shards: Path) -> None:
-    upload_new(shards, MemoryBlobStore())
-    assert upload_new(shards, MemoryBlobStore()) == Uploaded(sent=3, sent_bytes=9, kept=0)
+    upload_new(shards, memory_store())
+    assert upload_new(shards, memory_store()) == UploadSummary(sent=3, sent_bytes=9, kept=0)
 
 
 def test_a_journal_that_was_cut_is_gone_on_with(shards: Path) -> None:
-    store = Counting(MemoryBlobStore())
+    store = Counting(memory_store())
     upload_new(shards, store)
     journal = shards / JOURNAL_NAME
     journal.write_bytes(journal.read_bytes()[:-5])
-    assert upload_new(shards, store) == Uploaded(sent=0, sent_bytes=0, kept=3)
+    assert upload_new(shards, store) == UploadSummary(sent=0, sent_bytes=0, kept=3)
     store.asked.clear()
-    assert upload_new(shards, store) == Uploaded(sent=0, sent_bytes=0, kept=3)
+    assert upload_new(shards, store) == UploadSummary(sent=0, sent_bytes=0, kept=3)
     assert store.asked == ["sizes"]
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
-        upload_new(tmp_path / "nothing", MemoryBlobStore())
+        upload_new(tmp_path / "nothing", memory_store())
     assert str(error.value) == f"{tmp_path}/nothing: no such folder; name the one that holds the shards"
 
 
@@ -169,9 +172,9 @@ def s3() -> Iterator[S3Server]:
 
 def test_shards_reach_a_bucket_once(s3: S3Server, shards: Path, tmp_path: Path) -> None:
     store = open_blob_store(s3.config("runs"), tmp_path, s3.secrets)
-    assert upload_new(shards, store, "raw") == Uploaded(sent=3, sent_bytes=9, kept=0)
+    assert upload_new(shards, store, "raw") == UploadSummary(sent=3, sent_bytes=9, kept=0)
     (shards / JOURNAL_NAME).unlink()
-    assert upload_new(shards, store, "raw") == Uploaded(sent=0, sent_bytes=0, kept=3)
+    assert upload_new(shards, store, "raw") == UploadSummary(sent=0, sent_bytes=0, kept=3)
     assert store.sizes("raw/") == {f"raw/{name}": size for name, size in sizes_of(shards).items()}
 
 
@@ -179,7 +182,7 @@ def test_what_was_sent_before_the_store_failed_is_kept(s3: S3Server, shards: Pat
     (shards / "python" / "3\\4.jsonl").write_text("no name for an object\n")
     store = open_blob_store(s3.config("failing"), tmp_path, s3.secrets)
     with pytest.raises(DataError, match="must be relative and use forward slashes"):
-        upload_new(shards, store, at_once=1)
+        upload_new(shards, store)
     (shards / "python" / "3\\4.jsonl").unlink()
     uploaded = upload_new(shards, store)
     assert (uploaded.sent + uploaded.kept, uploaded.kept) == (3, 3)

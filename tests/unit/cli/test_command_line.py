@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from graftline import __version__
 from graftline.cli.main import main
-from graftline.core.downloads.retry import Patience
+from graftline.core.retry import RetryPolicy
 from graftline.llm.settings import PoolSettings
 from graftline.rollouts.queue.settings import QueueRules, RedisQueueConfig
 from graftline.sandbox.limits import Limits
@@ -22,7 +22,7 @@ HOMES: dict[str, Any] = {
     "kind": "homes",
     "huggingface": None,
     "mirror_must_match_pins": False,
-    "patience": Patience().model_dump(mode="json"),
+    "patience": RetryPolicy().model_dump(mode="json"),
 }
 ACTORS = {"kind": "actors", "fleet": "embedded", "pool": PoolSettings().model_dump(mode="json")}
 REDIS = RedisQueueConfig().model_dump(mode="json")

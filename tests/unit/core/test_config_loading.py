@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, model_validator
 
-from graftline.core.config import MAX_BYTES, Config, load_yaml, parse_yaml, validated
+from graftline.core.config import MAX_BYTES, Config, load_yaml, parse_yaml, validate
 from graftline.core.errors import ConfigError
 
 
@@ -330,7 +330,7 @@ def test_an_override_needs_mappings_on_its_way(path: Path, text: str, key: str, 
 
 def test_a_tree_from_elsewhere_is_validated_under_its_own_name() -> None:
     with pytest.raises(ConfigError) as raised:
-        validated({"count": "a"}, Outer, "the request")
+        validate({"count": "a"}, Outer, "the request")
 
     assert str(raised.value) == "the request: count: input should be a valid integer (got 'a')"
 

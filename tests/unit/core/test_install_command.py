@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.core.extras import install_command
+from graftline.core.errors import install_command
 
 WHEEL = "file:///tmp/graftline-0.1.0-py3-none-any.whl"
 

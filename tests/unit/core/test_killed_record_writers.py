@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from graftline.core.build import Contents, Request, build
-from graftline.core.record import RECORD_NAME, verified
+from graftline.core.record import RECORD_NAME, load_verified
 from tests.unit.core.stored import FILES, MIDNIGHT, REQUEST, Maker, append, names, noon, tree, write
 
 
@@ -54,7 +54,7 @@ def test_a_complete_partial_artifact_is_adopted(
     built = build(folder, REQUEST, maker, lambda: MIDNIGHT)
 
     assert (maker.calls, built.reason, built.record.written_at) == (0, "", "2026-01-02T12:00:00+00:00")
-    assert verified(folder, "tasks") == built.record
+    assert load_verified(folder, "tasks") == built.record
     assert names(folder.parent) == ["train"]
 
 
@@ -82,7 +82,7 @@ def test_the_old_artifact_is_readable_when_the_writer_died_before_taking_it_away
     with pytest.raises(Killed):
         build(folder, changed, Maker())
     patch.undo()
-    assert verified(folder, "tasks") == old
+    assert load_verified(folder, "tasks") == old
     build(folder, changed, Maker())
 
     assert set(tree(folder)) == {*FILES, RECORD_NAME}
@@ -102,7 +102,7 @@ def test_a_partial_artifact_that_was_altered_since_is_not_adopted(
     built = build(folder, REQUEST, maker)
 
     assert (built.reason, maker.calls) == ("not there yet", 1)
-    assert verified(folder, "tasks") == built.record
+    assert load_verified(folder, "tasks") == built.record
 
 
 def test_an_adopted_artifact_of_another_request_is_not_used(

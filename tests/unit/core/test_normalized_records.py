@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from graftline.core.build import Contents, Request, build
-from graftline.core.record import NormalizedRecord, Record, load_record
+from graftline.core.record import ArtifactRecord, NormalizedRecord, load_record
 
 RAW = {
     "source": "demo",
@@ -20,7 +20,7 @@ RAW = {
 NORMALIZED = {**RAW, "licences": {"MIT": 2}, "tokenizer": "characters/4"}
 
 
-def normalized(folder: Path, **changes: Any) -> Record:
+def normalized(folder: Path, **changes: Any) -> ArtifactRecord:
     contract = {name: value for name, value in {**NORMALIZED, **changes}.items() if value is not ...}
     return build(folder, Request("normalized", "demo", "c0de"), lambda _: Contents({}, contract)).record
 

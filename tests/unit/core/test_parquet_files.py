@@ -11,14 +11,14 @@ import pytest
 from graftline.core.parquet import (
     GROUP_ROWS,
     Column,
-    ParquetFault,
+    ParquetError,
     ParquetWriter,
     arrow_table,
+    filter_rows,
     parquet_rows,
     parquet_tables,
     read_parquet,
     read_table,
-    where,
     write_parquet,
 )
 
@@ -156,7 +156,7 @@ def test_a_row_group_has_so_many_rows_and_is_read_alone(tmp_path: Path, rows: in
 
 def test_rows_for_which_a_mask_is_true_are_taken_from_a_table(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", many(0, 4), MANY)
-    assert where(read_table(tmp_path / "a.parquet"), [True, False, False, True]).to_pylist() == [
+    assert filter_rows(read_table(tmp_path / "a.parquet"), [True, False, False, True]).to_pylist() == [
         *many(0, 1),
         *many(3, 4),
     ]
@@ -169,12 +169,12 @@ def test_rows_are_read_one_by_one(tmp_path: Path) -> None:
 
 def test_a_missing_column_is_a_fault_that_lists_those_there_are(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", [], MANY)
-    with pytest.raises(ParquetFault, match=r"^has no column 'pre'; found: name, kind, count$"):
+    with pytest.raises(ParquetError, match=r"^has no column 'pre'; found: name, kind, count$"):
         next(parquet_rows(tmp_path / "a.parquet", ["name", "pre", "post"]))
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"no table" * 100])
 def test_a_file_that_is_no_table_is_a_fault(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.parquet").write_bytes(content)
-    with pytest.raises(ParquetFault, match=r"^is not a whole Parquet file \("):
+    with pytest.raises(ParquetError, match=r"^is not a whole Parquet file \("):
         next(parquet_rows(tmp_path / "a.parquet"))

@@ -12,7 +12,7 @@ import pytest
 
 from graftline.core.build import Contents, Request, build
 from graftline.core.errors import RecordError
-from graftline.core.record import RECORD_NAME, FileSum, Record, load_record, verified
+from graftline.core.record import RECORD_NAME, ArtifactRecord, FileSum, load_record, load_verified
 from tests.unit.core.stored import FILES, MIDNIGHT, NOON, REQUEST, Maker, append, names, noon, tree, write
 
 
@@ -28,7 +28,7 @@ def test_an_artifact_that_is_not_there_is_made(folder: Path) -> None:
         name: FileSum(sha256=hashlib.sha256(content).hexdigest(), size_bytes=len(content))
         for name, content in FILES.items()
     }
-    record = Record(
+    record = ArtifactRecord(
         kind="tasks",
         name="python/train",
         inputs={"splits": "1d"},
@@ -39,7 +39,7 @@ def test_an_artifact_that_is_not_there_is_made(folder: Path) -> None:
         written_at="2026-01-02T12:00:00+00:00",
     )
     assert (built.folder, built.reason, built.is_fresh) == (folder, "not there yet", True)
-    assert built.record == record.identified()
+    assert built.record == record.with_identity()
     assert load_record(folder) == built.record
 
 
@@ -138,7 +138,7 @@ def test_altered_files_make_the_artifact_again(folder: Path, damage: Callable[[P
 
     assert (built.reason, built.record.identity) == (reason, before)
     assert {**tree(folder), RECORD_NAME: b""} == {**FILES, RECORD_NAME: b""}
-    assert verified(folder, "tasks") == built.record
+    assert load_verified(folder, "tasks") == built.record
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_corrupt_record_makes_the_artifact_again(folder: Path, content: bytes)
     built = build(folder, REQUEST, Maker())
 
     assert built.reason.startswith(f"unreadable record: {folder / RECORD_NAME}: is not a record (")
-    assert verified(folder, "tasks") == built.record
+    assert load_verified(folder, "tasks") == built.record
 
 
 def test_a_record_that_was_edited_makes_the_artifact_again(folder: Path) -> None:
@@ -237,7 +237,7 @@ def test_the_old_artifact_stays_readable_while_the_new_one_is_made(folder: Path)
 
     def make(partial: Path) -> Contents:
         write(partial, {"new.txt": b"new"})
-        seen.append(verified(folder, "tasks"))
+        seen.append(load_verified(folder, "tasks"))
         return Contents({"rows": 2})
 
     build(folder, replace(REQUEST, code_version="c1"), make)
@@ -257,7 +257,7 @@ def test_a_making_that_fails_leaves_the_old_artifact_as_it_was(folder: Path) -> 
     with pytest.raises(ValueError, match="no more rows"):
         build(folder, replace(REQUEST, code_version="c1"), fail)
 
-    assert (tree(folder), verified(folder, "tasks")) == (before, old)
+    assert (tree(folder), load_verified(folder, "tasks")) == (before, old)
 
 
 def test_a_making_that_fails_leaves_no_artifact_where_there_was_none(folder: Path) -> None:

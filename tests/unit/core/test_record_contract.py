@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from graftline.core.build import Contents, Request, build
 from graftline.core.errors import RecordError
-from graftline.core.record import RECORD_NAME, RawRecord, Record, load_record, verified, write_atomically
+from graftline.core.record import RECORD_NAME, ArtifactRecord, RawRecord, load_record, load_verified, write_atomically
 
 SHA256 = "a" * 64
 CONTRACT = {
@@ -53,13 +53,13 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], object], is_identif
     values = json.loads(path.read_text("utf-8"))
     change(values)
     if is_identified:
-        model = RawRecord if values["kind"] == "raw" else Record
-        values["identity"] = model.model_validate(values).computed_identity()
+        model = RawRecord if values["kind"] == "raw" else ArtifactRecord
+        values["identity"] = model.model_validate(values).compute_identity()
     path.write_text(json.dumps(values), "utf-8")
 
 
 def test_a_raw_record_says_where_it_came_from_and_on_what_terms(raw: Path) -> None:
-    record = verified(raw, "raw")
+    record = load_verified(raw, "raw")
 
     assert isinstance(record, RawRecord)
     assert (record.source, record.version, record.license, record.sha256, record.num_records) == (
@@ -182,18 +182,18 @@ def test_the_identity_of_a_raw_record_is_that_of_its_content(raw: Path, field: s
 
 
 def test_a_stored_record_is_read_back_equal(raw: Path, plain: Path) -> None:
-    for folder, model in ((raw, RawRecord), (plain, Record)):
+    for folder, model in ((raw, RawRecord), (plain, ArtifactRecord)):
         text = (folder / RECORD_NAME).read_text("utf-8")
         assert model.model_validate_json(text) == load_record(folder)
 
 
 def test_verification_returns_the_record(plain: Path) -> None:
-    assert verified(plain, "tasks") == load_record(plain)
+    assert load_verified(plain, "tasks") == load_record(plain)
 
 
 def fault(folder: Path, kind: str = "tasks") -> str:
     with pytest.raises(RecordError) as raised:
-        verified(folder, kind)
+        load_verified(folder, kind)
     return str(raised.value)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from graftline.core.text_diff import change_of, unified_diff
+from graftline.core.text_diff import summarize_change, unified_diff
 
 
 @pytest.mark.parametrize(
@@ -33,11 +33,11 @@ def test_a_difference_is_that_of_diff(before: str, after: str, expected: str) ->
     ],
 )
 def test_a_change_is_shown_line_by_line(before: str, after: str, shown: str) -> None:
-    assert change_of(before, after) == shown
+    assert summarize_change(before, after) == shown
 
 
 def test_of_a_long_text_the_places_that_change_are_shown_with_a_line_around_them() -> None:
     lines = [f"line({number})" for number in range(30)]
     changed = [*lines[:5], "other(5)", *lines[6:25], "line()", *lines[26:]]
-    shown = change_of("\n".join(lines), "\n".join(changed))
+    shown = summarize_change("\n".join(lines), "\n".join(changed))
     assert shown == " line(4)\n-line(5)\n+other(5)\n line(6)\n...\n line(24)\n-line(25)\n+line()\n line(26)"

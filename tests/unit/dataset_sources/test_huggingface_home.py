@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from graftline.core.downloads.retry import HomeBusyError, Patience
 from graftline.core.errors import ConfigError, DataError, DownloadError
+from graftline.core.retry import RetryPolicy, SourceBusyError
 from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import Observation
@@ -16,7 +16,7 @@ from graftline.datasets.sources.huggingface import HuggingFaceHub
 from tests.hub_server import Fault, HubServer
 
 SMALL, LARGE = b"small", b"large enough for the CDN"
-QUICK = Patience(connect_s=20.0, read_s=1.0, deadline_s=20.0, longest_pause_s=0.01)
+QUICK = RetryPolicy(connect_s=20.0, read_s=1.0, deadline_s=20.0, longest_pause_s=0.01)
 TOKEN = "hf_abcdefgh"
 
 
@@ -168,7 +168,7 @@ def test_a_look_asks_whether_there_is_a_new_commit(server: HubServer) -> None:
 )
 def test_a_look_is_one_look(server: HubServer, fault: Fault, retry_after_s: float, reason: str) -> None:
     server.faults["/api/datasets/owner/name/revision/main"] = [fault]
-    with pytest.raises(HomeBusyError) as error:
+    with pytest.raises(SourceBusyError) as error:
         hub(server).observe("demo", dataset(server), None)
     assert str(error.value) == f"{server.url}/api/datasets/owner/name/revision/main: {reason}"
     assert (error.value.retry_after_s, len(server.seen)) == (retry_after_s, 1)

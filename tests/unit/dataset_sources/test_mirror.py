@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from graftline.core.downloads.download import Fetched
-from graftline.core.downloads.retry import Patience
+from graftline.core.download import Download
 from graftline.core.errors import ConfigError, DownloadError
+from graftline.core.retry import RetryPolicy
 from graftline.core.secrets import Secrets
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import DatasetHub
@@ -30,7 +30,7 @@ def mirror(root: Path, files: Mapping[str, bytes], must_match_pins: bool = False
         path = root / "mirror" / "demo" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    return MirrorHub(f"{root}/mirror/", local_hub(root), Patience(), must_match_pins)
+    return MirrorHub(f"{root}/mirror/", local_hub(root), RetryPolicy(), must_match_pins)
 
 
 def dataset(*paths: str, home: str | None = "hf://datasets/owner/name", **pins: Any) -> Dataset:
@@ -38,7 +38,7 @@ def dataset(*paths: str, home: str | None = "hf://datasets/owner/name", **pins: 
     return Dataset(reader="commitpackft", home=home, version="1", license="MIT", files=files)
 
 
-def fetch(hub: DatasetHub, wanted: Dataset, target: Path) -> Fetched:
+def fetch(hub: DatasetHub, wanted: Dataset, target: Path) -> Download:
     (file,) = hub.files("demo", wanted)
     return hub.fetch("demo", wanted, file, target, lambda done, total: None)
 
@@ -48,7 +48,7 @@ def test_a_mirror_stands_for_homes_that_are_elsewhere_or_unknown(tmp_path: Path,
     fetched = fetch(
         mirror(tmp_path, {"data/rows.jsonl": CONTENT}), dataset("data/rows.jsonl", home=home), tmp_path / "t"
     )
-    assert ((tmp_path / "t").read_bytes(), fetched) == (CONTENT, Fetched(SHA256, len(CONTENT), is_upstream=False))
+    assert ((tmp_path / "t").read_bytes(), fetched) == (CONTENT, Download(SHA256, len(CONTENT), is_upstream=False))
 
 
 def test_folders_of_the_checkout_stay_where_they_are(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_pin_means_what_is_in_the_file(tmp_path: Path, name: str, must_match_p
     stored = PACKED if name.endswith(".gz") else CONTENT
     hub = mirror(tmp_path, {name: stored}, must_match_pins)
     fetched = fetch(hub, dataset("rows.jsonl", sha256=SHA256, size_bytes=len(CONTENT)), tmp_path / name)
-    assert fetched == Fetched(hashlib.sha256(stored).hexdigest(), len(stored), is_upstream=True)
+    assert fetched == Download(hashlib.sha256(stored).hexdigest(), len(stored), is_upstream=True)
     assert (tmp_path / name).read_bytes() == stored
 
 
@@ -177,6 +177,6 @@ def test_a_mirror_applies_to_every_hub_but_the_one_in_memory(tmp_path: Path) -> 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="no folder shared/data/mirror beside the checkout")
 def test_the_shared_mirror_is_one(tmp_path: Path) -> None:
     assert held_by_mirror(str(SHARED), ["agentpack", "marv", "oce_dataft"]) == {"agentpack", "marv"}
-    hub = MirrorHub(str(SHARED), local_hub(tmp_path), Patience(), must_match_pins=False)
+    hub = MirrorHub(str(SHARED), local_hub(tmp_path), RetryPolicy(), must_match_pins=False)
     found = [file.path for file in hub.files("commitpackft", dataset("data/*/data.jsonl"))]
     assert found == [f"data/{language}/data.jsonl.gz" for language in ("java", "javascript", "python", "typescript")]

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from graftline.core.config import validated
-from graftline.core.downloads.retry import HomeBusyError, Patience
+from graftline.core.config import validate
 from graftline.core.errors import ConfigError, DataError
+from graftline.core.retry import RetryPolicy, SourceBusyError
 from graftline.core.secrets import Secrets
 from graftline.datasets.catalog import Dataset, DatasetFile, PackageRelease
 from graftline.datasets.sources.addresses import HomesHub
 from graftline.datasets.sources.open import HomesHubConfig, LocalHubConfig, MemoryHubConfig, open_hub
 from tests.hub_server import HubServer
 
-QUICK = Patience(connect_s=20.0, read_s=20.0, deadline_s=1.0, longest_pause_s=0.01)
+QUICK = RetryPolicy(connect_s=20.0, read_s=20.0, deadline_s=1.0, longest_pause_s=0.01)
 
 
 def dataset(home: str | None, **changes: Any) -> Dataset:
@@ -86,10 +86,10 @@ def test_files_in_memory_stand_for_every_home(tmp_path: Path) -> None:
 
 def test_waiting_is_configured_within_reason() -> None:
     config = {"kind": "homes", "patience": {"deadline_s": 1.5}, "mirror_must_match_pins": True}
-    assert validated(config, HomesHubConfig, "x").patience == Patience(deadline_s=1.5)
+    assert validate(config, HomesHubConfig, "x").patience == RetryPolicy(deadline_s=1.5)
     for key in ("connect_s", "read_s", "slow_s"):
         with pytest.raises(ConfigError, match=f"patience.{key}: input should be greater than 0"):
-            validated({"patience": {key: 0.0}}, HomesHubConfig, "x")
+            validate({"patience": {key: 0.0}}, HomesHubConfig, "x")
 
 
 def test_packages_come_from_their_registry_even_with_a_mirror(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_packages_come_from_their_registry_even_with_a_mirror(tmp_path: Path) ->
 
 
 def test_how_long_a_home_wants_to_be_left_alone_crosses_process_borders() -> None:
-    error = HomeBusyError("busy")
+    error = SourceBusyError("busy")
     error.retry_after_s = 5.0
     again = pickle.loads(pickle.dumps(error))
-    assert (type(again), str(again), again.retry_after_s) == (HomeBusyError, "busy", 5.0)
+    assert (type(again), str(again), again.retry_after_s) == (SourceBusyError, "busy", 5.0)

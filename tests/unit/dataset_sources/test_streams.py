@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from graftline.core.downloads.retry import HomeBusyError, Patience
 from graftline.core.errors import DownloadError
+from graftline.core.retry import RetryPolicy, SourceBusyError
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.http import HttpHub
 from tests.hub_server import Fault, HubServer
 
 CONTENT = bytes(range(256)) * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
-QUICK = Patience(connect_s=20.0, read_s=20.0, deadline_s=20.0, longest_pause_s=0.01)
+QUICK = RetryPolicy(connect_s=20.0, read_s=20.0, deadline_s=20.0, longest_pause_s=0.01)
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def server() -> Iterator[HubServer]:
         yield server
 
 
-def read(server: HubServer, patience: Patience = QUICK, **pins: Any) -> bytes:
+def read(server: HubServer, patience: RetryPolicy = QUICK, **pins: Any) -> bytes:
     file = DatasetFile(path="part.jsonl.gz", **pins)
     wanted = Dataset(reader="agentpack", home=f"{server.url}/train", version="1", license="MIT", files=(file,))
     content = bytearray()
@@ -67,5 +67,5 @@ def test_a_pinned_stream_that_changes_in_the_middle_is_an_error_at_its_end(serve
 
 def test_a_stream_that_never_comes_is_given_up_before_anything_is_read(server: HubServer) -> None:
     server.faults["/train/part.jsonl.gz"] = [Fault(status=503)] * 9
-    with pytest.raises(HomeBusyError, match="given up after"):
+    with pytest.raises(SourceBusyError, match="given up after"):
         read(server, QUICK.model_copy(update={"deadline_s": 0.0}))

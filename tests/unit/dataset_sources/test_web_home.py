@@ -7,14 +7,14 @@ from email.utils import format_datetime
 
 import pytest
 
-from graftline.core.downloads.retry import HomeBusyError, Patience, persistently
-from graftline.core.downloads.web import retry_after_s, shown
 from graftline.core.errors import ConfigError, DownloadError
+from graftline.core.retry import RetryPolicy, SourceBusyError, with_retries
+from graftline.core.web import public_url, retry_after_s
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.http import HttpHub, file_url
 from tests.hub_server import Fault, HubServer
 
-HUB = HttpHub(Patience(connect_s=20.0, read_s=20.0, deadline_s=20.0, longest_pause_s=0.01))
+HUB = HttpHub(RetryPolicy(connect_s=20.0, read_s=20.0, deadline_s=20.0, longest_pause_s=0.01))
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_the_revision_is_waited_for_and_a_look_is_not(server: HubServer) -> None
     server.faults["/plain/a.csv"] = [Fault(status=503), Fault(status=429, retry_after="0")]
     assert HUB.revision("demo", wanted) == first
     server.faults["/plain/a.csv"] = [Fault(status=429, retry_after="5")]
-    with pytest.raises(HomeBusyError) as error:
+    with pytest.raises(SourceBusyError) as error:
         HUB.observe("demo", wanted, None)
     assert error.value.retry_after_s == 5.0
 
@@ -135,7 +135,7 @@ def test_the_address_of_a_file_lies_below_its_home(home: str, path: str, url: st
     ],
 )
 def test_what_may_be_secret_in_an_address_is_not_said(url: str, said: str) -> None:
-    assert (shown(url), shown(shown(url))) == (said, said)
+    assert (public_url(url), public_url(public_url(url))) == (said, said)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +155,6 @@ def test_retry_after_as_a_date_is_understood() -> None:
 def test_a_server_that_is_not_there_is_not_waited_for_as_long_as_a_busy_one(server: HubServer) -> None:
     url = server.url
     server.__exit__()
-    impatient = Patience(deadline_s=300.0, unreachable_s=0.0)
-    with pytest.raises(HomeBusyError, match=r"given up after 1 attempt\)"):
-        persistently(impatient, lambda: HUB.observe("demo", dataset(f"{url}/plain"), None))
+    impatient = RetryPolicy(deadline_s=300.0, unreachable_s=0.0)
+    with pytest.raises(SourceBusyError, match=r"given up after 1 attempt\)"):
+        with_retries(impatient, lambda: HUB.observe("demo", dataset(f"{url}/plain"), None))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from graftline.core.config import validated
+from graftline.core.config import validate
 from graftline.core.errors import ConfigError
 from graftline.datasets.catalog import Catalog, Cleaning, Dataset, Decontamination, Splitting, Synthesis
 
@@ -15,7 +15,7 @@ CATALOG = {"languages": ["python"], "datasets": {"demo": DATASET}, "use": ["demo
 
 def faults(tree: Any) -> str:
     with pytest.raises(ConfigError) as error:
-        validated(tree, Catalog, "datasets.yaml")
+        validate(tree, Catalog, "datasets.yaml")
     return str(error.value)
 
 
@@ -24,7 +24,7 @@ def with_dataset(**changes: Any) -> dict[str, Any]:
 
 
 def test_what_is_not_stated_is_the_vetted_default() -> None:
-    catalog = validated(CATALOG, Catalog, "datasets.yaml")
+    catalog = validate(CATALOG, Catalog, "datasets.yaml")
     assert (catalog.cleaning, catalog.splitting, catalog.decontamination, catalog.synthesis) == (
         Cleaning(
             licences=("MIT", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0", "ISC"),
@@ -70,7 +70,7 @@ def test_packages_belong_to_the_reader_that_compares_them(changes: dict[str, Any
 
 
 def test_packages_need_no_files() -> None:
-    catalog = validated(with_dataset(reader="package_releases", packages=PACKAGES, files=[]), Catalog, "d.yaml")
+    catalog = validate(with_dataset(reader="package_releases", packages=PACKAGES, files=[]), Catalog, "d.yaml")
     assert [package.name for package in catalog.datasets["demo"].packages] == ["demo"]
 
 
@@ -92,7 +92,7 @@ def test_a_pinned_checksum_is_sixty_four_small_hexadecimal_digits() -> None:
 
 
 def test_a_dataset_is_pinned_only_where_it_says_so() -> None:
-    dataset = validated(DATASET, Dataset, "datasets.yaml")
+    dataset = validate(DATASET, Dataset, "datasets.yaml")
     assert [(file.size_bytes, file.sha256) for file in dataset.files] == [(None, None)]
 
 
@@ -112,7 +112,7 @@ def test_a_pattern_cannot_be_pinned(pin: dict[str, Any]) -> None:
 
 def test_files_of_one_name_in_two_folders_are_two_files() -> None:
     files = [{"path": "a/rows.jsonl"}, {"path": "b/rows.jsonl"}]
-    catalog = validated(with_dataset(files=files), Catalog, "datasets.yaml")
+    catalog = validate(with_dataset(files=files), Catalog, "datasets.yaml")
     assert [file.path for file in catalog.datasets["demo"].files] == ["a/rows.jsonl", "b/rows.jsonl"]
 
 
@@ -127,7 +127,7 @@ def test_files_of_one_name_in_two_folders_are_two_files() -> None:
     ],
 )
 def test_the_licence_of_a_repository_is_that_of_its_entry(repository: str, licence: str) -> None:
-    dataset = validated({**DATASET, "licences": {"apache/*": "Apache-2.0", "demo/queue": "ISC"}}, Dataset, "d.yaml")
+    dataset = validate({**DATASET, "licences": {"apache/*": "Apache-2.0", "demo/queue": "ISC"}}, Dataset, "d.yaml")
     assert dataset.licence_of(repository) == licence
 
 
@@ -135,12 +135,12 @@ TWO = {**CATALOG, "datasets": {"one": DATASET, "exam": {**DATASET, "reader": "ev
 
 
 def test_the_datasets_in_use_keep_the_order_of_precedence() -> None:
-    catalog = validated({**TWO, "use": ["two", "exam", "one"]}, Catalog, "datasets.yaml")
+    catalog = validate({**TWO, "use": ["two", "exam", "one"]}, Catalog, "datasets.yaml")
     assert (list(catalog.used), list(catalog.sources)) == (["one", "exam", "two"], ["one", "two"])
 
 
 def test_other_datasets_can_be_put_in_use() -> None:
-    catalog = validated({**TWO, "use": ["one"]}, Catalog, "datasets.yaml")
+    catalog = validate({**TWO, "use": ["one"]}, Catalog, "datasets.yaml")
     assert list(catalog.using(("two",), "GRAFTLINE_DATASETS").used) == ["two"]
     assert list(catalog.used) == ["one"]
 
@@ -150,7 +150,7 @@ def test_other_datasets_can_be_put_in_use() -> None:
     [(["one", "nowhere"], "dataset 'nowhere' is unknown"), ([], "no dataset is named")],
 )
 def test_using_an_unknown_dataset_lists_the_known_ones(names: list[str], fault: str) -> None:
-    catalog = validated({**TWO, "use": ["one"]}, Catalog, "datasets.yaml")
+    catalog = validate({**TWO, "use": ["one"]}, Catalog, "datasets.yaml")
     with pytest.raises(ConfigError) as error:
         catalog.using(tuple(names), "GRAFTLINE_DATASETS")
     assert str(error.value) == f"GRAFTLINE_DATASETS: {fault}; known: exam, one, two"

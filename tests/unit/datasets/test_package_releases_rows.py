@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from graftline.core.config import validated
+from graftline.core.config import validate
 from graftline.core.errors import DataError
 from graftline.datasets.archives import archive_path
 from graftline.datasets.catalog import Dataset
@@ -52,7 +52,7 @@ class Packages:
     def dataset(self, registry: str = "pypi", **changes: Any) -> Dataset:
         package = {"registry": registry, "name": "demo", "old": "1.0", "new": "2.0"}
         entry = {"reader": "package_releases", "version": "1", "license": "NOASSERTION", "packages": [package]}
-        return validated({**entry, **changes}, Dataset, "datasets.yaml")
+        return validate({**entry, **changes}, Dataset, "datasets.yaml")
 
     def contents(self, registry: str = "pypi") -> list[Content]:
         return [row.content for row in SOURCE.rows(self.folder, self.dataset(registry), 1 << 20)]  # type: ignore[misc]

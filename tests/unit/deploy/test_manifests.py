@@ -12,11 +12,11 @@ import yaml
 from click.testing import CliRunner
 
 from graftline.cli.main import main
-from graftline.core.artifacts.open import open_artifacts
-from graftline.core.config import load_yaml, put, validated
+from graftline.core.artifacts import open_artifacts
+from graftline.core.config import load_yaml, put, validate
 from graftline.core.paths import Paths
 from graftline.core.secrets import EnvironmentSecrets, Secrets
-from graftline.core.telemetry.settings import TelemetrySettings
+from graftline.core.telemetry import TelemetrySettings
 from graftline.harbor.service.serve import HarborSettings
 from graftline.llm.fleet import load_fleet
 from graftline.llm.servers.commands import Machine, launch_of
@@ -310,7 +310,7 @@ def test_the_service_is_told_settings_that_it_has() -> None:
         if word == "--set":
             key, _, value = words[number + 1].partition("=")
             put(given, key, int(value) if value.isdigit() else value, "--set")
-    settings = validated(given, HarborSettings, "manifest")
+    settings = validate(given, HarborSettings, "manifest")
     # it listens on the loopback of its pod, and nothing weaker than namespaces will do
     assert (settings.host, settings.executor.required_level) == ("127.0.0.1", "namespaces")
 

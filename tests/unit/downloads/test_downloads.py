@@ -6,18 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from graftline.core.downloads.download import Pins, download, fetched_bytes
-from graftline.core.downloads.local_file import LocalFile
-from graftline.core.downloads.retry import Patience, UnreachableError, persistently
-from graftline.core.downloads.web import Web
-from graftline.core.downloads.web_file import WebFile
+from graftline.core.download import LocalFile, Pins, download, partial_bytes
 from graftline.core.errors import DownloadError
+from graftline.core.retry import RetryPolicy, UnreachableError, with_retries
+from graftline.core.web import Web, WebFile
 from tests.hub_server import Fault, HubServer
 
 CONTENT = bytes(range(256)) * 1000
 HALF = len(CONTENT) // 2
 PINS = Pins(hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
-IMPATIENT = Patience(connect_s=20.0, read_s=20.0, deadline_s=0.0)
+IMPATIENT = RetryPolicy(connect_s=20.0, read_s=20.0, deadline_s=0.0)
 
 
 @pytest.fixture
@@ -37,14 +35,14 @@ def fetch(server: HubServer, path: str, target: Path, pins: Pins, max_bytes: int
 def half_of(server: HubServer, target: Path, pins: Pins) -> None:
     with pytest.raises(DownloadError):
         fetch(server, "/a", target, pins)
-    assert fetched_bytes(target) == HALF
+    assert partial_bytes(target) == HALF
 
 
 def test_another_source_goes_on_where_the_checksum_is_pinned(server: HubServer, tmp_path: Path) -> None:
     target = tmp_path / "file"
     half_of(server, target, PINS)
     fetch(server, "/b", target, PINS)
-    assert (target.read_bytes(), fetched_bytes(target)) == (CONTENT, 0)
+    assert (target.read_bytes(), partial_bytes(target)) == (CONTENT, 0)
     # without the tag of the first source, which means nothing to the second
     assert server.asked("Range", "If-Range")[1:] == [("GET", "/b", f"bytes={HALF}-", "")]
 
@@ -83,7 +81,7 @@ def test_what_lay_there_before_is_no_sign_of_a_way_to_the_home() -> None:
         attempts.append(1)
         raise UnreachableError("no way")
 
-    patience = Patience(unreachable_s=0.0, deadline_s=600.0)
+    patience = RetryPolicy(unreachable_s=0.0, deadline_s=600.0)
     with pytest.raises(DownloadError, match=r"no way \(given up after 1 attempt\)"):
-        persistently(patience, attempt, lambda: 1 << 20)
+        with_retries(patience, attempt, lambda: 1 << 20)
     assert attempts == [1]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graftline.core.config import validated
+from graftline.core.config import validate
 from graftline.core.errors import ActorError, ConfigError
 from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.llm.base import ChatRequest
@@ -79,7 +79,7 @@ def test_a_model_is_called_by_the_name_that_it_is_served_under(tmp_path: Path) -
 @pytest.mark.parametrize("path", ["v1", "/v1/", "/v 1", "/v1?x"])
 def test_a_path_that_is_none_is_refused(path: str) -> None:
     with pytest.raises(ConfigError, match="api_path"):
-        validated(
+        validate(
             {"engine": "service", "model": "m", "api_path": path, "actors": [{"name": "a", "url": "http://a"}]},
             Fleet,
             "fleet",
@@ -88,7 +88,7 @@ def test_a_path_that_is_none_is_refused(path: str) -> None:
 
 def test_a_script_has_an_answer() -> None:
     with pytest.raises(ConfigError, match="answers"):
-        validated({"kind": "memory", "answers": []}, MemoryChatModelConfig, "model")
+        validate({"kind": "memory", "answers": []}, MemoryChatModelConfig, "model")
 
 
 def test_an_answer_in_memory_takes_as_long_as_it_takes_and_no_longer_than_asked() -> None:

@@ -122,7 +122,7 @@ def altered(path: Path) -> None:
 
 def other_record(folder: Path, **changes: Any) -> None:
     """Put another artifact in place of the one in `folder`: as sound as the first."""
-    record = load_record(folder).model_copy(update=changes).identified()
+    record = load_record(folder).model_copy(update=changes).with_identity()
     (folder / RECORD_NAME).write_text(record.model_dump_json(), "utf-8")
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from graftline.core.errors import RecordError
 from graftline.core.hashing import sha256_file
-from graftline.core.record import RECORD_NAME, NormalizedRecord, RawRecord, load_record, verified
+from graftline.core.record import RECORD_NAME, NormalizedRecord, RawRecord, load_record, load_verified
 
 Run = Callable[..., dict[str, str]]
 
@@ -236,7 +236,7 @@ def test_a_dataset_that_was_altered_is_not_read_on(made: Path) -> None:
         with (folder / name).open("ab") as stream:
             stream.write(b"\n")
         with pytest.raises(RecordError) as raised:
-            verified(folder, "raw" if what == "source" else "normalized")
+            load_verified(folder, "raw" if what == "source" else "normalized")
         assert str(raised.value) == (
             f"{folder}: file {name!r} was altered after it was written; materialize its asset again"
         )

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from graftline.core.hashing import digest
+from graftline.core.metrics import Metrics
 from graftline.core.paths import Paths
-from graftline.core.telemetry.metrics import Metrics
 from graftline.datasets.division import Split
 from graftline.pipeline import asked_attempts
 from graftline.pipeline.actor_loop import AttemptMaker, Store, open_states

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from graftline.core.paths import Paths
-from graftline.core.record import Record
+from graftline.core.record import ArtifactRecord
 from graftline.pipeline.provenance.licence_bill import ASKS, LicenceBill, licence_bill
 from graftline.pipeline.provenance.licence_document import cyclonedx
 from graftline.pipeline.provenance.rows import TrainingRow
@@ -49,10 +49,10 @@ def bill(tmp_path: Path, checkout: Path) -> LicenceBill:
 
 
 def of(file: Path) -> Ancestry:
-    record = Record(
+    record = ArtifactRecord(
         kind="adapter", name="mine", inputs={}, config={}, code_version="0", files={}, counts={},
         written_at="2024-05-01T12:00:00+00:00",
-    ).identified()  # fmt: skip
+    ).with_identity()  # fmt: skip
 
     def stated(key: str, kind: str, facts: Mapping[str, Any]) -> Ancestor:
         return Ancestor(key, kind, key, State.STATED, facts=facts)

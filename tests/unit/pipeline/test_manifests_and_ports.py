@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from graftline.astgrep.action import PatternAction
-from graftline.core.blobs.open import MemoryBlobsConfig
+from graftline.core.blobs import MemoryBlobsConfig
 from graftline.core.errors import ConfigError, DataError
 from graftline.core.paths import Paths, portable
 from graftline.datasets.sources.addresses import HomesHub

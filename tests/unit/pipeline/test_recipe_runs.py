@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graftline.core.blobs.memory import MemoryBlobStore
+from graftline.core.blobs import BlobStore
 from graftline.core.errors import ConfigError, DataError
 from graftline.datasets.sources.folder import FolderHub
 from graftline.datasets.store.files import FilesDatasetStore
@@ -132,7 +132,7 @@ def test_every_port_of_the_test_manifest_is_one_of_this_process(root: Path) -> N
         assert [type(getattr(ports, name)) for name in PORTS if name != "llm_client"] == [
             MemoryTrainingService,
             MemoryDatasetStore,
-            MemoryBlobStore,
+            BlobStore,
             FolderHub,
             HashedEmbedder,
             MemoryVectorStore,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graftline.core.artifacts.open import BucketArtifactsConfig, open_artifacts
+from graftline.core.artifacts import BucketArtifactsConfig, open_artifacts
 from graftline.core.errors import BoundaryError
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, load_record

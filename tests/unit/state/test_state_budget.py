@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from graftline.core.config import validated
+from graftline.core.config import validate
 from graftline.core.errors import ConfigError
 from graftline.core.tokens import count_tokens
 from graftline.rollouts.state import State, StateLimits, StateUpdate, merge, render, summarize_history
@@ -182,6 +182,6 @@ def test_the_default_budget_is_that_of_the_plan() -> None:
 )
 def test_limits_that_cannot_be_kept_are_refused(given: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigError) as refusal:
-        validated(given, StateLimits, "s.yaml")
+        validate(given, StateLimits, "s.yaml")
 
     assert str(refusal.value) == message

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from graftline.core.config import parse_yaml
-from graftline.core.telemetry.metrics import Metrics
+from graftline.core.metrics import Metrics
 
 SCRAPED = {"instance", "job"}
 """Labels that Prometheus adds."""
@@ -23,14 +23,14 @@ PROMTOOL = shutil.which("promtool")
 def told() -> dict[str, set[str]]:
     """The labels of every sample that a process tells of, by its name."""
     metrics = Metrics()
-    metrics.answered("a", 1.0, 1, 1, 1)
-    metrics.actor_state("a", True, 1, 1, {"stalled": 1}, 1)
-    metrics.sandbox_answered("crash", 1.0)
-    metrics.step("x", True)
-    metrics.trajectory("x", True)
-    metrics.queue_depth(1, 1, 1)
-    metrics.job_ended("finished", 1.0)
-    metrics.lost("log push", 1)
+    metrics.count_answer("a", 1.0, 1, 1, 1)
+    metrics.set_actor_state("a", True, 1, 1, {"stalled": 1}, 1)
+    metrics.count_action("crash", 1.0)
+    metrics.count_step("x", True)
+    metrics.count_trajectory("x", True)
+    metrics.set_queue_depth(1, 1, 1)
+    metrics.count_job_end("finished", 1.0)
+    metrics.count_lost("log push", 1)
     samples = [sample for family in metrics.families() for sample in family.samples]
     return {sample.name: {*sample.labels} for sample in samples if not sample.name.endswith("_created")} | {"up": set()}
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from graftline.core.logs import JsonLogFiles
 from graftline.core.secrets import Secrets
-from graftline.core.telemetry.log_file import JsonLogFiles
 
 NOON = datetime(2026, 11, 22, 12, 0, 0, 250_000, tzinfo=UTC).timestamp()
 DAY_S = 86_400
@@ -22,7 +22,7 @@ OPENED = """
 import logging, os, sys
 from pathlib import Path
 from graftline.core.secrets import Secrets
-from graftline.core.telemetry.log_file import JsonLogFiles
+from graftline.core.logs import JsonLogFiles
 logger = logging.getLogger("graftline.writer")
 logger.setLevel("INFO")
 logger.addHandler(JsonLogFiles(Path(sys.argv[1]), "writer", 3, Secrets([]), print))

@@ -9,10 +9,9 @@ from time import monotonic, sleep
 
 import pytest
 
+from graftline.core.otlp import LogPush, OtlpLogs
 from graftline.core.secrets import Secrets
-from graftline.core.telemetry.otlp import OtlpLogs
-from graftline.core.telemetry.push import LogPush
-from graftline.core.telemetry.settings import PushSettings
+from graftline.core.telemetry import PushSettings
 from tests.unit.telemetry.otlp_server import OtlpServer
 
 ABOUT = {"service.name": "graftline", "service.instance.id": "actor-1"}
@@ -20,9 +19,9 @@ ABOUT = {"service.name": "graftline", "service.instance.id": "actor-1"}
 FORKING = """
 import logging, os, sys
 from graftline.core.secrets import Secrets
-from graftline.core.telemetry.otlp import OtlpLogs
-from graftline.core.telemetry.push import LogPush
-from graftline.core.telemetry.settings import PushSettings
+from graftline.core.otlp import OtlpLogs
+from graftline.core.otlp import LogPush
+from graftline.core.telemetry import PushSettings
 logger = logging.getLogger("graftline.forking")
 logger.setLevel("INFO")
 push = LogPush(OtlpLogs(sys.argv[1], {}, 5, {}), PushSettings(), Secrets([]), print)

@@ -9,8 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from graftline.core.errors import ConfigError
-from graftline.core.telemetry.metrics import Metrics
-from graftline.core.telemetry.server import serve_metrics
+from graftline.core.metrics import Metrics, serve_metrics
 
 
 def figures(text: str) -> dict[str, float]:
@@ -39,9 +38,9 @@ def asked(url: str) -> tuple[int, str, str]:
 
 def test_an_answer_counts_for_its_actor() -> None:
     metrics = Metrics()
-    metrics.answered("a", 0.5, tries=1, prompt_tokens=100, completion_tokens=20, cached_tokens=60, cost_usd=0.25)
-    metrics.answered("a", 1.5, tries=3, prompt_tokens=50, completion_tokens=10)
-    metrics.unanswered()
+    metrics.count_answer("a", 0.5, tries=1, prompt_tokens=100, completion_tokens=20, cached_tokens=60, cost_usd=0.25)
+    metrics.count_answer("a", 1.5, tries=3, prompt_tokens=50, completion_tokens=10)
+    metrics.count_unanswered()
     assert told(metrics) == {
         "graftline_actor_latency_seconds_count{actor=a}": 2,
         "graftline_actor_latency_seconds_sum{actor=a}": 2,
@@ -56,11 +55,11 @@ def test_an_answer_counts_for_its_actor() -> None:
 
 def test_what_a_pool_counts_is_told_as_totals_and_never_goes_back() -> None:
     metrics = Metrics()
-    metrics.actor_state("a", True, 3, 64, {"stalled": 1, "limited": 2}, ejections=1)
-    metrics.actor_state("a", False, 0, 8, {"stalled": 2, "limited": 2}, ejections=2)
-    metrics.actor_state("a", True, 1, 64, {"stalled": 1}, ejections=0)  # by a pool that was opened anew
-    metrics.questions_waiting(9)
-    metrics.questions_waiting(5)
+    metrics.set_actor_state("a", True, 3, 64, {"stalled": 1, "limited": 2}, ejections=1)
+    metrics.set_actor_state("a", False, 0, 8, {"stalled": 2, "limited": 2}, ejections=2)
+    metrics.set_actor_state("a", True, 1, 64, {"stalled": 1}, ejections=0)  # by a pool that was opened anew
+    metrics.set_waiting(9)
+    metrics.set_waiting(5)
     assert told(metrics) == {
         "graftline_actor_up{actor=a}": 1,
         "graftline_actor_in_flight{actor=a}": 1,
@@ -75,7 +74,7 @@ def test_what_a_pool_counts_is_told_as_totals_and_never_goes_back() -> None:
 def test_every_verdict_but_ok_is_a_failure_of_the_sandbox() -> None:
     metrics = Metrics()
     for verdict in ("ok", "no_match", "no_match", "crash"):
-        metrics.sandbox_answered(verdict, 0.25)
+        metrics.count_action(verdict, 0.25)
     assert told(metrics) == {
         "graftline_sandbox_actions_total": 4,
         "graftline_sandbox_latency_seconds_count": 4,
@@ -88,10 +87,10 @@ def test_every_verdict_but_ok_is_a_failure_of_the_sandbox() -> None:
 def test_the_verified_ratio_is_that_of_each_teacher() -> None:
     metrics = Metrics()
     for is_verified in (True, False, False, True, True):
-        metrics.trajectory("openai/x", is_verified)
-    metrics.trajectory("induction", False)
+        metrics.count_trajectory("openai/x", is_verified)
+    metrics.count_trajectory("induction", False)
     for is_readable in (True, False):
-        metrics.step("openai/x", is_readable)
+        metrics.count_step("openai/x", is_readable)
     assert told(metrics) == {
         "graftline_trajectories_total{teacher=openai/x,verified=true}": 3,
         "graftline_trajectories_total{teacher=openai/x,verified=false}": 2,
@@ -104,13 +103,13 @@ def test_the_verified_ratio_is_that_of_each_teacher() -> None:
 
 def test_jobs_are_counted_by_their_end() -> None:
     metrics = Metrics()
-    metrics.queue_depth(waiting=7, in_flight=2, dead=1)
-    metrics.queue_depth(waiting=6, in_flight=2, dead=0)
-    metrics.job_taken()
-    metrics.job_taken()
-    metrics.job_ended("finished", 2.5)
-    metrics.draining(True)
-    metrics.lost("log push", 3)
+    metrics.set_queue_depth(waiting=7, in_flight=2, dead=1)
+    metrics.set_queue_depth(waiting=6, in_flight=2, dead=0)
+    metrics.count_job_start()
+    metrics.count_job_start()
+    metrics.count_job_end("finished", 2.5)
+    metrics.set_draining(True)
+    metrics.count_lost("log push", 3)
     assert told(metrics) == {
         "graftline_queue_depth{state=waiting}": 6,
         "graftline_queue_depth{state=in_flight}": 2,
@@ -125,7 +124,7 @@ def test_jobs_are_counted_by_their_end() -> None:
 
 def test_two_processes_worth_of_figures_do_not_mix() -> None:
     one, other = Metrics(), Metrics()
-    one.job_taken()
+    one.count_job_start()
     assert told(other) == {}
 
 
@@ -140,7 +139,7 @@ def test_names_are_those_that_prometheus_wants() -> None:
 def test_the_server_tells_the_figures_and_whether_the_process_works() -> None:
     metrics, faults = Metrics(), [""]
     with serve_metrics(metrics, "127.0.0.1", 0, lambda: faults[-1]) as url:
-        metrics.job_taken()
+        metrics.count_job_start()
         status, media_type, text = asked(f"{url}/metrics?x=1")
         assert (status, media_type.partition(";")[0]) == (200, "text/plain")
         assert figures(text)["graftline_jobs_taken_total"] == 1
@@ -178,7 +177,7 @@ def test_a_port_that_is_in_use_is_named() -> None:
 
 def test_a_snapshot_is_a_file_with_all_figures(tmp_path: Path) -> None:
     metrics = Metrics()
-    metrics.job_taken()
+    metrics.count_job_start()
     metrics.write_snapshot(tmp_path / "textfiles" / "graftline.prom")
     assert figures((tmp_path / "textfiles" / "graftline.prom").read_text())["graftline_jobs_taken_total"] == 1
     assert [path.name for path in (tmp_path / "textfiles").iterdir()] == ["graftline.prom"]

@@ -12,13 +12,10 @@ import pytest
 
 from graftline.core.config import load_yaml
 from graftline.core.errors import ConfigError
+from graftline.core.metrics import Metrics, serve_metrics
+from graftline.core.otlp import FigurePush, OtlpFigures
 from graftline.core.secrets import Secrets
-from graftline.core.telemetry.metrics import Metrics
-from graftline.core.telemetry.open import open_telemetry
-from graftline.core.telemetry.otlp import OtlpFigures
-from graftline.core.telemetry.push import FigurePush
-from graftline.core.telemetry.server import serve_metrics
-from graftline.core.telemetry.settings import PushSettings, ServerSettings, TelemetrySettings
+from graftline.core.telemetry import PushSettings, ServerSettings, TelemetrySettings, open_telemetry
 from tests.unit.telemetry.otlp_server import OtlpServer
 
 logger = logging.getLogger("graftline.loop")
@@ -38,7 +35,7 @@ def test_a_process_is_seen_in_every_way_at_once(
         authorization="PUSH_AUTHORIZATION",
     )
     with open_telemetry(configured, tmp_path / "logs", "actor-1", secrets, str) as metrics:
-        metrics.answered("a", 0.3, 1, 10, 5)
+        metrics.count_answer("a", 0.3, 1, 10, 5)
         logger.info("one step", extra={"task": "t-1"})
         logger.debug("not this")
         (url,) = (record.message.rpartition(" ")[2] for record in caplog.records if " begins; " in record.message)
@@ -62,8 +59,8 @@ def test_a_process_is_seen_in_every_way_at_once(
 def test_figures_arrive_as_prometheus_reads_them(otlp: OtlpServer) -> None:
     metrics = Metrics()
     for latency_s in (0.05, 0.3, 0.4, 1000.0):
-        metrics.answered("a", latency_s, 1, 10, 5)
-    metrics.queue_depth(3, 2, 1)
+        metrics.count_answer("a", latency_s, 1, 10, 5)
+    metrics.set_queue_depth(3, 2, 1)
     figures = OtlpFigures(f"{otlp.url}/v1/metrics", {}, 5, {"service.name": "graftline"})
     assert figures.send(metrics.families())
     figures.close()
@@ -90,7 +87,7 @@ def test_figures_arrive_as_prometheus_reads_them(otlp: OtlpServer) -> None:
 def test_figures_that_do_not_arrive_are_counted_and_said_once(
     otlp: OtlpServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "graftline.core.telemetry.push")
+    caplog.set_level(logging.INFO, "graftline.core.otlp")
     otlp.answers.extend([400, 400, 400])
     lost: list[int] = []
     enough = threading.Event()
@@ -106,7 +103,7 @@ def test_figures_that_do_not_arrive_are_counted_and_said_once(
     assert enough.wait(240)
     push.close()
     assert lost == [1, 1, 1]
-    said = [record.message for record in caplog.records if record.name == "graftline.core.telemetry.push"]
+    said = [record.message for record in caplog.records if record.name == "graftline.core.otlp"]
     assert said[0] == "figures do not arrive where they are pushed to; graftline_telemetry_lost_total counts them"
     assert len(said) <= 2  # and once that they arrive again, where such records are wanted
 

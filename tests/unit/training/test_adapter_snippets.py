@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from graftline.core.config import validated
+from graftline.core.config import validate
 from graftline.core.paths import Paths
 from graftline.llm.weights.catalog import Weights
 from graftline.training.adapter import download_adapter
@@ -32,7 +32,7 @@ from graftline.training.train import OUTPUT, train_on_tinker
 from graftline.training.usage import base_of, usage
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
-WEIGHTS = validated(
+WEIGHTS = validate(
     {
         "file": "tiny.Q4_1.gguf", "format": "gguf", "size_bytes": 1, "sha256": "0" * 64, "licence": "MIT",
         "card": "owner/tiny", "card_revision": REVISION, "quantization": "Q4_1",

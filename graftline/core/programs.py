@@ -9,15 +9,15 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
-from graftline.core.downloads.retry import HomeBusyError
 from graftline.core.errors import ConfigError
+from graftline.core.retry import SourceBusyError
 
 TIME_LIMIT_S = 600.0
 MAX_OUTPUT_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ProgramResult:
     """What became of a program."""
 
     status: int
@@ -29,14 +29,14 @@ class Ran:
         return next((line.strip() for line in reversed(self.errors.splitlines()) if line.strip()), "no reason given")
 
 
-def run(
+def run_program(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], time_limit_s: float = TIME_LIMIT_S
-) -> Ran:
+) -> ProgramResult:
     """Run `command` in `folder` to its end; what it started is ended with it.
 
     Raises:
         ConfigError: it cannot be started.
-        HomeBusyError: it took too long.
+        SourceBusyError: it took too long.
     """
     with TemporaryFile() as output, TemporaryFile() as errors:
         try:
@@ -55,12 +55,12 @@ def run(
             status = process.wait(time_limit_s)
         except subprocess.TimeoutExpired:
             said = f"was not done within {time_limit_s:g} s; check the network or its registry"
-            raise HomeBusyError(f"{Path(command[0]).name}: {said}") from None
+            raise SourceBusyError(f"{Path(command[0]).name}: {said}") from None
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        return Ran(status, _text(output), _text(errors))
+        return ProgramResult(status, _text(output), _text(errors))
 
 
 def _text(stream: IO[bytes]) -> str:

@@ -9,19 +9,20 @@ import errno
 import hashlib
 import json
 import logging
+import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from os import fsync
 from pathlib import Path
 from time import monotonic
-from typing import Protocol
+from typing import IO, Protocol
 
-from graftline.core.downloads.retry import HomeBusyError, Patience, persistently
 from graftline.core.errors import DownloadError
 from graftline.core.hashing import sha256_file
 from graftline.core.record import write_atomically
+from graftline.core.retry import RetryPolicy, SourceBusyError, with_retries
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class Pins:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class Download:
     """A file as it came."""
 
     sha256: str
@@ -64,7 +65,7 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class SourceStream:
     """A file of a home, open for reading."""
 
     offset: int
@@ -83,18 +84,18 @@ class Source(Protocol):
     def label(self) -> str:
         """What messages call it; without secrets."""
 
-    def open(self, offset: int, etag: str) -> AbstractContextManager[Opened]:
+    def open(self, offset: int, etag: str) -> AbstractContextManager[SourceStream]:
         """Open it at `offset` if it is still the version `etag` (empty: whatever it is), else at 0.
 
         Raises:
-            HomeBusyError: it may come at the next attempt, also while chunks are read.
+            SourceBusyError: it may come at the next attempt, also while chunks are read.
             ConfigError, DownloadError: it will not.
         """
 
 
 def download(
-    source: Source, file: Pinned, target: Path, advance: Advance, patience: Patience, max_bytes: int | None = None
-) -> Fetched:
+    source: Source, file: Pinned, target: Path, advance: Advance, patience: RetryPolicy, max_bytes: int | None = None
+) -> Download:
     """Write `source` to `target` with the size and checksum of `file`, as far as they are pinned.
 
     Where the checksum is pinned, a part that came from another source is gone on with.
@@ -106,7 +107,7 @@ def download(
     if file.sha256 and target.is_file() and sha256_file(target) == file.sha256:
         size = target.stat().st_size
         advance(size, size)
-        return Fetched(file.sha256, size, is_upstream=True)
+        return Download(file.sha256, size, is_upstream=True)
     partial = _Partial(source, file, target, max_bytes)
     began = monotonic()
     try:
@@ -128,7 +129,7 @@ def download(
     return fetched
 
 
-def fetched_bytes(target: Path) -> int:
+def partial_bytes(target: Path) -> int:
     """Return how much of `target` lies beside it, unfinished."""
     partial = _partial_path(target)
     return partial.stat().st_size if partial.exists() else 0
@@ -145,11 +146,11 @@ def pin_fault(file: Pinned, size_bytes: int, sha256: str) -> str:
     return ""
 
 
-def watched(chunks: Iterator[bytes], label: str, patience: Patience) -> Iterator[bytes]:
+def require_throughput(chunks: Iterator[bytes], label: str, patience: RetryPolicy) -> Iterator[bytes]:
     """Yield `chunks`, none of which is empty; a connection that gives next to nothing for long is given up.
 
     Raises:
-        HomeBusyError: it gives less than `patience` asks for.
+        SourceBusyError: it gives less than `patience` asks for.
     """
     waited_s, size = 0.0, 0
     while True:
@@ -162,13 +163,13 @@ def watched(chunks: Iterator[bytes], label: str, patience: Patience) -> Iterator
         size += len(chunk)
         if waited_s >= patience.slow_s:
             if size < patience.least_bytes_per_s * waited_s:
-                raise HomeBusyError(f"{label}: gave {size} bytes in {waited_s:.0f} s; check the network or its home")
+                raise SourceBusyError(f"{label}: gave {size} bytes in {waited_s:.0f} s; check the network or its home")
             waited_s, size = 0.0, 0
 
 
-def _fill(partial: "_Partial", advance: Advance, patience: Patience) -> None:
+def _fill(partial: "_Partial", advance: Advance, patience: RetryPolicy) -> None:
     if not partial.is_whole:
-        persistently(patience, lambda: partial.go_on(advance, patience), lambda: partial.size_bytes)
+        with_retries(patience, lambda: partial.go_on(advance, patience), lambda: partial.size_bytes)
 
 
 class _Partial:
@@ -213,7 +214,7 @@ class _Partial:
         self._etag, self._total = etag, self._file.size_bytes if total is None else total
         return self.size_bytes
 
-    def go_on(self, advance: Advance, patience: Patience) -> None:
+    def go_on(self, advance: Advance, patience: RetryPolicy) -> None:
         """Read on where it stopped, to the end of the file or the next fault of the home."""
         can_go_on = bool(self._etag or self._file.sha256)
         with self._source.open(self.size_bytes if can_go_on else 0, self._etag) as opened:
@@ -222,12 +223,12 @@ class _Partial:
             self._check_room()
             # unbuffered: after a kill, and on a full disk, what was written is there
             with self._path.open("ab", buffering=0) as stream:
-                for chunk in watched(opened.chunks, self._source.label, patience):
+                for chunk in require_throughput(opened.chunks, self._source.label, patience):
                     self._append(stream.write, chunk)
                     advance(self.size_bytes, self._total or 0)
                 fsync(stream.fileno())
         if self._total is not None and self.size_bytes < self._total:
-            raise HomeBusyError(
+            raise SourceBusyError(
                 f"{self._source.label}: ended at byte {self.size_bytes} of {self._total}; check the network or its home"
             )
 
@@ -236,15 +237,15 @@ class _Partial:
             path.unlink(missing_ok=True)
         self._sha256, self.size_bytes, self._etag, self._total = hashlib.sha256(), 0, "", self._file.size_bytes
 
-    def finish(self) -> Fetched:
+    def finish(self) -> Download:
         """Give it the name of its target."""
         with self._path.open("rb") as stream:
             fsync(stream.fileno())
         self._path.replace(self._target)
         self._state_path.unlink(missing_ok=True)
-        return Fetched(self._sha256.hexdigest(), self.size_bytes, is_upstream=True)
+        return Download(self._sha256.hexdigest(), self.size_bytes, is_upstream=True)
 
-    def _start_over(self, opened: Opened) -> None:
+    def _start_over(self, opened: SourceStream) -> None:
         self.discard()
         if opened.size_bytes is not None:
             if self._total not in (None, opened.size_bytes):
@@ -302,3 +303,44 @@ def _unwritable(error: OSError, label: str, target: Path) -> str:
         f"{label}: the disk of {target} is full, {free} bytes are free ({error.strerror});"
         " make room and run again, what was fetched is kept"
     )
+
+
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A file of this machine."""
+
+    path: Path
+
+    @property
+    def label(self) -> str:
+        return str(self.path)
+
+    @contextmanager
+    def open(self, offset: int, etag: str) -> Iterator[SourceStream]:
+        try:
+            stream = self.path.open("rb")
+        except OSError as error:
+            raise DownloadError(f"{self.path}: {explain_unreadable(error)}") from error
+        with stream:
+            state = os.fstat(stream.fileno())
+            found = f"{state.st_ino}-{state.st_mtime_ns}-{state.st_size}"
+            start = offset if etag in ("", found) and offset <= state.st_size else 0
+            stream.seek(start)
+            yield SourceStream(start, state.st_size, found, self._chunks(stream))
+
+    def _chunks(self, stream: IO[bytes]) -> Iterator[bytes]:
+        try:
+            while chunk := stream.read(_CHUNK_BYTES):
+                yield chunk
+        except OSError as error:
+            raise DownloadError(f"{self.path}: {explain_unreadable(error)}") from error
+
+
+def explain_unreadable(error: OSError) -> str:
+    """Return why a file cannot be read, and what to do."""
+    if isinstance(error, FileNotFoundError):
+        return "no such file; restore it or mend its entry below configs/"
+    return f"cannot be read ({error.strerror}); restore it or mend its permissions"

@@ -8,16 +8,68 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from graftline.core.errors import ConfigError
-from graftline.core.extras import install_command
+from pydantic import Field
+
+from graftline.core.config import Config
+from graftline.core.errors import ConfigError, install_command
+from graftline.core.logs import JsonLogFiles
+from graftline.core.metrics import Metrics, serve_metrics
 from graftline.core.secrets import Secrets
-from graftline.core.telemetry.log_file import JsonLogFiles
-from graftline.core.telemetry.metrics import Metrics
-from graftline.core.telemetry.push import FigurePush, LogPush
-from graftline.core.telemetry.server import serve_metrics
-from graftline.core.telemetry.settings import PushSettings, TelemetrySettings
 
 logger = logging.getLogger(__name__)
+
+
+_URL = r"^https?://\S+$"
+
+
+class ServerSettings(Config):
+    """Where `/metrics` and `/healthz` are."""
+
+    host: str = "127.0.0.1"
+    """`0.0.0.0` for a closed network: there is no password."""
+    port: int = Field(default=9464, ge=0, le=65535)
+    """0 for a free one. Each process needs one of its own."""
+
+
+class LogSettings(Config):
+    """Which records are kept, and for how long."""
+
+    level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
+    keep_days: int = Field(default=14, ge=1)
+    """Today counts as one."""
+
+
+class PushSettings(Config):
+    """Where logs and figures are sent by OTLP over HTTP, beside the files and `/metrics`."""
+
+    logs_url: str | None = Field(default=None, pattern=_URL)
+    """The whole address: Loki's is `http://loki:3100/otlp/v1/logs`, a collector's `http://collector:4318/v1/logs`."""
+    figures_url: str | None = Field(default=None, pattern=_URL)
+    """The whole address: Prometheus' is `http://prometheus:9090/api/v1/otlp/v1/metrics`."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Of every request, such as `X-Scope-OrgID`. Nothing secret."""
+    authorization: str = ""
+    """Name of the variable that holds the whole `Authorization` header (`Bearer …`, `Basic …`); empty for none."""
+    timeout_s: float = Field(default=10.0, gt=0)
+    """Of one batch, all tries together."""
+    interval_s: float = Field(default=5.0, gt=0)
+    """A batch of logs that is not full is sent after this time."""
+    figures_interval_s: float = Field(default=30.0, gt=0)
+    most_at_once: int = Field(default=512, ge=1)
+    """Records in a batch."""
+    most_waiting: int = Field(default=10_000, ge=1)
+    """Records that wait; further ones are lost, and counted."""
+    close_s: float = Field(default=5.0, ge=0)
+    """How long the end of the process waits for what is left."""
+
+
+class TelemetrySettings(Config):
+    """All of it."""
+
+    server: ServerSettings | None = ServerSettings()
+    """None: `/metrics` is not served."""
+    logs: LogSettings = LogSettings()
+    push: PushSettings = PushSettings()
 
 
 @contextmanager
@@ -41,7 +93,9 @@ def open_telemetry(
     with ExitStack() as stack:
         if settings.server is not None:
             address = stack.enter_context(serve_metrics(metrics, settings.server.host, settings.server.port, fault))
-        files = JsonLogFiles(folder, process, settings.logs.keep_days, secrets, partial(metrics.lost, "log files"))
+        files = JsonLogFiles(
+            folder, process, settings.logs.keep_days, secrets, partial(metrics.count_lost, "log files")
+        )
         handlers = [files, *_pushed(settings.push, metrics, process, secrets, stack)]
         stack.enter_context(_logging(handlers, settings.logs.level))
         logger.info("%s begins; its figures are %s", process, f"on {address}/metrics" if address else "not served")
@@ -55,7 +109,7 @@ def _pushed(
     if settings.logs_url is None and settings.figures_url is None:
         return []
     try:
-        from graftline.core.telemetry.otlp import OtlpFigures, OtlpLogs
+        from graftline.core.otlp import FigurePush, LogPush, OtlpFigures, OtlpLogs
     except ImportError:
         raise ConfigError(
             f"telemetry.push: names an address, but opentelemetry is missing; {install_command('otlp')}"
@@ -72,13 +126,16 @@ def _pushed(
     if settings.figures_url is not None:
         figures = OtlpFigures(settings.figures_url, headers, settings.timeout_s, about)
         push = FigurePush(
-            lambda: figures.send(metrics.families()), figures.close, settings, partial(metrics.lost, "figure push")
+            lambda: figures.send(metrics.families()),
+            figures.close,
+            settings,
+            partial(metrics.count_lost, "figure push"),
         )
         stack.callback(push.close)
     if settings.logs_url is None:
         return []
     logs = OtlpLogs(settings.logs_url, headers, settings.timeout_s, about)
-    return [LogPush(logs, settings, secrets, partial(metrics.lost, "log push"))]
+    return [LogPush(logs, settings, secrets, partial(metrics.count_lost, "log push"))]
 
 
 @contextmanager

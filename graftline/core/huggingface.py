@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from graftline.core.downloads.retry import Patience
-from graftline.core.downloads.web import AnswerError, Web
-from graftline.core.downloads.web_file import WebFile
 from graftline.core.errors import ConfigError
+from graftline.core.retry import RetryPolicy
 from graftline.core.secrets import Secrets
+from graftline.core.web import AnswerError, Web, WebFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ def open_repository(
     kind: Literal["dataset", "model"],
     id: str,
     asker: str,
-    patience: Patience,
+    patience: RetryPolicy,
     secrets: Secrets,
     endpoint: str | None = None,
     terms: str | None = None,

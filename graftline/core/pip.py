@@ -8,16 +8,21 @@ The pages are those of the simple repository API, JSON or HTML
 import ast
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 from urllib.request import url2pathname
 
-from graftline.core.downloads.web import AnswerError, Web, shown
+from graftline.core.download import Advance, Download, LocalFile, Pins, Source, download
 from graftline.core.errors import ConfigError, DownloadError
+from graftline.core.programs import ProgramResult, run_program
+from graftline.core.retry import RetryPolicy
+from graftline.core.web import AnswerError, Web, WebFile, public_url
 
 MAX_PAGE_BYTES = 64 << 20
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
@@ -37,14 +42,14 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class PipSources:
     """Where pip looks for projects."""
 
     indexes: tuple[str, ...]
     folders: tuple[str, ...]
 
 
-def places(config: str, usage: Callable[[], str]) -> Places:
+def parse_pip_config(config: str, usage: Callable[[], str]) -> PipSources:
     """Return where pip looks, from what `pip config list` prints and, for its own index, `pip download --help`.
 
     Raises:
@@ -58,17 +63,17 @@ def places(config: str, usage: Callable[[], str]) -> Places:
         }
     folders = tuple(settings.get("find-links", "").split())
     if settings.get("no-index", "").lower() in ("1", "true", "yes", "on"):
-        return Places((), folders)
+        return PipSources((), folders)
     index = settings.get("index-url")
     if not index:
         default = _DEFAULT_INDEX.search(usage())
         if default is None:
             raise ConfigError("pip: neither its configuration nor its help names an index; set PIP_INDEX_URL")
         index = default["url"]
-    return Places((index, *settings.get("extra-index-url", "").split()), folders)
+    return PipSources((index, *settings.get("extra-index-url", "").split()), folders)
 
 
-def links(project: str, where: Places, web: Web) -> Iterator[Link]:
+def list_links(project: str, where: PipSources, web: Web) -> Iterator[Link]:
     """Yield the files of `project`, and of others where a folder holds several, in the order in which pip looks.
 
     Raises:
@@ -81,7 +86,7 @@ def links(project: str, where: Places, web: Web) -> Iterator[Link]:
         yield from _links_at(f"{index.rstrip('/')}/{page}/", web)
 
 
-def endings(project: str, version: str, filenames: Iterable[str]) -> dict[str, str]:
+def filename_endings(project: str, version: str, filenames: Iterable[str]) -> dict[str, str]:
     """Return what follows project and version in the names of the files of one release, by name.
 
     {"Demo_x-1.0-py3-none-any.whl": "-py3-none-any.whl", "demo-x-1.0.tar.gz": ".tar.gz"}
@@ -115,11 +120,11 @@ def _links_on_web(url: str, web: Web) -> Iterator[Link]:
     try:
         with web.answer("GET", url, {"Accept": _ACCEPT}) as response:
             body = bytearray()
-            for chunk in web.chunks(response, shown(url)):
+            for chunk in web.chunks(response, public_url(url)):
                 body += chunk
                 if len(body) > MAX_PAGE_BYTES:
                     raise DownloadError(
-                        f"{shown(url)}: answers with more than {MAX_PAGE_BYTES} bytes; expected an index"
+                        f"{public_url(url)}: answers with more than {MAX_PAGE_BYTES} bytes; expected an index"
                     )
             is_json = "json" in response.headers.get("Content-Type", "")
             base = str(response.url)
@@ -135,7 +140,9 @@ def _links_in_json(body: bytes, base: str) -> Iterator[Link]:
         for file in json.loads(body)["files"]:
             yield Link(str(file["filename"]), urljoin(base, str(file["url"])), _sha256(file.get("hashes")))
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        raise DownloadError(f"{shown(base)}: is not a page of the simple repository API; check PIP_INDEX_URL") from None
+        raise DownloadError(
+            f"{public_url(base)}: is not a page of the simple repository API; check PIP_INDEX_URL"
+        ) from None
 
 
 def _sha256(hashes: Any) -> str | None:
@@ -161,3 +168,46 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.references += [value for key, value in attrs if tag == "a" and key == "href" and value]
+
+
+def run_pip(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> ProgramResult:
+    """Run pip in `folder`.
+
+    Raises:
+        ConfigError: it is missing, or cannot be started.
+        SourceBusyError: it took too long.
+    """
+    if find_spec("pip") is None:
+        raise ConfigError("pip is not installed, but knows the package index; run `python -m ensurepip`")
+    # our own attempts are counted and spaced; pip's would only make each of them longer
+    quiet = ["--no-input", "--disable-pip-version-check", "--retries=0"]
+    return run_program([sys.executable, "-m", "pip", *quiet, *arguments], folder, environment)
+
+
+def read_pip_sources(folder: Path, environment: Mapping[str, str]) -> PipSources:
+    """Return where pip looks when it is run in `folder`.
+
+    Raises:
+        ConfigError: pip is missing, or names no index.
+        SourceBusyError: it took too long.
+    """
+    config = run_pip(["config", "list"], folder, environment)
+
+    def usage() -> str:
+        # wide, so that no address is broken in two
+        return run_pip(["download", "--help"], folder, {**environment, "COLUMNS": "1000"}).output
+
+    return parse_pip_config(config.output, usage)
+
+
+def fetch_link(
+    link: Link, target: Path, advance: Advance, web: Web, patience: RetryPolicy, max_bytes: int | None = None
+) -> Download:
+    """Write the file of `link` to `target`, with the checksum that the index states.
+
+    Raises:
+        ConfigError, DownloadError: as `download`.
+    """
+    path = local_path(link.url)
+    source: Source = WebFile(web, link.url) if path is None else LocalFile(path)
+    return download(source, Pins(sha256=link.sha256), target, advance, patience, max_bytes)

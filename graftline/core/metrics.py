@@ -5,15 +5,22 @@ queues or sandboxes. Counts begin with the process. Not here: how figures get ou
 `telemetry.push`.
 """
 
-from collections.abc import Iterable, Mapping
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from socketserver import ThreadingTCPServer
 from threading import Lock
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 
+from graftline.core.errors import ConfigError
 from graftline.core.record import write_atomically
 
 Family = Metric
@@ -69,7 +76,7 @@ class Metrics:
         self._draining = gauge("draining", "1 while the process finishes what is in flight and takes nothing else")
         self._lost = counter("telemetry_lost", "Log lines and pushes of figures that did not get out", ["sink"])
 
-    def answered(
+    def count_answer(
         self,
         actor: str,
         latency_s: float,
@@ -87,11 +94,11 @@ class Metrics:
         self._completion.labels(actor).inc(completion_tokens)
         self._cost.labels(actor).inc(cost_usd or 0.0)
 
-    def unanswered(self) -> None:
+    def count_unanswered(self) -> None:
         """Count a question that no actor answered."""
         self._unanswered.inc()
 
-    def actor_state(
+    def set_actor_state(
         self, actor: str, is_up: bool, in_flight: int, slots: int, faults: Mapping[str, int], ejections: int
     ) -> None:
         """Say how `actor` is; `faults`, by kind, and `ejections` are all there were so far."""
@@ -103,23 +110,23 @@ class Metrics:
                 self._raise(self._faults, total, actor, fault)
             self._raise(self._ejections, ejections, actor)
 
-    def questions_waiting(self, count: int) -> None:
+    def set_waiting(self, count: int) -> None:
         """Say for how many questions no actor has room."""
         self._unsent.set(count)
 
-    def sandbox_answered(self, verdict: str, seconds: float) -> None:
+    def count_action(self, verdict: str, seconds: float) -> None:
         """Count an action with its verdict; every one but `ok` is a failure."""
         self._actions.inc()
         self._sandbox.observe(seconds)
         if verdict != "ok":
             self._sandbox_failures.labels(verdict).inc()
 
-    def step(self, teacher: str, is_readable: bool) -> None:
+    def count_step(self, teacher: str, is_readable: bool) -> None:
         """Count a turn of `teacher`."""
         self._steps.labels(teacher).inc()
         self._unreadable.labels(teacher).inc(not is_readable)
 
-    def trajectory(self, teacher: str, is_verified: bool) -> None:
+    def count_trajectory(self, teacher: str, is_verified: bool) -> None:
         """Count an attempt of `teacher` that ended."""
         self._trajectories.labels(teacher, str(is_verified).lower()).inc()
         with self._lock:
@@ -127,25 +134,25 @@ class Metrics:
             verified, ended = self._attempts[teacher] = verified + is_verified, ended + 1
             self._ratio.labels(teacher).set(verified / ended)
 
-    def queue_depth(self, waiting: int, in_flight: int, dead: int) -> None:
+    def set_queue_depth(self, waiting: int, in_flight: int, dead: int) -> None:
         """Say how many jobs the queue has."""
         for state, count in (("waiting", waiting), ("in_flight", in_flight), ("dead", dead)):
             self._depth.labels(state).set(count)
 
-    def job_taken(self) -> None:
+    def count_job_start(self) -> None:
         """Count a job that begins."""
         self._taken.inc()
 
-    def job_ended(self, outcome: str, seconds: float) -> None:
+    def count_job_end(self, outcome: str, seconds: float) -> None:
         """Count a job that ended."""
         self._ended.labels(outcome).inc()
         self._job.observe(seconds)
 
-    def draining(self, is_draining: bool) -> None:
+    def set_draining(self, is_draining: bool) -> None:
         """Say whether the process is about to end."""
         self._draining.set(is_draining)
 
-    def lost(self, sink: str, count: int) -> None:
+    def count_lost(self, sink: str, count: int) -> None:
         """Count what did not reach `sink`: lines of logs, or pushes of figures."""
         self._lost.labels(sink).inc(count)
 
@@ -167,3 +174,72 @@ class Metrics:
         # fewer than before were counted by a pool that was opened anew
         counter.labels(*labels).inc(total - before if total >= before else total)
         self._totals[counter, labels] = total
+
+
+logger = logging.getLogger(__name__)
+
+_TEXT = "text/plain; charset=utf-8"
+
+
+@contextmanager
+def serve_metrics(metrics: Metrics, host: str, port: int, fault: Callable[[], str]) -> Iterator[str]:
+    """Serve until the block ends; yields the address, with the port that was found where 0 asked for a free one.
+
+    Args:
+        fault: says what is wrong with the process, nothing while it works; with it `/healthz` answers 503. It is called
+            in threads of the server. A process that finishes its work before it ends is well.
+
+    Raises:
+        ConfigError: the port is in use, or the host is none of this machine.
+    """
+    try:
+        server = _Server((host, port), metrics, fault)
+    except OSError as error:
+        raise ConfigError(
+            f"metrics: {host}:{port} cannot be listened on ({error.strerror}); choose another port, or 0 for a free one"
+        ) from None
+    thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="metrics", daemon=True)
+    thread.start()
+    try:
+        yield f"http://{host}:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Server(ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], metrics: Metrics, fault: Callable[[], str]) -> None:
+        self.metrics, self.fault = metrics, fault
+        super().__init__(address, _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        logger.debug("metrics: no answer to %s", client_address, exc_info=True)  # who asked went away, as a rule
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = 10  # of a client that says nothing
+
+    def do_GET(self) -> None:
+        match self.path.partition("?")[0]:
+            case "/metrics":
+                self._answer(200, *self.server.metrics.text(self.headers.get("Accept", "")))
+            case "/healthz":
+                fault = self.server.fault()
+                self._answer(503 if fault else 200, f"{fault or 'ok'}\n".encode(), _TEXT)
+            case _:
+                self._answer(404, b"only /metrics and /healthz are here\n", _TEXT)
+
+    def _answer(self, status: int, body: bytes, media_type: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", media_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing of every scrape."""

@@ -4,6 +4,7 @@ The only place that knows httpx. A client lives as long as one answer: the port 
 """
 
 import json
+import re
 import ssl
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,8 +18,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
-from graftline.core.downloads.retry import HomeBusyError, Patience, UnreachableError
+from graftline.core.download import SourceStream
 from graftline.core.errors import ConfigError, DownloadError
+from graftline.core.retry import RetryPolicy, SourceBusyError, UnreachableError
 
 if TYPE_CHECKING:
     import httpx
@@ -39,7 +41,7 @@ class AnswerError(DownloadError):
 class Web:
     """How servers are asked."""
 
-    patience: Patience
+    patience: RetryPolicy
     token: SecretStr | None = None
     """Sent to the server that is asked, and to no other that it refers to."""
 
@@ -50,13 +52,13 @@ class Web:
         """Ask, and yield the answer with its body unread: `chunks` reads it.
 
         Raises:
-            HomeBusyError: it may be answered later.
+            SourceBusyError: it may be answered later.
             AnswerError: it is refused: its status is none of `ok`.
             ConfigError: it is no URL.
         """
         import httpx
 
-        label = shown(url)
+        label = public_url(url)
         sent = {"User-Agent": "graftline", "Accept-Encoding": "identity", **(headers or {})}
         if self.token is not None:
             sent["Authorization"] = f"Bearer {self.token.get_secret_value()}"
@@ -75,7 +77,7 @@ class Web:
         """Yield the body of `response` as it comes, in pieces that are not empty.
 
         Raises:
-            HomeBusyError: it broke off.
+            SourceBusyError: it broke off.
         """
         with self._faults(label):
             yield from filter(None, response.iter_raw())
@@ -84,7 +86,7 @@ class Web:
         """Return the JSON at `url` and its ETag; None where it is as the headers of `condition` say.
 
         Raises:
-            HomeBusyError, AnswerError: as `answer`, or it is too large, or not JSON.
+            SourceBusyError, AnswerError: as `answer`, or it is too large, or not JSON.
         """
         with self.answer("GET", url, condition, ok=(200, 304)) as response:
             etag: str = response.headers.get("ETag", "")
@@ -94,7 +96,7 @@ class Web:
         """Return the JSON at `url`, and the address of the next page, empty at the last one (RFC 8288).
 
         Raises:
-            HomeBusyError, AnswerError: as `json`.
+            SourceBusyError, AnswerError: as `json`.
         """
         with self.answer("GET", url) as response:
             following: str = response.links.get("next", {}).get("url", "")
@@ -102,14 +104,16 @@ class Web:
 
     def _value(self, url: str, response: "httpx.Response") -> Any:
         body = bytearray()
-        for chunk in self.chunks(response, shown(url)):
+        for chunk in self.chunks(response, public_url(url)):
             body += chunk
             if len(body) > MAX_JSON_BYTES:
-                raise AnswerError(f"{shown(url)}: answers with more than {MAX_JSON_BYTES} bytes; check the address")
+                raise AnswerError(
+                    f"{public_url(url)}: answers with more than {MAX_JSON_BYTES} bytes; check the address"
+                )
         try:
             return json.loads(body)
         except (ValueError, RecursionError):
-            raise AnswerError(f"{shown(url)}: answers with something else than JSON; check the address") from None
+            raise AnswerError(f"{public_url(url)}: answers with something else than JSON; check the address") from None
 
     @contextmanager
     def _faults(self, label: str) -> Iterator[None]:
@@ -122,7 +126,7 @@ class Web:
                 f"{label}: no connection within {self.patience.connect_s:g} s; check the network"
             ) from None
         except httpx.TimeoutException:
-            raise HomeBusyError(
+            raise SourceBusyError(
                 f"{label}: silent for {self.patience.read_s:g} s; check the network or its home"
             ) from None
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
@@ -142,20 +146,20 @@ class Web:
             kind = type(error).__name__
             if isinstance(error, httpx.ConnectError):
                 raise UnreachableError(f"{label}: cannot be reached ({kind}); check the network or its home") from None
-            raise HomeBusyError(f"{label}: the connection broke ({kind}); check the network or its home") from None
+            raise SourceBusyError(f"{label}: the connection broke ({kind}); check the network or its home") from None
 
     def _check(self, label: str, url: str, response: "httpx.Response", ok: Container[int]) -> None:
         status = response.status_code
         if status in _BUSY:
-            busy = HomeBusyError(f"{label}: answers {_named(status)}; try again later")
+            busy = SourceBusyError(f"{label}: answers {_named(status)}; try again later")
             busy.retry_after_s = retry_after_s(response.headers.get("Retry-After", ""))
             raise busy
         if url.lower().startswith("https:") and response.url.scheme != "https":
             raise AnswerError(
-                f"{label}: leads on to {shown(str(response.url))}, which is not https; mend its entry below configs/"
+                f"{label}: leads on to {public_url(str(response.url))}, which is not https; mend its entry below configs/"
             )
         if status not in ok:
-            where = shown(str(response.url))
+            where = public_url(str(response.url))
             led = f" (at {where})" if where != label else ""
             what = "no such file" if status in (404, 410) else f"answers {_named(status)}"
             refused = AnswerError(f"{label}: {what}{led}; mend its entry below configs/")
@@ -171,7 +175,7 @@ def _certificates() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def shown(url: str) -> str:
+def public_url(url: str) -> str:
     """Return `url` without what may be secret: user, password, query and fragment."""
     try:
         parts = urlsplit(url)
@@ -207,3 +211,71 @@ def _named(status: int) -> str:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
         return str(status)
+
+
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+
+
+@dataclass(frozen=True, slots=True)
+class WebFile:
+    """What is at an address, as something to download."""
+
+    web: Web
+    url: str
+
+    @property
+    def label(self) -> str:
+        return public_url(self.url)
+
+    @contextmanager
+    def open(self, offset: int, etag: str) -> Iterator[SourceStream]:
+        if offset:
+            with self._from(offset, etag) as opened:
+                if opened is not None:
+                    yield opened
+                    return
+        with self.web.answer("GET", self.url) as response:
+            self._check(response)
+            yield self._whole(response)
+
+    @contextmanager
+    def _from(self, offset: int, etag: str) -> Iterator[SourceStream | None]:
+        """Yield the rest from `offset`, all of a new version, or None where it has to be asked for without a range."""
+        headers = {"Range": f"bytes={offset}-"}
+        if etag and not etag.startswith("W/"):  # a weak one says nothing of single bytes
+            headers["If-Range"] = etag
+        with self.web.answer("GET", self.url, headers, ok=(200, 206, 416)) as response:
+            if response.status_code == 416:
+                yield None
+                return
+            self._check(response)
+            if response.status_code == 200:
+                yield self._whole(response)
+                return
+            found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+            version = _version(response)
+            if found is None or int(found[1]) != offset or (etag and version and version != etag):
+                yield None
+                return
+            size_bytes = None if found[3] == "*" else int(found[3])
+            yield SourceStream(offset, size_bytes, version or etag, self.web.chunks(response, self.label))
+
+    def _whole(self, response: "httpx.Response") -> SourceStream:
+        size = response.headers.get("Content-Length", "")
+        size_bytes = int(size) if size.isdecimal() else None
+        return SourceStream(0, size_bytes, _version(response), self.web.chunks(response, self.label))
+
+    def _check(self, response: "httpx.Response") -> None:
+        coding = response.headers.get("Content-Encoding", "identity").lower()
+        # many servers call every .gz file a coding of something else, and send it as it is
+        is_file_itself = coding in ("gzip", "x-gzip") and self.label.endswith((".gz", ".tgz"))
+        if coding != "identity" and not is_file_itself:
+            raise AnswerError(
+                f"{self.label}: comes with Content-Encoding {coding!r}, though it was asked for as it is;"
+                " have its server send it unchanged"
+            )
+
+
+def _version(response: "httpx.Response") -> str:
+    version: str = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
+    return version

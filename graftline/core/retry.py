@@ -23,18 +23,18 @@ _PROGRESS_BYTES = 1 << 16  # less than this between two faults is no progress
 T = TypeVar("T")
 
 
-class HomeBusyError(DownloadError):
+class SourceBusyError(DownloadError):
     """The home does not answer for now: too many requests, out of service, or the connection broke."""
 
     retry_after_s: float = 0.0
     """How long it asks to be left alone; 0 where it does not say."""
 
 
-class UnreachableError(HomeBusyError):
+class UnreachableError(SourceBusyError):
     """There is no way to the home: no network, as a rule, or no such server."""
 
 
-class Patience(Config):
+class RetryPolicy(Config):
     """How long a home is waited for."""
 
     connect_s: float = Field(default=5.0, gt=0)
@@ -51,11 +51,11 @@ class Patience(Config):
     slow_s: float = Field(default=30.0, gt=0)
 
 
-def persistently(patience: Patience, attempt: Callable[[], T], progress: Callable[[], int] = lambda: 0) -> T:
+def with_retries(patience: RetryPolicy, attempt: Callable[[], T], progress: Callable[[], int] = lambda: 0) -> T:
     """Return what `attempt` returns; it is repeated while the home is busy. `progress` counts bytes.
 
     Raises:
-        HomeBusyError: the deadline is over, or would be before the home wants to be asked again.
+        SourceBusyError: the deadline is over, or would be before the home wants to be asked again.
     """
     from tenacity import Retrying, retry_if_exception_type, wait_random_exponential
 
@@ -64,7 +64,7 @@ def persistently(patience: Patience, attempt: Callable[[], T], progress: Callabl
 
     def pause_s(state: "RetryCallState") -> float:
         error = state.outcome.exception() if state.outcome else None
-        asked_s = error.retry_after_s if isinstance(error, HomeBusyError) else 0.0
+        asked_s = error.retry_after_s if isinstance(error, SourceBusyError) else 0.0
         return max(asked_s, jitter(state))
 
     def is_over(state: "RetryCallState") -> bool:
@@ -82,12 +82,12 @@ def persistently(patience: Patience, attempt: Callable[[], T], progress: Callabl
         logger.warning("%s; next attempt in %.1f s", error, state.upcoming_sleep)
 
     retrying = Retrying(
-        retry=retry_if_exception_type(HomeBusyError), wait=pause_s, stop=is_over, before_sleep=say, reraise=True
+        retry=retry_if_exception_type(SourceBusyError), wait=pause_s, stop=is_over, before_sleep=say, reraise=True
     )
     try:
         return retrying(attempt)
-    except HomeBusyError as error:
+    except SourceBusyError as error:
         times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
-        fault = HomeBusyError(f"{error} (given up after {times}); run again later, what was fetched is kept")
+        fault = SourceBusyError(f"{error} (given up after {times}); run again later, what was fetched is kept")
         fault.retry_after_s = error.retry_after_s
         raise fault from error

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import IO, TYPE_CHECKING
 
-from graftline.core.downloads.download import Opened, Pinned, Source, pin_fault, watched
-from graftline.core.downloads.retry import HomeBusyError, Patience, persistently
+from graftline.core.download import Pinned, Source, SourceStream, pin_fault, require_throughput
 from graftline.core.errors import DownloadError
+from graftline.core.retry import RetryPolicy, SourceBusyError, with_retries
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 _BUFFER_BYTES = 1 << 20
 
 
-def refuse(fault: str) -> None:
+def raise_download_error(fault: str) -> None:
     """Raise DownloadError: what is to be done with content that is not as pinned, unless somebody knows better."""
     raise DownloadError(fault)
 
 
 @contextmanager
-def streamed(
-    source: Source, file: Pinned, patience: Patience, on_fault: Callable[[str], None] = refuse
+def open_stream(
+    source: Source, file: Pinned, patience: RetryPolicy, on_fault: Callable[[str], None] = raise_download_error
 ) -> Iterator[IO[bytes]]:
     """Open `source` for reading once; the read that finds the end checks the pins of `file`."""
     raw = _Stream(source, file, patience, on_fault)
@@ -33,7 +33,7 @@ def streamed(
 
 
 class _Stream(io.RawIOBase):
-    def __init__(self, source: Source, file: Pinned, patience: Patience, on_fault: Callable[[str], None]) -> None:
+    def __init__(self, source: Source, file: Pinned, patience: RetryPolicy, on_fault: Callable[[str], None]) -> None:
         self._source, self._file, self._patience, self._on_fault = source, file, patience, on_fault
         self._connection = ExitStack()
         self._chunks: Iterator[bytes] | None = None
@@ -43,14 +43,14 @@ class _Stream(io.RawIOBase):
         self._has_ended = False
 
     def open(self) -> None:
-        persistently(self._patience, self._opened)
+        with_retries(self._patience, self._opened)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
         if not self._waiting and not self._has_ended:
-            chunk = persistently(self._patience, self._next)
+            chunk = with_retries(self._patience, self._next)
             self._waiting = memoryview(chunk)
             self._sha256.update(chunk)
             self._has_ended = not chunk
@@ -71,10 +71,10 @@ class _Stream(io.RawIOBase):
         try:
             chunk = next(self._opened(), b"")
             if not chunk and self._total is not None and self._size_bytes < self._total:
-                raise HomeBusyError(
+                raise SourceBusyError(
                     f"{self._source.label}: ended at byte {self._size_bytes} of {self._total}; check the network"
                 )
-        except HomeBusyError:
+        except SourceBusyError:
             self._chunks = None
             self._connection.close()
             raise
@@ -88,15 +88,15 @@ class _Stream(io.RawIOBase):
                 raise DownloadError(f"{self._source.label}: changed while it was read; run again")
             self._etag = opened.etag
             self._total = self._file.size_bytes if opened.size_bytes is None else opened.size_bytes
-            self._chunks = watched(_from(opened, self._size_bytes), self._source.label, self._patience)
+            self._chunks = require_throughput(_from(opened, self._size_bytes), self._source.label, self._patience)
         return self._chunks
 
-    def _is_same(self, opened: Opened) -> bool:
+    def _is_same(self, opened: SourceStream) -> bool:
         # with a pin, another file shows at the end
         return bool(self._file.sha256) or (bool(self._etag) and opened.etag == self._etag)
 
 
-def _from(opened: Opened, offset: int) -> Iterator[bytes]:
+def _from(opened: SourceStream, offset: int) -> Iterator[bytes]:
     """Yield what comes after `offset`: not every home begins where it was asked to."""
     skipped = opened.offset
     for chunk in opened.chunks:

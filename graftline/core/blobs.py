@@ -1,0 +1,278 @@
+"""The port `blobs`: files kept under names, in a bucket or a folder, each with its checksum.
+
+Beside each object stands its checksum, `<name>.sha256`, in the form of the command sha256sum. It is removed before the
+object is written and written after it: an object without one, left by a writer that was killed or put there by somebody
+else, does not exist. That there is no object of a name is a result; an error is raised where the store does not answer,
+refuses, or holds something else than the checksum says.
+"""
+
+import fcntl
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import IO, Annotated, Literal
+from uuid import uuid4
+
+from pydantic import Field, ValidationError
+
+from graftline.core.config import Config
+from graftline.core.errors import BoundaryError, DataError
+from graftline.core.hashing import sha256_file
+from graftline.core.paths import portable
+from graftline.core.record import sync
+from graftline.core.secrets import Secrets
+from graftline.core.store import ObjectStore, ObjectStoreConfig, memory_objects, open_objects
+
+logger = logging.getLogger(__name__)
+
+JOURNAL_NAME = ".uploaded.jsonl"
+_CHECKSUM_SUFFIX = ".sha256"
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """An object, as it was put."""
+
+    name: str
+    """A relative path with forward slashes; no part of it begins with a dot."""
+    size_bytes: int
+    sha256: str
+
+
+class BlobStore:
+    """Keeps objects. Safe to use from several threads; of several processes that put one name, the last one wins."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self.label = objects.label
+        """What messages and journals call the store; without secrets."""
+        self._objects = objects
+
+    def put(self, name: str, source: Path) -> Blob:
+        """Keep the content of the file `source` under `name`, instead of what was there.
+
+        Raises:
+            DataError: `name` cannot be one, or `source` cannot be read or was altered meanwhile.
+            BoundaryError: the store failed; what it had under `name` may be gone, and half an object is never visible.
+        """
+        blob = _hash_source(_check_name(name), source)
+        with self._objects.wrap_errors(name):
+            before = source.stat()
+            self._objects.remove(name + _CHECKSUM_SUFFIX)
+            self._objects.put_file(name, source)
+            after = source.stat()
+            if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+                raise DataError(f"{source}: was altered while it was uploaded; upload again when nobody writes to it")
+        self._objects.write(name + _CHECKSUM_SUFFIX, f"{blob.sha256}  {name.rpartition('/')[2]}\n".encode())
+        return blob
+
+    def get(self, name: str, target: Path) -> Blob:
+        """Write the object to the file `target`, whole and verified, or not at all.
+
+        Raises:
+            DataError: `name` cannot be one.
+            BoundaryError: there is none, it is not what its checksum says, or the store failed.
+        """
+        if (blob := self.find(name)) is None:
+            raise BoundaryError(f"{self.label}: has no object {name!r}; put it there first")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(f".{target.name}.partial-{uuid4().hex}")
+        try:
+            self._objects.get_file(name, partial)
+            if sha256_file(partial) != blob.sha256:
+                raise BoundaryError(f"{self.label}/{name}: is not what its checksum says; put it there again")
+            sync(partial)
+            partial.replace(target)
+            sync(target.parent)
+        finally:
+            partial.unlink(missing_ok=True)
+        return blob
+
+    def find(self, name: str) -> Blob | None:
+        """Return the object called `name`, None if there is none.
+
+        Raises:
+            DataError, BoundaryError: as `get`.
+        """
+        line = self._objects.read(_check_name(name) + _CHECKSUM_SUFFIX)
+        size_bytes = None if line is None else self._objects.size_bytes(name)
+        if line is None or size_bytes is None:
+            return None
+        checksum, _, _ = line.decode("ascii", "replace").partition(" ")
+        if len(checksum) != 64 or not set(checksum) <= set("0123456789abcdef"):
+            raise BoundaryError(f"{self.label}/{name}{_CHECKSUM_SUFFIX}: is no checksum; put {name!r} there again")
+        return Blob(name, size_bytes, checksum)
+
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """Return the bytes of every object whose name begins with `prefix`, by name, sorted.
+
+        Raises:
+            BoundaryError: the store failed.
+        """
+        sizes = self._objects.sizes(prefix)
+        return {name: size_bytes for name, size_bytes in sizes.items() if f"{name}{_CHECKSUM_SUFFIX}" in sizes}
+
+
+class FilesystemBlobsConfig(ObjectStoreConfig):
+    """A bucket, a folder, or whatever else fsspec has a client for."""
+
+    kind: Literal["filesystem"] = "filesystem"
+
+
+class MemoryBlobsConfig(Config):
+    """In this process: for tests."""
+
+    kind: Literal["memory"] = "memory"
+
+
+BlobsConfig = Annotated[FilesystemBlobsConfig | MemoryBlobsConfig, Field(discriminator="kind")]
+
+
+def open_blob_store(config: BlobsConfig, root: Path, secrets: Secrets) -> BlobStore:
+    """Return the store of `config`; whether it answers shows at the first use.
+
+    Raises:
+        ConfigError: its client is not installed or does not take the options, or a secret is not set.
+    """
+    if isinstance(config, MemoryBlobsConfig):
+        return BlobStore(memory_objects())
+    return BlobStore(open_objects(config, root, secrets, "blobs"))
+
+
+@dataclass(frozen=True, slots=True)
+class UploadSummary:
+    """What became of the sealed files of a folder, all of which are in the store."""
+
+    sent: int
+    sent_bytes: int
+    kept: int
+    """Files that the store held already."""
+
+
+def upload_new(
+    folder: Path, store: BlobStore, below: str = "", is_sealed: Callable[[Path], bool] = lambda path: True
+) -> UploadSummary:
+    """Put every sealed file below `folder` that `store` does not hold yet; names are the paths from `folder`.
+
+    What is known to be in the store is kept in `.uploaded.jsonl` in the folder: such a file is neither read nor asked for
+    again while the store lists it with its size. For all others the checksum decides, so losing the journal costs nothing
+    but time. After an error or a kill, the next call goes on where this one stopped. One process at a time uploads a
+    folder; another one waits for it.
+
+    Args:
+        below: folder of the store that the names begin with.
+        is_sealed: whether a file is never written to again. Those with a name, or in a folder, that begins with a dot
+            are not, and are not asked about.
+
+    Raises:
+        DataError: there is no such folder, a name cannot be that of an object, or a file was altered meanwhile.
+        BoundaryError: the store failed.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; name the one that holds the shards")
+    with _open_journal(folder / JOURNAL_NAME, store.label) as journal:
+        stored_sizes = store.sizes(f"{below}/" if below else "")
+
+        def upload(path: Path) -> int | None:
+            """Return how many bytes were sent; None where the store held the file."""
+            name = f"{below}/{path.relative_to(folder).as_posix()}".removeprefix("/")
+            state = path.stat()
+            entry = _JournalEntry(store=store.label, name=name, size_bytes=state.st_size, mtime_ns=state.st_mtime_ns)
+            is_stored = stored_sizes.get(name) == state.st_size
+            if is_stored and journal.holds(entry):
+                return None
+            if not (is_stored and store.find(name) == _hash_source(name, path)):
+                is_stored = False
+                store.put(name, path)
+            journal.add(entry)
+            return None if is_stored else state.st_size
+
+        # a bucket's client holds 100 MB in memory and more for each file
+        with ThreadPoolExecutor(4) as threads:
+            futures = [threads.submit(upload, path) for path in _sealed_files(folder, is_sealed)]
+            try:
+                results = [future.result() for future in futures]
+            except BaseException:
+                threads.shutdown(cancel_futures=True)
+                raise
+    sizes = [size_bytes for size_bytes in results if size_bytes is not None]
+    summary = UploadSummary(len(sizes), sum(sizes), len(results) - len(sizes))
+    logger.info("uploaded %s to %s: %s", folder, store.label, summary)
+    return summary
+
+
+def _check_name(name: str) -> str:
+    path = portable(name)
+    if str(path) != name or any(part.startswith(".") for part in path.parts) or name.endswith(_CHECKSUM_SUFFIX):
+        raise DataError(
+            f"object name {name!r}: has an empty part, one that begins with a dot, or ends in {_CHECKSUM_SUFFIX};"
+            " use a plain relative path such as 'raw/shard-1.jsonl'"
+        )
+    return name
+
+
+def _hash_source(name: str, source: Path) -> Blob:
+    try:
+        return Blob(name, source.stat().st_size, sha256_file(source))
+    except OSError as error:
+        raise DataError(f"{source}: cannot be read ({error.strerror}); expected a file to be uploaded") from None
+
+
+def _sealed_files(folder: Path, is_sealed: Callable[[Path], bool]) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if not is_hidden and path.is_file() and is_sealed(path):
+            yield path
+
+
+class _JournalEntry(Config):
+    """A file that is in a store, as it was when it was looked at."""
+
+    store: str
+    name: str
+    size_bytes: int
+    mtime_ns: int
+
+
+class _Journal:
+    """What is known to be in one store."""
+
+    def __init__(self, stream: IO[bytes], store: str) -> None:
+        self._stream, self._lock = stream, Lock()
+        self._entries = {entry.name: entry for entry in _read_entries(stream) if entry.store == store}
+
+    def holds(self, entry: _JournalEntry) -> bool:
+        return self._entries.get(entry.name) == entry
+
+    def add(self, entry: _JournalEntry) -> None:
+        with self._lock:
+            self._stream.write(entry.model_dump_json().encode() + b"\n")
+            self._stream.flush()
+
+
+@contextmanager
+def _open_journal(path: Path, store: str) -> Iterator[_Journal]:
+    """Open the journal once no other process has it open."""
+    try:
+        stream = path.open("a+b")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written to ({error.strerror}); mend its permissions") from None
+    with stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield _Journal(stream, store)
+
+
+def _read_entries(stream: IO[bytes]) -> Iterator[_JournalEntry]:
+    """Yield what `stream` holds, and cut off a last line that a kill left half written."""
+    stream.seek(0)
+    content = stream.read()
+    stream.truncate(content.rfind(b"\n") + 1)
+    for line in content.splitlines(keepends=True):
+        try:
+            if line.endswith(b"\n"):
+                yield _JournalEntry.model_validate_json(line)
+        except ValidationError:
+            continue  # of another version
