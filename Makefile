@@ -18,7 +18,7 @@ export PYTHONWARNINGS := ignore:Function:FutureWarning,ignore:Parameter:Warning
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
-.PHONY: help run data closed-loop ui screens test check format integration soak bench bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor bench-loop peers wheel install clean
+.PHONY: help run data closed-loop ui screens test check format integration hostile soak bench bench-lineage bench-datasets bench-sandbox bench-actors bench-training bench-harbor bench-loop peers wheel install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -71,6 +71,9 @@ format: install ## Format the code
 integration: install ## Run the tests that take minutes: of a cluster, of benchmarks, of real models, and of vLLM's CPU build where GRAFTLINE_VLLM_ENV names its environment
 	$(BIN)/graftline models fetch smollm2-135m
 	$(BIN)/python -m pytest -m long
+
+hostile: install ## Run programs and actions that try to get out against every jail here; CASES=network names some
+	$(BIN)/python -m tests.security.hostile $(CASES)
 
 soak: install ## Disturb the whole platform under load, for about two minutes or for MINUTES=60, and prove that nothing was lost
 	@$(BIN)/graftline models fetch smollm2-135m > /dev/null

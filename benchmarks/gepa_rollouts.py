@@ -52,7 +52,7 @@ from graftline.prompts.settings import PromptLearningConfig
 from graftline.rollouts.collect import Collecting
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import load_prompt
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 FLEET = "smoke"
 _SLOTS = 4

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from graftline.sandbox import Case, JailConfig, PytestSpec, Verdict, judged, open_jail
+from graftline.sandbox import Case, JailConfig, PytestSpec, Verdict, judge_tests, open_jail
 
 _PROGRAM = b"print(sum(range(10)))\n"
 _MODULE = b"def add(a, b):\n    return a + b\n"
@@ -37,7 +37,7 @@ def jailed_tests(repetitions: int) -> tuple[dict[str, Any], dict[str, Any]]:
             assert jail.run(case).stdout == b"45\n"
 
         def tests() -> None:
-            result = judged(jail, {"m.py": _MODULE}, _SPEC)
+            result = judge_tests(jail, {"m.py": _MODULE}, _SPEC)
             assert (result.verdict, result.passed) == (Verdict.OK, True), result
 
         def bare(*arguments: str) -> Callable[[], object]:

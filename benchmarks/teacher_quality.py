@@ -43,8 +43,8 @@ from graftline.rollouts.teachers.examples import Examples, VerifiedStep
 from graftline.rollouts.teachers.openai import OpenAITeacher
 from graftline.rollouts.teachers.prompt import Prompt, Shot, load_prompt
 from graftline.rollouts.teachers.wording import described
+from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import Verdict
-from graftline.sandbox.memory import MemorySandbox
 
 SAMPLE = CHECKOUT / "data" / "samples" / "release_pairs.jsonl.gz"
 STEPS = 3

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from graftline.sandbox import CaseLimits, TestResult, judged
-from graftline.sandbox.runner import checked_spec
-from graftline.sandbox.served import ServedJail
+from graftline.sandbox import CaseLimits, TestResult, judge_tests
+from graftline.sandbox.jail.served import ServedJail
+from graftline.sandbox.runner import parse_test_spec
 
 LIMITS = CaseLimits(cpu_s=5, wall_s=30, memory_mb=512, disk_mb=8, output_kb=64, processes=16, files=200)
 RIGHT = "def add(a, b):\n    return a + b\n"
@@ -30,12 +30,12 @@ def by_pytest(
     laid = {"m.py": module.encode(), **(more or {})}
     named = {"test_m.py": tests} if isinstance(tests, str) else dict(tests)
     spec = {"kind": "pytest", "files": named, "expected": expected or (ADD, OTHER), "trusts": trusts}
-    return judged(jail, laid, checked_spec(spec))
+    return judge_tests(jail, laid, parse_test_spec(spec))
 
 
 def by_calls(jail: ServedJail, module: str, *calls: Mapping[str, Any]) -> TestResult:
     laid = {"m.py": module.encode("utf-8", "surrogatepass")}
-    return judged(jail, laid, checked_spec({"kind": "calls", "module": "m", "calls": calls}))
+    return judge_tests(jail, laid, parse_test_spec({"kind": "calls", "module": "m", "calls": calls}))
 
 
 def outcomes(result: TestResult) -> list[str]:

@@ -5,7 +5,7 @@ from graftline.evals.attempt import Attempt
 from graftline.evals.cases import Case, Unseen
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.answer_schema import AnswerFormat
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 FORMAT = AnswerFormat(layout="action")
 RIGHT = '{"pattern": "old($A)", "rewrite": "new($A)"}'

@@ -10,8 +10,8 @@ import pytest
 
 from graftline.sandbox import Case, CaseEnd, CaseLimits, Verdict
 from graftline.sandbox.jail import Program
-from graftline.sandbox.served import Mode, ServedJail
-from graftline.sandbox.wrappers import WRAPPERS
+from graftline.sandbox.jail.served import Mode, ServedJail
+from graftline.sandbox.jail.wrappers import WRAPPERS
 
 SERVED = ("namespaces", "confined", "subprocess")
 WRAPPED = tuple(WRAPPERS)

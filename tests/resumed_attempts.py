@@ -29,7 +29,7 @@ from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.openai import OpenAITeacher
 from graftline.rollouts.teachers.prompt import load_prompt
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 TASK = Task(

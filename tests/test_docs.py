@@ -30,8 +30,6 @@ from graftline.datasets.catalog import Catalog
 from graftline.datasets.governance import Governance
 from graftline.evals.contest_file import ContestFile
 from graftline.harbor.deployment_file import DeploymentFile
-from graftline.hostile.counter_cases import COUNTER_CASES
-from graftline.hostile.suite import JAIL_CASES, SANDBOX_CASES
 from graftline.llm.fleet import Fleets
 from graftline.llm.weights.catalog import ModelCatalog
 from graftline.pipeline import load_manifest
@@ -45,9 +43,11 @@ from graftline.rollouts.reward import Reward, RewardWeights, reward
 from graftline.rollouts.state import StateStore, StateUpdate
 from graftline.rollouts.teachers.prompt import Prompts, load_prompt
 from graftline.sandbox import CaseLimits, SandboxSettings, Verdict
-from graftline.sandbox.limits import LEVELS, Limits
-from graftline.sandbox.workspace_limits import WorkspaceLimits
+from graftline.sandbox.base import LEVELS, Limits
+from graftline.sandbox.file_names import WorkspaceLimits
 from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, keys_of, models_in, section, table, written_root
+from tests.security.hostile.counter_cases import COUNTER_CASES
+from tests.security.hostile.suite import JAIL_CASES, SANDBOX_CASES
 
 # those need a backend or a service: tests/unit/training/test_train.py, tests/test_docs_harbor.py
 OF_SERVICES = ("docs/training.md", "docs/harbor.md")

@@ -21,7 +21,7 @@ from graftline.core.record import load_verified
 from graftline.datasets.edit import DropReason
 from graftline.pipeline import load_manifest, open_lineage
 from graftline.pipeline.stages.table import make
-from graftline.sandbox.base import Isolation, SandboxResult, Verdict, decided
+from graftline.sandbox.base import Isolation, SandboxResult, Verdict, ensure_decided
 from tests.hub_server import HubServer
 from tests.pages import CHECKOUT, codes, fences, pair_of, section, table, written_root
 
@@ -269,7 +269,7 @@ def test_the_messages_about_bad_input_are_the_real_ones(root: Path, tmp_path: Pa
             load_verified(tmp_path / TASKS, "tasks")
         real.append(str(raised.value).replace(f"{tmp_path}/", ""))
     with pytest.raises(SandboxError) as busy:
-        decided(SandboxResult(Verdict.WALL_TIMEOUT, None, Isolation("none", "memory")))
+        ensure_decided(SandboxResult(Verdict.WALL_TIMEOUT, None, Isolation("none", "memory")))
     real.append(str(busy.value))
     result = CliRunner().invoke(main, ["check"], env={"GRAFTLINE_ROOT": "nowhere"})
     real.append(result.stderr.removeprefix("error: "))

@@ -29,7 +29,7 @@ from graftline.rollouts.state.state import State
 from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import GaveUp, Proposal, Turn, Unreadable
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 from tests.harbor_lineage import task
 
 _MOST_WAITING, _PAUSE_S = 3, 0.5

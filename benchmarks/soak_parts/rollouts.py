@@ -26,7 +26,7 @@ from graftline.harbor.service.database import Database
 from graftline.harbor.service.schemas import RolloutStatus
 from graftline.harbor.service.tables import attempts, instances, rollouts
 from graftline.harbor.uploader import HarborDeploymentUploader
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 KEY = "a-key-of-the-soak-alone"
 _TEACHERS = ("induction", "memory", "nop")

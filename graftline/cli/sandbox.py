@@ -1,7 +1,6 @@
 """The commands below `graftline sandbox`: parse, load configuration, call one function, print."""
 
 import json
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,6 @@ from graftline.cli.main import json_option, paths_of, print_table
 from graftline.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from graftline.hostile.judging import Outcome
     from graftline.sandbox import SandboxRunner, SandboxSettings
 
 _MAX_INPUT_BYTES = 1 << 20
@@ -114,41 +112,6 @@ def test(root: Path | None, spec: Path, folder: Path, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-@click.command()
-@click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--all", "is_all", is_flag=True, help="Against every jail and sandbox that is here.")
-@json_option
-@click.pass_obj
-def hostile(root: Path | None, names: tuple[str, ...], is_all: bool, as_json: bool) -> None:
-    """Run programs and actions that try to get out. Fails if one does, or could not be tried."""
-    from graftline.core.progress import progress_bars
-    from graftline.hostile.suite import has_failed, run_suite, summary, table
-    from graftline.hostile.targets import jails, sandboxes
-
-    settings = _settings(root)
-    done: Counter[str] = Counter()
-    with progress_bars() as bars:
-
-        def show(outcome: "Outcome") -> None:
-            if not done[outcome.backend]:
-                bars.start("hostile", outcome.backend)
-            done[outcome.backend] += 1
-            bars.advance(done[outcome.backend], 0)
-
-        outcomes = run_suite(jails(settings, is_all), sandboxes(settings, is_all), names, show)
-    if as_json:
-        click.echo(json.dumps([asdict(outcome) for outcome in outcomes]))
-    else:
-        columns, rows = table(outcomes)
-        print_table("Hostile suite", columns, [tuple(row) for row in rows])
-        for outcome in outcomes:
-            if outcome.status in ("escaped", "not run"):
-                click.echo(f"{outcome.backend}: {outcome.case}: {outcome.detail}", err=True)
-        click.echo(summary(outcomes))
-    if has_failed(outcomes):
-        raise click.exceptions.Exit(1)
-
-
 def _settings(root: Path | None) -> "SandboxSettings":
     from graftline.sandbox.runner import load_sandbox_settings
 
@@ -204,4 +167,4 @@ def _plain(result: Any) -> dict[str, Any]:
     return found
 
 
-COMMANDS = (probe, apply, test, hostile)
+COMMANDS = (probe, apply, test)

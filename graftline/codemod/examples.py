@@ -12,7 +12,7 @@ from graftline.codemod.hunks import Unit, hunks, statement_at
 from graftline.codemod.rule_file import Example, FileRule, named, written
 from graftline.codemod.tidy import tidied
 from graftline.core.errors import DataError
-from graftline.sandbox.base import Sandbox, Verdict, decided
+from graftline.sandbox.base import Sandbox, Verdict, ensure_decided
 
 MAX_CHARACTERS = 4_000
 """Of one side of an example."""
@@ -53,7 +53,7 @@ def example_of(
     if max(len(before), len(after)) <= MAX_CHARACTERS:
         parts.append((before, after))
     for old, new in sorted(parts, key=lambda part: len(part[0])):
-        result = decided(*sandbox.apply_many(old, language, [action]))
+        result = ensure_decided(*sandbox.apply_many(old, language, [action]))
         if result.verdict is Verdict.OK and tidied(old, result) == new:
             return Example(before=old, after=new, source=source)
     return None
@@ -72,7 +72,7 @@ def stays_of(
     except DataError:
         return ()
     short = list(dict.fromkeys(found for found in statements if found and len(found) <= MAX_CHARACTERS))
-    results = [decided(*sandbox.apply_many(found, language, [action])) for found in short]
+    results = [ensure_decided(*sandbox.apply_many(found, language, [action])) for found in short]
     return tuple(found for found, result in zip(short, results, strict=True) if result.verdict is Verdict.NO_MATCH)
 
 
@@ -83,14 +83,14 @@ def examples_tried(rule: FileRule, sandbox: Sandbox) -> Iterator[Outcome]:
         SandboxError: the sandbox failed.
     """
     for number, example in enumerate(rule.examples, 1):
-        result = decided(*sandbox.apply_many(example.before, rule.language, [rule.action]))
+        result = ensure_decided(*sandbox.apply_many(example.before, rule.language, [rule.action]))
         text = tidied(example.before, result)
         detail = (
             "" if text == example.after else f"{result.verdict}: {result.error or _difference(text, example.after)}"
         )
         yield Outcome(rule.id, "example", number, not detail, detail)
     for number, staying in enumerate(rule.stays, 1):
-        result = decided(*sandbox.apply_many(staying, rule.language, [rule.action]))
+        result = ensure_decided(*sandbox.apply_many(staying, rule.language, [rule.action]))
         text = tidied(staying, result)
         is_left = result.verdict in (Verdict.OK, Verdict.NO_MATCH) and text == staying
         detail = "" if is_left else f"{result.verdict}: {result.error or _difference(text, staying)}"

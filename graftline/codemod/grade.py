@@ -37,7 +37,7 @@ from graftline.codemod.equality import Level, equality
 from graftline.codemod.judge import judged
 from graftline.codemod.tidy import tidied
 from graftline.core.errors import DataError
-from graftline.sandbox.base import Match, Request, Sandbox, SandboxResult, Verdict, decided
+from graftline.sandbox.base import Match, Request, Sandbox, SandboxResult, Verdict, ensure_decided
 
 _TOKEN = re.compile(r"\w+|[^\s\w]")
 _PER_CHARACTERS = 100_000
@@ -142,7 +142,7 @@ def over_out(action: PatternAction | RuleAction, language: Language, sandbox: Sa
     words = needed_words(action, language)
     texts = [text for text in background.texts(language) if words <= words_of(text)]
     requests = [Request(text, language, (action,)) for text in texts]
-    results = [decided(result) for [result] in sandbox.apply_each(requests)]
+    results = [ensure_decided(result) for [result] in sandbox.apply_each(requests)]
     own = own.strip()
     foreign = background.size(language) - sum(text.count(own) * len(own) for text in background.texts(language))
     if foreign <= 0 or any(result.verdict not in (Verdict.OK, Verdict.NO_MATCH) for result in results):
@@ -204,7 +204,7 @@ def _distance(left: list[str], right: list[str]) -> int:
 
 def _changes(action: PatternAction | RuleAction, text: str, language: Language, sandbox: Sandbox) -> bool | None:
     """Return whether `action` changes `text`; None where it cannot be applied to it."""
-    result = decided(sandbox.apply_many(text, language, [action])[0])
+    result = ensure_decided(sandbox.apply_many(text, language, [action])[0])
     if result.verdict is Verdict.OK:
         return tidied(text, result) != text
     return False if result.verdict is Verdict.NO_MATCH else None

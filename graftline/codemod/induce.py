@@ -33,8 +33,8 @@ from graftline.codemod.repair import repaired
 from graftline.codemod.tidy import tidied
 from graftline.core.config import Config
 from graftline.core.errors import DataError
-from graftline.sandbox.base import Sandbox, SandboxResult, decided
-from graftline.sandbox.default import default_sandbox
+from graftline.sandbox.base import Sandbox, SandboxResult, ensure_decided
+from graftline.sandbox.runner import default_sandbox
 
 _MAX_SQUARES = 500_000_000
 """Of the lengths of lines together: the binding takes time in the square of each."""
@@ -186,7 +186,7 @@ def _judged(change: Change, tried: Sequence[Candidate], sandbox: Sandbox) -> lis
     if not tried:
         return []
     actions = [candidate.action for candidate in tried]
-    results = map(decided, sandbox.apply_many(change.before.text, change.language, actions))
+    results = map(ensure_decided, sandbox.apply_many(change.before.text, change.language, actions))
     return [_Tried(candidate, result, judged(change, result)) for candidate, result in zip(tried, results, strict=True)]
 
 

@@ -20,8 +20,8 @@ from graftline.codemod.judge import Judgment, judged
 from graftline.codemod.repair import repaired
 from graftline.codemod.tidy import tidied
 from graftline.core.errors import DataError
-from graftline.sandbox.base import Request, Sandbox, SandboxResult, Verdict, decided
-from graftline.sandbox.default import default_sandbox
+from graftline.sandbox.base import Request, Sandbox, SandboxResult, Verdict, ensure_decided
+from graftline.sandbox.runner import default_sandbox
 
 _MAX_WEIGHED = 12
 
@@ -160,7 +160,7 @@ def _held(
     others = [i for i in range(len(state)) if i != at]
     kept = [candidate for candidate, _, _ in remaining]
     texts = [*(state[i].text for i in others), *negatives]
-    answers = [[decided(one) for one in answer] for answer in _on_all(texts, language, kept, sandbox)]
+    answers = [[ensure_decided(one) for one in answer] for answer in _on_all(texts, language, kept, sandbox)]
     held = []
     for number, (candidate, result, judgment) in enumerate(remaining):
         results = {i: answer[number] for i, answer in zip(others, answers, strict=False)} | {at: result}
@@ -177,7 +177,7 @@ def _held(
 
 
 def _applied(text: str, language: Language, tried: Sequence[Candidate], sandbox: Sandbox) -> list[SandboxResult]:
-    return list(map(decided, sandbox.apply_many(text, language, [one.action for one in tried]))) if tried else []
+    return list(map(ensure_decided, sandbox.apply_many(text, language, [one.action for one in tried]))) if tried else []
 
 
 def _on_all(

@@ -12,7 +12,7 @@ from graftline.codemod.mine import Pair, induced_pairs
 from graftline.core.config import Config
 from graftline.core.errors import DataError
 from graftline.core.hashing import code_version, digest, sha256_text
-from graftline.sandbox.open import SandboxConfig
+from graftline.sandbox.actions import SandboxConfig
 
 
 class _Line(Config):

@@ -14,7 +14,7 @@ from graftline.codemod.rule_file import Example, FileRule, named
 from graftline.codemod.source_files import SourceFile
 from graftline.codemod.tidy import tidied
 from graftline.core.errors import DataError
-from graftline.sandbox.base import Sandbox, decided
+from graftline.sandbox.base import Sandbox, ensure_decided
 
 _MAX_EXAMPLES = 3
 _MAX_STAYING_CHARACTERS = 1_000
@@ -90,7 +90,7 @@ def _rules(
         examples: list[Example] = []
         stays = stays_of(texts[0], rejected[number], action, language, sandbox) if rejected else staying
         for index, (before, _) in enumerate(pairs):
-            text = tidied(texts[index], decided(*sandbox.apply_many(texts[index], language, [action])))
+            text = tidied(texts[index], ensure_decided(*sandbox.apply_many(texts[index], language, [action])))
             if text != texts[index] and len(examples) < _MAX_EXAMPLES:
                 found = example_of(texts[index], text, action, language, sandbox, before.path.name)
                 examples += [found] if found else []

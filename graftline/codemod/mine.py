@@ -39,8 +39,8 @@ from graftline.codemod.tidy import tidied
 from graftline.core.config import Config
 from graftline.core.errors import DataError
 from graftline.core.processes import Workers
-from graftline.sandbox.base import Request, Sandbox, SandboxResult, decided
-from graftline.sandbox.open import SandboxConfig, open_sandbox
+from graftline.sandbox.actions import SandboxConfig, open_sandbox
+from graftline.sandbox.base import Request, Sandbox, SandboxResult, ensure_decided
 
 _MAX_CANDIDATES = 4_000
 _MAX_EXAMPLES = 3
@@ -263,7 +263,7 @@ def _answers(
         for (text, language), numbers in zip(texts, chosen, strict=True)
     ]
     answers = [
-        list(zip(numbers, map(decided, results), strict=True))
+        list(zip(numbers, map(ensure_decided, results), strict=True))
         for numbers, results in zip(chosen, sandbox.apply_each(requests), strict=True)
     ]
     yield from zip(answers[::2], answers[1::2], strict=True)
@@ -314,7 +314,7 @@ def _rule(tried: _Tried, readable: Sequence[tuple[Pair, Change]], sandbox: Sandb
     examples: dict[tuple[str, str], Example] = {}
     for pair in sorted(pairs, key=lambda pair: (len(pair.before), pair.commit, pair.path, pair.line)):
         if len(examples) < _MAX_EXAMPLES:
-            result = decided(*sandbox.apply_many(pair.before, pair.language, [tried.action]))
+            result = ensure_decided(*sandbox.apply_many(pair.before, pair.language, [tried.action]))
             source = f"{pair.commit[:12]} {pair.path}:{pair.line}"
             found = example_of(pair.before, tidied(pair.before, result), tried.action, pair.language, sandbox, source)
             if found is not None:

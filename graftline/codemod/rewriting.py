@@ -8,7 +8,7 @@ from graftline.codemod.rule_file import FileRule
 from graftline.codemod.source_files import SourceFile
 from graftline.codemod.tidy import tidied
 from graftline.core.errors import DataError
-from graftline.sandbox.base import Request, Sandbox, SandboxResult, Verdict, decided
+from graftline.sandbox.base import Request, Sandbox, SandboxResult, Verdict, ensure_decided
 
 _BATCH_FILES = 32
 
@@ -77,7 +77,7 @@ def _all_of_each(
         ]
         for file, results in zip(some, sandbox.apply_each(requests), strict=True):
             for rule, result in zip([rule for rule in rules if rule.language == file.language], results, strict=True):
-                _checked(rule, decided(result))
+                _checked(rule, ensure_decided(result))
             yield file, results
 
 
@@ -87,7 +87,7 @@ def _in_order(file: SourceFile, rules: Sequence[FileRule], sandbox: Sandbox) -> 
         if rule.language != file.language:
             places.append(0)
             continue
-        result = _checked(rule, decided(*sandbox.apply_many(text, file.language, [rule.action])))
+        result = _checked(rule, ensure_decided(*sandbox.apply_many(text, file.language, [rule.action])))
         if result.verdict not in (Verdict.OK, Verdict.NO_MATCH):
             fault = f"{file.path}: rule {rule.id!r}: {result.verdict}{': ' + result.error if result.error else ''}"
             return Rewritten(file, file.text, tuple(0 for _ in rules), fault)

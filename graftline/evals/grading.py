@@ -23,8 +23,8 @@ from graftline.rollouts.state.state import State
 from graftline.rollouts.step import TrajectoryStep
 from graftline.rollouts.teachers.answer import Fault, read
 from graftline.rollouts.teachers.base import Proposal
-from graftline.sandbox.base import Sandbox, Verdict, decided
-from graftline.sandbox.open import SandboxConfig, open_sandbox
+from graftline.sandbox.actions import SandboxConfig, open_sandbox
+from graftline.sandbox.base import Sandbox, Verdict, ensure_decided
 
 Grading = Callable[[str, Iterable[Reply]], Iterator[Attempt]]
 """Of replies of the contestant of that name, in their order."""
@@ -130,7 +130,7 @@ def makes(actions: Sequence[PatternAction | RuleAction], pair: Unseen, language:
     text = pair.pre
     for action in actions:
         [result] = sandbox.apply_many(text, language, [action])
-        if decided(result).verdict is not Verdict.OK:
+        if ensure_decided(result).verdict is not Verdict.OK:
             return False
         text = tidied(text, result)
     try:

@@ -34,8 +34,7 @@ from graftline.rollouts.state.state import State
 from graftline.rollouts.state.store import StateStore
 from graftline.rollouts.step import Trajectory, TrajectoryStep
 from graftline.rollouts.teachers.base import Teacher
-from graftline.sandbox.base import Sandbox, Verdict
-from graftline.sandbox.shared import SharedSandbox
+from graftline.sandbox.base import Sandbox, SharedSandbox, Verdict
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from graftline.core.errors import GraftlineError, install_command
 from graftline.llm.fleet import VLLM_VARIABLE
-from graftline.sandbox.jail_config import JailConfig, open_jail
-from graftline.sandbox.limits import is_at_least
-from graftline.sandbox.open import ProcessSandboxConfig, open_sandbox
+from graftline.sandbox.actions import ProcessSandboxConfig, open_sandbox
+from graftline.sandbox.base import is_at_least
+from graftline.sandbox.jail.open import JailConfig, open_jail
 
 _TIMEOUT_S = 10
 

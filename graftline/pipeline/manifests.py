@@ -18,7 +18,7 @@ from graftline.pipeline.harbor_port import HarborPortConfig, LocalHarborConfig
 from graftline.rollouts.queue.settings import MemoryQueueConfig, QueueConfig
 from graftline.rollouts.retrieval.open import HashedEmbedderConfig, SqliteVectorStoreConfig, VectorStoreConfig
 from graftline.rollouts.teachers.settings import TeacherConfig
-from graftline.sandbox.open import SandboxConfig
+from graftline.sandbox.actions import SandboxConfig
 from graftline.training.open import LocalBackendConfig, TrainingClientConfig
 
 MANIFESTS = ("local", "dev", "prod", "test")

@@ -24,8 +24,8 @@ from graftline.rollouts.queue.open import open_queue
 from graftline.rollouts.retrieval.base import Embedder, VectorStore
 from graftline.rollouts.retrieval.open import open_embedder, open_vector_store
 from graftline.rollouts.teachers.base import Teacher
+from graftline.sandbox.actions import open_sandbox
 from graftline.sandbox.base import Sandbox
-from graftline.sandbox.open import open_sandbox
 from graftline.training.open import DEFAULT_MODEL, open_training_client
 from graftline.training.service import TrainingService
 

@@ -16,7 +16,7 @@ from graftline.codemod.equality import equality
 from graftline.core.errors import DataError
 from graftline.core.hashing import digest
 from graftline.datasets.edit import Edit
-from graftline.sandbox.base import Sandbox, Verdict, decided
+from graftline.sandbox.base import Sandbox, Verdict, ensure_decided
 
 
 class Task(BaseModel):
@@ -95,7 +95,7 @@ def unsoundness(task: Task, sandbox: Sandbox) -> str:
     """Return why `task` is not sound; empty when it is."""
     gold = task.wanted if task.gold_action is None else task.before
     for action in () if task.gold_action is None else (task.gold_action, *task.gold_next):
-        result = decided(sandbox.apply_many(gold, task.language, [action])[0])
+        result = ensure_decided(sandbox.apply_many(gold, task.language, [action])[0])
         if result.verdict is not Verdict.OK or result.after is None:
             return f"gold_{result.verdict}"
         gold = result.after

@@ -10,7 +10,7 @@ from graftline.rollouts.collect import Collecting, attempt
 from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.settings import TeacherConfig
-from graftline.sandbox.open import SandboxConfig, open_sandbox
+from graftline.sandbox.actions import SandboxConfig, open_sandbox
 
 Attempts = Callable[[Iterable[Task]], Iterator[Trajectory]]
 

@@ -8,20 +8,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graftline.sandbox.base import Isolation, Match, Request, Sandbox, SandboxResult, Usage, Verdict
-    from graftline.sandbox.default import apply_action, cleanup, prepare_workspace, run_tests
-    from graftline.sandbox.jail import Case, CaseEnd, CaseLimits, Jail
-    from graftline.sandbox.jail_config import JailConfig, open_jail
-    from graftline.sandbox.judge import TestOutcome, TestResult, judged
-    from graftline.sandbox.open import (
+    from graftline.sandbox.actions import (
         MemorySandboxConfig,
         ProcessSandboxConfig,
         SandboxConfig,
         WarmSandboxConfig,
         open_sandbox,
     )
-    from graftline.sandbox.runner import SandboxRunner, SandboxSettings
-    from graftline.sandbox.test_spec import Call, CallsSpec, ProgramSpec, PytestSpec, TestSpec
+    from graftline.sandbox.base import Isolation, Match, Request, Sandbox, SandboxResult, Usage, Verdict
+    from graftline.sandbox.jail import Case, CaseEnd, CaseLimits, Jail
+    from graftline.sandbox.jail.judge import TestOutcome, TestResult, judge_tests
+    from graftline.sandbox.jail.open import JailConfig, open_jail
+    from graftline.sandbox.jail.spec import Call, CallsSpec, ProgramSpec, PytestSpec, TestSpec
+    from graftline.sandbox.runner import (
+        SandboxRunner,
+        SandboxSettings,
+        apply_action,
+        cleanup,
+        prepare_workspace,
+        run_tests,
+    )
 
 __all__ = [
     "Call",
@@ -51,7 +57,7 @@ __all__ = [
     "WarmSandboxConfig",
     "apply_action",
     "cleanup",
-    "judged",
+    "judge_tests",
     "open_jail",
     "open_sandbox",
     "prepare_workspace",
@@ -60,15 +66,15 @@ __all__ = [
 
 _MODULES = {
     **dict.fromkeys(("Isolation", "Match", "Request", "Sandbox", "SandboxResult", "Usage", "Verdict"), "base"),
-    **dict.fromkeys(("apply_action", "cleanup", "prepare_workspace", "run_tests"), "default"),
+    **dict.fromkeys(("apply_action", "cleanup", "prepare_workspace", "run_tests"), "runner"),
     **dict.fromkeys(("Case", "CaseEnd", "CaseLimits", "Jail"), "jail"),
-    **dict.fromkeys(("TestOutcome", "TestResult", "judged"), "judge"),
+    **dict.fromkeys(("TestOutcome", "TestResult", "judge_tests"), "jail.judge"),
     **dict.fromkeys(
-        ("MemorySandboxConfig", "ProcessSandboxConfig", "SandboxConfig", "WarmSandboxConfig", "open_sandbox"), "open"
+        ("MemorySandboxConfig", "ProcessSandboxConfig", "SandboxConfig", "WarmSandboxConfig", "open_sandbox"), "actions"
     ),
-    **dict.fromkeys(("JailConfig", "open_jail"), "jail_config"),
+    **dict.fromkeys(("JailConfig", "open_jail"), "jail.open"),
     **dict.fromkeys(("SandboxRunner", "SandboxSettings"), "runner"),
-    **dict.fromkeys(("Call", "CallsSpec", "ProgramSpec", "PytestSpec", "TestSpec"), "test_spec"),
+    **dict.fromkeys(("Call", "CallsSpec", "ProgramSpec", "PytestSpec", "TestSpec"), "jail.spec"),
 }
 
 

@@ -4,17 +4,22 @@ Whatever an action does (match nothing, be invalid, run out of time or memory) i
 is raised only when the sandbox itself cannot answer, so that a broken machine is never taken for a wrong action.
 """
 
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
+
+from pydantic import Field
 
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language, tool_version
+from graftline.core.config import Config
 from graftline.core.errors import SandboxError
 
 IsolationLevel = Literal["none", "compute", "confined", "namespaces", "full"]
-"""From weakest to strongest; see `sandbox.limits` for how they are ordered."""
+"""From weakest to strongest; see `is_at_least`."""
 
 
 class Verdict(StrEnum):
@@ -119,7 +124,7 @@ class Request:
     actions: tuple[PatternAction | RuleAction, ...]
 
 
-def decided(result: SandboxResult) -> SandboxResult:
+def ensure_decided(result: SandboxResult) -> SandboxResult:
     """Return `result` if it says something about the action.
 
     Raises:
@@ -156,3 +161,118 @@ class Sandbox(Protocol):
 
     def close(self) -> None:
         """Let go of processes and folders. A second call does nothing."""
+
+
+LEVELS: tuple[IsolationLevel, ...] = get_args(IsolationLevel)
+
+
+class Limits(Config):
+    """What ast-grep may use while it applies one batch of actions to one source."""
+
+    cpu_s: int = Field(default=5, ge=1, le=600)
+    wall_s: float = Field(default=30.0, gt=0, le=3600)
+    """A back-stop with a wide margin over `cpu_s`: verdicts should not depend on a busy machine."""
+    memory_mb: int = Field(default=2048, ge=256)
+    output_mb: int = Field(default=32, ge=1, le=1024)
+    """Of the matches as JSON; a few kilobytes of nested calls can make gigabytes."""
+
+
+def is_at_least(achieved: IsolationLevel, required: IsolationLevel) -> bool:
+    """Return whether `achieved` is as strong as `required`."""
+    return LEVELS.index(achieved) >= LEVELS.index(required)
+
+
+_COMPUTE = ("rlimits", "no_new_privs", "seccomp")
+NEEDED: Mapping[IsolationLevel, tuple[str, ...]] = {
+    "none": (),
+    "compute": _COMPUTE,
+    "confined": (*_COMPUTE, "landlock", "signals_kept_in"),
+    "namespaces": (*_COMPUTE, "namespaces", "disk_limits"),
+    "full": (
+        *(*_COMPUTE, "landlock", "signals_kept_in", "namespaces", "disk_limits", "file_limits", "no_exec"),
+        *("total_memory", "total_processes", "cpu_quota"),
+    ),
+}
+"""What each level is made of."""
+
+REMEDIES: Mapping[str, str] = {
+    "seccomp": "a kernel with seccomp filters (Linux 3.17 or newer, x86_64 or aarch64)",
+    "no_new_privs": "Linux 3.5 or newer",
+    "rlimits": "a system with resource limits",
+    "landlock": "a kernel with Landlock (Linux 5.13 or newer, with 'landlock' among its security modules)",
+    "signals_kept_in": "Landlock of version 6 (Linux 6.12), or graftline started as root",
+    "namespaces": "user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0,"
+    " user.max_user_namespaces above 0; in a container --security-opt seccomp=unconfined",
+    "disk_limits": "a working folder in memory, of limited size; kind 'namespaces' has one",
+    "file_limits": "a working folder of a limited number of files; kind 'namespaces' has one",
+    "no_exec": "a working folder from which nothing can be run; kind 'namespaces' has one",
+    "total_memory": "a control group for memory that may be written to (root, or a delegated one)",
+    "total_processes": "a control group for processes that may be written to (root, or a delegated one)",
+    "cpu_quota": "a control group for processor time that may be written to (root, or a delegated one)",
+}
+"""How to get what is missing."""
+
+
+def level_of(features: Collection[str]) -> IsolationLevel:
+    """Return the strongest level that is reached by what took hold."""
+    return next(level for level in reversed(LEVELS) if not missing(features, level))
+
+
+def missing(features: Collection[str], level: IsolationLevel) -> dict[str, str]:
+    """Return what `level` needs beside `features`, and how to get it."""
+    # who has a user of its own cannot signal others, whatever the version of Landlock
+    have = {*features, "signals_kept_in"} if "own_user" in features else {*features}
+    return {name: REMEDIES[name] for name in NEEDED[level] if name not in have}
+
+
+def replace_matches(
+    source: str, matches: Sequence[Match], isolation: Isolation, usage: Usage | None = None
+) -> SandboxResult:
+    """Return the result of replacing the outermost of `matches`, as `ast-grep --update-all` does."""
+    taken: list[Match] = []
+    pieces, position = [], 0
+    for match in sorted(matches, key=lambda match: (match.start, -match.end)):
+        if match.start < position or (taken and match.start == taken[-1].start == match.end):
+            continue
+        pieces += [source[position : match.start], match.replacement]
+        position = match.end
+        taken.append(match)
+    if not taken:
+        return SandboxResult(Verdict.NO_MATCH, None, isolation, usage=usage)
+    return SandboxResult(Verdict.OK, "".join(pieces) + source[position:], isolation, tuple(taken), usage=usage)
+
+
+Answered = Callable[[Verdict, float], None]
+"""Called with every verdict, and the seconds from the question to it."""
+
+
+class SharedSandbox:
+    """Lets threads take turns at `sandbox`, which belongs to the caller."""
+
+    def __init__(self, sandbox: Sandbox, answered: Answered = lambda verdict, seconds: None) -> None:
+        self._sandbox, self._answered = sandbox, answered
+        self._lock = threading.Lock()
+
+    @property
+    def isolation(self) -> Isolation:
+        with self._lock:
+            return self._sandbox.isolation
+
+    def apply_many(
+        self, source: str, language: Language, actions: Sequence[PatternAction | RuleAction]
+    ) -> list[SandboxResult]:
+        [results] = self.apply_each([Request(source, language, tuple(actions))])
+        return results
+
+    def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
+        with self._lock:
+            began = time.monotonic()
+            results = self._sandbox.apply_each(requests)
+            seconds = time.monotonic() - began
+        verdicts = [result.verdict for of_request in results for result in of_request]
+        for verdict in verdicts:
+            self._answered(verdict, seconds / len(verdicts))
+        return results
+
+    def close(self) -> None:
+        """The sandbox is closed by whom it belongs to."""

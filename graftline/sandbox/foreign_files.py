@@ -1,7 +1,7 @@
 """Files below a folder that somebody else has filled: looked through, read, and put beside each other.
 
 The folder is entered name by name from an open one, so that no symbolic link is followed, whenever it is put there; only
-regular files with one name are opened, as many of them as the limits allow. See `confined.removal` for removing it.
+regular files with one name are opened, as many of them as the limits allow. See `inside.removal` for removing it.
 """
 
 import errno
@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from uuid import uuid4
 
 from graftline.core.errors import DataError, SandboxError
+from graftline.sandbox.file_names import WorkspaceLimits
 from graftline.sandbox.inside.removal import FOLDER, names_in
-from graftline.sandbox.workspace_limits import WorkspaceLimits
 
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a FIFO would block
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

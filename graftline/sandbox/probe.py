@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from typing import get_args
 
 from graftline.core.errors import SandboxError
-from graftline.sandbox.base import IsolationLevel
-from graftline.sandbox.features import missing
-from graftline.sandbox.jail_config import JailConfig, JailKind, open_jail
-from graftline.sandbox.limits import LEVELS, is_at_least
-from graftline.sandbox.open import ProcessSandboxConfig, WarmSandboxConfig, open_sandbox
+from graftline.sandbox.actions import ProcessSandboxConfig, WarmSandboxConfig, open_sandbox
+from graftline.sandbox.base import LEVELS, IsolationLevel, is_at_least, missing
+from graftline.sandbox.jail.open import JailConfig, JailKind, open_jail
+from graftline.sandbox.jail.wrappers import WRAPPERS
 from graftline.sandbox.runner import SandboxSettings
-from graftline.sandbox.wrappers import WRAPPERS
 
 JAILS: Sequence[JailKind] = get_args(JailKind)
 

@@ -10,6 +10,7 @@ What an action or a test does is a result; an error means that the sandbox itsel
 not take. Code never runs in a workspace: tests get a copy of its files.
 """
 
+import atexit
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -27,17 +29,18 @@ from graftline.astgrep.action import ACTION, PatternAction, RuleAction
 from graftline.astgrep.binding import Language
 from graftline.astgrep.rule_text import rule_action
 from graftline.core.config import Config, load_yaml
-from graftline.core.errors import DataError, SandboxError
+from graftline.core.errors import ConfigError, DataError, SandboxError
+from graftline.core.paths import find_root
 from graftline.core.secrets import local_secrets
 from graftline.core.text_diff import unified_diff
 from graftline.sandbox.action_log import ActionLog
+from graftline.sandbox.actions import SandboxConfig, WarmSandboxConfig, open_sandbox
 from graftline.sandbox.base import Request, Sandbox, SandboxResult, Usage, Verdict
+from graftline.sandbox.file_names import WorkspaceLimits
 from graftline.sandbox.jail import Jail
-from graftline.sandbox.jail_config import JailConfig, open_jail
-from graftline.sandbox.judge import TestResult, judged
-from graftline.sandbox.open import SandboxConfig, WarmSandboxConfig, open_sandbox
-from graftline.sandbox.test_spec import CallsSpec, ProgramSpec, PytestSpec, TestSpec
-from graftline.sandbox.workspace_limits import WorkspaceLimits
+from graftline.sandbox.jail.judge import TestResult, judge_tests
+from graftline.sandbox.jail.open import JailConfig, open_jail
+from graftline.sandbox.jail.spec import CallsSpec, ProgramSpec, PytestSpec, TestSpec
 from graftline.sandbox.workspaces import Workspaces
 
 ResultT = TypeVar("ResultT", SandboxResult, TestResult)
@@ -151,13 +154,13 @@ class SandboxRunner:
             DataError: the specification has no valid form, or asks for a program that is not to be had.
             SandboxError: the jail itself failed.
         """
-        spec = checked_spec(test_spec)
+        spec = parse_test_spec(test_spec)
         with self._lock:
             files = self._workspaces.read(workspace)
             if self._jail is None:
                 self._jail = open_jail(self._settings.tests)
             jail = self._jail
-            return self._answer(workspace, "tests", spec.model_dump(), lambda: judged(jail, files, spec))
+            return self._answer(workspace, "tests", spec.model_dump(), lambda: judge_tests(jail, files, spec))
 
     def cleanup(self, workspace: Path) -> None:
         """Remove a workspace. A second call does nothing."""
@@ -224,7 +227,7 @@ class SandboxRunner:
         return {} if limits is None else limits.model_dump()
 
 
-def checked_spec(given: TestSpec | Mapping[str, Any]) -> TestSpec:
+def parse_test_spec(given: TestSpec | Mapping[str, Any]) -> TestSpec:
     """Return `given` as one of the specifications.
 
     Raises:
@@ -330,3 +333,52 @@ def _described(result: SandboxResult | TestResult) -> dict[str, Any]:
     if isinstance(result, TestResult):
         return {**described, "passed": result.passed, "tests": [asdict(test) for test in result.tests]}
     return {**described, "diff": result.diff, "changed_files": result.changed_files}
+
+
+def prepare_workspace(task_id: str, files: Mapping[str, str | bytes]) -> Path:
+    """Write `files` into a folder of their own and return it; see `SandboxRunner.prepare_workspace`."""
+    return _runner().prepare_workspace(task_id, files)
+
+
+def apply_action(
+    workspace: Path, action: PatternAction | RuleAction | Mapping[str, Any] | str, only: Sequence[str] = ()
+) -> SandboxResult:
+    """Apply an action to the files of a workspace; see `SandboxRunner.apply_action`."""
+    return _runner().apply_action(workspace, action, only)
+
+
+def run_tests(workspace: Path, test_spec: TestSpec | Mapping[str, Any]) -> TestResult:
+    """Run tests on a copy of the files of a workspace; see `SandboxRunner.run_tests`."""
+    return _runner().run_tests(workspace, test_spec)
+
+
+def default_sandbox() -> Sandbox:
+    """Return the sandbox that the four calls apply actions in; it is closed when the process ends.
+
+    Raises:
+        SandboxError: it does not start, or does not reach the required level.
+    """
+    return _runner().sandbox()
+
+
+def cleanup(workspace: Path) -> None:
+    """Remove a workspace; see `SandboxRunner.cleanup`."""
+    _runner().cleanup(workspace)
+
+
+def _runner() -> SandboxRunner:
+    try:
+        root = find_root(os.environ)
+    except ConfigError:
+        if os.environ.get("GRAFTLINE_ROOT"):
+            raise
+        root = Path.cwd()
+    # a forked process has jails of its own: two that spoke to one would read each other's answers
+    return _opened(root, os.getpid())
+
+
+@cache
+def _opened(root: Path, process: int) -> SandboxRunner:
+    runner = SandboxRunner.open(root)
+    atexit.register(lambda: runner.close() if os.getpid() == process else None)
+    return runner

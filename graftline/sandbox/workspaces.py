@@ -22,10 +22,9 @@ from uuid import uuid4
 
 from graftline.core.errors import DataError, SandboxError
 from graftline.core.hashing import sha256_text
-from graftline.sandbox.file_names import short
+from graftline.sandbox.file_names import WorkspaceLimits, check_count, check_files, check_size, short
 from graftline.sandbox.foreign_files import FILE, NEW_FILE, entered, opened_files, put, read
 from graftline.sandbox.inside.removal import FOLDER, names_in, remove
-from graftline.sandbox.workspace_limits import WorkspaceLimits, check_count, check_files, check_size
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ import pytest
 
 from graftline.core.errors import SandboxError
 from graftline.sandbox import CaseLimits
-from graftline.sandbox.served import ServedJail
-from graftline.sandbox.visible import interpreter
-from graftline.sandbox.wrappers import WRAPPERS
+from graftline.sandbox.jail.served import ServedJail
+from graftline.sandbox.jail.visible import interpreter
+from graftline.sandbox.jail.wrappers import WRAPPERS
 from tests.jails import SERVED, SHORT, WRAPPED, has_user_namespaces, new_jail
 
 

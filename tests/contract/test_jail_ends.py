@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from graftline.sandbox import Case, Verdict
-from graftline.sandbox.served import ServedJail
+from graftline.sandbox.jail.served import ServedJail
 from tests.jails import KEPT, LIMITS, SHORT, dedented, how, on_served_ones_only, on_walled_ones_only, output, python
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from graftline.core.errors import DataError
 from graftline.sandbox import Case, Verdict
-from graftline.sandbox.served import ServedJail
+from graftline.sandbox.jail.served import ServedJail
 from tests.jails import dedented, how, on_served_ones_only, output, python
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from graftline.core.errors import DataError, SandboxError
 from graftline.sandbox import CaseEnd, JailConfig, Verdict, open_jail, served
-from graftline.sandbox.served import ServedJail
-from graftline.sandbox.wrappers import WRAPPERS
+from graftline.sandbox.jail.served import ServedJail
+from graftline.sandbox.jail.wrappers import WRAPPERS
 from tests.jails import (
     MODES,
     SHORT,
@@ -191,7 +191,7 @@ def test_a_forked_process_that_ends_leaves_the_jail_of_its_parent(kind: str) -> 
     program = f"""
         import os, sys
         from graftline.sandbox import Case, CaseLimits
-        from graftline.sandbox.served import ServedJail
+        from graftline.sandbox.jail.served import ServedJail
         jail = ServedJail({kind!r}, {MODES.get(kind, "confined")!r}, CaseLimits(), ("python",))
         case = Case("python", ("a.py",), {{"a.py": b"print(1)"}})
         jail.run(case)

@@ -9,7 +9,7 @@ import pytest
 
 from graftline.core.errors import DataError, SandboxError
 from graftline.sandbox import Case, Verdict, served
-from graftline.sandbox.served import ServedJail
+from graftline.sandbox.jail.served import ServedJail
 from tests.jails import (
     LIMITS,
     dedented,

@@ -11,7 +11,7 @@ import pytest
 from graftline.core.errors import ConfigError, DataError, SandboxError
 from graftline.sandbox import Case, CaseEnd, JailConfig, Verdict, open_jail
 from graftline.sandbox.jail import Returned, Snapshot
-from graftline.sandbox.served import ServedJail
+from graftline.sandbox.jail.served import ServedJail
 from tests.jails import LIMITS, MODES, dedented, how, on_served_ones_only, on_walled_ones_only, output, python
 
 FILES = {"own/a.txt": "a", "own/deep/b.txt": "b", "over/a.txt": "over", "hidden/secret": "secret", "own/run.sh": "echo"}

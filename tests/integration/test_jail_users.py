@@ -17,7 +17,7 @@ import pytest
 import graftline
 from graftline.astgrep.binding import executable
 from graftline.core.errors import SandboxError
-from graftline.sandbox.visible import interpreter
+from graftline.sandbox.jail.visible import interpreter
 
 USER = 60_999  # of nobody, and not among those that jails take
 PACKAGES = (sysconfig.get_path("purelib"), str(Path(graftline.__file__).parents[1]))
@@ -33,8 +33,8 @@ IN_A_CONTAINER = """
 SETTING_UP = """
     import json, os, sys
     from graftline.core.errors import SandboxError
-    from graftline.sandbox import Case, CaseLimits, JailConfig, judged, open_jail
-    from graftline.sandbox.runner import checked_spec
+    from graftline.sandbox import Case, CaseLimits, JailConfig, judge_tests, open_jail
+    from graftline.sandbox.runner import parse_test_spec
 
     def config(**more):
         limits = CaseLimits(cpu_s=5, wall_s=30, memory_mb=512, disk_mb=8, processes=16)
@@ -43,15 +43,15 @@ SETTING_UP = """
     def answers(jail):
         case = Case("python", ("main.py",), {"main.py": b"import os; print(sorted(os.listdir()), os.getuid() == 0)"})
         tests = "from m import add\\ndef test_add():\\n    assert add(1, 2) == 3\\n"
-        spec = checked_spec({"kind": "pytest", "files": {"test_m.py": tests}, "expected": ["test_m.py::test_add"]})
+        spec = parse_test_spec({"kind": "pytest", "files": {"test_m.py": tests}, "expected": ["test_m.py::test_add"]})
         try:
             found = {
                 "level": jail.isolation.level,
                 "implementation": jail.isolation.implementation,
                 "features": jail.isolation.features,
                 "python": jail.run(case).stdout.decode(),
-                "right": judged(jail, {"m.py": b"def add(a, b): return a + b"}, spec).passed,
-                "wrong": judged(jail, {"m.py": b"def add(a, b): return a - b"}, spec).passed,
+                "right": judge_tests(jail, {"m.py": b"def add(a, b): return a + b"}, spec).passed,
+                "wrong": judge_tests(jail, {"m.py": b"def add(a, b): return a - b"}, spec).passed,
             }
         finally:
             jail.close()

@@ -17,7 +17,7 @@ import pytest
 
 from graftline.core.errors import SandboxError
 from graftline.sandbox import Case, CaseLimits, Verdict
-from graftline.sandbox.served import ServedJail
+from graftline.sandbox.jail.served import ServedJail
 from tests.processes import running
 
 LIMITS = CaseLimits(cpu_s=5, wall_s=60, memory_mb=256, disk_mb=8, output_kb=64, processes=16, files=100)
@@ -25,7 +25,7 @@ SUPERVISOR = """
     import sys
     from pathlib import Path
     from graftline.sandbox import Case, CaseLimits
-    from graftline.sandbox.served import ServedJail
+    from graftline.sandbox.jail.served import ServedJail
 
     kind, mark = sys.argv[1:]
     limits = CaseLimits(cpu_s=5, wall_s=60, memory_mb=256, disk_mb=8, processes=16)

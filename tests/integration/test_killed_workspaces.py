@@ -12,14 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from graftline.sandbox.workspace_limits import WorkspaceLimits
+from graftline.sandbox.file_names import WorkspaceLimits
 from graftline.sandbox.workspaces import Workspaces
 
 LIMITS = WorkspaceLimits()
 PREPARING = """
 import os, subprocess, sys, time
 from pathlib import Path
-from graftline.sandbox.workspace_limits import WorkspaceLimits
+from graftline.sandbox.file_names import WorkspaceLimits
 from graftline.sandbox.workspaces import Workspaces
 workspaces = Workspaces(Path(sys.argv[1]), WorkspaceLimits())
 def prepare():

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from graftline.core.errors import SandboxError
+from graftline.sandbox.base import is_at_least
 from graftline.sandbox.jail import Case, CaseEnd, CaseLimits
-from graftline.sandbox.limits import is_at_least
-from graftline.sandbox.served import ServedJail
-from graftline.sandbox.visible import Visible, interpreter, visible
-from graftline.sandbox.wrappers import WRAPPERS, Wrapper
+from graftline.sandbox.jail.served import ServedJail
+from graftline.sandbox.jail.visible import Visible, interpreter, visible
+from graftline.sandbox.jail.wrappers import WRAPPERS, Wrapper
 
 NAMES = ("bubblewrap", "nsjail", "firejail")
 GONE_S = 30.0
@@ -203,8 +203,8 @@ def test_a_killed_supervisor_leaves_nothing(name: str) -> None:
     mark = str(uuid.uuid4())
     supervisor = f"""
 from graftline.sandbox.jail import Case, CaseLimits
-from graftline.sandbox.served import ServedJail
-from graftline.sandbox.wrappers import WRAPPERS
+from graftline.sandbox.jail.served import ServedJail
+from graftline.sandbox.jail.wrappers import WRAPPERS
 jail = ServedJail({name!r}, "confined", CaseLimits(wall_s=300), ("python",), WRAPPERS[{name!r}])
 program = {(SURVIVOR.format(mark=mark) + "time.sleep(300)")!r}
 jail.run(Case("python", ("case.py",), {{"case.py": program.encode()}}))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from graftline.core.errors import SandboxError
-from graftline.sandbox.served import ServedJail
-from graftline.sandbox.workspace_limits import WorkspaceLimits
+from graftline.sandbox.file_names import WorkspaceLimits
+from graftline.sandbox.jail.served import ServedJail
 from graftline.sandbox.workspaces import Workspaces
 from tests.code_under_test import LIMITS
 

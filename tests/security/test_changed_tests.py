@@ -4,7 +4,7 @@ from textwrap import dedent, indent
 
 import pytest
 
-from graftline.sandbox.served import ServedJail
+from graftline.sandbox.jail.served import ServedJail
 from tests.code_under_test import ADD, WRONG, by_calls, by_pytest, in_confined, in_namespaces
 
 FOREIGN_FILES = {

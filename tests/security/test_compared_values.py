@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from graftline.sandbox import TestResult, Verdict, judged
-from graftline.sandbox.runner import checked_spec
-from graftline.sandbox.served import ServedJail
+from graftline.sandbox import TestResult, Verdict, judge_tests
+from graftline.sandbox.jail.served import ServedJail
+from graftline.sandbox.runner import parse_test_spec
 from tests.code_under_test import by_calls, in_namespaces, outcomes
 
 SAME = {
@@ -204,14 +204,14 @@ def in_a_small_process(module: str, wanted: str) -> str:
         import resource, sys
         resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
         resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
-        from graftline.sandbox import CaseLimits, judged
-        from graftline.sandbox.runner import checked_spec
-        from graftline.sandbox.served import ServedJail
+        from graftline.sandbox import CaseLimits, judge_tests
+        from graftline.sandbox.runner import parse_test_spec
+        from graftline.sandbox.jail.served import ServedJail
         jail = ServedJail("namespaces", "namespaces", CaseLimits(memory_mb=512, cpu_s=5), ("calls",))
         call = {"function": "f", "expected_python": sys.argv[2]}
-        spec = checked_spec({"kind": "calls", "module": "m", "calls": [call]})
+        spec = parse_test_spec({"kind": "calls", "module": "m", "calls": [call]})
         try:
-            print(judged(jail, {"m.py": sys.argv[1].encode()}, spec).passed)
+            print(judge_tests(jail, {"m.py": sys.argv[1].encode()}, spec).passed)
         except MemoryError:
             print("the judge has no memory left")
         jail.close()
@@ -228,7 +228,7 @@ def in_a_small_process(module: str, wanted: str) -> str:
 
 def program(jail: ServedJail, text: str, expected: str, **more: Any) -> TestResult:
     spec = {"kind": "program", "arguments": ["main.py", "x"], "expected_stdout": expected, **more}
-    return judged(jail, {"main.py": text.encode()}, checked_spec(spec))
+    return judge_tests(jail, {"main.py": text.encode()}, parse_test_spec(spec))
 
 
 @in_namespaces
@@ -271,5 +271,5 @@ def test_output_that_was_cut_off_has_not_passed(jail: ServedJail) -> None:
 @in_namespaces
 def test_its_own_files_do_not_take_the_place_of_ours(jail: ServedJail) -> None:
     spec = {"arguments": ["main.py"], "expected_stdout": "ours\n", "files": {"main.py": "print('ours')"}}
-    result = judged(jail, {"main.py": b"print('theirs')"}, checked_spec({"kind": "program", **spec}))
+    result = judge_tests(jail, {"main.py": b"print('theirs')"}, parse_test_spec({"kind": "program", **spec}))
     assert result.passed is True

@@ -5,7 +5,7 @@ Code that has a process of its own, as it has unless the specification trusts it
 
 import pytest
 
-from graftline.sandbox.served import ServedJail
+from graftline.sandbox.jail.served import ServedJail
 from tests.code_under_test import WRONG, by_pytest
 
 PATCHES = "import os, sys, types\nimport pytest\n" + WRONG

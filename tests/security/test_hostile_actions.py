@@ -19,10 +19,9 @@ from graftline.core.errors import SandboxError
 from graftline.rollouts.collect import Collecting, attempt
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.memory import MemoryTeacher
-from graftline.sandbox.base import Sandbox, SandboxResult, Verdict
-from graftline.sandbox.limits import Limits
-from graftline.sandbox.process import ProcessSandbox
-from graftline.sandbox.warm import WarmSandbox
+from graftline.sandbox.actions.process import ProcessSandbox
+from graftline.sandbox.actions.warm import WarmSandbox
+from graftline.sandbox.base import Limits, Sandbox, SandboxResult, Verdict
 from tests.processes import children_with, wait_until_ended
 
 RENAME = PatternAction(pattern="f($A)", rewrite="g($A)")
@@ -30,7 +29,7 @@ NESTED_CALLS = "f(" * 250 + "1" + ")" * 250 + "\n"
 
 
 KINDS: dict[str, Callable[[Limits], Sandbox]] = {"process": ProcessSandbox, "warm": WarmSandbox}
-PROGRAMS = {"process": "confined.spawner", "warm": "confined.warm_worker"}
+PROGRAMS = {"process": "inside.spawner", "warm": "inside.warm_worker"}
 
 
 @pytest.fixture(scope="module", params=KINDS)

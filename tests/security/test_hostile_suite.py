@@ -1,34 +1,26 @@
 """Hostile cases against the jail that needs nothing but the kernel, with namespaces and without, and both sandboxes.
 
 Forged reports are in `test_forged_reports`; without namespaces it is the cases that path rules and lost privileges have
-to stop. All cases are tried against all jails that are installed by `graftline sandbox hostile --all`.
+to stop. All cases are tried against all jails that are installed by `make hostile`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 import pytest
 
-from graftline.hostile.bench import JailBench, JailCase, SandboxBench, SandboxCase
-from graftline.hostile.cases import ACTION_LIMITS, CASE_LIMITS
-from graftline.hostile.facts import Host, watched_host
-from graftline.hostile.judging import Outcome
-from graftline.hostile.report_cases import ReportCase
-from graftline.hostile.suite import JAIL_CASES, SANDBOX_CASES
-from graftline.sandbox.base import Sandbox
-from graftline.sandbox.jail import Jail
-from graftline.sandbox.jail_config import JailConfig, open_jail
-from graftline.sandbox.open import ProcessSandboxConfig, WarmSandboxConfig, open_sandbox
-from graftline.sandbox.served import ServedJail
+from graftline.sandbox.jail.open import JailConfig, open_jail
+from tests.security.hostile.bench import JailBench, JailCase, SandboxBench, SandboxCase
+from tests.security.hostile.cases import CASE_LIMITS
+from tests.security.hostile.facts import Host, watched_host
+from tests.security.hostile.judging import Outcome
+from tests.security.hostile.report_cases import ReportCase
+from tests.security.hostile.suite import JAIL_CASES, PROGRAM_NAMES, SANDBOX_CASES, all_jails, all_sandboxes
 
-PROGRAMS = ("python", "pytest", "calls")
-JAILS: Mapping[str, Callable[[], Jail]] = {
-    "namespaces": lambda: open_jail(JailConfig(limits=CASE_LIMITS, programs=PROGRAMS)),
-    # what a container that allows no namespaces gets
-    "confined": lambda: ServedJail("confined", "confined", CASE_LIMITS, PROGRAMS),
-}
-SANDBOXES: Mapping[str, Callable[[], Sandbox]] = {
-    "warm": lambda: open_sandbox(WarmSandboxConfig(limits=ACTION_LIMITS)),
-    "process": lambda: open_sandbox(ProcessSandboxConfig(limits=ACTION_LIMITS)),
+SANDBOXES = all_sandboxes()
+# nothing weaker takes its place
+JAILS = {
+    **all_jails(),
+    "namespaces": lambda: open_jail(JailConfig(limits=CASE_LIMITS, programs=PROGRAM_NAMES)),
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from graftline.sandbox.limits import Limits
+from graftline.sandbox.base import Limits
 from tests.processes import wait_until_ended
 
 LIMITS = Limits(cpu_s=1, wall_s=20, output_mb=1)

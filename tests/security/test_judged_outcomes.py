@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from graftline.sandbox import Verdict
-from graftline.sandbox.served import ServedJail
+from graftline.sandbox.jail.served import ServedJail
 from tests.code_under_test import ADD, LIMITS, RIGHT, TESTS, WRONG, by_pytest, in_namespaces, outcomes
 
 # long enough for what a case does before it waits, on a busy machine too

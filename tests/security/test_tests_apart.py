@@ -4,10 +4,10 @@ from textwrap import dedent
 
 import pytest
 
-from graftline.hostile.apart_cases import ANYTHING, APART_CASES
-from graftline.sandbox import Verdict, judged
-from graftline.sandbox.served import ServedJail
+from graftline.sandbox import Verdict, judge_tests
+from graftline.sandbox.jail.served import ServedJail
 from tests.code_under_test import by_pytest, in_namespaces, outcomes
+from tests.security.hostile.apart_cases import ANYTHING, APART_CASES
 
 MODULE = '''
 """A module with a bit of everything."""
@@ -435,7 +435,9 @@ def test_an_object_that_answers_any_comparison_as_it_is_wanted_fails(jail: Serve
 def test_right_code_passes_all_tests_that_hostile_code_is_tried_on(jail: ServedJail) -> None:
     right = b"def add(a, b):\n    return b.send(a(3)) if callable(a) else a + b\n"
     specs = [spec for place, spec in enumerate(SPECS) if spec not in SPECS[:place]]
-    assert [(spec, judged(jail, {"m.py": right}, spec).passed) for spec in specs] == [(spec, True) for spec in specs]
+    assert [(spec, judge_tests(jail, {"m.py": right}, spec).passed) for spec in specs] == [
+        (spec, True) for spec in specs
+    ]
     assert len(specs) == 4
 
 

@@ -9,8 +9,8 @@ from contextlib import closing
 import psutil
 import pytest
 
-from graftline.sandbox.limits import Limits
-from graftline.sandbox.warm import WarmSandbox
+from graftline.sandbox.actions.warm import WarmSandbox
+from graftline.sandbox.base import Limits
 from tests.processes import children_with
 
 PROGRAM = """

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from graftline.core.errors import DataError, SandboxError
-from graftline.sandbox.workspace_limits import WorkspaceLimits
+from graftline.sandbox.file_names import WorkspaceLimits
 from graftline.sandbox.workspaces import Workspaces
 from tests.security.foreign_folders import NOBODY, as_nobody, is_untouched, mounted, needs_root
 

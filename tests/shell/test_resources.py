@@ -11,7 +11,7 @@ import pytest
 from assets.partitions import whole_range
 from graftline.core.paths import Paths
 from graftline.pipeline.settings import load_settings
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 from orchestration.build import build_definitions, resources_for
 from orchestration.why_failed import why_failed
 from tests.recipes import train_in_memory, write_recipes

@@ -9,7 +9,7 @@ from graftline.astgrep.binding import Language
 from graftline.astgrep.expand import Source
 from graftline.datasets.syntax import is_clean
 from graftline.datasets.synthetic.family import Action
-from graftline.sandbox.base import Match, Request, Sandbox, SandboxResult, Verdict, decided
+from graftline.sandbox.base import Match, Request, Sandbox, SandboxResult, Verdict, ensure_decided
 
 MAX_PLACES = 12
 
@@ -55,7 +55,7 @@ def outcomes(trials: Sequence[Trial], language: Language, sandbox: Sandbox) -> l
         for request, numbers, results in zip(requests, waiting.values(), answers, strict=True):
             source = Source.parsed(request.source, language)
             for number, action, result in zip(numbers, request.actions, results, strict=True):
-                texts[number] = _after(source, action, decided(result))
+                texts[number] = _after(source, action, ensure_decided(result))
                 firsts[number] = firsts[number] or result.matches
     return [
         Outcome(text, matches) if text is not None and text != trial.text and is_clean(text, language) else None

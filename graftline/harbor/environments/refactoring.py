@@ -43,8 +43,7 @@ from graftline.rollouts.teachers.base import Teacher
 from graftline.rollouts.teachers.induction import InductionTeacher
 from graftline.rollouts.teachers.memory import MemoryTeacher
 from graftline.rollouts.teachers.openai import OpenAITeacher
-from graftline.sandbox.base import Sandbox, Verdict
-from graftline.sandbox.shared import SharedSandbox
+from graftline.sandbox.base import Sandbox, SharedSandbox, Verdict
 
 APP_ID = "refactoring"
 NAME = "ast-grep refactoring"

@@ -23,7 +23,7 @@ from graftline.harbor.environments.manifest import SeedManifest, load_tasks
 from graftline.harbor.environments.refactoring import RefactoringEnvironment
 from graftline.harbor.localapi.rollouts import failed
 from graftline.harbor.refusal import RequestError
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 MAX_REQUEST_BYTES = 8 << 20
 MANIFEST = "manifest.json"

@@ -30,7 +30,7 @@ Over = Literal[
 evaluations, the marts."""
 
 # the spawner is a program of its own, to which no import leads
-_SANDBOX = ("graftline.sandbox.open", "graftline.sandbox.inside.spawner")
+_SANDBOX = ("graftline.sandbox.actions", "graftline.sandbox.inside.spawner")
 _FILES = ("graftline.core.jsonl", "graftline.core.parquet")
 
 

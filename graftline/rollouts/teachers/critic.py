@@ -25,7 +25,7 @@ from graftline.rollouts.teachers.hints import (
 )
 from graftline.rollouts.teachers.places import first_code_line, line_of, line_text
 from graftline.rollouts.teachers.wording import counted, lines_named, listed, quoted
-from graftline.sandbox.base import Match, Sandbox, SandboxResult, Verdict, decided
+from graftline.sandbox.base import Match, Sandbox, SandboxResult, Verdict, ensure_decided
 
 _MAX_MISSED = 3
 
@@ -93,7 +93,7 @@ def criticise(
         SandboxError: the sandbox failed; nothing is known about the action.
     """
     [result] = sandbox.apply_many(before, language, [action])
-    match decided(result).verdict:
+    match ensure_decided(result).verdict:
         case Verdict.OK:
             return _of_change(action, before, language, result, sandbox, wanted, is_revealing)
         case Verdict.NO_MATCH:

@@ -21,7 +21,7 @@ from graftline.core.errors import DataError
 from graftline.rollouts.teachers.places import line_of, lines_with
 from graftline.rollouts.teachers.wider import WRAPPERS, readable, statements, whole, wider
 from graftline.rollouts.teachers.wording import listed, quoted
-from graftline.sandbox.base import Match, Sandbox, Verdict, decided
+from graftline.sandbox.base import Match, Sandbox, Verdict, ensure_decided
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _OBJECTS = {"cls", "self", "super", "this"}
@@ -95,7 +95,7 @@ def more_matches_hint(
     for pattern, result in zip(
         patterns, sandbox.apply_many(tree.text, tree.language, tried) if tried else [], strict=True
     ):
-        found = [match for match in decided(result).matches if not any(_overlap(match, one) for one in matches)]
+        found = [match for match in ensure_decided(result).matches if not any(_overlap(match, one) for one in matches)]
         if len(found) > len(others):
             best, others = pattern, found
     if not best:
@@ -183,7 +183,7 @@ def _relaxed(pattern: str, rule: Mapping[str, Any], tree: Tree, sandbox: Sandbox
         tree.text, tree.language, [PatternAction(pattern=text, rewrite="") for _, text in tried]
     )
     for (why, text), result in zip(tried, results, strict=True):
-        if decided(result).verdict is Verdict.OK:
+        if ensure_decided(result).verdict is Verdict.OK:
             first = result.matches[0]
             place = quoted(tree.text[first.start : first.end])
             return f"Use {quoted(text)}: it matches {place} on line {line_of(tree.text, first.start)} ({why})."
@@ -197,7 +197,7 @@ def _failing_part(rule: Mapping[str, Any], tree: Tree, sandbox: Sandbox) -> str:
     if not base or not rest:
         return ""
     actions = [RuleAction(rule=base, fix=""), *(RuleAction(rule={**base, key: rule[key]}, fix="") for key in rest)]
-    alone, *each = (decided(result) for result in sandbox.apply_many(tree.text, tree.language, actions))
+    alone, *each = (ensure_decided(result) for result in sandbox.apply_many(tree.text, tree.language, actions))
     if alone.verdict is not Verdict.OK:
         return ""
     first = alone.matches[0]

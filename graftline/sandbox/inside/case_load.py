@@ -1,6 +1,6 @@
 """How much the processes of a case wanted to run, how much they did, how long they waited for a disk, what they lock.
 
-A case that did not end in its time is to blame for that unless it was kept from running; `sandbox.heartbeat` judges. The
+A case that did not end in its time is to blame for that unless it was kept from running; `jail.heartbeat` judges. The
 processes are looked at every now and then, at times that nobody can foresee, so that none is awake at these times only.
 """
 

@@ -23,9 +23,9 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from graftline.sandbox.inside import case_jail, case_program, kernel
-from graftline.sandbox.inside.case_first import First, Walls, end_children, say
 from graftline.sandbox.inside.case_load import CaseLoad
 from graftline.sandbox.inside.frames import receive, send
+from graftline.sandbox.inside.init_process import First, Walls, end_children, say
 from graftline.sandbox.inside.removal import remove_path
 
 _REQUESTS = 0

@@ -7,8 +7,8 @@ from graftline.core.config import load_yaml, parse_yaml, validate
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
 from graftline.llm.weights.catalog import load_models
+from graftline.sandbox.actions import WarmSandboxConfig, open_sandbox
 from graftline.sandbox.base import Sandbox
-from graftline.sandbox.open import WarmSandboxConfig, open_sandbox
 from graftline.training.recipes.base import OpenSandbox, Recipe
 from graftline.training.recipes.distill import Distill, DistillConfig
 from graftline.training.recipes.dpo import Dpo, DpoConfig

@@ -21,7 +21,7 @@ from graftline.rollouts.collect import Collecting, attempt
 from graftline.rollouts.queue.base import Depth
 from graftline.rollouts.reward import Reward
 from graftline.rollouts.teachers.memory import MemoryTeacher
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 from tests.harbor_lineage import task
 from tests.unit.pipeline.conftest import reconfigure, run
 

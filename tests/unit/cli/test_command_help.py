@@ -53,7 +53,7 @@ NAMES = {
     "prompts": ["list", "optimize", "show", "resume", "cancel"],
     "recipes": ["list", "show", "run"],
     "rules": ["induce", "apply", "explain", "test", "mine"],
-    "sandbox": ["probe", "apply", "test", "hostile"],
+    "sandbox": ["probe", "apply", "test"],
     "state": ["dump", "list", "history"],
     "tinker": ["serve"],
     "train": ["estimate", "upload", "run", "status", "resume", "list", "download"],

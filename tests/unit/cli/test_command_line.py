@@ -13,7 +13,7 @@ from graftline.cli.main import main
 from graftline.core.retry import RetryPolicy
 from graftline.llm.settings import PoolSettings
 from graftline.rollouts.queue.settings import QueueRules, RedisQueueConfig
-from graftline.sandbox.limits import Limits
+from graftline.sandbox.base import Limits
 from graftline.training.open import LocalBackendConfig
 
 DEFAULT_LIMITS = Limits().model_dump(mode="json")

@@ -135,25 +135,3 @@ def test_probe_ends_with_1_where_more_is_required_than_there_is(root: Path) -> N
     configured(root, "tests: {kind: subprocess, required_level: full}\n")
     result = run(root, "probe")
     assert (result.exit_code, "NO" in result.stdout) == (1, True)
-
-
-def test_hostile_names_the_cases_there_are(root: Path) -> None:
-    result = run(root, "hostile", "no_such_case")
-    assert result.exit_code == 1
-    assert result.stderr.startswith(
-        "error: hostile case 'no_such_case': no such case or group; the groups are network,"
-    )
-
-
-def test_hostile_ends_with_0_where_all_are_contained(root: Path) -> None:
-    result = run(root, "hostile", "network", "--json")
-    statuses = {outcome["status"] for outcome in json.loads(result.stdout)}
-    assert (result.exit_code, statuses) == (0, {"contained"})
-
-
-def test_hostile_does_not_call_contained_what_no_wall_holds(root: Path) -> None:
-    configured(root, "tests: {kind: subprocess, required_level: none}\nactions: {kind: memory}\n")
-    result = run(root, "hostile", "tcp_loopback", "--json")
-    assert [(outcome["backend"], outcome["status"]) for outcome in json.loads(result.stdout)] == [
-        ("subprocess", "beyond level")
-    ]

@@ -14,7 +14,7 @@ from graftline.astgrep.binding import LANGUAGES, Language, parse
 from graftline.codemod import background
 from graftline.codemod.candidates import candidates
 from graftline.codemod.change import Change
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 PERMISSIVE = {"MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "0BSD"}

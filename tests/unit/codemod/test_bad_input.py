@@ -11,7 +11,7 @@ from graftline.codemod.equality import Level
 from graftline.codemod.induce import induce
 from graftline.codemod.induction import Induction
 from graftline.codemod.tidy import tidied
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 
 def checked(before: str, after: str, language: Language = "python") -> Induction:

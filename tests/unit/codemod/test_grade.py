@@ -17,8 +17,8 @@ from graftline.codemod.grade import (
 )
 from graftline.core.errors import DataError
 from graftline.sandbox import Isolation, SandboxResult, Verdict
+from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import Sandbox
-from graftline.sandbox.memory import MemorySandbox
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from graftline.codemod.induction import Induction, Rejected, Scored, Step
 from graftline.codemod.tidy import tidied
 from graftline.core.errors import SandboxError
 from graftline.sandbox import Isolation, SandboxResult
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 Pairs = Callable[[int, int], list[tuple[str, str, Language]]]
 
@@ -378,7 +378,7 @@ def test_the_same_example_gives_the_same_rules_in_every_process(sample_pairs: Pa
         "import json, sys\n"
         "from graftline.astgrep.action import ACTION\n"
         "from graftline.codemod.induce import induce\n"
-        "from graftline.sandbox.memory import MemorySandbox\n"
+        "from graftline.sandbox.actions.memory import MemorySandbox\n"
         "print(json.dumps([[ACTION.dump_python(step.action, mode='json') for step in induce(*pair, MemorySandbox()).steps]"
         " for pair in json.load(sys.stdin)]))"
     )

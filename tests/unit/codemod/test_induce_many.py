@@ -10,7 +10,7 @@ from graftline.codemod.equality import Level
 from graftline.codemod.induce_many import induce_many
 from graftline.codemod.induction import SharedInduction
 from graftline.codemod.tidy import tidied
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 
 def shared(pairs: list[tuple[str, str]], *negatives: str, language: Language = "python") -> SharedInduction:

@@ -6,8 +6,8 @@ from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language
 from graftline.codemod.change import Change
 from graftline.codemod.judge import Judgment, judged
+from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import Match, SandboxResult, Verdict
-from graftline.sandbox.memory import MemorySandbox
 
 
 def judgment(

@@ -14,8 +14,8 @@ from graftline.codemod.mine import Mined, Mining, Pair, mined
 from graftline.codemod.rule_file import written
 from graftline.core.errors import DataError
 from graftline.datasets.extensions import language_of_path
-from graftline.sandbox.memory import MemorySandbox
-from graftline.sandbox.open import MemorySandboxConfig
+from graftline.sandbox.actions import MemorySandboxConfig
+from graftline.sandbox.actions.memory import MemorySandbox
 
 PYTHON = frozenset({"python"})
 FIRST = """import client

@@ -8,7 +8,7 @@ from graftline.codemod.candidates import Candidate, candidates
 from graftline.codemod.change import Change
 from graftline.codemod.judge import Judgment, judged
 from graftline.codemod.repair import repaired
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 
 def repairs(before: str, after: str, action: PatternAction, language: Language = "python") -> list[tuple[Any, bool]]:

@@ -12,7 +12,7 @@ from graftline.codemod.canonical import canonical, key_of, needed_words
 from graftline.codemod.examples import ast_grep_project, examples_tried
 from graftline.codemod.rule_file import Example, FileRule, named, read_rules, slug, written
 from graftline.core.errors import DataError
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 SUM = FileRule(
     PatternAction(pattern="sum([$A for $B in $C])", rewrite="sum($A for $B in $C)"),

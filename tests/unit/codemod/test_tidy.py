@@ -5,7 +5,7 @@ import pytest
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language
 from graftline.codemod.tidy import tidied
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 
 def after(before: str, action: PatternAction | RuleAction, language: Language = "python") -> tuple[str | None, str]:

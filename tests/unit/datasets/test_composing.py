@@ -20,7 +20,7 @@ from graftline.datasets.synthetic.holes import Shape, shape_of
 from graftline.datasets.synthetic.rewritings import rewrites_of
 from graftline.datasets.synthetic.words import Words, read_tree
 from graftline.rollouts.task import sound_tasks
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 TEXTS: dict[Language, str] = {
     "python": (

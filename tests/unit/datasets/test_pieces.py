@@ -8,7 +8,7 @@ from graftline.datasets.syntax import is_clean
 from graftline.datasets.synthetic import synthesize
 from graftline.datasets.synthetic.families import HELD_OUT
 from graftline.datasets.synthetic.pieces import in_pieces
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 PYTHON = '''\
 import logging

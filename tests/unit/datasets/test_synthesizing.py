@@ -18,8 +18,8 @@ from graftline.datasets.synthetic import synthesize
 from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT
 from graftline.datasets.synthetic.trial import MAX_PLACES
 from graftline.rollouts.task import sound_tasks
+from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import Verdict
-from graftline.sandbox.memory import MemorySandbox
 from tests.unit.datasets.fixtures import dataset
 
 SAMPLE = Path(__file__).resolve().parents[3] / "data" / "samples" / "release_pairs.jsonl.gz"

@@ -11,7 +11,7 @@ from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT
 from graftline.datasets.synthetic.names import Names
 from graftline.datasets.synthetic.scan import sites_in, words_of
 from graftline.datasets.synthetic.trial import Trial, outcomes
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 from tests.pages import CHECKOUT, codes, table
 
 NAMES = {family.id: family for family in FAMILIES}

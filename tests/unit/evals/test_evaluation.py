@@ -20,7 +20,7 @@ from graftline.evals.figures import figures
 from graftline.evals.grading import Grader
 from graftline.evals.memory import MemoryContestant
 from graftline.evals.replies import Cost, Replies, Said
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 from tests.contests import FORMAT, RIGHT, UNREADABLE, case
 from tests.training_root import CHECKOUT
 
@@ -197,7 +197,7 @@ def test_an_evaluation_that_is_killed_goes_on_where_it_was(tmp_path: Path, grade
         from graftline.evals.evaluation import evaluate
         from graftline.evals.grading import Grader
         from graftline.evals.memory import MemoryContestant
-        from graftline.sandbox.memory import MemorySandbox
+        from graftline.sandbox.actions.memory import MemorySandbox
         from tests.contests import FORMAT, RIGHT, case
 
         def answer(question):

@@ -11,9 +11,9 @@ from graftline.evals.contestants import TeacherContestant
 from graftline.evals.grading import Grader, grading_workers
 from graftline.evals.replies import Cost, Failed, NotAsked, Said
 from graftline.rollouts.teachers.induction import InductionTeacher
+from graftline.sandbox.actions import MemorySandboxConfig
+from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import Verdict
-from graftline.sandbox.memory import MemorySandbox
-from graftline.sandbox.open import MemorySandboxConfig
 from tests.contests import FORMAT, LITERAL, RIGHT, TOO_MUCH, UNREADABLE, case
 
 

@@ -13,7 +13,7 @@ from graftline.core.paths import Paths
 from graftline.datasets.synthetic.held_out import is_held_out
 from graftline.evals.sources import PairsSource, SplitSource, TaskSource, cases_of, stored_in
 from graftline.rollouts.task import Task
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 from tests.contests import case
 
 SOURCE: TypeAdapter[Any] = TypeAdapter(TaskSource)

@@ -38,9 +38,9 @@ from graftline.rollouts.task import Task, sound_tasks
 from graftline.rollouts.teachers.answer import Answer, written
 from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.sandbox import Case, CaseLimits
+from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import Isolation, Request, SandboxResult, Verdict
-from graftline.sandbox.memory import MemorySandbox
-from graftline.sandbox.served import ServedJail
+from graftline.sandbox.jail.served import ServedJail
 from tests.jails import has_user_namespaces
 from tests.unit.datasets.fixtures import dataset
 

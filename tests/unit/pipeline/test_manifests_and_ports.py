@@ -28,10 +28,9 @@ from graftline.rollouts.retrieval.open import MemoryVectorStoreConfig
 from graftline.rollouts.teachers.induction import InductionTeacher
 from graftline.rollouts.teachers.memory import MemoryTeacher
 from graftline.rollouts.teachers.settings import InductionTeacherConfig, MemoryTeacherConfig
-from graftline.sandbox.base import Isolation
-from graftline.sandbox.limits import Limits
-from graftline.sandbox.memory import MemorySandbox
-from graftline.sandbox.open import MemorySandboxConfig, ProcessSandboxConfig, WarmSandboxConfig
+from graftline.sandbox.actions import MemorySandboxConfig, ProcessSandboxConfig, WarmSandboxConfig
+from graftline.sandbox.actions.memory import MemorySandbox
+from graftline.sandbox.base import Isolation, Limits
 from graftline.training.open import LocalBackendConfig, MemoryTrainingConfig, TinkerServiceConfig
 from tests.processes import command_line
 

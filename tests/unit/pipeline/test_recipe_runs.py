@@ -15,7 +15,7 @@ from graftline.pipeline import Runtime
 from graftline.pipeline.recipe_ports import PORTS
 from graftline.rollouts.retrieval.hashed import HashedEmbedder
 from graftline.rollouts.retrieval.memory import MemoryVectorStore
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.recipes.sl_basic import SlBasicConfig
 from graftline.training.runs import Runs

@@ -13,7 +13,7 @@ from graftline.rollouts.exports.atif import atif
 from graftline.rollouts.state.state import StateUpdate
 from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 from tests.unit.rollouts.test_atif_schema import WHOLE, changed
 
 WRONG, RIGHT = PatternAction(pattern="none($A)", rewrite="x($A)"), PatternAction(pattern="old($A)", rewrite="x($A)")

@@ -12,7 +12,7 @@ from graftline.rollouts.collect import Collecting, collect
 from graftline.rollouts.exports.atif import atif
 from graftline.rollouts.exports.atif_schema import AtifDocument, check_atif
 from graftline.rollouts.task import Task
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 from tests.unit.harbor.published import needs_harbor, published
 
 WHOLE: dict[str, Any] = {

@@ -23,7 +23,7 @@ from graftline.rollouts.step import (
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import Attempt, GaveUp, Proposal
 from graftline.sandbox import Isolation, SandboxResult, Verdict
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 TaskOf = Callable[..., Task]
 Reading = Callable[[Sequence[PatternAction | RuleAction]], Any]

@@ -9,7 +9,7 @@ from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.rollouts.collect import Collecting, collect
 from graftline.rollouts.reward import Reward
 from graftline.rollouts.task import Task
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 TaskOf = Callable[..., Task]
 Reading = Callable[[Sequence[PatternAction | RuleAction]], Any]

@@ -16,7 +16,7 @@ from graftline.rollouts.reward import Reward
 from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import Attempt
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 Made = Callable[[Sequence[PatternAction | RuleAction]], Trajectory]
 F = PatternAction(pattern="old($A)", rewrite="x($A)")

@@ -16,7 +16,7 @@ from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import Attempt, GaveUp, Generation, Proposal, Unreadable
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 from tests.unit.rollouts.test_listening_attempts import ASKED, BROAD, MISSED, OLD, SILENT, attempted
 
 TaskOf = Callable[..., Task]

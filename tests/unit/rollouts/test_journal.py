@@ -12,7 +12,7 @@ from graftline.rollouts.journal import JOURNAL_NAME, collect_many
 from graftline.rollouts.step import AttemptTime, Trajectory
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.induction import InductionTeacher
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 
 class Attempts:

@@ -13,7 +13,7 @@ from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import GaveUp, Generation, Proposal, Turn, Unreadable
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 TaskOf = Callable[..., Task]
 ASKED = Generation(

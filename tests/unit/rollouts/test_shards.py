@@ -16,7 +16,7 @@ from graftline.rollouts.collect import Collecting, collect
 from graftline.rollouts.shards import ShardWriter, latest_by_key, read_shards, sealed_shards
 from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 
 @pytest.fixture

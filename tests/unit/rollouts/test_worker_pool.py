@@ -19,7 +19,7 @@ from graftline.rollouts.teachers.induction import InductionTeacher
 from graftline.rollouts.teachers.settings import InductionTeacherConfig
 from graftline.rollouts.workers import worker_attempts
 from graftline.sandbox import MemorySandboxConfig, ProcessSandboxConfig
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 from tests.processes import children_with, wait_until_ended
 
 TEACHER = InductionTeacherConfig()

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from graftline.sandbox import heartbeat
-from graftline.sandbox.heartbeat import Heartbeat, disk_pressure_s, fault_of_machine
+from graftline.sandbox.jail import heartbeat
+from graftline.sandbox.jail.heartbeat import Heartbeat, disk_pressure_s, fault_of_machine
 
 FREE = {"late_s": 0.0, "ready_s": 0.0, "used_s": 0.0, "stalled_s": 0.0}
 ASLEEP = {"wall_s": 30.0, "ready_s": 0.0, "used_s": 0.0, "stalled_s": 0.0}

@@ -15,8 +15,7 @@ from graftline.sandbox import (
     WarmSandboxConfig,
     open_sandbox,
 )
-from graftline.sandbox.base import IsolationLevel
-from graftline.sandbox.limits import LEVELS, Limits, is_at_least
+from graftline.sandbox.base import LEVELS, IsolationLevel, Limits, is_at_least
 
 
 def test_levels_are_ordered_from_weakest_to_strongest() -> None:

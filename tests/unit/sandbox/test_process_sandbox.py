@@ -12,9 +12,8 @@ import pytest
 
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.core.errors import SandboxError
-from graftline.sandbox.base import Match, Verdict
-from graftline.sandbox.limits import Limits
-from graftline.sandbox.process import ProcessSandbox
+from graftline.sandbox.actions.process import ProcessSandbox
+from graftline.sandbox.base import Limits, Match, Verdict
 from tests.processes import children_with
 
 RENAME = PatternAction(pattern="f($A)", rewrite="g($A)")
@@ -129,7 +128,7 @@ def test_a_jail_whose_folder_is_gone_says_nothing_about_the_action(process: Proc
 
 def test_a_child_that_somebody_kills_says_nothing_about_the_action(process: ProcessSandbox) -> None:
     process.apply_many("f(1)\n", "python", [RENAME])
-    [spawner] = children_with("confined.spawner")
+    [spawner] = children_with("inside.spawner")
     slow = RuleAction(rule={"kind": "call", "has": chain(3)}, fix="x")
     finished = threading.Event()
 
@@ -150,5 +149,5 @@ def test_a_child_that_somebody_kills_says_nothing_about_the_action(process: Proc
 
 
 def folder_of(process: ProcessSandbox) -> Path:
-    [spawner] = children_with("confined.spawner")
+    [spawner] = children_with("inside.spawner")
     return Path(spawner.cwd())

@@ -3,14 +3,13 @@
 import pytest
 
 from graftline.core.errors import SandboxError
-from graftline.sandbox.base import Isolation, Match, SandboxResult, Verdict, decided
-from graftline.sandbox.result import applied
+from graftline.sandbox.base import Isolation, Match, SandboxResult, Verdict, ensure_decided, replace_matches
 
 HERE = Isolation("none", "test")
 
 
 def test_without_matches_there_is_no_text() -> None:
-    assert applied("abc", [], HERE) == SandboxResult(Verdict.NO_MATCH, None, HERE)
+    assert replace_matches("abc", [], HERE) == SandboxResult(Verdict.NO_MATCH, None, HERE)
 
 
 @pytest.mark.parametrize(
@@ -38,19 +37,19 @@ def test_without_matches_there_is_no_text() -> None:
 def test_outermost_matches_make_the_text(
     matches: list[tuple[int, int, str]], after: str, taken: list[tuple[int, int, str]]
 ) -> None:
-    result = applied("abc", [Match(*match) for match in matches], HERE)
+    result = replace_matches("abc", [Match(*match) for match in matches], HERE)
     assert result == SandboxResult(Verdict.OK, after, HERE, tuple(Match(*match) for match in taken))
 
 
 @pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict is not Verdict.WALL_TIMEOUT])
 def test_a_result_that_says_something_is_handed_on(verdict: Verdict) -> None:
     result = SandboxResult(verdict, None, HERE)
-    assert decided(result) is result
+    assert ensure_decided(result) is result
 
 
 def test_a_result_of_a_busy_machine_is_an_error_of_the_machine() -> None:
     with pytest.raises(SandboxError) as caught:
-        decided(SandboxResult(Verdict.WALL_TIMEOUT, None, HERE))
+        ensure_decided(SandboxResult(Verdict.WALL_TIMEOUT, None, HERE))
     assert str(caught.value) == (
         "an action ran into the wall clock before its CPU limit; free the machine and start again"
     )

@@ -9,9 +9,8 @@ import pytest
 
 from graftline.core.errors import DataError, SandboxError
 from graftline.sandbox import JailConfig, SandboxRunner, SandboxSettings, Verdict, WarmSandboxConfig
-from graftline.sandbox.default import apply_action, cleanup, prepare_workspace, run_tests
-from graftline.sandbox.limits import Limits
-from graftline.sandbox.runner import LogsConfig
+from graftline.sandbox.base import Limits
+from graftline.sandbox.runner import LogsConfig, apply_action, cleanup, prepare_workspace, run_tests
 
 SUM = {"pattern": "sum([$X for $V in $L])", "rewrite": "sum($X for $V in $L)"}
 FILES = {

@@ -7,7 +7,7 @@ import pytest
 
 from graftline.core.errors import DataError
 from graftline.sandbox import Call, CallsSpec, ProgramSpec, PytestSpec
-from graftline.sandbox.runner import checked_spec
+from graftline.sandbox.runner import parse_test_spec
 
 FILES = {"test_a.py": "def test_a(): pass"}
 PYTEST = {"kind": "pytest", "files": FILES, "expected": ["test_a.py::test_a"]}
@@ -28,18 +28,18 @@ def call(**parts: Any) -> dict[str, Any]:
 
 
 def test_the_least_that_is_taken() -> None:
-    assert checked_spec(PYTEST) == PytestSpec(files=FILES, expected=("test_a.py::test_a",))
-    assert checked_spec(CALLS) == CallsSpec(module="m", calls=(Call(function="f"),))
-    assert checked_spec(PROGRAM) == ProgramSpec(arguments=("m.py",), expected_stdout="x\n")
+    assert parse_test_spec(PYTEST) == PytestSpec(files=FILES, expected=("test_a.py::test_a",))
+    assert parse_test_spec(CALLS) == CallsSpec(module="m", calls=(Call(function="f"),))
+    assert parse_test_spec(PROGRAM) == ProgramSpec(arguments=("m.py",), expected_stdout="x\n")
 
 
 def test_a_specification_is_taken_as_it_is() -> None:
     spec = PytestSpec(files=FILES, expected=("test_a.py::test_a",))
-    assert checked_spec(spec) is spec
+    assert parse_test_spec(spec) is spec
 
 
 def test_what_is_not_said_is_the_usual() -> None:
-    spec = checked_spec(PROGRAM)
+    spec = parse_test_spec(PROGRAM)
     assert spec.model_dump() == {
         "kind": "program",
         "program": "python",
@@ -81,7 +81,7 @@ def test_what_is_not_said_is_the_usual() -> None:
     ],
 )
 def test_what_is_taken(spec: dict[str, Any]) -> None:
-    assert checked_spec(spec).kind == spec["kind"]
+    assert parse_test_spec(spec).kind == spec["kind"]
 
 
 REFUSED = {
@@ -226,7 +226,7 @@ REFUSED = {
 def test_a_refusal_names_the_place_and_the_fault(fault: str) -> None:
     spec, reason = REFUSED[fault]
     with pytest.raises(DataError) as caught:
-        checked_spec(spec)
+        parse_test_spec(spec)
     message = str(caught.value)
     assert message.startswith("test specification: ")
     assert reason in message
@@ -235,14 +235,14 @@ def test_a_refusal_names_the_place_and_the_fault(fault: str) -> None:
 @pytest.mark.parametrize("spec", [{}, {"files": FILES, "expected": ["test_a.py::test_a"]}, {**PYTEST, "kind": None}])
 def test_without_a_kind_the_kinds_are_listed(spec: dict[str, Any]) -> None:
     with pytest.raises(DataError) as caught:
-        checked_spec(spec)
+        parse_test_spec(spec)
     assert all(kind in str(caught.value) for kind in ("'pytest'", "'calls'", "'program'"))
 
 
 @pytest.mark.parametrize("spec", [[PYTEST], "pytest", None, 1])
 def test_what_is_no_mapping_is_refused(spec: Any) -> None:
     with pytest.raises(DataError):
-        checked_spec(spec)
+        parse_test_spec(spec)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_what_is_no_mapping_is_refused(spec: Any) -> None:
 )
 def test_what_cannot_be_meant_is_refused(spec: dict[str, Any]) -> None:
     with pytest.raises(DataError):
-        checked_spec(spec)
+        parse_test_spec(spec)
 
 
 @pytest.mark.parametrize(
@@ -323,11 +323,11 @@ def test_what_cannot_be_meant_is_refused(spec: dict[str, Any]) -> None:
 )
 def test_a_refusal_stays_short(spec: dict[str, Any]) -> None:
     with pytest.raises(DataError) as caught:
-        checked_spec(spec)
+        parse_test_spec(spec)
     assert len(str(caught.value)) < 5000
 
 
 def test_the_code_is_trusted_with_values_alone_unless_it_is_said() -> None:
-    assert checked_spec(PYTEST).model_dump()["trusts"] == "values"
+    assert parse_test_spec(PYTEST).model_dump()["trusts"] == "values"
     with pytest.raises(DataError, match="trusts: Input should be 'values', 'comparisons' or 'report'"):
-        checked_spec({**PYTEST, "trusts": "everything"})
+        parse_test_spec({**PYTEST, "trusts": "everything"})

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from graftline.sandbox.apart import cause_against_apart, modules_of
 from graftline.sandbox.inside import frames
 from graftline.sandbox.inside.remote_values import CodeEndedError, Link, LinkError, decode, encode
+from graftline.sandbox.jail.apart import cause_against_apart, modules_of
 
 
 def test_modules_of_the_code_are_those_at_its_top_that_nobody_else_has() -> None:

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import graftline
-from graftline.sandbox.visible import Interpreter, visible
+from graftline.sandbox.jail.visible import Interpreter, visible
 
 
 def test_a_folder_below_another_is_not_shown_for_itself_whatever_stands_between_them(tmp_path: Path) -> None:

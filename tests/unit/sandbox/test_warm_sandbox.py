@@ -13,10 +13,9 @@ import pytest
 
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.core.errors import SandboxError
-from graftline.sandbox.base import Request, Verdict
+from graftline.sandbox.actions.warm import WarmSandbox
+from graftline.sandbox.base import Limits, Request, Verdict
 from graftline.sandbox.inside.warm_worker import FLOOD, NO_MEMORY
-from graftline.sandbox.limits import Limits
-from graftline.sandbox.warm import WarmSandbox
 from tests.processes import children_with
 
 RENAME = PatternAction(pattern="f($A)", rewrite="g($A)")

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from graftline.core.errors import DataError, SandboxError
-from graftline.sandbox.workspace_limits import WorkspaceLimits
+from graftline.sandbox.file_names import WorkspaceLimits
 from graftline.sandbox.workspaces import Workspaces, safe_name
 
 LIMITS = WorkspaceLimits()

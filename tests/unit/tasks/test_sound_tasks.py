@@ -7,7 +7,7 @@ import pytest
 from graftline.astgrep.action import PatternAction
 from graftline.datasets.edit import Edit
 from graftline.rollouts.task import Soundness, Task, sound_tasks, task_of, unsoundness
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 RENAME = PatternAction(pattern="old($A)", rewrite="new($A)")
 

@@ -8,7 +8,7 @@ from graftline.core.errors import SandboxError
 from graftline.rollouts.teachers.critic import Criticism, Finding, criticise
 from graftline.rollouts.teachers.wider import wider
 from graftline.sandbox import Isolation, SandboxResult, Verdict
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 BEFORE = """\
 class A:

@@ -10,7 +10,7 @@ from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import GaveUp, Proposal
 from graftline.rollouts.teachers.induction import InductionTeacher
 from graftline.sandbox import Isolation, SandboxResult, Verdict
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 
 def task(before: str, wanted: str, language: Language = "python", instruction: str = "Change it.") -> Task:

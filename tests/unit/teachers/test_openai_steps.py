@@ -24,7 +24,7 @@ from graftline.rollouts.teachers.base import GaveUp, Generation, Proposal, Turn,
 from graftline.rollouts.teachers.examples import Examples, VerifiedStep
 from graftline.rollouts.teachers.openai import OpenAITeacher
 from graftline.rollouts.teachers.prompt import Prompt, Shot, load_prompt
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 ACTION = PatternAction(pattern="old($A)", rewrite="new($A)")
 UPDATE = StateUpdate(history=["renamed `old`"], next_focus="done")

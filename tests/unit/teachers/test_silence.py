@@ -27,7 +27,7 @@ from graftline.rollouts.task import Task
 from graftline.rollouts.teachers import critic, places, thoughts, updates, wording
 from graftline.rollouts.teachers.base import GaveUp, Proposal
 from graftline.rollouts.teachers.induction import InductionTeacher
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 from tests.snippets import parsable
 
 WORD = re.compile(r"[^\W\d]\w+")

@@ -4,7 +4,7 @@ from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import parse
 from graftline.rollouts.teachers.thoughts import Failure, Sight, attempt_thoughts, thought
 from graftline.rollouts.teachers.wording import Voice
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 
 TEXT = """\
 class Store:

@@ -18,7 +18,7 @@ from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import Proposal
 from graftline.rollouts.teachers.prompt import load_prompt
-from graftline.sandbox.memory import MemorySandbox
+from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.training.datums import (
     Rendered,
     known_renderers,

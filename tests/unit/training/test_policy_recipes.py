@@ -11,8 +11,8 @@ from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language
 from graftline.core.errors import ConfigError, DataError, GraftlineError, SandboxError, TrainingError
 from graftline.core.paths import Paths
+from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import SandboxResult, Verdict
-from graftline.sandbox.memory import MemorySandbox
 from graftline.training.datums import load_tokenizer
 from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.questions import Drawing, Questions, policy_datum

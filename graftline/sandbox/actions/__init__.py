@@ -1,0 +1,68 @@
+"""From configuration to a sandbox; refuses one that is weaker than required."""
+
+from typing import Annotated, Literal, assert_never
+
+from pydantic import Field
+
+from graftline.core.config import Config
+from graftline.core.errors import SandboxError
+from graftline.sandbox.actions.memory import MemorySandbox
+from graftline.sandbox.actions.process import ProcessSandbox
+from graftline.sandbox.actions.warm import WarmSandbox
+from graftline.sandbox.base import IsolationLevel, Limits, Sandbox, is_at_least
+
+
+class ProcessSandboxConfig(Config):
+    """ast-grep in confined child processes."""
+
+    kind: Literal["process"] = "process"
+    limits: Limits = Limits()
+    required_level: IsolationLevel = "compute"
+    """Opening fails when this cannot be had; `none` accepts a machine without seccomp."""
+
+
+class WarmSandboxConfig(Config):
+    """ast-grep's binding in confined processes that are started once."""
+
+    kind: Literal["warm"] = "warm"
+    limits: Limits = Limits()
+    workers: int = Field(default=1, ge=1, le=256)
+    """Processes that work at the same time on what one call asks for."""
+    required_level: IsolationLevel = "compute"
+    """Opening fails when this cannot be had; `none` accepts a machine without seccomp."""
+
+
+class MemorySandboxConfig(Config):
+    """ast-grep's binding in this process: for tests and trusted text, no isolation."""
+
+    kind: Literal["memory"] = "memory"
+
+
+SandboxConfig = Annotated[WarmSandboxConfig | ProcessSandboxConfig | MemorySandboxConfig, Field(discriminator="kind")]
+
+
+def open_sandbox(config: SandboxConfig) -> Sandbox:
+    """Return the sandbox of `config`, started and probed.
+
+    Raises:
+        SandboxError: it does not start, or does not reach the required level.
+    """
+    match config:
+        case MemorySandboxConfig():
+            return MemorySandbox()
+        case WarmSandboxConfig() | ProcessSandboxConfig():
+            sandbox = (
+                WarmSandbox(config.limits, config.workers)
+                if isinstance(config, WarmSandboxConfig)
+                else ProcessSandbox(config.limits)
+            )
+            achieved = sandbox.isolation
+            if not is_at_least(achieved.level, config.required_level):
+                sandbox.close()
+                raise SandboxError(
+                    f"{config.kind} sandbox: reaches {achieved.level!r} with {', '.join(achieved.features)}, but"
+                    f" {config.required_level!r} is required; it needs Linux 3.17+ with seccomp on x86_64 or aarch64"
+                )
+            return sandbox
+        case _:
+            assert_never(config)

@@ -1,0 +1,279 @@
+"""The `warm` sandbox: processes that hold ast-grep's binding, and fork a child for every batch of actions.
+
+Covered: no file can be opened, created or removed, no socket made, no program started, no signal sent, no memory made
+executable (a list of the system calls that are allowed); no gain of privileges; CPU, memory, descriptor and output
+limits; under root the actions run as a user of their own. Each batch has a child of its own, which cannot change what
+later batches see. A child that dies takes one action with it, which is to blame; another child does the rest.
+
+Not covered: total memory of many processes, CPU quota. Within a batch, an action that took over the child by a fault in
+the parser could falsify the answers to those after it, so the actions of one call should be of equal trust.
+
+What the binding cannot do as ast-grep's command line does goes to a `process` sandbox. The level it can reach is
+`compute`.
+"""
+
+import json
+import re
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from queue import SimpleQueue
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from graftline.astgrep.action import PatternAction, RuleAction, rule_of
+from graftline.astgrep.binding import LANGUAGES, Language, is_safe
+from graftline.core.errors import SandboxError
+from graftline.sandbox.actions.process import ProcessSandbox
+from graftline.sandbox.base import Isolation, Limits, Match, Request, SandboxResult, Usage, Verdict, replace_matches
+from graftline.sandbox.inner_process import InnerProcess
+from graftline.sandbox.inside import warm_worker
+
+_BATCH_ACTIONS = 64
+_BATCH_CHARACTERS = 4 << 20
+_START_S = 60.0
+_CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+
+
+class _Answer(BaseModel):
+    """What a child says of one action. It has run what nobody trusts, so its words are looked at."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    verdict: Literal["ok", "no_match", "action_error", "needs_cli", "out_of_memory"]
+    error: str
+    matches: list[tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)], str]]
+    cpu_s: float
+    wall_s: float
+    peak_kb: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Blame:
+    """What the end of a child says about the action it was at."""
+
+    verdict: Verdict
+    error: str = ""
+    cpu_s: float = 0.0
+    """Of the whole child, the actions before included."""
+    wall_s: float = 0.0
+    peak_kb: int = 0
+
+
+class WarmSandbox:
+    """So many workers, each started on first use and again after it was lost."""
+
+    def __init__(self, limits: Limits, workers: int = 1) -> None:
+        self._workers = [_Worker(limits) for _ in range(workers)]
+        self._command_line = ProcessSandbox(limits)
+        self._isolation: Isolation | None = None
+
+    @property
+    def isolation(self) -> Isolation:
+        if self._isolation is None:
+            features = self._workers[0].start()
+            self._isolation = Isolation("compute" if "seccomp" in features else "none", "warm", features)
+        return self._isolation
+
+    def apply_many(
+        self, source: str, language: Language, actions: Sequence[PatternAction | RuleAction]
+    ) -> list[SandboxResult]:
+        [results] = self.apply_each([Request(source, language, tuple(actions))])
+        return results
+
+    def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
+        # the binding takes time in the square of a line's length, and no half surrogate pairs
+        is_small = [is_safe(request.source) for request in requests]
+        batches = _batches([request for request, small in zip(requests, is_small, strict=True) if small])
+        answers = chain.from_iterable(self._answers(batches))
+        return [
+            [self._result(request, action, next(answers)) for action in request.actions]
+            if small
+            else self._command_line.apply_many(request.source, request.language, request.actions)
+            for request, small in zip(requests, is_small, strict=True)
+        ]
+
+    def _answers(self, batches: Sequence[list[Request]]) -> list[list[_Answer | _Blame]]:
+        if len(self._workers) == 1 or len(batches) < 2:
+            return [self._workers[0].answers(batch) for batch in batches]
+        free: SimpleQueue[_Worker] = SimpleQueue()
+        for worker in self._workers:
+            free.put(worker)
+
+        def answers(batch: list[Request]) -> list[_Answer | _Blame]:
+            worker = free.get()
+            try:
+                return worker.answers(batch)
+            finally:
+                free.put(worker)
+
+        with ThreadPoolExecutor(len(self._workers)) as threads:
+            return list(threads.map(answers, batches))
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.stop()
+        self._command_line.close()
+
+    def _result(self, request: Request, action: PatternAction | RuleAction, answer: _Answer | _Blame) -> SandboxResult:
+        usage = Usage(answer.cpu_s, answer.wall_s, answer.peak_kb / 1024)
+        match answer.verdict:
+            case "ok" if isinstance(answer, _Answer):
+                return replace_matches(
+                    request.source, [Match(*found) for found in answer.matches], self.isolation, usage
+                )
+            case "needs_cli":
+                [result] = self._command_line.apply_many(request.source, request.language, [action])
+                return result
+            case verdict:
+                return SandboxResult(Verdict(verdict), None, self.isolation, error=answer.error, usage=usage)
+
+
+def _batches(requests: Sequence[Request]) -> list[list[Request]]:
+    """Return the requests in parts that are worth a child each; one that is large is divided."""
+    batches: list[list[Request]] = []
+    actions = characters = 0
+    for request in requests:
+        for start in range(0, len(request.actions), _BATCH_ACTIONS):
+            some = request.actions[start : start + _BATCH_ACTIONS]
+            if not batches or actions + len(some) > _BATCH_ACTIONS or characters > _BATCH_CHARACTERS:
+                batches.append([])
+                actions = characters = 0
+            batches[-1].append(Request(request.source, request.language, some))
+            actions, characters = actions + len(some), characters + len(request.source)
+    return batches
+
+
+class _Worker:
+    """One process, and the conversation with it."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._most = (limits.output_mb << 20) + (1 << 16)
+        self._process: InnerProcess | None = None
+        self._features: tuple[str, ...] = ()
+        self._end_is_due = False
+        """Of the child of the call before: when all is answered, nobody waits for its end."""
+
+    def start(self) -> tuple[str, ...]:
+        """Start the process unless it runs, and return what confines it.
+
+        Raises:
+            SandboxError: it does not start.
+        """
+        if self._process is not None and self._process.is_running:
+            return self._features
+        self.stop()
+        self._process = InnerProcess(
+            [
+                sys.executable,
+                "-I",
+                "-m",
+                "graftline.sandbox.inside.warm_worker",
+                self._limits.model_dump_json(),
+                *LANGUAGES,
+            ],
+            {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "TZ": "UTC"},
+        )
+        try:
+            hello = self._process.receive(self._most, time.monotonic() + _START_S)
+            self._features = tuple(json.loads(hello)["features"])
+        except (OSError, ValueError, EOFError) as error:
+            self.stop()
+            raise SandboxError(
+                f"warm sandbox: its worker does not start ({error!r}); see `graftline doctor`"
+            ) from error
+        return self._features
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process, self._end_is_due = None, False
+
+    def answers(self, batch: Sequence[Request]) -> list[_Answer | _Blame]:
+        """Return one answer per action of `batch`, in order.
+
+        Raises:
+            SandboxError: the machine failed, not an action.
+        """
+        items = [(request.language, request.source, rule_of(action)) for request in batch for action in request.actions]
+        found: list[_Answer | _Blame] = []
+        while len(found) < len(items):
+            found += self._some(items[len(found) :])
+        return found
+
+    def _some(self, items: Sequence[tuple[Language, str, dict[str, Any]]]) -> list[_Answer | _Blame]:
+        """Return the answers of one child: to all items, or to those up to the one that ended it."""
+        self.start()
+        assert self._process is not None
+        found: list[_Answer | _Blame] = []
+        try:
+            self._process.send(json.dumps(_grouped(items)).encode(), time.monotonic() + self._limits.wall_s)
+            while len(found) < len(items):
+                frame = self._process.receive(self._most, time.monotonic() + self._limits.wall_s)
+                is_end = frame[:1] == b"E"
+                if self._end_is_due:  # what the child before says when it has answered everything is not listened to
+                    self._end_is_due = not is_end
+                    continue
+                if is_end:
+                    end = json.loads(frame[1:])
+                    return [
+                        *found,
+                        _Blame(_blame(end), end["stderr"][:500], end["cpu_s"], end["wall_s"], end["peak_kb"]),
+                    ]
+                found.append(_Answer.model_validate_json(frame[1:]))
+            self._end_is_due = True
+        except TimeoutError:
+            self.stop()
+            return [*found, _Blame(Verdict.WALL_TIMEOUT, wall_s=self._limits.wall_s)]
+        except ValidationError:
+            self.stop()
+            return [*found, _Blame(Verdict.VIOLATION, "its child answered in another form than it was asked to")]
+        except (OSError, ValueError, EOFError) as error:
+            self.stop()
+            raise SandboxError(f"warm sandbox: its worker died ({error!r}); see `graftline doctor`") from error
+        except BaseException:
+            self.stop()  # an interrupted answer would be taken for that of the next call
+            raise
+        return found
+
+
+def _grouped(items: Sequence[tuple[Language, str, dict[str, Any]]]) -> list[list[Any]]:
+    """Return items with rules for one source together, so that it is sent and parsed once."""
+    groups: list[list[Any]] = []
+    for language, source, rule in items:
+        if not groups or groups[-1][0] != language or groups[-1][1] is not source:
+            groups.append([language, source, []])
+        groups[-1][2].append(rule)
+    return groups
+
+
+def _blame(end: dict[str, Any]) -> Verdict:
+    """Return what the end of a child says about the action it was at.
+
+    Raises:
+        SandboxError: it says something about the machine instead.
+    """
+    match end["end"], end["code"]:
+        case "signal", signal.SIGPROF | signal.SIGXCPU:
+            return Verdict.CPU_TIMEOUT
+        # of Rust's allocator, and of the parser; abort() ends otherwise where a process may not signal itself
+        case "signal", code if code in _CRASHES and re.search("memory allocation|failed to allocate", end["stderr"]):
+            return Verdict.OUT_OF_MEMORY
+        case "signal", signal.SIGSYS:
+            return Verdict.VIOLATION
+        case "signal", code if code in _CRASHES:
+            return Verdict.CRASH
+        case "exit", warm_worker.NO_MEMORY:
+            return Verdict.OUT_OF_MEMORY
+        case "exit", warm_worker.FLOOD:
+            return Verdict.OUTPUT_FLOOD
+        case _:
+            raise SandboxError(
+                f"warm sandbox: a child ended by {end['end']} {end['code']} ({end['stderr'][:300]}); see `graftline doctor`"
+            )

@@ -1,0 +1,13 @@
+"""What the tests of the hostile suite watch from outside."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.security.hostile.facts import Host, watched_host
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    with watched_host() as watched:
+        yield watched

@@ -1,0 +1,241 @@
+"""Programs that want all there is of what the kernel counts for the whole machine, or for all processes of a user.
+
+Not here: what other modules have cases of anyhow, such as processes, memory, descriptors, keys and namespaces;
+`docs/sandbox.md` names the case of every counter.
+"""
+
+from graftline.sandbox.base import Verdict
+from tests.security.hostile.cases import HostileCase
+
+_FILTER = """
+FILTER = ctypes.create_string_buffer(struct.pack("<HBBI", 6, 0, 0, 0x7FFF0000))
+PROGRAM = struct.pack("HxxxxxxP", 1, ctypes.addressof(FILTER))
+
+"""
+
+COUNTER_CASES = (
+    HostileCase(
+        "events_of_asynchronous_io",
+        "counters",
+        """
+        attempt("room for one", reached, "io_setup", 1, ctypes.byref(ctypes.c_ulong(0)))
+        """,
+    ),
+    HostileCase(
+        "watches_of_files",
+        "counters",
+        """
+        attempt("inotify", reached, "inotify_init1", 0)
+        attempt("inotify of old", reached, "inotify_init")
+        attempt("a watch", reached, "inotify_add_watch", -1, b".", 2)
+        """,
+    ),
+    HostileCase(
+        "leases_and_notices",
+        "counters",
+        """
+        import fcntl
+        attempt("a lease", lambda: fcntl.fcntl(os.open(MARKER, os.O_RDONLY), 1024, fcntl.F_RDLCK) == 0)
+        attempt("notices of a folder", lambda: fcntl.fcntl(os.open(".", os.O_RDONLY), 1026, 2) == 0)
+        """,
+    ),
+    HostileCase(
+        # each takes memory of the kernel that counts for nobody
+        "locks_of_parts_of_files",
+        "counters",
+        """
+        import fcntl
+        files = [os.open(f"{MARKER}-{number}", os.O_RDWR | os.O_CREAT) for number in range(40)]
+        attempt("of nobody", lambda: fcntl.fcntl(files[0], 37, struct.pack("hhqqi4x", 1, 0, 0, 1, 0)) is not None)
+        for number in range(1000):
+            for file in files:
+                fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * number)
+        time.sleep(2)
+        say("ESCAPE", "has 40,000 locks")
+        """,
+        ends=(Verdict.VIOLATION, Verdict.CPU_TIMEOUT),
+    ),
+    HostileCase(
+        "large_pipes",
+        "counters",
+        """
+        import fcntl
+
+        def grow():
+            size = fcntl.fcntl(os.pipe()[1], 1031, MEGABYTE)
+            return size > 1 << 16 and f"{size} bytes"
+
+        def many():
+            pipes = 0
+            try:
+                while pipes < 5000:
+                    os.pipe()
+                    pipes += 1
+            except OSError as error:
+                say("BLOCKED", pipes, error)
+            return 2 * pipes > LIMITS["descriptors"] and f"{pipes} pipes"
+
+        attempt("grow one", grow)
+        attempt("many of them", many)
+        """,
+    ),
+    HostileCase(
+        "timers",
+        "counters",
+        """
+        def make():
+            number = 0
+            try:
+                while number < 5000:
+                    call("timer_create", 0, None, ctypes.byref(ctypes.c_int()))
+                    number += 1
+            except OSError as error:
+                say("BLOCKED", number, error)
+            return number > 1024 and f"{number} timers"
+
+        attempt("make them", make)
+        """,
+    ),
+    HostileCase(
+        "pending_signals",
+        "counters",
+        """
+        def send():
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+            note = ctypes.create_string_buffer(struct.pack("3i", signal.SIGRTMIN, 0, -1), 128)
+            number = 0
+            try:
+                while number < 5000:
+                    call("rt_sigqueueinfo", os.getpid(), signal.SIGRTMIN, note)
+                    number += 1
+            except OSError as error:
+                say("BLOCKED", number, error)
+            return number > 1024 and f"{number} wait"
+
+        attempt("send them", send)
+        """,
+    ),
+    HostileCase(
+        "watches_of_descriptors",
+        "counters",
+        """
+        import select
+
+        def watch():
+            half, watches = LIMITS["descriptors"] // 2, 0
+            polls = [select.epoll() for _ in range(half - 8)]
+            try:
+                for _ in range(5000):
+                    event = os.eventfd(0)
+                    for poll in polls:
+                        poll.register(event, select.EPOLLIN)
+                        watches += 1
+            except OSError as error:
+                say("BLOCKED", watches, error)
+            return watches > half**2 and f"{watches} watches"
+
+        attempt("watch", watch)
+        """,
+    ),
+    HostileCase(
+        "terminals",
+        "counters",
+        """
+        attempt("a pair", lambda: os.openpty())
+        for path in ("/dev/ptmx", "/dev/pts/ptmx"):
+            attempt(path, opened, path, os.O_RDWR)
+        """,
+    ),
+    HostileCase(
+        "message_queues",
+        "counters",
+        """
+        # flags of a file that is made to be read and written
+        attempt("of POSIX", reached, "mq_open", MARKER.encode(), os.O_CREAT | os.O_RDWR, 0o600, None)
+        attempt("of System V", reached, "msgget", 0, 0o1600)
+        """,
+    ),
+    HostileCase(
+        "keys_on_request",
+        "counters",
+        """
+        attempt("request_key", reached, "request_key", b"user", MARKER.encode(), None, -2)
+        """,
+    ),
+    HostileCase(
+        "huge_pages",
+        "counters",
+        """
+        import mmap
+        # there may be none at all, which is another error
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000
+        attempt("one", reached, "mmap", 0, 2 * MEGABYTE, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+        """,
+    ),
+    HostileCase(
+        "compiled_filters",
+        "counters",
+        """
+        def of_calls():
+            LIBC.prctl(38, 1, 0, 0, 0)
+            return LIBC.prctl(22, 2, ctypes.c_char_p(PROGRAM), 0, 0) == 0
+
+        def of_a_socket():
+            socket.socketpair()[0].setsockopt(socket.SOL_SOCKET, 26, PROGRAM)
+            return "attached"
+
+        attempt("of calls", of_calls)
+        attempt("of calls, by the newer call", lambda: call("seccomp", 1, 0, PROGRAM) == 0)
+        attempt("of a socket", of_a_socket)
+        """,
+        shared=_FILTER,
+    ),
+    HostileCase(
+        "handler_of_core_files",
+        "counters",
+        """
+        import resource
+
+        def lowered():
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            return "a pipe of the machine would be given it" if resource.getrlimit(resource.RLIMIT_CORE)[0] != 1 else False
+
+        attempt("as it is", lambda: resource.getrlimit(resource.RLIMIT_CORE) != (1, 1) and "a handler is started")
+        attempt("lowered", lowered)
+        """,
+    ),
+    HostileCase(
+        "table_of_futexes",
+        "counters",
+        """
+        # a megabyte of the kernel's own; no limit of a process counts it
+        attempt("grow it", lambda: LIBC.prctl(78, 1, ctypes.c_ulong(1 << 14), 0, 0) == 0)
+        """,
+    ),
+    HostileCase(
+        "flush_of_all_disks",
+        "counters",
+        """
+        attempt("all", reached, "sync")
+        attempt("one", reached, "syncfs", os.open(MARKER, os.O_RDONLY))
+        """,
+    ),
+    HostileCase(
+        "limits_that_are_in_place",
+        "counters",
+        """
+        import resource
+        most = {"CORE": 1, "FSIZE": LIMITS["file_mb"] * MEGABYTE, "NOFILE": LIMITS["descriptors"], "MEMLOCK": 0,
+                "MSGQUEUE": 0, "NICE": 0, "RTPRIO": 0, "SIGPENDING": 1024, "CPU": LIMITS["cpu_s"] + 1,
+                "NPROC": 2 * LIMITS["processes"], "AS": LIMITS["memory_mb"] * MEGABYTE}
+
+        def has_more(name):
+            hard = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[1]
+            return (hard == resource.RLIM_INFINITY or hard > most[name]) and f"{hard}"
+
+        for name in most:
+            attempt(name, has_more, name)
+        """,
+        needs="none",
+    ),
+)
