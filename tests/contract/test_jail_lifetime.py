@@ -12,7 +12,8 @@ from types import FrameType
 import pytest
 
 from graftline.core.errors import DataError, SandboxError
-from graftline.sandbox import CaseEnd, JailConfig, Verdict, open_jail, served
+from graftline.sandbox import CaseEnd, JailConfig, Verdict, open_jail
+from graftline.sandbox.jail import served
 from graftline.sandbox.jail.served import ServedJail
 from graftline.sandbox.jail.wrappers import WRAPPERS
 from tests.jails import (

@@ -8,7 +8,8 @@ from contextlib import closing
 import pytest
 
 from graftline.core.errors import DataError, SandboxError
-from graftline.sandbox import Case, Verdict, served
+from graftline.sandbox import Case, Verdict
+from graftline.sandbox.jail import served
 from graftline.sandbox.jail.served import ServedJail
 from tests.jails import (
     LIMITS,
