@@ -15,12 +15,12 @@ from typing import Any
 import dagster as dg
 
 from assets.described import described
-from assets.harbor import EVALUATION, EVALUATIONS
+from assets.harbor import EVALUATION, EVALUATION_GROUP
 from assets.outcome import materialized, metadata_of
-from assets.partitions import tags_of
+from assets.partitions import EVALUATIONS, RECIPES, add_partitions, tags_of
 from assets.reports.plots import bars, embedded
 from assets.training import GROUP as TRAINING
-from assets.training import NAMES, add_recipes
+from assets.training import NAMES
 from graftline.core.build import Built
 from graftline.core.errors import GraftlineError
 from graftline.core.paths import Paths, find_root
@@ -33,7 +33,7 @@ from resources.artifacts import needs, stages_of
 
 GROUP = "closed_loop"
 NAME = closed_loop_results.__name__
-JOBS: Mapping[str, str] = {NAMES[-1]: TRAINING, EVALUATION: EVALUATIONS}
+JOBS: Mapping[str, str] = {NAMES[-1]: TRAINING, EVALUATION: EVALUATION_GROUP}
 """The job that makes a step, by its stage."""
 
 
@@ -98,7 +98,8 @@ def main() -> None:
     manifest = load_manifest(paths, os.environ.get("GRAFTLINE_MANIFEST", "local"))
     with open_lineage(paths, manifest, "closed_loop") as lineage:
         steps = closed_loop_steps(lineage)
-        add_recipes([step.name for step in steps if JOBS[step.stage] == TRAINING])
+        for definition, job in ((RECIPES, TRAINING), (EVALUATIONS, EVALUATION_GROUP)):
+            add_partitions((definition, [step.name for step in steps if JOBS[step.stage] == job]))
         for step in steps:
             print(JOBS[step.stage], tags_of(step.name))
     print(GROUP, "{}")

@@ -1,12 +1,14 @@
-"""`harbor_deployment`, `instance_batch` and `evaluation`: what each file of `configs/harbor` is as a deployment, and what it is worth.
+"""What each file of `configs/harbor` is as a deployment and what that is worth, and which models solve held-out tasks.
 
-A partition is a file; `evaluation` has those that ask for one, and the files of `configs/evaluations`, so that the three are two
-jobs. Not here: what the stages do (`graftline.pipeline.stages.harbor_deployment`, `graftline.pipeline.stages.evaluation`,
+`harbor_deployment` and `instance_batch` have a partition for every file of `configs/harbor`, `deployment_evaluation` for those that ask
+for one, and `evaluation` for every file of `configs/evaluations`. `python -m assets.harbor` adds the partitions, for runs that no sensor
+looks after. Not here: what the stages do (`graftline.pipeline.stages.harbor_deployment`, `graftline.pipeline.stages.evaluation`,
 `graftline.pipeline.contests`), what is shown of contestants (`assets.contests`), and which service is asked (the port `harbor`).
 https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,12 +19,20 @@ from assets.contests import metadata_of_contest
 from assets.described import described
 from assets.links import shown_at
 from assets.outcome import OverAll, materialize_each, metadata_of
+from assets.partitions import (
+    DEPLOYMENTS,
+    EVALUATED_DEPLOYMENTS,
+    EVALUATIONS,
+    add_partitions,
+    configured_partitions,
+    tags_of,
+)
 from assets.pictures import rows_by_partition
 from assets.reports.plots import bars, embedded
 from graftline.core.build import Built
+from graftline.core.errors import GraftlineError
 from graftline.core.markdown import table
-from graftline.core.paths import Paths
-from graftline.pipeline.contests import ATTEMPTS
+from graftline.core.paths import Paths, find_root
 from graftline.pipeline.evaluation_page import causes, figures
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code
@@ -31,70 +41,67 @@ from graftline.pipeline.stages.harbor_deployment import BUILD, BUILD_LOG, SEEDS,
 from graftline.pipeline.stages.instance_batch import instance_batch
 from resources.artifacts import needs, stages_of
 
-GROUP, EVALUATIONS = "harbor", "evaluations"
-"""Groups; each is over partitions of one kind."""
+GROUP, EVALUATION_GROUP = "harbor", "evaluations"
 DEPLOYED = (harbor_deployment.__name__, instance_batch.__name__)
-EVALUATION = evaluation.__name__
+EVALUATION, DEPLOYMENT_EVALUATION = evaluation.__name__, "deployment_evaluation"
 _OF_CONTESTS = ("sandbox", "actors", "teacher", "tinker")
 """Systems that contestants are had from."""
 _MOST_ROWS = 20
 _BINS = 5
 
 
-def harbor_assets(
-    names: Sequence[str], evaluated: Sequence[str], contests: Sequence[str] = ()
-) -> list[dg.AssetsDefinition]:
-    """Return the assets with a partition for each of `names`, evaluations for each of `evaluated` and `contests`.
-
-    There is nothing where there is none of them.
-    """
+def harbor_assets() -> list[dg.AssetsDefinition]:
+    """Return the assets of deployments, of their evaluations, and of those of models."""
     # a file says itself which tasks it is made of, if of any
-    everything = dg.AllPartitionMapping()
-    tasks = dg.AssetDep("tasks", partition_mapping=everything)
-    made = []
-    if names:
-        made += [
-            _asset(
-                harbor_deployment, GROUP, names, [tasks], lambda paths, built: _metadata_of_deployment(built),
-                rows_by_partition,
-            ),
-            _asset(
-                instance_batch, GROUP, names, [dg.AssetDep(harbor_deployment.__name__)],
-                lambda paths, built: _metadata_of_instances(built), rows_by_partition,
-            ),
-        ]  # fmt: skip
-    if evaluated or contests:
-        same = dg.StaticPartitionMapping({name: name for name in evaluated})
-        deps = [dg.AssetDep(name, partition_mapping=same) for name in DEPLOYED if evaluated]
-        if contests:
-            deps += [dg.AssetDep(name, partition_mapping=everything) for name in ("splits", "tasks", "trained_adapter")]
-        systems = [*(["harbor"] if evaluated else []), *(_OF_CONTESTS if contests else [])]
-        made.append(
-            _asset(evaluation, EVALUATIONS, [*evaluated, *contests], deps, metadata_of_evaluation, systems=systems)
-        )
-    return made
+    every_partition = dg.AllPartitionMapping()
+    tasks = dg.AssetDep("tasks", partition_mapping=every_partition)
+    # of two sets of partitions, one in the other
+    same_name = dg.IdentityPartitionMapping()
+    deployed = [dg.AssetDep(name, partition_mapping=same_name) for name in DEPLOYED]
+    judged = [dg.AssetDep(name, partition_mapping=every_partition) for name in ("splits", "tasks", "trained_adapter")]
+    return [
+        _asset(
+            harbor_deployment, GROUP, DEPLOYMENTS, [tasks], lambda paths, built: _metadata_of_deployment(built),
+            rows_by_partition,
+        ),
+        _asset(
+            instance_batch, GROUP, DEPLOYMENTS, [dg.AssetDep(harbor_deployment.__name__)],
+            lambda paths, built: _metadata_of_instances(built), rows_by_partition,
+        ),
+        _asset(
+            evaluation, EVALUATION_GROUP, EVALUATED_DEPLOYMENTS, deployed, lambda paths, built: _metadata_of_rewards(built),
+            name=DEPLOYMENT_EVALUATION,
+            description="What a deployment is worth: every seed once, by the policy of its file; a reward nobody knows is not 0.",
+        ),
+        _asset(
+            evaluation, EVALUATION_GROUP, EVALUATIONS, judged, metadata_of_contest, systems=_OF_CONTESTS,
+            description="Which models and teachers solve the same tasks: each attempt graded alike; what nobody knows is not 0.",
+        ),
+    ]  # fmt: skip
 
 
 def _asset(
     make: Callable[[Lineage, str], Built],
     group: str,
-    names: Sequence[str],
+    partitions: dg.DynamicPartitionsDefinition,
     deps: Sequence[dg.AssetDep],
     shown: Callable[[Paths, Built], Mapping[str, Any]],
     over_all: OverAll = lambda made: {},
     systems: Sequence[str] = ("harbor",),
+    name: str = "",
+    description: str = "",
 ) -> dg.AssetsDefinition:
     @dg.asset(
-        name=make.__name__,
+        name=name or make.__name__,
         deps=deps,
-        partitions_def=dg.StaticPartitionsDefinition(list(names)),
+        partitions_def=partitions,
         group_name=group,
         code_version=stage_code(make.__name__),
         kinds={"jsonl"},
         owners=["team:ml"],
         pool="harbor",
         backfill_policy=dg.BackfillPolicy.single_run(),
-        description=make.__doc__,
+        description=description or make.__doc__,
         metadata=described(make),
         required_resource_keys=needs(*systems),
     )
@@ -132,10 +139,8 @@ def _metadata_of_instances(built: Built) -> Mapping[str, Any]:
     }
 
 
-def metadata_of_evaluation(paths: Paths, built: Built) -> Mapping[str, Any]:
-    """Return what there is to know of an evaluation; figures that nobody knows are left out, for they are not 0."""
-    if ATTEMPTS in built.record.files:
-        return metadata_of_contest(paths, built)
+def _metadata_of_rewards(built: Built) -> Mapping[str, Any]:
+    """Return what there is to know of the evaluation of a deployment; a figure that nobody knows is left out, for it is not 0."""
     summary, rows = read_summary(built.folder), read_rows(built.folder / RESULTS)
     rewards = [row["reward"] for row in rows if row["reward_valid"]]
     low, high = summary["interval"] or (None, None)
@@ -166,3 +171,24 @@ def _shares(rewards: Sequence[float]) -> list[dict[str, Any]]:
         {"reward": f"{place / _BINS:g} to {(place + 1) / _BINS:g}", "share": places.count(place) / len(places)}
         for place in range(_BINS)
     ]
+
+
+def main() -> None:
+    """Add the partitions of deployments and evaluations, and print job and tags of a run over each."""
+    jobs = {
+        DEPLOYMENTS.name: GROUP,
+        EVALUATED_DEPLOYMENTS.name: "deployment_evaluations",
+        EVALUATIONS.name: EVALUATION_GROUP,
+    }
+    partitions = [(of, names) for of, names in configured_partitions(Paths(find_root())) if of.name in jobs]
+    add_partitions(*partitions)
+    for of, names in partitions:
+        for name in names:
+            print(jobs[of.name], tags_of(name))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (GraftlineError, dg.DagsterError) as error:
+        sys.exit(f"error: {error}")

@@ -1,4 +1,4 @@
-"""The checks of `evaluation`. Not here: what is asked (`graftline.pipeline.evaluation_checks`).
+"""The checks of `deployment_evaluation` and `evaluation`. Not here: what is asked (`graftline.pipeline.evaluation_checks`).
 
 https://docs.dagster.io/guides/test/asset-checks
 """
@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from assets.checks import evaluate_check, sentence
-from assets.harbor import EVALUATION
+from assets.harbor import DEPLOYMENT_EVALUATION, EVALUATION
 from graftline.core.markdown import table
 from graftline.pipeline import evaluation_checks as checks
 from graftline.pipeline.contest_checks import Standing, adapter_not_worse_than_deployed
@@ -18,15 +18,14 @@ from graftline.pipeline.lineage import Lineage
 from resources.artifacts import Artifacts
 
 
-def harbor_checks(evaluated: Sequence[str], contests: Sequence[str] = ()) -> list[dg.AssetChecksDefinition]:
-    """Return the checks over all evaluations that are stored; nothing where none is asked for."""
-    asked = (checks.coverage, checks.mean_reward, checks.cost, checks.calibration)
-    found = [_check(find) for find in asked] if evaluated else []
-    return [*found, _check_of_adapters()] if contests else found
+def harbor_checks() -> list[dg.AssetChecksDefinition]:
+    """Return the checks over all evaluations that are stored."""
+    of_deployments = (checks.coverage, checks.mean_reward, checks.cost, checks.calibration)
+    return [*map(_check, of_deployments), _check_of_adapters()]
 
 
 def _check(find: Callable[[Lineage], list[checks.Finding]]) -> dg.AssetChecksDefinition:
-    @dg.asset_check(asset=EVALUATION, name=find.__name__, blocking=True, description=_asked(find))
+    @dg.asset_check(asset=DEPLOYMENT_EVALUATION, name=find.__name__, blocking=True, description=_asked(find))
     def check(context: dg.AssetCheckExecutionContext, artifacts: Artifacts) -> dg.AssetCheckResult:
         return evaluate_check(context, lambda: _result(find.__name__, find(artifacts.stages({}))))
 
@@ -49,7 +48,7 @@ def _result(check: str, findings: Sequence[checks.Finding]) -> dg.AssetCheckResu
     values = {finding.name: finding.value for finding in findings if finding.value is not None}
     return dg.AssetCheckResult(
         passed=passed,
-        description=None if passed else sentence(faults, "materialize evaluation again, or change its file"),
+        description=None if passed else sentence(faults, "materialize deployment_evaluation again, or change its file"),
         metadata={"findings": dg.MetadataValue.md(table([asdict(finding) for finding in findings])), **values},
     )
 

@@ -1,8 +1,8 @@
 """`sft_dataset` and `trained_adapter`: what each recipe of the lineage trains on, and the adapter it ends with.
 
-A partition is a recipe of `configs/recipes/` that has `data`. The sensor `recipes` adds a partition for each that is not trained on
-demand, so that a new file needs no reload; one on demand is added where it is asked for. `python -m assets.training` adds those
-that it is given, else all that are not on demand, and prints them. Not here: what the stages do (`graftline.pipeline.stages.sft_dataset`, `graftline.pipeline.stages.trained_adapter`), and who trains (the port
+A partition is a recipe of `configs/recipes/` that has `data`. The sensor `partitions` adds those that are not trained on demand; one on
+demand is added where it is asked for. `python -m assets.training` adds those that it is given, else all that are not on demand, and
+prints them. Not here: what the stages do (`graftline.pipeline.stages.sft_dataset`, `graftline.pipeline.stages.trained_adapter`), and who trains (the port
 `training_client`). https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
@@ -18,7 +18,7 @@ from assets.checks import evaluate_check, result_of_faults
 from assets.described import described
 from assets.links import licence_rows, model_page, shown_at
 from assets.outcome import OverAll, materialize_each, metadata_of
-from assets.partitions import tags_of
+from assets.partitions import RECIPES, add_partitions, tags_of
 from assets.reports.plots import curves, embedded, stacked
 from graftline.core.build import Built
 from graftline.core.errors import ConfigError, GraftlineError
@@ -37,8 +37,6 @@ from graftline.training.sets import TRAIN
 from resources.artifacts import Artifacts, needs, stages_of
 
 GROUP = "training"
-RECIPES = dg.DynamicPartitionsDefinition(name="recipes")
-"""Recipes that were asked for, on this instance of Dagster."""
 _CURVES = ("reward", "groups_with_contrast", "reverse_kl", "answer_tokens")
 """Figures of steps that are shown by step, beside the loss, where a recipe has them."""
 NAMES = (sft_dataset.__name__, trained_adapter.__name__)
@@ -189,12 +187,6 @@ def metadata_of_adapter(built: Built) -> Mapping[str, Any]:
     }
 
 
-def add_recipes(names: Sequence[str]) -> None:
-    """Add partitions for recipes to the instance of Dagster that `DAGSTER_HOME` names."""
-    with dg.DagsterInstance.get() as instance:
-        instance.add_dynamic_partitions(str(RECIPES.name), [*names])
-
-
 def main() -> None:
     """Add partitions for recipes, and print the tags of a run over each."""
     paths = Paths(find_root())
@@ -204,7 +196,7 @@ def main() -> None:
             raise ConfigError(
                 f"recipe {name!r}: has no `data`, so the lineage makes nothing for it; `graftline train run` does"
             )
-    add_recipes(names)
+    add_partitions((RECIPES, names))
     for name in names:
         print(tags_of(name))
 

@@ -26,10 +26,16 @@ from graftline.pipeline.contest_names import contest_names
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.prompt_files import prompt_names
 from graftline.pipeline.settings import load_settings
-from graftline.pipeline.stages.evaluation import evaluated_names, evaluation_names
-from graftline.pipeline.stages.harbor_deployment import deployment_names
 from orchestration.executors import executor_of
-from orchestration.jobs import closed_loop_job, job_over, lineage_job, training_job
+from orchestration.jobs import (
+    closed_loop_job,
+    deployment_evaluation_job,
+    evaluation_job,
+    harbor_job,
+    lineage_job,
+    prompts_job,
+    training_job,
+)
 from orchestration.schedules import daily_lineage
 from resources.artifacts import Artifacts
 from resources.dbt import open_dbt
@@ -41,7 +47,7 @@ from sensors.closed_loop import closed_loop_sensor
 from sensors.dataset_versions import dataset_versions
 from sensors.harbor_builds import harbor_builds
 from sensors.lost_runs import lost_runs
-from sensors.recipes import recipes
+from sensors.partitions import partitions
 from sensors.training_runs import training_runs
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -65,12 +71,17 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
     root = find_root(dict(os.environ), start=CHECKOUT)
     paths, name = Paths(root), os.environ.get("GRAFTLINE_MANIFEST", "local")
     catalog = load_settings(paths).catalog
-    deployments, evaluated = deployment_names(paths), evaluated_names(paths)
-    contests = contest_names(paths)
-    harbor = [*job_over("harbor", deployments), *job_over("evaluations", evaluation_names(paths))]
     prompts = prompt_names(paths)
     closed_loop = closed_loop_assets(paths)
-    jobs = [lineage_job, training_job, *harbor, *job_over("prompts", prompts), *closed_loop_job(closed_loop)]
+    jobs = [
+        lineage_job,
+        training_job,
+        harbor_job,
+        deployment_evaluation_job,
+        evaluation_job,
+        *prompts_job(prompts),
+        *closed_loop_job(closed_loop),
+    ]
     return dg.Definitions(
         assets=[
             *source_assets(catalog),
@@ -79,16 +90,16 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
             report_models(catalog),
             *report_assets(),
             *training_assets(),
-            adapter_report(contests),
+            adapter_report(contest_names(paths)),
             *prompt_assets(prompts),
             *closed_loop,
-            *harbor_assets(deployments, evaluated, contests),
+            *harbor_assets(),
         ],
         asset_checks=[
             *(check for name in catalog.sources for check in dataset_checks(name)),
             *STAGE_CHECKS,
             *training_checks(),
-            *harbor_checks(evaluated, contests),
+            *harbor_checks(),
         ],
         jobs=jobs,
         schedules=[daily_lineage(lineage_job.name, catalog)],
@@ -96,10 +107,10 @@ def _definitions(resources: Mapping[str, Any]) -> dg.Definitions:
             dataset_versions(lineage_job.name, catalog),
             actor_health(),
             lost_runs(),
-            recipes(),
+            partitions(),
             training_runs(training_job.name),
             *([closed_loop_sensor(jobs)] if closed_loop else []),
-            *([harbor_builds(harbor, deployments, evaluated)] if deployments else []),
+            harbor_builds([harbor_job, deployment_evaluation_job]),
         ],
         resources={**resources_for(paths, name), **resources},
         executor=executor_of(load_manifest(paths, name).executor),

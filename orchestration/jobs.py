@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from assets.closed_loop import GROUP as CLOSED_LOOP
-from assets.harbor import DEPLOYED, EVALUATION, EVALUATIONS
+from assets.harbor import DEPLOYED, DEPLOYMENT_EVALUATION, EVALUATION, EVALUATION_GROUP
 from assets.harbor import GROUP as HARBOR
 from assets.prompts import GROUP as PROMPTS
 from assets.prompts import NAME as OPTIMIZED_PROMPT
@@ -18,7 +18,8 @@ from assets.training import NAMES
 
 lineage_job = dg.define_asset_job(
     "lineage",
-    selection=dg.AssetSelection.all() - dg.AssetSelection.groups(TRAINING, HARBOR, EVALUATIONS, PROMPTS, CLOSED_LOOP),
+    selection=dg.AssetSelection.all()
+    - dg.AssetSelection.groups(TRAINING, HARBOR, EVALUATION_GROUP, PROMPTS, CLOSED_LOOP),
     description="From the files of datasets to trajectories and reports. Trains nothing, and asks no service.",
 )
 
@@ -28,17 +29,30 @@ training_job = dg.define_asset_job(
     description="What a recipe with `data` trains on, its adapter, tried on held-out tasks, and all adapters side by side.",
 )
 
-_OVER_NAMES = {
-    "harbor": (DEPLOYED, "The deployments of configs/harbor as the Harbor service builds them, and their instances."),
-    "evaluations": ([EVALUATION], "What deployments are worth, and which held-out tasks models solve."),
-    "prompts": ([OPTIMIZED_PROMPT], "The prompts of configs/prompts, made better by what their answers were worth."),
-}
+harbor_job = dg.define_asset_job(
+    "harbor",
+    selection=[*DEPLOYED],
+    description="The deployments of configs/harbor as the Harbor service builds them, and their instances.",
+)
+
+deployment_evaluation_job = dg.define_asset_job(
+    "deployment_evaluations",
+    selection=[DEPLOYMENT_EVALUATION],
+    description="What the deployments of configs/harbor are worth that ask for an evaluation.",
+)
+
+evaluation_job = dg.define_asset_job(
+    "evaluations",
+    selection=[EVALUATION],
+    description="Which held-out tasks the models and teachers of configs/evaluations solve.",
+)
 
 
-def job_over(name: str, partitions: Sequence[str]) -> list[Any]:
-    """Return the job called `name`, which is over `partitions`; none where there are none, for a job is of something."""
-    assets, description = _OVER_NAMES[name]
-    return [dg.define_asset_job(name, selection=[*assets], description=description)] if partitions else []
+def prompts_job(partitions: Sequence[str]) -> list[Any]:
+    """Return the job over the prompts called `partitions`; none where there are none, for a job is of something."""
+    description = "The prompts of configs/prompts, made better by what their answers were worth."
+    job = dg.define_asset_job("prompts", selection=[OPTIMIZED_PROMPT], description=description)
+    return [job] if partitions else []
 
 
 def closed_loop_job(assets: Sequence[Any]) -> list[Any]:

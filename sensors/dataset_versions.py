@@ -13,7 +13,7 @@ import dagster as dg
 
 from assets.closed_loop import GROUP as CLOSED_LOOP
 from assets.described import key_of
-from assets.harbor import EVALUATIONS
+from assets.harbor import EVALUATION_GROUP
 from assets.harbor import GROUP as HARBOR
 from assets.partitions import range_tags, whole_range
 from assets.prompts import GROUP as PROMPTS
@@ -102,6 +102,6 @@ def _depending(repository: dg.RepositoryDefinition, names: Iterable[str]) -> set
     """Return the raw assets of the datasets called `names`, and all of the lineage that depends on them."""
     keys = [key_of("raw", name) for name in names]
     # adapters, evaluations and prompts have partitions of other kinds, and cost what nobody asked for
-    apart = dg.AssetSelection.groups(TRAINING, HARBOR, EVALUATIONS, PROMPTS, CLOSED_LOOP)
+    apart = dg.AssetSelection.groups(TRAINING, HARBOR, EVALUATION_GROUP, PROMPTS, CLOSED_LOOP)
     selection = dg.AssetSelection.assets(*keys).downstream() - apart
     return set(selection.resolve(repository.asset_graph)) if keys else set()

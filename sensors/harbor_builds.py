@@ -16,14 +16,16 @@ from typing import Any
 
 import dagster as dg
 
-from assets.harbor import DEPLOYED, EVALUATION
+from assets.harbor import DEPLOYED, DEPLOYMENT_EVALUATION
+from assets.partitions import DEPLOYMENTS, EVALUATED_DEPLOYMENTS
 from graftline.core.errors import GraftlineError, HarborError, RecordError
 from graftline.core.paths import Paths
 from graftline.core.record import ArtifactRecord
 from graftline.core.secrets import open_secrets
 from graftline.pipeline.harbor_port import HarborService, ServiceHarborConfig, open_harbor
 from graftline.pipeline.lineage import part_identity
-from graftline.pipeline.stages.harbor_deployment import DEPLOYMENT, SEEDS, TASKS, deployment_file
+from graftline.pipeline.stages.evaluation import evaluated_names
+from graftline.pipeline.stages.harbor_deployment import DEPLOYMENT, SEEDS, TASKS, deployment_file, deployment_names
 from resources.artifacts import Artifacts
 from resources.systems import HarborResource
 from sensors.cursor import read_object
@@ -75,8 +77,8 @@ class _Seen:
         return f"{self.deployment}/{self.status}/{self.ready}/{self.instances}"
 
 
-def harbor_builds(jobs: Sequence[Any], names: Sequence[str], evaluated: Sequence[str]) -> dg.SensorDefinition:
-    """Return the sensor over the deployments called `names`; of `jobs`, one makes them, the other evaluates `evaluated`."""
+def harbor_builds(jobs: Sequence[Any]) -> dg.SensorDefinition:
+    """Return the sensor over the deployments of `configs/harbor`; of `jobs`, one makes them, the other evaluates them."""
 
     @dg.sensor(
         name="harbor_builds",
@@ -86,6 +88,7 @@ def harbor_builds(jobs: Sequence[Any], names: Sequence[str], evaluated: Sequence
     )
     def sensor(context: dg.SensorEvaluationContext, artifacts: Artifacts, harbor: HarborResource) -> dg.SensorResult:
         try:
+            names, evaluated = deployment_names(artifacts.paths), evaluated_names(artifacts.paths)
             seen = _look(artifacts, harbor, names)
         except GraftlineError as error:
             context.log.warning(str(error))
@@ -98,6 +101,12 @@ def harbor_builds(jobs: Sequence[Any], names: Sequence[str], evaluated: Sequence
         requests = [request for one in seen if (request := _missing(stored, one, one.name in evaluated))]
         return dg.SensorResult(
             run_requests=requests,
+            # whoever follows deployments need not have the sensor `partitions` on
+            dynamic_partitions_requests=[
+                definition.build_add_request(keys)
+                for definition, keys in ((DEPLOYMENTS, names), (EVALUATED_DEPLOYMENTS, evaluated))
+                if keys and requests
+            ],
             skip_reason=None if requests else "; ".join(map(_said, seen)) or "the service has none of the deployments",
             asset_events=[_observation(one) for one in seen if known.get(one.name) != one.shown],
             cursor=json.dumps(shown),
@@ -162,7 +171,7 @@ def _missing(stored: _Stored, seen: _Seen, is_evaluated: bool) -> dg.RunRequest 
     }
     if not is_evaluated or stored.inputs(seen.name) == inputs:
         return None
-    return _request("evaluations", seen, [EVALUATION], batch.identity[:16])
+    return _request("deployment_evaluations", seen, [DEPLOYMENT_EVALUATION], batch.identity[:16])
 
 
 def _request(job: str, seen: _Seen, assets: Sequence[str], of: str) -> dg.RunRequest:

@@ -11,6 +11,7 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.partitions.context import partition_loading_context
 
+from assets.partitions import configured_partitions
 from graftline.core.paths import Paths
 from graftline.pipeline import load_settings
 from graftline.pipeline.stages.sft_dataset import lineage_recipes
@@ -66,7 +67,7 @@ def test_every_command_that_a_sentence_mentions_can_be_typed() -> None:
         ("python -m benchmarks.chat_pool --fast", "unrecognized arguments: --fast"),
         ("python -m orchestration.screens", "the following arguments are required: folder"),
         ("python -m asset.partitions", "no module 'asset.partitions'"),
-        (".venv/bin/dagster asset materialize --select tasks", "No such command 'materialize'"),
+        (".venv/bin/dagster asset materialise --select tasks", "No such command 'materialise'"),
         (".venv/bin/dagster asset materialize --partitions a", "--partitions"),
         ("pip install -c constraints.txt -e '.[clusters,dev]'", "pip: no extra clusters"),
         ("podman run graftline", "podman: no program that the documentation may show"),
@@ -134,7 +135,9 @@ def validate(repository: dg.RepositoryDefinition, select: str, keys: tuple[str, 
     if not keys:
         assert all(job.asset_layer.get(key).partitions_def is None for key in selected)
     with dg.DagsterInstance.ephemeral() as instance:
-        # as the sensor and `python -m assets.training` add them
+        # as the sensor adds them, and `python -m assets.training <name>` those on demand
+        for definition, names in configured_partitions(Paths(CHECKOUT)):
+            instance.add_dynamic_partitions(definition.name, names)
         instance.add_dynamic_partitions("recipes", lineage_recipes(Paths(CHECKOUT)))
         with partition_loading_context(dynamic_partitions_store=instance) as loading:
             for key in keys:

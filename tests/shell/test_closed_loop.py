@@ -38,14 +38,18 @@ def test_the_jobs_that_are_printed_make_what_the_results_read(
 ) -> None:
     (looped.configs / "manifests" / "local.yaml").write_text(json.dumps(PORTS), "utf-8")
     monkeypatch.setenv("GRAFTLINE_ROOT", str(looped.root))
-    added: list[str] = []
-    monkeypatch.setattr("assets.closed_loop.add_recipes", added.extend)
+    added: dict[str, list[str]] = {}
+    monkeypatch.setattr(
+        "assets.closed_loop.add_partitions",
+        lambda *partitions: added.update((of.name, names) for of, names in partitions),
+    )
     main()
     planned = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
     assert [job for job, _ in planned] == ["training", "training", "evaluations", "closed_loop"]
     definitions, made = build_definitions(), []
     with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions("recipes", added)
+        for definition, names in added.items():
+            instance.add_dynamic_partitions(definition, names)
         for job, tags in planned:
             result = definitions.resolve_job_def(job).execute_in_process(instance=instance, tags=json.loads(tags))
             made += result.get_asset_materialization_events()

@@ -46,6 +46,7 @@ def write(root: Path, candidate: str, deployed: str) -> None:
 
 def run(**options: Any) -> dg.ExecuteInProcessResult:
     with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("evaluations", ["teachers"])
         job = build_definitions().resolve_job_def("evaluations")
         return job.execute_in_process(instance=instance, raise_on_error=False, partition_key="teachers", **options)
 

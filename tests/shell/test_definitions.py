@@ -94,6 +94,7 @@ def test_every_stage_of_the_lineage_is_an_asset(definitions: dg.Definitions) -> 
         "reports/teacher",
         "harbor_deployment",
         "instance_batch",
+        "deployment_evaluation",
         "evaluation",
         "optimized_prompt",
         "closed_loop_results",
@@ -129,6 +130,7 @@ def test_the_lineage_has_the_edges_it_should(definitions: dg.Definitions) -> Non
             "reports/teacher",
             "harbor_deployment",
             "instance_batch",
+            "deployment_evaluation",
             "evaluation",
         )
     }
@@ -153,7 +155,8 @@ def test_the_lineage_has_the_edges_it_should(definitions: dg.Definitions) -> Non
         ],
         "harbor_deployment": ["tasks"],
         "instance_batch": ["harbor_deployment"],
-        "evaluation": ["harbor_deployment", "instance_batch", "splits", "tasks", "trained_adapter"],
+        "deployment_evaluation": ["harbor_deployment", "instance_batch"],
+        "evaluation": ["splits", "tasks", "trained_adapter"],
     }
 
 
@@ -177,10 +180,10 @@ def test_the_checks_that_guard_the_lineage_block_it(definitions: dg.Definitions)
         ("trained_adapter", "adapter_is_whole"): True,
         ("trajectories", "schema_valid"): True,
         ("trajectories", "enough_verified_steps"): True,
-        ("evaluation", "coverage"): True,
-        ("evaluation", "mean_reward"): True,
-        ("evaluation", "cost"): True,
-        ("evaluation", "calibration"): True,
+        ("deployment_evaluation", "coverage"): True,
+        ("deployment_evaluation", "mean_reward"): True,
+        ("deployment_evaluation", "cost"): True,
+        ("deployment_evaluation", "calibration"): True,
         ("evaluation", "adapter_not_worse_than_deployed"): True,
     }
 

@@ -30,7 +30,7 @@ OVER_ALL = ("raw", "normalized", "division", "label_tasks")
 OF_PARTITIONS = ("splits", "synthetic_rules", "tasks", "teacher_trajectories", "trajectories")
 OF_NAMES = {
     "sft_dataset": "tiny", "trained_adapter": "tiny", "harbor_deployment": "tiny", "instance_batch": "tiny",
-    "evaluation": "teachers", "optimized_prompt": "tiny",
+    "deployment_evaluation": "tiny", "evaluation": "teachers", "optimized_prompt": "tiny",
 }  # fmt: skip
 """Assets that are over names, with one of theirs."""
 REPORTS = ("report_models", "reports/datasets", "reports/teacher")
@@ -48,6 +48,7 @@ FOLDERS: Mapping[str, Callable[[Paths], Path]] = {
     "trained_adapter": lambda paths: paths.adapter("tiny"),
     "harbor_deployment": lambda paths: paths.harbor("deployments", "tiny"),
     "instance_batch": lambda paths: paths.harbor("instances", "tiny"),
+    "deployment_evaluation": lambda paths: paths.harbor("evaluations", "tiny"),
     "evaluation": lambda paths: paths.contest("teachers"),
     "reports/adapters": lambda paths: paths.reports / "adapters",
     "closed_loop_results": lambda paths: paths.data / "closed_loop",
@@ -108,12 +109,18 @@ def materialize(
     return dg.materialize([asset], resources=resources, instance=instance, tags=tags, raise_on_error=False, **over)
 
 
+def add_named_partitions(instance: dg.DagsterInstance) -> None:
+    for definition in ("recipes", "deployments", "evaluated_deployments"):
+        instance.add_dynamic_partitions(definition, ["tiny"])
+    instance.add_dynamic_partitions("evaluations", ["teachers"])
+
+
 @pytest.fixture(scope="module")
 def results(root: Path) -> dict[str, dg.ExecuteInProcessResult]:
     """What came of every asset, each in a run of its own, in the order in which they need each other."""
     with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
         patch.setenv("GRAFTLINE_ROOT", str(root))
-        instance.add_dynamic_partitions("recipes", ["tiny"])
+        add_named_partitions(instance)
         assets = assets_of(root)
         order = [*OVER_ALL, *OF_PARTITIONS, *OF_NAMES, *REPORTS, *LAST]
         assert {*order, SOURCE} == {*assets}
@@ -188,7 +195,7 @@ def test_what_is_given_in_place_of_a_resource_is_what_its_asset_uses(
         shutil.rmtree(folder)
     shutil.rmtree(root / "models" / "adapters" / "memory", ignore_errors=True)
     with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions("recipes", ["tiny"])
+        add_named_partitions(instance)
         result = materialize(root, name, assets_of(root)[name], instance, **{resource: stand_in})
     assert not result.success
     assert "the stand-in was asked for" in failure_of(result)

@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets import harbor
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
 from graftline.harbor.client import HarborClient
@@ -42,6 +43,8 @@ def root(small_checkout: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
     with dg.DagsterInstance.ephemeral() as instance:
+        for definition in ("deployments", "evaluated_deployments"):
+            instance.add_dynamic_partitions(definition, ["tiny"])
         yield instance
 
 
@@ -85,7 +88,7 @@ def test_a_deployment_is_built_and_evaluated_in_jails_of_this_machine(root: Path
     assert [one.asset_key.to_user_string() for one in overviews] == ["harbor_deployment", "instance_batch"]
     assert str(overviews[0].metadata["plot"].value).startswith("![partitions](data:image/png;base64,")
     assert instances["deployment"].value == deployment["deployment"].value
-    evaluated = run(instance, "evaluations", partition_key="tiny")
+    evaluated = run(instance, "deployment_evaluations", partition_key="tiny")
     assert (evaluated.success, checked(evaluated)) == (
         True,
         {"coverage": True, "mean_reward": True, "cost": True, "calibration": True},
@@ -128,7 +131,7 @@ def make(root: Path, *stages: Any) -> None:
 def test_a_second_run_changes_no_data_version_and_a_check_fails_by_what_the_file_asks_for(
     evaluated: Path, instance: dg.DagsterInstance
 ) -> None:
-    result = run(instance, "evaluations", partition_key="tiny")
+    result = run(instance, "deployment_evaluations", partition_key="tiny")
     # Dagster itself logs a bare one before
     *_, materialization = (
         event.step_materialization_data.materialization for event in result.get_asset_materialization_events()
@@ -138,7 +141,7 @@ def test_a_second_run_changes_no_data_version_and_a_check_fails_by_what_the_file
     assert checked(result) == {"coverage": True, "mean_reward": False, "cost": True, "calibration": True}
     [mean] = [one for one in result.get_asset_check_evaluations() if one.check_name == "mean_reward"]
     assert "| 1 or more |" in mean.metadata["findings"].value
-    again = run(instance, "evaluations", partition_key="tiny")
+    again = run(instance, "deployment_evaluations", partition_key="tiny")
     versions = [
         one.get_asset_materialization_events()[-1].step_materialization_data.materialization.tags[
             "dagster/data_version"
@@ -148,24 +151,51 @@ def test_a_second_run_changes_no_data_version_and_a_check_fails_by_what_the_file
     assert (versions, record.counts["rows"]) == ([record.identity, record.identity], 2)
 
 
-def test_files_are_partitions_and_those_that_ask_for_an_evaluation_have_one(evaluated: Path) -> None:
+def test_files_are_partitions_and_a_new_one_needs_no_reload(
+    evaluated: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     definitions = build_definitions()
-    graph = definitions.resolve_asset_graph()
-    partitions = {
-        name: list(graph.get(dg.AssetKey(name)).partitions_def.get_partition_keys())
-        for name in ("harbor_deployment", "instance_batch", "evaluation")
-    }
-    assert partitions == {
-        "harbor_deployment": ["idle", "tiny"],
-        "instance_batch": ["idle", "tiny"],
-        "evaluation": ["tiny"],
-    }
+
+    def partitions(instance: dg.DagsterInstance) -> dict[str, list[str]]:
+        resources = {"artifacts": definitions.resources["artifacts"]}
+        with dg.build_sensor_context(instance=instance, resources=resources) as context:
+            result = definitions.resolve_sensor_def("partitions").evaluate_tick(context)
+        return {one.partitions_def_name: [*one.partition_keys] for one in result.dynamic_partitions_requests or []}
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        first = partitions(instance)
+        assert first == {"deployments": ["idle", "tiny"], "evaluated_deployments": ["tiny"]}
+        for definition, keys in first.items():
+            instance.add_dynamic_partitions(definition, keys)
+        write_deployment(evaluated, "new")
+        assert partitions(instance) == {"deployments": ["new"], "evaluated_deployments": ["new"]}
+
+    # where no sensor looks after them
+    home = evaluated.with_name("home")
+    home.mkdir()
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    harbor.main()
+    assert capsys.readouterr().out.splitlines() == [
+        *(f'harbor {{"dagster/partition":"{name}"}}' for name in ("idle", "new", "tiny")),
+        *(f'deployment_evaluations {{"dagster/partition":"{name}"}}' for name in ("new", "tiny")),
+    ]
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        assert instance.get_dynamic_partitions("deployments") == ["idle", "new", "tiny"]
+
+
+def test_jobs_are_over_partitions_of_one_kind(evaluated: Path) -> None:
+    definitions = build_definitions()
     jobs = {
         name: {key.to_user_string() for key in definitions.resolve_job_def(name).asset_layer.executable_asset_keys}
-        for name in ("lineage", "harbor", "evaluations")
+        for name in ("lineage", "harbor", "deployment_evaluations", "evaluations")
     }
-    assert (jobs["harbor"], jobs["evaluations"]) == ({"harbor_deployment", "instance_batch"}, {"evaluation"})
-    assert not jobs["lineage"] & {"harbor_deployment", "instance_batch", "evaluation"}
+    ours = {"harbor_deployment", "instance_batch", "deployment_evaluation", "evaluation"}
+    assert not jobs.pop("lineage") & ours
+    assert jobs == {
+        "harbor": {"harbor_deployment", "instance_batch"},
+        "deployment_evaluations": {"deployment_evaluation"},
+        "evaluations": {"evaluation"},
+    }
 
 
 def test_another_version_of_a_dataset_evaluates_nothing_by_itself(evaluated: Path) -> None:
@@ -174,7 +204,7 @@ def test_another_version_of_a_dataset_evaluates_nothing_by_itself(evaluated: Pat
     request = run_request(tick, catalog, build_definitions().get_repository_def())
     selected = {key.to_user_string() for key in request.asset_selection or ()}
     assert "tasks" in selected
-    assert not selected & {"harbor_deployment", "instance_batch", "evaluation"}
+    assert not selected & {"harbor_deployment", "instance_batch", "deployment_evaluation", "evaluation"}
 
 
 def test_a_service_that_is_not_to_be_had_is_said_without_a_traceback_and_evaluates_nothing(
@@ -186,14 +216,6 @@ def test_a_service_that_is_not_to_be_had_is_said_without_a_traceback_and_evaluat
     said = failure.step_failure_data.user_failure_data
     assert said is not None
     assert "401 Unauthorized" in str(said.description)
-
-
-def test_without_files_there_is_nothing_of_harbor(root: Path) -> None:
-    shutil.rmtree(root / "configs" / "harbor")
-    definitions = build_definitions()
-    keys = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
-    assert not keys & {"harbor_deployment", "instance_batch", "evaluation"}
-    assert "harbor_builds" not in {sensor.name for sensor in definitions.get_repository_def().sensor_defs}
 
 
 # the sensor
@@ -253,7 +275,7 @@ def test_what_turned_ready_is_requested_step_by_step(root: Path, instance: dg.Da
         assert (requested(second), second.asset_events) == ([("harbor", "tiny", ["instance_batch"])], [])
         make(root, instance_batch)
         third = tick(root, instance, second.cursor)
-        assert requested(third) == [("evaluations", "tiny", ["evaluation"])]
+        assert requested(third) == [("deployment_evaluations", "tiny", ["deployment_evaluation"])]
         assert [one.metadata["instances_ready"].value for one in third.asset_events] == [2]
         make(root, evaluation)
         last = tick(root, instance, third.cursor)

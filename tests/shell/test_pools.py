@@ -56,7 +56,7 @@ def test_each_scarce_thing_has_a_pool() -> None:
         "sandbox": {"synthetic_rules", "tasks", "sft_dataset"},
         "actors": {"teacher_trajectories", "optimized_prompt"},
         "trainer": {"trained_adapter"},
-        "harbor": {"harbor_deployment", "instance_batch", "evaluation"},
+        "harbor": {"harbor_deployment", "instance_batch", "deployment_evaluation", "evaluation"},
     }
     assert {"reports/datasets", "reports/teacher"} <= pools["duckdb"]
 

@@ -34,6 +34,10 @@ OF_STAGES: Mapping[str, set[str]] = {
     "reports/datasets": {"warehouse"},
     "reports/teacher": {"warehouse"},
     "source": {"dataset_sources"},
+    "harbor_deployment": {"harbor"},
+    "instance_batch": {"harbor"},
+    "deployment_evaluation": {"harbor"},
+    "evaluation": {"actors", "sandbox", "teacher", "tinker"},
 }
 """The systems that assets use, beside `artifacts`, which all do."""
 DATASETS = ("raw", "normalized", "division", "label_tasks", "splits")

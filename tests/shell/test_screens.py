@@ -35,6 +35,7 @@ def home(root: Path, small_checkout: Any, varied_pairs: list[dict[str, Any]], tm
     raw = definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection={key})
     with dg.DagsterInstance.from_config(str(home)) as instance:
         assert raw.execute_in_process(instance=instance).success
+        instance.add_dynamic_partitions("evaluations", ["teachers"])
         evaluations = definitions.resolve_job_def("evaluations")
         assert evaluations.execute_in_process(instance=instance, partition_key="teachers").success
     return home
