@@ -215,9 +215,9 @@ def take_steps() -> None:
     from graftline.core.paths import Paths
     from graftline.llm.weights.stored import converted_folder
     from graftline.training.local.engine import Engine
-    from graftline.training.local.freed_memory import keep_freed_memory
     from graftline.training.local.lora import LoraShape
     from graftline.training.local.passes import Example
+    from graftline.training.local.serve import keep_freed_memory
 
     keep_freed_memory()
     engine = Engine(converted_folder(MODEL, Paths(CHECKOUT), os.environ), MODEL)

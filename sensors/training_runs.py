@@ -1,6 +1,6 @@
 """Watches the runs that train the recipes of the lineage, whoever began them, and brings them to their end.
 
-A run writes down that it goes on before it asks for anything that costs (`graftline.training.loop`), and is held by the process
+A run writes down that it goes on before it asks for anything that costs (`graftline.training.train`), and is held by the process
 that trains it. One that is held is left alone and told of; one that was killed or interrupted is gone on with, from its last
 checkpoint; one that ended elsewhere, as by `graftline train run`, is fetched. One that failed is left to people.
 https://docs.dagster.io/guides/automate/sensors

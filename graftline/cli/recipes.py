@@ -73,8 +73,8 @@ def run(
 ) -> None:
     """Train by the recipe NAME with the ports of a manifest, and fetch the adapter; what was interrupted goes on."""
     from graftline.pipeline.runtime import Runtime
-    from graftline.training.loop import Interrupted
-    from graftline.training.watched import asked_to_stop, steps_shown
+    from graftline.training.terminal import asked_to_stop, steps_shown
+    from graftline.training.train import Interrupted
 
     paths, overrides = paths_of(root), overrides_of(ports)
     with steps_shown() as shown, asked_to_stop() as is_stopped:

@@ -63,7 +63,7 @@ def serve(
 
     from graftline.core.config import validate
     from graftline.training.local.serve import ServeSettings, serve
-    from graftline.training.sdk_arguments import KEY_VARIABLE
+    from graftline.training.sdk import KEY_VARIABLE
 
     paths, console = paths_of(root), Console(stderr=True)
     where = store or paths.data / "tinker"

@@ -86,7 +86,7 @@ def run(
     from graftline.harbor.address import is_loopback
     from graftline.pipeline.followed import resolved, store_of
     from graftline.training.open import LocalBackendConfig
-    from graftline.training.sdk_arguments import checked_url
+    from graftline.training.sdk import checked_url
 
     paths = paths_of(root)
     is_here = is_loopback(urlsplit(checked_url(base_url)).hostname or "")
@@ -190,9 +190,9 @@ def _train(
     as_json: bool,
 ) -> None:
     from graftline.training.datums import load_tokenizer
-    from graftline.training.tokenizers import tokenizer_place
+    from graftline.training.open import tokenizer_place
+    from graftline.training.terminal import asked_to_stop, steps_shown
     from graftline.training.train import Interrupted, train_on_tinker
-    from graftline.training.watched import asked_to_stop, steps_shown
 
     tokenizer = load_tokenizer(tokenizer_place(config, paths, os.environ))
     with steps_shown() as shown, asked_to_stop() as is_stopped:
@@ -246,10 +246,9 @@ def _download(paths: "Paths", known: "TrainingRun", base_url: str | None) -> Pat
 
 def _print_estimate(root: Path | None, recipe: str, changes: tuple[str, ...], as_json: bool) -> None:
     from graftline.training.datums import load_tokenizer
-    from graftline.training.dropped_rows import notice_of_dropped
-    from graftline.training.estimate import estimate_training
+    from graftline.training.examples import estimate_training, notice_of_dropped
+    from graftline.training.open import tokenizer_place
     from graftline.training.recipes.open import open_recipe
-    from graftline.training.tokenizers import tokenizer_place
 
     paths = paths_of(root)
     config = _config(paths, recipe, changes)

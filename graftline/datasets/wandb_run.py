@@ -1,7 +1,7 @@
 """One run of wandb, in a process of its own: a request as JSON on standard input, the answer as last line of output.
 
 Nothing about the machine, the user, the code or its repository goes into the run. What is told of datasets is in
-`datasets.publishing`, of training in `training.wandb_tracker`; both begin their run by `begun`, in the environment of
+`datasets.publishing`, of training in `training.tracking`; both begin their run by `begun`, in the environment of
 `environment_of`.
 """
 

@@ -25,7 +25,7 @@ from graftline.rollouts.teachers.base import Teacher
 from graftline.rollouts.teachers.openai import chat_request
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.sandbox.base import Sandbox
-from graftline.training.questions import Drawing, Questions
+from graftline.training.answers import Drawing, Questions
 from graftline.training.service import Awaited, Sampler, TrainingService
 
 TOO_LONG, UNREADABLE = "too_long", "unreadable"

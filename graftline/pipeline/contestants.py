@@ -23,13 +23,12 @@ from graftline.pipeline.served_model import context_tokens, fetch_served, model_
 from graftline.pipeline.stages.trained_adapter import output_of
 from graftline.rollouts.teachers.open import open_teacher
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
-from graftline.training.open import TrainingClientConfig
-from graftline.training.questions import Questions
+from graftline.training.answers import Questions
+from graftline.training.open import TrainingClientConfig, tokenizer_of
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import Runs
 from graftline.training.service import TrainingService
 from graftline.training.settings import TinkerTrainingConfig
-from graftline.training.tokenizers import tokenizer_of
 
 logger = logging.getLogger(__name__)
 

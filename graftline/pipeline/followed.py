@@ -63,8 +63,7 @@ def _checkpoint(
     if run is not None:
         path = run.sampler_path if kind == "sampler_weights" else run.checkpoints[-1].path if run.checkpoints else ""
     if store is not None:
-        from graftline.training.local.checkpoints import CheckpointStore
-        from graftline.training.local.restored import restore_checkpoint
+        from graftline.training.local.checkpoints import CheckpointStore, restore_checkpoint
 
         load_verified(folder, "trained_adapter")
         path = path or f"tinker://{recipe}-{adapter.identity[:12]}/{kind}/adapter"

@@ -23,12 +23,11 @@ from graftline.pipeline.manifests import DEFAULT_MANIFEST, Manifest
 from graftline.pipeline.recipe_ports import RecipePorts, chosen, open_recipe_ports, wiring
 from graftline.pipeline.served_model import served_weights
 from graftline.training.adapter import download_adapter
-from graftline.training.loop import OnStep
 from graftline.training.memory.service import MemoryTrainingService
+from graftline.training.open import tokenizer_of
 from graftline.training.runs import Runs
 from graftline.training.settings import TinkerTrainingConfig
-from graftline.training.tokenizers import tokenizer_of
-from graftline.training.train import MEMORY_OUTPUT, OUTPUT, TinkerTrainingResult, train_on_tinker
+from graftline.training.train import MEMORY_OUTPUT, OUTPUT, OnStep, TinkerTrainingResult, train_on_tinker
 
 logger = logging.getLogger(__name__)
 

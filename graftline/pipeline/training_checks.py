@@ -10,8 +10,8 @@ from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.stages.sft_dataset import lineage_recipes
 from graftline.pipeline.stages.trained_adapter import STEPS
 from graftline.training.adapter import check_adapter
+from graftline.training.data_sources import HELD_OUT, TRAIN
 from graftline.training.runs import read_steps
-from graftline.training.sets import HELD_OUT, TRAIN
 
 
 def unfit_rows(lineage: Lineage) -> list[str]:

@@ -21,10 +21,9 @@ from graftline.core.paths import portable
 from graftline.core.retry import RetryPolicy
 from graftline.core.web import AnswerError, Web, WebFile
 from graftline.llm.weights.catalog import Weights
-from graftline.training.card import CARD, card
+from graftline.training.card import CARD, base_of, card, write_base
 from graftline.training.runs import Runs, TrainingRun
 from graftline.training.service import TrainingService
-from graftline.training.usage import base_of, write_base
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _RENEWED_BEFORE = timedelta(minutes=5)

@@ -1,13 +1,29 @@
 """The model card of an adapter: `README.md` beside its weights."""
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from graftline.core.markdown import table
+from graftline.llm.weights.catalog import HubPlace, Weights
 from graftline.training.runs import StepMetrics, TrainingRun
-from graftline.training.usage import Base, usage
 
 CARD = "README.md"
 _SHOWN_STEPS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What an adapter is loaded on."""
+
+    name: str
+    """As the backend calls it."""
+    repo_id: str
+    """On the model hub; `name` where it is in no catalog."""
+    revision: str = ""
+    weights: Weights | None = None
+    """What it was trained on, where that is of `configs/models.yaml`."""
 
 
 def card(
@@ -83,3 +99,136 @@ def card(
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
+
+
+_QUESTION = "Rewrite `old(x)` to `new(x)`."
+_RENDERED = {
+    "role_colon": "User: {question}\n\nAssistant:",  # after the first token of the tokenizer, where it has one
+    "qwen3_instruct": "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n",
+    "qwen3_disable_thinking": (
+        "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    ),
+}
+"""A question as renderers write it. The chat template of a base may write another text, such as a system message."""
+_VLLM_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+
+
+def base_of(run: TrainingRun, weights: Weights | None) -> Base:
+    """Return the base of the adapter of `run`; `weights` are those of the catalog that it was trained on, if they are."""
+    if weights is None:
+        return Base(run.config["model"], run.config["model"])
+    return Base(run.config["model"], weights.card, weights.card_revision, weights)
+
+
+def write_base(config: Path, base: Base) -> None:
+    """Say in the PEFT `config` of an adapter what it is loaded on, and as what."""
+    values = json.loads(config.read_text("utf-8"))
+    if base.weights is not None or not values.get("base_model_name_or_path"):
+        values |= {"base_model_name_or_path": base.repo_id, "revision": base.revision or None}
+    # without it, `AutoPeftModelForCausalLM` does not load the adapter
+    values["task_type"] = values.get("task_type") or "CAUSAL_LM"
+    config.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", "utf-8")
+
+
+def usage(run: TrainingRun, base: Base, name: str) -> str:
+    """Return the section of the card of the adapter in a folder called `name`."""
+    revision = f', revision="{base.revision}"' if base.revision else ""
+    prompt = _RENDERED.get(str(run.config["renderer"]), "")
+    text = (
+        repr(prompt.format(question=_QUESTION))
+        if prompt
+        else f'tokenizer.apply_chat_template([{{"role": "user", "content": "{_QUESTION}"}}], tokenize=False,'
+        " add_generation_prompt=True)"
+    )
+    answer_tokens = int(run.config.get("answer_tokens") or 96)
+    rank = next((rank for rank in _VLLM_RANKS if rank >= int(run.config["lora"]["rank"])), _VLLM_RANKS[-1])
+    if run.config["renderer"] == "role_colon":
+        text = f'(tokenizer.bos_token or "") + {text}'
+    parts = [
+        "## Use\n",
+        "Run these in the folder of this file.\n",
+        *([] if prompt else ["The chat template of the base stands for the renderer, which may write another text.\n"]),
+        *_origin(base),
+        "### transformers\n",
+        f"""```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{base.repo_id}"{revision})
+model = AutoModelForCausalLM.from_pretrained("."{revision})
+prompt = {text}
+tokens = tokenizer(prompt, add_special_tokens=False, return_tensors="pt")
+answer = model.generate(**tokens, max_new_tokens={answer_tokens}, do_sample=False)
+print(tokenizer.decode(answer[0, tokens["input_ids"].shape[1] :], skip_special_tokens=True))
+```
+""",
+        "### PEFT\n",
+        f"""```python
+from peft import AutoPeftModelForCausalLM
+from transformers import AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{base.repo_id}"{revision})
+model = AutoPeftModelForCausalLM.from_pretrained(".")
+prompt = {text}
+tokens = tokenizer(prompt, add_special_tokens=False, return_tensors="pt")
+answer = model.generate(**tokens, max_new_tokens={answer_tokens}, do_sample=False)
+print(tokenizer.decode(answer[0, tokens["input_ids"].shape[1] :], skip_special_tokens=True))
+```
+""",
+        "### vLLM\n",
+        f"""```sh
+vllm serve {base.repo_id}{f" --revision {base.revision}" if base.revision else ""} --enable-lora --max-lora-rank {rank} --lora-modules {name}=.
+```
+""",
+        _request(name, repr(prompt.format(question=_QUESTION)) if prompt else "", answer_tokens),
+        *_llama_cpp(name, base),
+    ]
+    return "\n".join(parts)
+
+
+def _origin(base: Base) -> list[str]:
+    weights = base.weights
+    if weights is None or not weights.quantization:
+        return []
+    return [
+        f"It was trained on `{weights.file}`, unpacked from {weights.quantization} to 16 bits, and its figures are those on that"
+        f" base. The weights of `{base.repo_id}` are the ones that were packed: close to these, and not the same. On them the"
+        " adapter answers slightly otherwise, as a rule somewhat different in the last places of logprobs, now and then in a"
+        " token. Where figures are to be repeated, use the packed weights: with llama.cpp as they are, elsewhere by `graftline"
+        " models convert`.\n"
+    ]
+
+
+def _request(name: str, prompt: str, answer_tokens: int) -> str:
+    path, field = ("completions", f'"prompt": {prompt}') if prompt else (
+        "chat/completions",
+        f'"messages": [{{"role": "user", "content": "{_QUESTION}"}}]',
+    )  # fmt: skip
+    answer = '["text"]' if prompt else '["message"]["content"]'
+    return f"""```python
+import json
+import urllib.request
+
+body = {{"model": "{name}", {field}, "max_tokens": {answer_tokens}, "temperature": 0}}
+request = urllib.request.Request(
+    "http://127.0.0.1:8000/v1/{path}", json.dumps(body).encode(), {{"Content-Type": "application/json"}}
+)
+print(json.load(urllib.request.urlopen(request))["choices"][0]{answer})
+```
+"""
+
+
+def _llama_cpp(name: str, base: Base) -> list[str]:
+    weights = base.weights
+    if weights is None:
+        return []
+    hub = next((place for place in weights.places if isinstance(place, HubPlace)), None)
+    source = f", which is `{hub.file}` of `{hub.repository}` at `{hub.revision}`" if hub else ""
+    return [
+        "### llama.cpp\n",
+        f"With `{weights.file}`{source}:\n",
+        f"""```sh
+graftline models adapter . --base {base.name} --into gguf
+llama-server --model {weights.file} --lora gguf/{name}.gguf
+```
+""",
+    ]

@@ -1,5 +1,8 @@
 """What a training run is made of: `configs/recipes/<name>.yaml`."""
 
+import math
+import random
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -7,7 +10,7 @@ from pydantic import Field, model_validator
 
 from graftline.core.config import Config
 from graftline.core.hashing import digest, sha256_file
-from graftline.training.sets import Source
+from graftline.training.data_sources import Source
 from graftline.training.tracking import TrackingSettings
 
 _HOUR_S, _TEN_YEARS_S = 3600, 315_360_000
@@ -42,7 +45,7 @@ class TinkerTrainingConfig(Config):
     tokenizer: str = ""
     """A folder of transformers, or a model of `configs/models.yaml`; `model` if it is not given."""
     data: Source | None = None
-    """What the lineage makes to train on (`training.sets`); then `dataset` and `held_out` need not be said."""
+    """What the lineage makes to train on (`training.data_sources`); then `dataset` and `held_out` need not be said."""
     dataset: str = ""
     """A file of `graftline trajectories export`, or what `data` makes; below the root."""
     held_out: str = ""
@@ -121,3 +124,34 @@ def deciding(config: TinkerTrainingConfig) -> dict[str, Any]:
 def config_digest(config: TinkerTrainingConfig) -> str:
     """Return the digest of what decides about the weights."""
     return digest(deciding(config))
+
+
+def steps_per_epoch(config: TinkerTrainingConfig, examples: int) -> int:
+    """Return how many batches the examples make; the last one may be smaller."""
+    return math.ceil(examples / config.batch_size)
+
+
+def total_steps(config: TinkerTrainingConfig, examples: int) -> int:
+    """Return how many steps a run over so many examples has."""
+    steps = config.epochs * steps_per_epoch(config, examples)
+    return min(steps, config.max_steps or steps)
+
+
+def batch_of(config: TinkerTrainingConfig, examples: int, step: int) -> list[int]:
+    """Return the numbers of the examples of a step."""
+    epoch, number = divmod(step, steps_per_epoch(config, examples))
+    return _order(config.order_seed, epoch, examples)[number * config.batch_size :][: config.batch_size]
+
+
+@lru_cache(maxsize=2)
+def _order(seed: int, epoch: int, examples: int) -> list[int]:
+    order = list(range(examples))
+    random.Random(f"{seed}/{epoch}").shuffle(order)
+    return order
+
+
+def learning_rate(config: TinkerTrainingConfig, step: int, total: int) -> float:
+    """Return the learning rate of a step."""
+    from tinker_cookbook.utils.lr_scheduling import compute_schedule_lr_multiplier
+
+    return float(config.learning_rate * compute_schedule_lr_multiplier(config.lr_schedule, step, total))

@@ -22,15 +22,15 @@ from urllib.request import Request, urlopen
 from pydantic import SecretStr
 
 from graftline.core.errors import ConfigError, GraftlineError, TrainingError
-from graftline.training.sdk_arguments import (
+from graftline.training.sdk import (
     BASE_URL_VARIABLE,
     KEY_ADVICE,
     check_path,
     checked_key,
     checked_url,
     require_sdk,
+    told,
 )
-from graftline.training.sdk_errors import told
 from graftline.training.service import Awaited, Ending
 
 if TYPE_CHECKING:

@@ -33,8 +33,7 @@ from graftline.llm.fleet import Actor, Fleet
 from graftline.llm.pool import ActorPool
 from graftline.llm.servers.processes import down, up
 from graftline.llm.weights.stored import converted_folder, model_file
-from graftline.training.local.base_model import EngineSettings
-from graftline.training.local.engine import Engine
+from graftline.training.local.engine import Engine, EngineSettings
 from graftline.training.local.lora import LoraShape
 from graftline.training.local.sampling import Sampling, sample
 from tests.conftest import CHECKOUT

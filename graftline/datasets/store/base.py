@@ -1,6 +1,6 @@
 """The `DatasetStore` port: datasets that are trained on, by name; each a file of JSON lines.
 
-A result is a dataset as it is, whatever its rows are like: `training/chats.py` and what recipes read them with judge those.
+A result is a dataset as it is, whatever its rows are like: `training/examples.py` and what recipes read them with judge those.
 That there is none of a name is an error, for a recipe that names it cannot do without. Where datasets come from is another
 port, `DatasetHub`.
 """

@@ -19,8 +19,8 @@ from graftline.pipeline.export_record import KIND as EXPORT
 from graftline.pipeline.export_record import export_fault, export_record, record_path
 from graftline.pipeline.provenance.facts import base_model_facts, facts_of, model_facts, prompt_facts, run_facts
 from graftline.pipeline.provenance.inputs import Input, files_of_run, inputs_of
+from graftline.training.data_sources import TRAIN
 from graftline.training.runs import Runs, TrainingRun
-from graftline.training.sets import TRAIN
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT
 
 ADAPTERS = ("trained_adapter", "adapter")

@@ -26,18 +26,9 @@ from graftline.rollouts.shards import read_shards, sealed_shards
 from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
+from graftline.training.data_sources import HELD_OUT, TASKS, TRAIN, Source, TrajectorySource, parts_of
 from graftline.training.recipes.open import configured, load_recipe
-from graftline.training.rows import Material, rows_of
-from graftline.training.sets import (
-    HELD_OUT,
-    TASKS,
-    TRAIN,
-    Row,
-    Source,
-    TrajectorySource,
-    check_fits,
-    parts_of,
-)
+from graftline.training.rows import Material, Row, check_fits, rows_of
 from graftline.training.settings import TinkerTrainingConfig
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT
 

@@ -69,7 +69,7 @@ STAGES: Mapping[str, Stage] = {
     "trained_adapter": Stage(
         "recipe",
         "stages.trained_adapter:trained_adapter",
-        ("graftline.training.train", "graftline.training.solving", "graftline.training.card", *_SANDBOX),
+        ("graftline.training.train", "graftline.training.answers", "graftline.training.card", *_SANDBOX),
         True,
     ),
     "adapter_report": Stage("reports", is_apart=True),

@@ -26,18 +26,16 @@ from graftline.rollouts.answer_grading import GradedAnswer
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.training.adapter import check_adapter, download_adapter
-from graftline.training.card import CARD, card
+from graftline.training.answers import Questions, check_known, overview, page, rows, solve
+from graftline.training.card import CARD, base_of, card
+from graftline.training.data_sources import TASKS
 from graftline.training.datums import Tokenizer
-from graftline.training.questions import Questions
+from graftline.training.open import tokenizer_of
 from graftline.training.recipes.open import load_recipe, recipes_named
 from graftline.training.runs import Runs, StepMetrics, TrainingRun, read_steps
 from graftline.training.service import TrainingService
-from graftline.training.sets import TASKS
 from graftline.training.settings import TinkerTrainingConfig, deciding
-from graftline.training.solving import check_known, overview, page, rows, solve
-from graftline.training.tokenizers import tokenizer_of
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT, run_id_of, train_on_tinker
-from graftline.training.usage import base_of
 
 EVALUATION, SOLVED, STEPS = "evaluation.json", "solved.jsonl", "steps.jsonl"
 _LOOK_EVERY_S = 1.0

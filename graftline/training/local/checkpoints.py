@@ -20,9 +20,10 @@ from typing import Any
 
 from graftline.core.build import Contents, Request, build
 from graftline.core.clock import Clock
-from graftline.core.errors import DataError, RecordError
+from graftline.core.errors import ConfigError, DataError, RecordError
 from graftline.core.hashing import code_version
 from graftline.core.record import RECORD_NAME, load_record, load_verified, write_atomically
+from graftline.training.local.lora import ADAPTER, ADAPTER_CONFIG, FACTS
 
 logger = logging.getLogger(__name__)
 
@@ -339,3 +340,35 @@ def _expiry(now: datetime, ttl_s: int | None) -> str | None:
             f"ttl_seconds is {ttl_s}, but an hour to ten years was expected: {_LEAST_TTL_S} to {_MOST_TTL_S}"
         )
     return (now + timedelta(seconds=ttl_s)).isoformat()
+
+
+def restore_checkpoint(store: CheckpointStore, uri: str, adapter: Path) -> None:
+    """Write the checkpoint `uri` from the files in `adapter`, without an optimizer, unless it is there; it never expires.
+
+    Raises:
+        ConfigError: `adapter` is none of this backend.
+        DataError: `uri` is no path of a checkpoint.
+    """
+    checkpoint = store.parse(uri)
+    if store.has(checkpoint):
+        return
+    if not (adapter / FACTS).is_file():
+        raise ConfigError(
+            f"{adapter}: was not trained by a backend of this machine (it has no {FACTS}), which cannot go on from it; train"
+            " it here, or name a checkpoint by start_from"
+        )
+    facts = json.loads((adapter / FACTS).read_text("utf-8"))
+
+    def write(folder: Path) -> None:
+        for name in (ADAPTER, ADAPTER_CONFIG, FACTS):
+            shutil.copyfile(adapter / name, folder / name)
+
+    store.note_run(
+        checkpoint.run_id,
+        base_model=facts["base_model"],
+        model_owner="local",
+        is_lora=True,
+        lora_rank=facts["rank"],
+        user_metadata={"restored_from": adapter.name},
+    )
+    store.write(checkpoint, write, may_replace=True)

@@ -10,8 +10,7 @@ import torch
 
 from graftline.core.errors import DataError
 from graftline.training.local.attention import attending_in_rows, can_attend_in_rows
-from graftline.training.local.losses import chosen_logprobs, has_gradient, loss_sum, sequence_log_ratio
-from graftline.training.losses import used_inputs
+from graftline.training.local.losses import chosen_logprobs, has_gradient, loss_sum, sequence_log_ratio, used_inputs
 
 _HIDDEN_THEN_HEAD = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
 """Architectures whose logits are the output layer's, with nothing after it."""

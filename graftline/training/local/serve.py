@@ -4,6 +4,7 @@ It listens on a loopback address. Clients need its key, which stands in `<root>/
 """
 
 import asyncio
+import ctypes
 import fcntl
 import logging
 import os
@@ -20,12 +21,10 @@ from pydantic import Field, SecretStr
 
 from graftline.core.config import Config
 from graftline.core.errors import ConfigError, ModelError
-from graftline.training.local.base_model import EngineSettings
 from graftline.training.local.checkpoints import CheckpointStore
-from graftline.training.local.engine import Engine
-from graftline.training.local.freed_memory import keep_freed_memory
+from graftline.training.local.engine import Engine, EngineSettings
 from graftline.training.local.server import TinkerServer
-from graftline.training.sdk_arguments import KEY_PREFIXES, KEY_VARIABLE
+from graftline.training.sdk import KEY_PREFIXES, KEY_VARIABLE
 
 logger = logging.getLogger(__name__)
 
@@ -181,3 +180,19 @@ def _secret(path: Path, prefix: str = "") -> str:
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(made := prefix + secrets.token_hex(32))
     return made
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+"""Parameters of mallopt: https://man7.org/linux/man-pages/man3/mallopt.3.html."""
+_LARGEST_BYTES = 1 << 30
+
+
+def keep_freed_memory() -> None:
+    """Have this process keep what it frees; nothing happens where the allocator is another one."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return
+    mallopt(_MMAP_THRESHOLD, _LARGEST_BYTES)
+    mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
+    # arenas of threads are too small for such pieces
+    mallopt(_ARENA_MAX, 1)

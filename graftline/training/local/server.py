@@ -19,15 +19,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from graftline.core.errors import GraftlineError
-from graftline.training.local.answers import LONG_POLL_S, detail, json_of, refused
 from graftline.training.local.calls import Answer, Calls
+from graftline.training.local.checkpoint_routes import Handler, Listing, Signer
 from graftline.training.local.checkpoints import CheckpointStore, NotFound
 from graftline.training.local.engine import Engine
-from graftline.training.local.exports import Signer
-from graftline.training.local.listing import Handler, Listing
-from graftline.training.local.sampling_calls import SamplingCalls
+from graftline.training.local.model_routes import SamplingCalls, TrainingCalls
 from graftline.training.local.sessions import Samplers, Session, Sessions
-from graftline.training.local.training_calls import TrainingCalls
+from graftline.training.local.wire import LONG_POLL_S, detail, json_of, refused
 
 _MOST_TOGETHER_TOKENS = 8192
 """Of samples that share passes, prompts included: what their keys and values take memory for."""

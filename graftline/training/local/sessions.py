@@ -1,15 +1,95 @@
 """Clients, and what they have: training runs, and samplers."""
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
+import numpy as np
+import torch
+
+from graftline.core.errors import DataError
 from graftline.training.local.checkpoints import Checkpoint, NotFound
-from graftline.training.local.recorded import Recordings
+from graftline.training.local.losses import check_inputs
+from graftline.training.local.passes import Example
 
 _SILENT_S = 600.0
 """A client beats every 10 s."""
+
+
+class Span(NamedTuple):
+    """A run of tokens that come from one sequence: of its prompt, or of what was sampled."""
+
+    sequence_id: str
+    is_sampled: bool
+    offset: int
+    length: int
+
+
+@dataclass(slots=True)
+class _Recording:
+    prompt: np.ndarray
+    tokens: np.ndarray
+    logprobs: np.ndarray
+    expires: float
+
+
+class Recordings:
+    """The recorded sequences of one session, by id."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._recordings: dict[str, _Recording] = {}
+
+    def record(self, id: str, prompt: Sequence[int], tokens: Sequence[int], logprobs: Sequence[float]) -> None:
+        """Keep what was sampled as `id` for a day."""
+        now = self._clock()
+        for old in [old for old, recording in self._recordings.items() if recording.expires < now]:
+            del self._recordings[old]
+        arrays = np.array(prompt, np.int32), np.array(tokens, np.int32), np.array(logprobs, np.float32)
+        self._recordings[id] = _Recording(*arrays, now + _EXPIRES_S)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._recordings.clear()
+
+    def tokens(self, span: Span) -> np.ndarray:
+        """Return the tokens of a run, and keep its sequence for another day.
+
+        Raises:
+            DataError: no such sequence was recorded in this session, or it is shorter.
+        """
+        recording = self._recording(span)
+        return self._cut(span, recording.tokens if span.is_sampled else recording.prompt)
+
+    def logprobs(self, span: Span) -> np.ndarray:
+        """Return what a run of sampled tokens was drawn with.
+
+        Raises:
+            DataError: as `tokens`.
+        """
+        return self._cut(span, self._recording(span).logprobs)
+
+    def _recording(self, span: Span) -> _Recording:
+        now = self._clock()
+        recording = self._recordings.get(span.sequence_id)
+        if recording is None or recording.expires < now:
+            raise DataError(
+                f"sequence {span.sequence_id!r} is not recorded in this session; sample it with"
+                " record_stability_info=True, and train on it within a day"
+            )
+        recording.expires = now + _EXPIRES_S
+        return recording
+
+    def _cut(self, span: Span, values: np.ndarray) -> np.ndarray:
+        part = values[span.offset : span.offset + span.length]
+        if span.offset < 0 or len(part) != span.length:
+            source = "sampled tokens" if span.is_sampled else "tokens in its prompt"
+            raise DataError(
+                f"sequence {span.sequence_id!r} has {len(values)} {source}, but {span.offset} to"
+                f" {span.offset + span.length} were named"
+            )
+        return part
 
 
 @dataclass(slots=True)
@@ -73,3 +153,53 @@ class Samplers(dict[str, Sampler]):
         if id not in self:
             raise NotFound(f"there is no sampler {id!r}: the server was started after it; make a new SamplingClient")
         return self[id]
+
+
+_EXPIRES_S = 86_400.0
+"""After the last use of a recording, as on the service."""
+
+
+def with_recorded_logprobs(
+    loss: str, example: Example, tokens_from: Sequence[Span], targets_from: Sequence[Span], recordings: Recordings
+) -> Example:
+    """Return `example` with the logprobs of the recorded sequences that its tokens and targets come from.
+
+    Raises:
+        DataError: it does not say where they come from, they are not those of the recording, or a token that was not
+            sampled has an advantage.
+    """
+    if not (tokens_from and targets_from):
+        raise DataError(f"{loss} needs the sequences that the tokens come from; attach them by Datum.with_provenance")
+    targets = example.inputs.get("target_tokens", torch.zeros(0))
+    sampled_logprobs = torch.zeros(targets.shape)
+    example = replace(example, inputs={**example.inputs, "logprobs": sampled_logprobs})
+    check_inputs(loss, example.inputs, len(example.tokens))
+    if targets.dim() != 1:
+        raise DataError(f"target_tokens is of shape {tuple(targets.shape)}, but {loss} has one target for each token")
+    _check_same("model_input", tokens_from, np.array(example.tokens), recordings, has_prompt=True)
+    # those of a prompt teach nothing, so whatever stands there is as good
+    _check_same("target_tokens", targets_from, targets.numpy(), recordings, has_prompt=False)
+    at, advantages = 0, example.inputs["advantages"]
+    for span in targets_from:
+        part = slice(at, at + span.length)
+        if span.is_sampled:
+            sampled_logprobs[part] = torch.from_numpy(recordings.logprobs(span))
+        elif bool((advantages[part] != 0).any()):
+            raise DataError(f"advantages are not 0 on tokens of a prompt, but {loss} learns from sampled tokens only")
+        at += span.length
+    return example
+
+
+def _check_same(name: str, spans: Sequence[Span], tokens: np.ndarray, recordings: Recordings, has_prompt: bool) -> None:
+    covered = sum(span.length for span in spans)
+    if covered != len(tokens):
+        raise DataError(f"the sequences named for {name} have {covered} tokens, but it has {len(tokens)}")
+    at = 0
+    for span in spans:
+        recorded = recordings.tokens(span)
+        if (span.is_sampled or has_prompt) and not np.array_equal(recorded, tokens[at : at + span.length]):
+            raise DataError(
+                f"{name} {at} to {at + span.length} are not the tokens of sequence {span.sequence_id!r} that they are"
+                " said to come from"
+            )
+        at += span.length

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graftline.core.errors import DataError
-from graftline.training.losses import CLIP_OPTIONS, UNMARKED
+from graftline.training.local.losses import CLIP_OPTIONS, UNMARKED
 
 Array = NDArray[np.float64]
 
@@ -165,7 +165,7 @@ class AdamW:
 def loss_and_slopes(
     loss: str, options: Mapping[str, float], logprobs: Array, inputs: Mapping[str, Array]
 ) -> tuple[float, Array]:
-    """Return a loss of `training.losses`, summed, and its slope by each of `logprobs`; inputs have their shape.
+    """Return a loss of `training.local.losses`, summed, and its slope by each of `logprobs`; inputs have their shape.
 
     What each loss is stands in `training/local/losses.py`.
     """

@@ -20,7 +20,7 @@ from graftline.training.memory.model import CONTEXT_TOKENS, AdamW, Adapter, Tabl
 from graftline.training.memory.sampler import MemorySampler
 from graftline.training.memory.tokenizer import MemoryTokenizer
 from graftline.training.memory.trainer import MemoryTrainer
-from graftline.training.sdk_arguments import check_path
+from graftline.training.sdk import check_path
 from graftline.training.service import Awaited, Ending
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graftline.core.errors import DataError
-from graftline.training.losses import check_inputs, checked_options, used_inputs
+from graftline.training.local.losses import check_inputs, checked_options, used_inputs
 from graftline.training.memory.answers import answered
 from graftline.training.memory.checkpoints import Checkpoint, Checkpoints, Kind, Shape
 from graftline.training.memory.model import AdamW, Adapter, Array, Gradients, TableModel, loss_and_slopes, no_gradients

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from graftline.core.errors import DataError
-from graftline.training.chats import read_rows
 from graftline.training.datums import render_all
+from graftline.training.examples import read_rows
 from graftline.training.recipes.base import Example, Gradients, Training, TrainingData, mean_nll, sent
-from graftline.training.schedule import batch_of, total_steps
 from graftline.training.service import Trainer, TrainingService
-from graftline.training.settings import TinkerTrainingConfig
+from graftline.training.settings import TinkerTrainingConfig, batch_of, total_steps
 
 if TYPE_CHECKING:
     from tinker import types

@@ -20,11 +20,10 @@ from graftline.rollouts.reward import RewardWeights, rl_reward
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
 from graftline.sandbox.base import Sandbox
-from graftline.training.chats import read_lines_of
-from graftline.training.questions import Drawn
+from graftline.training.answers import Drawn
+from graftline.training.examples import read_lines_of
 from graftline.training.recipes.base import Example, Gradients, OpenSandbox, Training, TrainingData
-from graftline.training.recipes.groups import GroupConfig, Scored, learn, look
-from graftline.training.recipes.rollouts import Rollouts, policy_loss
+from graftline.training.recipes.rollouts import GroupConfig, Rollouts, Scored, learn, look, policy_loss
 from graftline.training.service import Trainer, TrainingService
 
 

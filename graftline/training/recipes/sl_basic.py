@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from graftline.training.chats import read_rows
 from graftline.training.datums import Rendered, TrainOn, render_all, trained_tokens
+from graftline.training.examples import read_rows
 from graftline.training.recipes.base import Example, Gradients, Training, TrainingData, mean_nll, sent
 from graftline.training.service import Trainer, TrainingService
 from graftline.training.settings import TinkerTrainingConfig

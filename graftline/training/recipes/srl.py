@@ -18,11 +18,10 @@ from graftline.core.errors import DataError
 from graftline.rollouts.reward import BAD_FORMAT
 from graftline.rollouts.teachers.answer import Fault, read
 from graftline.rollouts.teachers.answer_schema import AnswerFormat
-from graftline.training.chats import read_rows
-from graftline.training.questions import Drawn
+from graftline.training.answers import Drawn
+from graftline.training.examples import read_rows
 from graftline.training.recipes.base import Example, Gradients, Training, TrainingData
-from graftline.training.recipes.groups import GroupConfig, Scored, learn, look
-from graftline.training.recipes.rollouts import Rollouts, policy_loss
+from graftline.training.recipes.rollouts import GroupConfig, Rollouts, Scored, learn, look, policy_loss
 from graftline.training.service import Trainer, TrainingService
 
 

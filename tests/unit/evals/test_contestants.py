@@ -10,8 +10,8 @@ from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.memory import MemoryChatModel
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
+from graftline.training.answers import Questions
 from graftline.training.memory.service import MemoryTrainingService
-from graftline.training.questions import Questions
 from tests.contests import RIGHT, case
 from tests.training_root import CHECKOUT
 

@@ -22,8 +22,7 @@ from graftline.pipeline.contestants import Entrants
 from graftline.pipeline.contests import contest, read_attempts
 from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
-from graftline.training.local.base_model import EngineSettings
-from graftline.training.local.engine import Engine
+from graftline.training.local.engine import Engine, EngineSettings
 from graftline.training.local.lora import LoraShape
 from tests.kept_fleet import free_port
 from tests.tiny_gguf import make_model, random_adapter, write_gguf

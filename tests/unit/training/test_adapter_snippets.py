@@ -25,11 +25,11 @@ from tests.unit.training.conftest import EXTRA, StartedServer
 
 pytest.importorskip("tinker", reason=EXTRA)
 
-from graftline.training.questions import Questions
+from graftline.training.answers import Questions
+from graftline.training.card import base_of, usage
+from graftline.training.open import load_tokenizer
 from graftline.training.tinker import TinkerSDKClient
-from graftline.training.tokenizers import load_tokenizer
 from graftline.training.train import OUTPUT, train_on_tinker
-from graftline.training.usage import base_of, usage
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 WEIGHTS = validate(

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from graftline.training.local import bfloat16
-from graftline.training.local.base_model import precision_of
+from graftline.training.local.engine import precision_of
 
 LARGEST = "ONEDNN_MAX_CPU_ISA"
 

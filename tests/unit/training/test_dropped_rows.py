@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from graftline.cli.main import main
 from graftline.core.errors import DataError
-from graftline.training.dropped_rows import check_examples, describe_dropped, notice_of_dropped
+from graftline.training.examples import check_examples, describe_dropped, notice_of_dropped
 from graftline.training.recipes.base import Example, TrainingData
 from graftline.training.recipes.sl_basic import SlBasicConfig
 from tests.training_root import write_root

@@ -22,11 +22,10 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from graftline.training.local.base_model import EngineSettings
-from graftline.training.local.engine import Engine
+from graftline.training.local.engine import Engine, EngineSettings
 from graftline.training.local.lora import ADAPTER_CONFIG, FACTS, LoraShape
+from graftline.training.local.losses import LOSSES
 from graftline.training.local.passes import Example
-from graftline.training.losses import LOSSES
 from tests.unit.training.tiny_model import CONTEXT, VOCABULARY, make_tiny_model
 
 SHAPE = LoraShape(rank=4, seed=5)

@@ -12,8 +12,16 @@ pytest.importorskip("torch", reason=EXTRA)
 
 import torch
 
-from graftline.training.local.losses import chosen_logprobs, has_gradient, loss_sum, sequence_log_ratio
-from graftline.training.losses import LOSSES, check_inputs, checked_options, used_inputs
+from graftline.training.local.losses import (
+    LOSSES,
+    check_inputs,
+    checked_options,
+    chosen_logprobs,
+    has_gradient,
+    loss_sum,
+    sequence_log_ratio,
+    used_inputs,
+)
 
 LN2 = math.log(2)
 # p is 1/2 and 1/4, q is 1/4 and 1/2, and so the ratios are 2 and 1/2

@@ -11,7 +11,7 @@ import pytest
 
 from graftline.core.errors import DataError, TrainingError
 from graftline.training.datums import render_chat_example
-from graftline.training.losses import LOSSES, checked_options
+from graftline.training.local.losses import LOSSES, checked_options
 from graftline.training.memory.model import Adapter, TableModel, loss_and_slopes, new_adapter, no_gradients
 from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.memory.tokenizer import MARKS, MemoryTokenizer

@@ -16,8 +16,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config
 
 from graftline.training.local.attention import can_attend_in_rows
-from graftline.training.local.base_model import EngineSettings
-from graftline.training.local.engine import Engine
+from graftline.training.local.engine import Engine, EngineSettings
 from graftline.training.local.lora import LoraShape
 from graftline.training.local.passes import Example
 from graftline.training.local.sampling import Sampling, sample

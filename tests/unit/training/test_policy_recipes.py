@@ -13,9 +13,9 @@ from graftline.core.errors import ConfigError, DataError, GraftlineError, Sandbo
 from graftline.core.paths import Paths
 from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import SandboxResult, Verdict
+from graftline.training.answers import Drawing, Questions, policy_datum
 from graftline.training.datums import load_tokenizer
 from graftline.training.memory.service import MemoryTrainingService
-from graftline.training.questions import Drawing, Questions, policy_datum
 from graftline.training.recipes.open import CONFIGS, load_recipe
 from graftline.training.runs import Runs, StepMetrics
 from graftline.training.service import TrainingService

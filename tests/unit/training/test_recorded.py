@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason=EXTRA)
 import torch
 
 from graftline.training.local.passes import Example
-from graftline.training.local.recorded import Recordings, Span, with_recorded_logprobs
+from graftline.training.local.sessions import Recordings, Span, with_recorded_logprobs
 
 DAY_S = 86_400.0
 # a prompt of three tokens, and two that were sampled after it

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from graftline.core.errors import TrainingError
+from graftline.training.answers import Drawn, Questions, policy_datum
 from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.memory.tokenizer import MemoryTokenizer
-from graftline.training.questions import Drawn, Questions, policy_datum
 from graftline.training.recipes.base import Example, Training
-from graftline.training.recipes.groups import Scored, group_advantages, learn, look
 from graftline.training.recipes.rl_grpo import RlGrpoConfig
-from graftline.training.recipes.rollouts import Rollouts, policy_loss, prompt_of
+from graftline.training.recipes.rollouts import Rollouts, Scored, group_advantages, learn, look, policy_loss, prompt_of
 from tests.unit.training.answering import LITERAL, MISSES, RIGHT, UNREADABLE, AnsweringTokenizer, write_tasks
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")

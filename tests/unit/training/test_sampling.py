@@ -18,8 +18,7 @@ pytest.importorskip("peft", reason=EXTRA)
 import torch
 from transformers import AutoModelForCausalLM
 
-from graftline.training.local.base_model import EngineSettings
-from graftline.training.local.engine import Engine
+from graftline.training.local.engine import Engine, EngineSettings
 from graftline.training.local.lora import LoraShape
 from graftline.training.local.passes import Example
 from graftline.training.local.sampling import Drawn, Sampled, Sampling, check_request, sample

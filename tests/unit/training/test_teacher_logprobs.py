@@ -10,7 +10,7 @@ import pytest
 from graftline.core.errors import ConfigError, TrainingError
 from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.memory.tokenizer import MemoryTokenizer
-from graftline.training.teacher_logprobs import ActorTeacher, BackendTeacher
+from graftline.training.recipes.distill import ActorTeacher, BackendTeacher
 from tests.completions_server import CompletionsServer, Fault
 from tests.unit.training.test_policy_recipes import Room, write_tasks
 

@@ -1,7 +1,7 @@
 """What is said before an action, of the places that it changes."""
 
 from graftline.sandbox.base import Match
-from graftline.training.sets import thought
+from graftline.training.rows import thought
 
 TEXT = "a = load(x)\nb = load(y)\nc = load(x)\nd = load(z)\n"
 

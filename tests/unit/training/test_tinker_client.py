@@ -21,7 +21,7 @@ import pytest
 from pydantic import SecretStr
 
 from graftline.core.errors import ConfigError, DataError, TrainingError
-from graftline.training.sdk_arguments import DEFAULT_BASE_URL
+from graftline.training.sdk import DEFAULT_BASE_URL
 from graftline.training.tinker import TinkerSDKClient
 
 pytest.importorskip("tinker", reason="pip install 'graftline[training]'")

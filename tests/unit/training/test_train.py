@@ -26,13 +26,19 @@ from graftline.core.paths import Paths
 from graftline.core.retry import RetryPolicy
 from graftline.core.web import Web
 from graftline.training.adapter import Addresses, ExportedFile, check_adapter, download_adapter
-from graftline.training.chats import read_rows
+from graftline.training.examples import read_rows
 from graftline.training.recipes.dpo import DpoConfig
 from graftline.training.recipes.open import CONFIGS, load_recipe
 from graftline.training.recipes.sl_basic import SlBasicConfig
 from graftline.training.runs import Runs
-from graftline.training.schedule import batch_of, learning_rate, total_steps
-from graftline.training.settings import LoraSettings, TinkerTrainingConfig, config_digest
+from graftline.training.settings import (
+    LoraSettings,
+    TinkerTrainingConfig,
+    batch_of,
+    config_digest,
+    learning_rate,
+    total_steps,
+)
 from graftline.training.tinker import TinkerSDKClient
 from graftline.training.train import (
     OUTPUT,

@@ -9,14 +9,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="pip install 'graftline[training]'")
 
-from graftline.training.local.base_model import EngineSettings  # noqa: E402 - after the look for torch
-from graftline.training.local.engine import Engine  # noqa: E402
+from graftline.training.local.engine import Engine, EngineSettings  # noqa: E402 - after the look for torch
 from graftline.training.local.lora import LoraShape  # noqa: E402
 from graftline.training.local.passes import Example  # noqa: E402
 
 _FAULTS = """
 import resource
-from graftline.training.local.freed_memory import keep_freed_memory
+from graftline.training.local.serve import keep_freed_memory
 keep_freed_memory()
 for _ in range(2):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -1,0 +1,123 @@
+"""Files that are trained on: JSON lines of `graftline trajectories export`, or of anybody else."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median_low
+from typing import Any
+
+from graftline.core.errors import DataError
+from graftline.training.recipes.base import TrainingData
+from graftline.training.settings import TinkerTrainingConfig, batch_of, total_steps
+
+
+def read_rows(path: Path, field: str, format: str) -> list[dict[str, Any]]:
+    """Return the objects of a file with one on every line, each with a list in `field`; `format` is that of the export.
+
+    Raises:
+        DataError: it is no such file.
+    """
+    rows = read_lines_of(path)
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row.get(field), list):
+            raise DataError(
+                f"{path}, line {number}: has no {field}; `graftline trajectories export {format}` writes such files"
+            )
+    return rows
+
+
+def read_lines_of(path: Path) -> list[dict[str, Any]]:
+    """Return the objects of a file with one on every line.
+
+    Raises:
+        DataError: it is no such file.
+    """
+    rows: list[dict[str, Any]] = []
+    try:
+        with path.open(encoding="utf-8") as stream:
+            for number, line in enumerate(stream, 1):
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise DataError(f"{path}, line {number}: is no object; one on every line was expected")
+                rows.append(row)
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror}); name a file in the recipe, or make it: `graftline run`, or"
+            " `graftline trajectories export`"
+        ) from None
+    except (ValueError, RecursionError):
+        raise DataError(f"{path}, line {len(rows) + 1}: is no JSON; one object on every line was expected") from None
+    return rows
+
+
+_LARGE_SHARE = 0.1
+_CAUSES: Mapping[str, str] = {
+    "bad_chat": "without a list of messages, each with a known role and a text",
+    "no_target": "without an answer to learn",
+    "not_comparable": "with an action too long to be compared",
+    "refused": "that the renderer does not take, as thoughts are not by one that is told not to think",
+}
+
+
+def check_examples(config: TinkerTrainingConfig, data: TrainingData) -> None:
+    """Refuse data of which nothing is left.
+
+    Raises:
+        DataError: there is no example; it says why, and what to change.
+    """
+    if not data.train:
+        causes = describe_dropped(config, data) or "the file is empty; write it again, or name another one"
+        raise DataError(f"{config.dataset}: no example is left to train on: {causes}")
+
+
+def notice_of_dropped(config: TinkerTrainingConfig, data: TrainingData) -> str:
+    """Return what is to be said before training where a tenth of the examples or more is left out; else nothing."""
+    dropped = data.dropped.total()
+    total = dropped + len(data.train)
+    if dropped < _LARGE_SHARE * total:
+        return ""
+    share = f"{dropped:,} of {total:,} examples ({dropped / total:.0%}) are not trained on"
+    return f"{config.dataset}: {share}: {describe_dropped(config, data)}"
+
+
+def describe_dropped(config: TinkerTrainingConfig, data: TrainingData) -> str:
+    """Return why examples were left out, how many for each reason, and the remedy; empty where none was."""
+    causes = [
+        f"{count:,} {_CAUSES.get(reason, reason)}" if reason != "too_long" else _too_long(config, data, count)
+        for reason, count in sorted(data.dropped.items())
+    ]
+    return "; ".join(causes)
+
+
+def _too_long(config: TinkerTrainingConfig, data: TrainingData, count: int) -> str:
+    least, half, most = min(data.too_long), median_low(data.too_long), max(data.too_long)
+    spread = f"{least:,} to {most:,} tokens, half of them at most {half:,}" if least < most else f"{most:,} tokens each"
+    return (
+        f"{count:,} longer than max_tokens, which is {config.max_tokens:,}: {spread}. Take them in with --set"
+        f" max_tokens={most}{f' (or {half}: half of them)' if half < most else ''}, which takes more time and memory, or ask in"
+        " fewer words: `graftline trajectories export` with --prompt brief, in the lineage `prompt` below data"
+    )
+
+
+def estimate_training(config: TinkerTrainingConfig, data: TrainingData) -> dict[str, Any]:
+    """Return how many examples, tokens and steps a run over `data` has, and what it costs where the price is known.
+
+    Raises:
+        DataError: there is no example.
+    """
+    check_examples(config, data)
+    count = len(data.train)
+    steps = total_steps(config, count)
+    tokens = sum(data.train[number].tokens for step in range(steps) for number in batch_of(config, count, step))
+    price = config.usd_per_million_tokens
+    return {
+        "dataset": config.dataset,
+        "examples": count,
+        "dropped": dict(data.dropped),
+        "tokens": sum(example.tokens for example in data.train),
+        "trained_tokens": sum(example.trained_tokens for example in data.train),
+        "held_out_examples": len(data.held_out),
+        "steps": steps,
+        "tokens_of_all_steps": tokens,
+        "usd": None if price is None else round(price * tokens / 1e6, 4),
+    }
