@@ -8,7 +8,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import dagster as dg
 from pydantic import BaseModel
@@ -50,13 +51,27 @@ def fields_of(model: type[BaseModel]) -> dg.TableSchema:
         [
             dg.TableColumn(
                 name,
-                str(getattr(field.annotation, "__name__", field.annotation)),
+                _name_of(field.annotation),
                 field.description,
                 dg.TableColumnConstraints(nullable=not field.is_required()),
             )
             for name, field in model.model_fields.items()
         ]
     )
+
+
+def _name_of(annotation: Any) -> str:
+    """Return a type as somebody who reads a table says it."""
+    members = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return f"one of {', '.join(map(str, members))}" if len(members) > 1 else str(members[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return " or ".join(_name_of(member) for member in members if member is not NoneType)
+    if members and get_origin(annotation) in (tuple, list, frozenset):
+        return f"list of {_name_of(members[0])}"
+    if members:
+        return f"object of {_name_of(members[-1])}"
+    return str(getattr(annotation, "__name__", annotation))
 
 
 def key_of(stage: str, dataset: str) -> dg.AssetKey:

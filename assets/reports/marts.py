@@ -133,9 +133,6 @@ def _shown(rows: Callable[[str], list[dict[str, Any]]], path: str, model: str) -
             [dg.TableColumn(column["column_name"], column["data_type"].lower()) for column in columns]
         ),
         "warehouse": dg.MetadataValue.path(path),
-        "columns": dg.MetadataValue.md(
-            table([{"column": column["column_name"], "type": column["data_type"].lower()} for column in columns])
-        ),
         "first_rows": dg.MetadataValue.md(
             table([{name: _cell(value) for name, value in row.items()} for row in first])
         ),
@@ -212,3 +209,29 @@ class _Translator(DagsterDbtTranslator):
             automation_condition=WHEN_READY,
             freshness_policy=WEEKLY,
         )
+
+    def get_asset_check_spec(
+        self, asset_spec: dg.AssetSpec, manifest: Mapping[str, Any], unique_id: str, project: DbtProject | None
+    ) -> dg.AssetCheckSpec | None:
+        """Describe the tests that dbt makes of a column, which have no words of their own."""
+        spec = super().get_asset_check_spec(asset_spec, manifest, unique_id, project)
+        test = manifest["nodes"][unique_id].get("test_metadata")
+        return spec._replace(description=_description_of(test)) if spec and test else spec
+
+
+def _description_of(test: Mapping[str, Any]) -> str:
+    """Return what a test that comes with dbt holds a column to (https://docs.getdbt.com/docs/build/data-tests)."""
+    arguments = test["kwargs"]
+    column = f"`{arguments['column_name']}`"
+    match test["name"]:
+        case "not_null":
+            return f"Every row has {column}."
+        case "unique":
+            return f"No two rows have the same {column}."
+        case "accepted_values":
+            return f"{column} is one of {', '.join(map(str, arguments['values']))}."
+        case "relationships":
+            model = arguments["to"].partition("'")[2].partition("'")[0]
+            return f"Every {column} is a `{arguments['field']}` of `{model}`."
+        case name:
+            return f"{column} passes the test {name} of dbt."

@@ -56,7 +56,9 @@ def test_all_that_starts_runs_or_checks_says_what_for(definitions: dg.Definition
     of_dagster = "default_automation_condition_sensor"
     starts = [*repository.sensor_defs, *repository.schedule_defs, *(definitions.jobs or ())]
     assert {one.name for one in starts if not one.description} == {of_dagster}
-    checks = [spec for one in definitions.asset_checks or () for spec in one.check_specs]
+    # those of dbt are part of the models
+    models = [one for one in definitions.assets or () if isinstance(one, dg.AssetsDefinition)]
+    checks = [spec for one in (*(definitions.asset_checks or ()), *models) for spec in one.check_specs]
     said = {spec.name: spec.description or "" for spec in checks}
     assert {name for name, what in said.items() if not what or what.startswith("Return")} == set()
 
