@@ -1,8 +1,8 @@
 """How stored artifacts are made: a folder of files with a record, which is written last.
 
-Writing goes to a partial folder beside the artifact; when everything in it is on disk, record included, it takes
-the artifact's place by renaming. A killed writer leaves a partial folder: one that is complete is adopted by the next build
-of the same request, any other is handed to it, so that it may go on where the first one stopped.
+Writing goes to a partial folder beside the artifact; when everything in it is on disk, record included, it takes the
+artifact's place by renaming. A killed writer leaves a partial folder: one that is complete is adopted by the next build of
+the same request, any other is handed to it, so that it may go on where the first one stopped.
 """
 
 import fcntl
@@ -21,6 +21,7 @@ from graftline.core.clock import Clock, utc_now
 from graftline.core.errors import GraftlineError, RecordError
 from graftline.core.hashing import canonical_json, digest
 from graftline.core.record import (
+    FILES_AT_ONCE,
     RECORD_NAME,
     ArtifactRecord,
     checksum_files,
@@ -33,8 +34,6 @@ from graftline.core.record import (
 )
 
 logger = logging.getLogger(__name__)
-
-_FILES_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -55,18 +54,12 @@ class Request:
         """Return why `record` does not answer this request, in words; empty when it does."""
         if record.kind != self.kind or record.name != self.name:
             return f"holds {record.kind} {record.name!r}"
-        changed = [
+        changes = [
             *(["code"] if record.code_version != self.code_version else []),
-            *(f"input {key}" for key in _differing(record.inputs, self.inputs)),
-            *(f"config {key}" for key in _differing(record.config, self.config)),
+            *(f"input {key}" for key in _changed_keys(record.inputs, self.inputs)),
+            *(f"config {key}" for key in _changed_keys(record.config, self.config)),
         ]
-        return ", ".join(changed) + " changed" if changed else ""
-
-
-def _differing(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    # as JSON: a tuple is the list it is stored as, True is not 1, and None is not a missing key
-    before, now = ({key: canonical_json(value) for key, value in side.items()} for side in (stored, wanted))
-    return [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+        return ", ".join(changes) + " changed" if changes else ""
 
 
 @dataclass(frozen=True)
@@ -94,7 +87,7 @@ class Built:
         return bool(self.reason)
 
 
-Placing = Callable[[Path, ArtifactRecord], None]
+Publish = Callable[[Path, ArtifactRecord], None]
 """Called with an artifact that is complete, in its partial folder, before it takes its place."""
 
 
@@ -103,38 +96,91 @@ def build(
     request: Request,
     make: Callable[[Path], Contents],
     clock: Clock = utc_now,
-    placing: Placing = lambda partial, record: None,
+    before_publish: Publish = lambda partial, record: None,
 ) -> Built:
     """Return the artifact of `request` in `folder`, made by `make` unless it is there already.
 
     `make` gets a partial folder, which holds what a killed build of the very same request had written to it, and
-    leaves there exactly the files of the artifact; names that start with "." are working files and are dropped.
+    leaves there exactly the files of the artifact; names that start with "." are working files and are removed.
     The old artifact stays readable until the new one is complete.
 
     Raises:
         RecordError: `folder` holds files without a record, which nothing of ours leaves behind.
     """
-    with _locked(folder.parent):
-        partial = folder.with_name(f".{folder.name}.partial-{request.digest()[:12]}")
-        _adopt(folder, partial, request)
-        if not folder.exists() and _old(folder).exists():
-            _old(folder).rename(folder)  # a writer was killed between taking it away and putting the new one in place
-        reason = _why(folder, request)
-        _remove_partials(folder, keep=partial if reason else None)
-        record = _made(folder, partial, request, make, clock, placing) if reason else load_record(folder)
-    if reason:
-        logger.info("%s %s: made (%s), %s", request.kind, request.name, reason, record.counts)
-    return Built(folder, record, reason)
+    with _lock(folder.parent):
+        partial, old = folder.with_name(f".{folder.name}.partial-{request.digest()[:12]}"), _old(folder)
+        if (partial / RECORD_NAME).exists() and not _find_reason(partial, request):
+            _publish(partial, folder)  # a writer was killed after it wrote the record
+        if not folder.exists() and old.exists():
+            old.rename(folder)  # a writer was killed between moving the old one away and putting the new one in place
+        reason = _find_reason(folder, request)
+        for path in (*folder.parent.glob(f".{folder.name}.partial-*"), old):
+            if not reason or path != partial:
+                shutil.rmtree(path, ignore_errors=True)
+        if reason:
+            contents = _make_contents(make, partial, folder)
+            record = _write_record(partial, request, contents, clock)
+            before_publish(partial, record)
+            _publish(partial, folder)
+            logger.info("%s %s: made (%s), %s", request.kind, request.name, reason, record.counts)
+        return Built(folder, record if reason else load_record(folder), reason)
 
 
-def _made(
-    folder: Path,
-    partial: Path,
-    request: Request,
-    make: Callable[[Path], Contents],
-    clock: Clock,
-    placing: Placing,
-) -> ArtifactRecord:
+def put_in_place(folder: Path, record: ArtifactRecord, fill: Callable[[Path], None]) -> None:
+    """Replace what is in `folder` by the artifact of `record`; `fill` writes its files to a partial folder.
+
+    That folder holds what a killed call for the same record left; `fill` completes it.
+
+    Raises:
+        RecordError: what `fill` wrote are not the files of the record.
+    """
+    with _lock(folder.parent):
+        partial = folder.with_name(f".{folder.name}.partial-{record.identity[:12]}-fetched")
+        partial.mkdir(parents=True, exist_ok=True)
+        (partial / RECORD_NAME).unlink(missing_ok=True)
+        fill(partial)
+        if fault := find_fault(partial, record):
+            raise RecordError(f"{folder}: {fault} while it was fetched; run again")
+        for path in list_files(partial):
+            sync(path)
+        write_atomically(partial / RECORD_NAME, record.model_dump_json(indent=2) + "\n")
+        _publish(partial, folder)
+
+
+def _changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    # as JSON: a tuple is the list it is stored as, True is not 1, and None is not a missing key
+    old, new = ({key: canonical_json(value) for key, value in side.items()} for side in (before, after))
+    return [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Wait until no other process builds in `folder`: two that make one artifact would write into one another."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _find_reason(folder: Path, request: Request) -> str:
+    """Return why the artifact of `request` has to be made; empty where `folder` holds it."""
+    if not folder.exists():
+        return "not there yet"
+    if not (folder / RECORD_NAME).exists() and list_files(folder):
+        raise RecordError(
+            f"{folder}: holds files but no {RECORD_NAME}, so they may be anyone's; move or delete the folder"
+        )
+    try:
+        record = load_record(folder)
+    except RecordError as error:
+        return f"unreadable record: {error}"
+    return request.difference(record) or find_fault(folder, record)
+
+
+def _make_contents(make: Callable[[Path], Contents], partial: Path, folder: Path) -> Contents:
     partial.mkdir(parents=True, exist_ok=True)
     (partial / RECORD_NAME).unlink(missing_ok=True)
     try:
@@ -142,19 +188,22 @@ def _made(
     except GraftlineError as error:
         if str(partial) not in str(error):
             raise
-        # what is wrong is told by the place where people would look for it
+        # people look for the fault in the final folder
         raise type(error)(str(error).replace(str(partial), str(folder))) from error
     for path in sorted(partial.rglob(".*")):
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)  # what was in a folder went with it
+    return contents
+
+
+def _write_record(partial: Path, request: Request, contents: Contents, clock: Clock) -> ArtifactRecord:
     files = list_files(partial)
-    with ThreadPoolExecutor(_FILES_AT_ONCE) as threads:
-        # the disk works while the sums are made
-        synced = threads.map(sync, files)
+    with ThreadPoolExecutor(FILES_AT_ONCE) as threads:
+        syncs = threads.map(sync, files)  # the disk works while the sums are computed
         sums = checksum_files(partial, [path.relative_to(partial).as_posix() for path in files])
-        list(synced)
+        list(syncs)
     record = make_record(
         {
             "kind": request.kind,
@@ -171,65 +220,10 @@ def _made(
     ).with_identity()
     write_atomically(partial / RECORD_NAME, record.model_dump_json(indent=2) + "\n")
     sync(partial)
-    placing(partial, record)
-    _take_place(partial, folder)
     return record
 
 
-def put_in_place(folder: Path, record: ArtifactRecord, fill: Callable[[Path], None]) -> None:
-    """Have the artifact of `record` in `folder`, instead of what is there; `fill` writes its files to a partial folder.
-
-    That folder holds what a killed call for the same record left, and is the caller's to complete.
-
-    Raises:
-        RecordError: what `fill` wrote are not the files of the record.
-    """
-    with _locked(folder.parent):
-        partial = folder.with_name(f".{folder.name}.partial-{record.identity[:12]}-fetched")
-        partial.mkdir(parents=True, exist_ok=True)
-        (partial / RECORD_NAME).unlink(missing_ok=True)
-        fill(partial)
-        if fault := find_fault(partial, record):
-            raise RecordError(f"{folder}: {fault} while it was fetched; run again")
-        for path in list_files(partial):
-            sync(path)
-        write_atomically(partial / RECORD_NAME, record.model_dump_json(indent=2) + "\n")
-        _take_place(partial, folder)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Wait until no other process builds in `folder`: two that make one artifact would write into one another."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _adopt(folder: Path, partial: Path, request: Request) -> None:
-    # a writer killed after its record was written, before or while its folder took its place
-    if (partial / RECORD_NAME).exists() and not _why(partial, request):
-        _take_place(partial, folder)
-
-
-def _why(folder: Path, request: Request) -> str:
-    if not folder.exists():
-        return "not there yet"
-    if not (folder / RECORD_NAME).exists() and list_files(folder):
-        raise RecordError(
-            f"{folder}: holds files but no {RECORD_NAME}, so they may be anyone's; move or delete the folder"
-        )
-    try:
-        record = load_record(folder)
-    except RecordError as error:
-        return f"unreadable record: {error}"
-    return request.difference(record) or find_fault(folder, record)
-
-
-def _take_place(partial: Path, folder: Path) -> None:
+def _publish(partial: Path, folder: Path) -> None:
     old = _old(folder)
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
@@ -241,9 +235,3 @@ def _take_place(partial: Path, folder: Path) -> None:
 
 def _old(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.old")
-
-
-def _remove_partials(folder: Path, keep: Path | None = None) -> None:
-    for path in (*folder.parent.glob(f".{folder.name}.partial-*"), _old(folder)):
-        if path != keep:
-            shutil.rmtree(path, ignore_errors=True)

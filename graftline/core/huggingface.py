@@ -63,25 +63,20 @@ class Repository:
             elif error.status == 401:
                 fault = f"HF_TOKEN is refused; {self._how_to_get_in}"
             else:
-                fault = f"the account of HF_TOKEN has not been let in; accept the terms at {self._terms} with it"
+                fault = f"the account of HF_TOKEN has not been let in; accept the terms at {self.terms or self.page} with it"
             raise ConfigError(f"{self.asker}: {self.page}: {fault}") from None
 
     @property
-    def _terms(self) -> str:
-        return self.terms or self.page
-
-    @property
     def _how_to_get_in(self) -> str:
-        return (
-            f"accept the terms at {self._terms}, make a token that may read, and put it into .env or Vault as HF_TOKEN"
-        )
+        terms = self.terms or self.page
+        return f"accept the terms at {terms}, make a token that may read, and put it into .env or Vault as HF_TOKEN"
 
 
 def open_repository(
     kind: Literal["dataset", "model"],
     id: str,
     asker: str,
-    patience: RetryPolicy,
+    policy: RetryPolicy,
     secrets: Secrets,
     endpoint: str | None = None,
     terms: str | None = None,
@@ -98,4 +93,4 @@ def open_repository(
     token = secrets.get("HF_TOKEN")
     if token and not (token.get_secret_value().isascii() and token.get_secret_value().isprintable()):
         raise ConfigError("HF_TOKEN: holds a character that no token has; copy it again")
-    return Repository(kind, id, (endpoint or constants.ENDPOINT).rstrip("/"), asker, terms, Web(patience, token))
+    return Repository(kind, id, (endpoint or constants.ENDPOINT).rstrip("/"), asker, terms, Web(policy, token))

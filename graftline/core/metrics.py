@@ -1,8 +1,7 @@
-"""The figures of a process, named as Prometheus wants them (https://prometheus.io/docs/practices/naming/).
+"""The metrics of a process, named as Prometheus wants them (https://prometheus.io/docs/practices/naming/).
 
-This is the one door to prometheus_client. Whoever works calls methods with plain values; nothing here knows actors,
-queues or sandboxes. Counts begin with the process. Not here: how figures get out, which is in `telemetry.server` and
-`telemetry.push`.
+Whoever works calls methods with plain values; nothing here knows actors, queues or sandboxes. Counts begin with the
+process. Not here: how metrics are pushed (`graftline.core.otlp`).
 """
 
 import logging
@@ -23,16 +22,19 @@ from prometheus_client.metrics_core import Metric
 from graftline.core.errors import ConfigError
 from graftline.core.record import write_atomically
 
+logger = logging.getLogger(__name__)
+
 Family = Metric
 """The samples of one name, with its kind and what it is."""
 
 _ANSWER_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640)
 _ACTION_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _JOB_S = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
+_TEXT = "text/plain; charset=utf-8"
 
 
 class Metrics:
-    """The figures of one process; every method may be called from any thread."""
+    """The metrics of one process; every method may be called from any thread."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -157,16 +159,16 @@ class Metrics:
         self._lost.labels(sink).inc(count)
 
     def families(self) -> Iterable[Family]:
-        """Return all figures as they are, grouped by name."""
+        """Return all metrics as they are, grouped by name."""
         return self._registry.collect()
 
     def text(self, accept: str = "") -> tuple[bytes, str]:
-        """Return all figures in a text form that the HTTP header `accept` allows, and its media type."""
+        """Return all metrics in a text form that the HTTP header `accept` allows, and its media type."""
         encode, media_type = choose_encoder(accept)
         return encode(self._registry), media_type
 
     def write_snapshot(self, path: Path) -> None:
-        """Write all figures to `path`, whole or not at all: for node_exporter's textfile collector, if it ends in .prom."""
+        """Write all metrics to `path`, whole or not at all: for node_exporter's textfile collector, if it ends in .prom."""
         write_atomically(path, self.text()[0].decode())
 
     def _raise(self, counter: Counter, total: int, *labels: str) -> None:
@@ -174,11 +176,6 @@ class Metrics:
         # fewer than before were counted by a pool that was opened anew
         counter.labels(*labels).inc(total - before if total >= before else total)
         self._totals[counter, labels] = total
-
-
-logger = logging.getLogger(__name__)
-
-_TEXT = "text/plain; charset=utf-8"
 
 
 @contextmanager

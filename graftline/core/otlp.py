@@ -1,19 +1,20 @@
-"""OTLP over HTTP, which Loki, Prometheus and every OpenTelemetry collector take: the one door to opentelemetry.
+"""Logs and metrics to another system by OTLP over HTTP, which Loki, Prometheus and every OpenTelemetry collector take.
 
 Loki takes logs from version 3 on (https://grafana.com/docs/loki/latest/send-data/otel/), so that its own push protocol
-is not needed; Prometheus takes figures with `--web.enable-otlp-receiver`
-(https://prometheus.io/docs/guides/opentelemetry/). An exporter tries again as long as its time-out lasts. Not here:
-threads, waiting, and what is lost; see `telemetry.push`.
+is not needed; Prometheus takes metrics with `--web.enable-otlp-receiver`
+(https://prometheus.io/docs/guides/opentelemetry/). The work never waits for a push and never fails by it: threads send,
+an exporter tries again as long as its time-out lasts, and what does not arrive is counted as lost. OpenTelemetry's own
+batch processor drops records without saying how many, and goes on in forked children.
 """
 
 import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import pairwise
 from threading import Event, Thread
-from typing import Protocol
 
 from opentelemetry._logs import LogRecord, SeverityNumber
 from opentelemetry.exporter.otlp.proto.http import Compression
@@ -21,19 +22,7 @@ from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk._logs.export import LogRecordExportResult
-from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    Gauge,
-    Histogram,
-    HistogramDataPoint,
-    Metric,
-    MetricExportResult,
-    MetricsData,
-    NumberDataPoint,
-    ResourceMetrics,
-    ScopeMetrics,
-    Sum,
-)
+from opentelemetry.sdk.metrics import export
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
@@ -42,83 +31,203 @@ from graftline.core.metrics import Family
 from graftline.core.secrets import RedactingFilter, Secrets
 from graftline.core.telemetry import PushSettings
 
+logger = logging.getLogger(__name__)
+
 _SEVERITIES = {
     logging.CRITICAL: SeverityNumber.FATAL,
     logging.ERROR: SeverityNumber.ERROR,
     logging.WARNING: SeverityNumber.WARN,
     logging.INFO: SeverityNumber.INFO,
 }
-_CUMULATIVE = AggregationTemporality.CUMULATIVE
+_CUMULATIVE = export.AggregationTemporality.CUMULATIVE
+
+CountLost = Callable[[int], None]
 
 
-class OtlpLogs:
-    """Sends lines of logs to one URL."""
+class LogPush(logging.Handler):
+    """Sends records to one URL in batches; records that come while too many wait are lost."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float, about: Mapping[str, str]) -> None:
-        """`about` says which process speaks, by OpenTelemetry's names of resource attributes."""
-        self._exporter = OTLPLogExporter(url, headers=headers, timeout=timeout_s, compression=Compression.Gzip)
-        self._resource = Resource(about)
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        about: Mapping[str, str],
+        settings: PushSettings,
+        secrets: Secrets,
+        lost: CountLost,
+    ) -> None:
+        """Start the thread.
 
-    def send(self, lines: Sequence[LogLine]) -> bool:
-        """Return whether they arrived."""
-        return self._exporter.export([self._record(line) for line in lines]) is LogRecordExportResult.SUCCESS
+        Args:
+            about: which process speaks, by OpenTelemetry's names of resource attributes.
+            lost: called with the number of records that did not arrive.
+        """
+        super().__init__()
+        self.addFilter(RedactingFilter(secrets))
+        self._exporter = OTLPLogExporter(
+            url, headers=dict(headers), timeout=settings.timeout_s, compression=Compression.Gzip
+        )
+        self._resource, self._settings, self._secrets, self._lost = Resource(about), settings, secrets, lost
+        self._queue: deque[LogLine] = deque()
+        self._delivery = _Delivery("logs", lost)
+        self._pid = os.getpid()
+        self._thread = _PushThread(self._send_queue, settings.interval_s, settings.close_s)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if os.getpid() != self._pid:
+            return  # a forked child sends nothing: the thread stays with its parent
+        if len(self._queue) >= self._settings.most_waiting or self._thread.is_closing:
+            self._lost(1)
+            return
+        try:
+            self._queue.append(log_line(record, self._secrets.redact))
+        except Exception:  # arguments that cannot be made text
+            self._lost(1)
+        if len(self._queue) >= self._settings.most_at_once:
+            self._thread.wake()
 
     def close(self) -> None:
-        """Have a `send` that waits for its next try give up."""
+        """Send what waits, for as long as the settings allow."""
+        super().close()
+        if self._thread.is_closing or os.getpid() != self._pid:
+            return
+        self._thread.close()
         self._exporter.shutdown()  # type: ignore[no-untyped-call]  # of the library, without types
+        self._lost(len(self._queue))
 
-    def _record(self, line: LogLine) -> ReadableLogRecord:
+    def _send_queue(self) -> None:
+        while self._queue and not self._thread.is_overdue:
+            count = min(len(self._queue), self._settings.most_at_once)
+            batch = [self._convert(self._queue.popleft()) for _ in range(count)]
+            self._delivery.attempt(count, partial(self._send, batch))
+
+    def _send(self, batch: list[ReadableLogRecord]) -> bool:
+        return self._exporter.export(batch) is LogRecordExportResult.SUCCESS
+
+    def _convert(self, line: LogLine) -> ReadableLogRecord:
         time_ns = int(line.time_s * 1e9)
         exception = {"exception.stacktrace": line.exception} if line.exception else {}
+        severities = (number for level, number in _SEVERITIES.items() if line.level >= level)
         record = LogRecord(
             timestamp=time_ns,
             observed_timestamp=time_ns,
             severity_text=line.level_name,
-            severity_number=next(
-                (number for level, number in _SEVERITIES.items() if line.level >= level), SeverityNumber.DEBUG
-            ),
+            severity_number=next(severities, SeverityNumber.DEBUG),
             body=line.message,
             attributes={**line.fields, **exception},
         )
         return ReadableLogRecord(record, self._resource, InstrumentationScope(line.logger))
 
 
-class OtlpFigures:
-    """Sends figures to one URL."""
+class MetricPush:
+    """Sends metrics to one URL every now and then, and once more at the end."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float, about: Mapping[str, str]) -> None:
-        """`about` says which process speaks, by OpenTelemetry's names of resource attributes."""
-        self._exporter = OTLPMetricExporter(url, headers=headers, timeout=timeout_s, compression=Compression.Gzip)
-        self._resource = Resource(about)
-        self._began_ns = time.time_ns()
-
-    def send(self, families: Iterable[Family]) -> bool:
-        """Return whether they arrived."""
-        metrics = [metric for family in families if (metric := _metric(family, self._began_ns, time.time_ns()))]
-        scope = ScopeMetrics(InstrumentationScope("graftline"), metrics, "")
-        data = MetricsData([ResourceMetrics(self._resource, [scope], "")])
-        return self._exporter.export(data) is MetricExportResult.SUCCESS
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        about: Mapping[str, str],
+        settings: PushSettings,
+        collect: Callable[[], Iterable[Family]],
+        lost: CountLost,
+    ) -> None:
+        """Start the thread; `about` and `lost` as for `LogPush`, `collect` returns the metrics as they are."""
+        self._exporter = OTLPMetricExporter(
+            url, headers=dict(headers), timeout=settings.timeout_s, compression=Compression.Gzip
+        )
+        self._resource, self._collect, self._start_ns = Resource(about), collect, time.time_ns()
+        delivery = _Delivery("figures", lost)
+        self._thread = _PushThread(
+            lambda: delivery.attempt(1, self._send), settings.figures_interval_s, settings.close_s
+        )
 
     def close(self) -> None:
-        """Have a `send` that waits for its next try give up."""
+        """Send the last metrics, for as long as the settings allow."""
+        self._thread.close()
         self._exporter.shutdown()
 
+    def _send(self) -> bool:
+        now_ns = time.time_ns()
+        metrics = [metric for family in self._collect() if (metric := _convert_family(family, self._start_ns, now_ns))]
+        scope = export.ScopeMetrics(InstrumentationScope("graftline"), metrics, "")
+        data = export.MetricsData([export.ResourceMetrics(self._resource, [scope], "")])
+        return self._exporter.export(data) is export.MetricExportResult.SUCCESS
 
-def _metric(family: Family, began_ns: int, now_ns: int) -> Metric | None:
+
+class _PushThread:
+    """Calls `work` every `interval_s`, when it is woken, and once more at the end."""
+
+    def __init__(self, work: Callable[[], None], interval_s: float, close_s: float) -> None:
+        self._work, self._interval_s, self._close_s = work, interval_s, close_s
+        self._wake, self._closing, self._overdue = Event(), Event(), Event()
+        self._thread = Thread(target=self._run, name="push", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing.is_set()
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the end has waited as long as it may."""
+        return self._overdue.is_set()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._wake.set()
+        self._thread.join(self._close_s)
+        self._overdue.set()
+
+    def _run(self) -> None:
+        is_last = False
+        while not is_last:
+            self._wake.wait(self._interval_s)
+            self._wake.clear()
+            is_last = self.is_closing
+            self._work()
+
+
+class _Delivery:
+    """Counts what does not arrive, and logs once that it does not, and once that it does again."""
+
+    def __init__(self, subject: str, lost: CountLost) -> None:
+        self._subject, self._lost, self._is_failing = subject, lost, False
+
+    def attempt(self, count: int, send: Callable[[], bool]) -> None:
+        try:
+            has_arrived = send()
+        except Exception:  # of the library that sends
+            has_arrived = False
+        if not has_arrived:
+            self._lost(count)
+        if not has_arrived and not self._is_failing:
+            logger.warning(
+                "%s do not arrive where they are pushed to; graftline_telemetry_lost_total counts them", self._subject
+            )
+        elif has_arrived and self._is_failing:
+            logger.info("%s arrive again where they are pushed to", self._subject)
+        self._is_failing = not has_arrived
+
+
+def _convert_family(family: Family, start_ns: int, now_ns: int) -> export.Metric | None:
     """Return a family in OTLP's form, None for one without values; Prometheus adds `_total` to sums by itself."""
     samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
     if not samples:
         return None
-    data: Sum | Gauge | Histogram
+    data: export.Sum | export.Gauge | export.Histogram
     if family.type == "histogram":
-        data = Histogram(_histogram_points(family, began_ns, now_ns), _CUMULATIVE)
+        data = export.Histogram(_histogram_points(family, start_ns, now_ns), _CUMULATIVE)
     else:
-        points = [NumberDataPoint(sample.labels, began_ns, now_ns, sample.value) for sample in samples]
-        data = Sum(points, _CUMULATIVE, is_monotonic=True) if family.type == "counter" else Gauge(points)
-    return Metric(family.name, family.documentation, "", data)
+        points = [export.NumberDataPoint(sample.labels, start_ns, now_ns, sample.value) for sample in samples]
+        is_counter = family.type == "counter"
+        data = export.Sum(points, _CUMULATIVE, is_monotonic=True) if is_counter else export.Gauge(points)
+    return export.Metric(family.name, family.documentation, "", data)
 
 
-def _histogram_points(family: Family, began_ns: int, now_ns: int) -> list[HistogramDataPoint]:
+def _histogram_points(family: Family, start_ns: int, now_ns: int) -> list[export.HistogramDataPoint]:
     """Return one point for each set of labels. Prometheus counts what is at most a bound, OTLP what is between two."""
     buckets: dict[tuple[tuple[str, str], ...], list[tuple[float, int]]] = {}
     sums: dict[tuple[tuple[str, str], ...], float] = {}
@@ -129,142 +238,19 @@ def _histogram_points(family: Family, began_ns: int, now_ns: int) -> list[Histog
         elif sample.name == f"{family.name}_sum":
             sums[labels] = sample.value
     points = []
-    for labels, counted in buckets.items():
-        up_to = [count for _, count in counted]
+    for labels, bounds in buckets.items():
+        cumulative = [count for _, count in bounds]
         points.append(
-            HistogramDataPoint(
+            export.HistogramDataPoint(
                 attributes=dict(labels),
-                start_time_unix_nano=began_ns,
+                start_time_unix_nano=start_ns,
                 time_unix_nano=now_ns,
-                count=up_to[-1],
+                count=cumulative[-1],
                 sum=sums[labels],
-                bucket_counts=[up_to[0], *(count - before for before, count in pairwise(up_to))],
-                explicit_bounds=[bound for bound, _ in counted[:-1]],  # the last one is infinite
+                bucket_counts=[cumulative[0], *(count - before for before, count in pairwise(cumulative))],
+                explicit_bounds=[bound for bound, _ in bounds[:-1]],  # the last one is infinite
                 min=None,  # type: ignore[arg-type]  # nobody keeps it, and OTLP need not have it
                 max=None,  # type: ignore[arg-type]
             )
         )
     return points
-
-
-logger = logging.getLogger(__name__)
-
-
-class LogSender(Protocol):
-    """Sends lines of logs to another system."""
-
-    def send(self, lines: Sequence[LogLine]) -> bool:
-        """Return whether they arrived; may take long."""
-
-    def close(self) -> None:
-        """Have a `send` that waits for its next try give up."""
-
-
-class LogPush(logging.Handler):
-    """Hands records to a sender in batches; records that come while too many wait are lost."""
-
-    def __init__(
-        self, sender: LogSender, settings: PushSettings, secrets: Secrets, lost: Callable[[int], None]
-    ) -> None:
-        """Start the thread; `lost` is told of records that did not arrive."""
-        super().__init__()
-        self.addFilter(RedactingFilter(secrets))
-        self._sender, self._settings, self._secrets, self._lost = sender, settings, secrets, lost
-        self._waiting: deque[LogLine] = deque()
-        self._wake, self._is_closing, self._is_given_up = Event(), Event(), Event()
-        self._outage = _Outage("logs")
-        self._pid = os.getpid()
-        self._thread = Thread(target=self._run, name="log push", daemon=True)
-        self._thread.start()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if os.getpid() != self._pid:
-            return
-        if len(self._waiting) >= self._settings.most_waiting or self._is_closing.is_set():
-            self._lost(1)
-            return
-        try:
-            self._waiting.append(log_line(record, self._secrets.redact))
-        except Exception:  # arguments that cannot be made text
-            self._lost(1)
-        if len(self._waiting) >= self._settings.most_at_once:
-            self._wake.set()
-
-    def close(self) -> None:
-        """Send what waits, for as long as the settings allow."""
-        super().close()
-        if self._is_closing.is_set() or os.getpid() != self._pid:
-            return
-        self._is_closing.set()
-        self._wake.set()
-        self._thread.join(self._settings.close_s)
-        self._is_given_up.set()
-        self._sender.close()
-        self._lost(len(self._waiting))
-
-    def _run(self) -> None:
-        is_last = False
-        while not is_last:
-            self._wake.wait(self._settings.interval_s)
-            self._wake.clear()
-            is_last = self._is_closing.is_set()
-            while self._waiting and not self._is_given_up.is_set():
-                count = min(len(self._waiting), self._settings.most_at_once)
-                self._send([self._waiting.popleft() for _ in range(count)])
-
-    def _send(self, batch: Sequence[LogLine]) -> None:
-        try:
-            has_arrived = self._sender.send(batch)
-        except Exception:  # of the library that sends
-            has_arrived = False
-        if not has_arrived:
-            self._lost(len(batch))
-        self._outage.note(has_arrived)
-
-
-class FigurePush:
-    """Calls `send` every now and then, and once more at the end."""
-
-    def __init__(
-        self, send: Callable[[], bool], stop: Callable[[], None], settings: PushSettings, lost: Callable[[int], None]
-    ) -> None:
-        """Start the thread; `stop` has a `send` that waits for its next try give up, `lost` is told of failed ones."""
-        self._send, self._stop, self._settings, self._lost = send, stop, settings, lost
-        self._is_closing = Event()
-        self._outage = _Outage("figures")
-        self._thread = Thread(target=self._run, name="figure push", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Send the last figures, for as long as the settings allow."""
-        self._is_closing.set()
-        self._thread.join(self._settings.close_s)
-        self._stop()
-
-    def _run(self) -> None:
-        is_last = False
-        while not is_last:
-            is_last = self._is_closing.wait(self._settings.figures_interval_s)
-            try:
-                has_arrived = self._send()
-            except Exception:  # of the library that sends
-                has_arrived = False
-            if not has_arrived:
-                self._lost(1)
-            self._outage.note(has_arrived)
-
-
-class _Outage:
-    """Says once that something does not arrive, and once that it does again."""
-
-    def __init__(self, what: str) -> None:
-        self._what, self._is_on = what, False
-
-    def note(self, has_arrived: bool) -> None:
-        if not has_arrived and not self._is_on:
-            logger.warning(
-                "%s do not arrive where they are pushed to; graftline_telemetry_lost_total counts them", self._what
-            )
-        elif has_arrived and self._is_on:
-            logger.info("%s arrive again where they are pushed to", self._what)
-        self._is_on = not has_arrived

@@ -1,6 +1,7 @@
-"""The files of a project in the indexes and folders that pip is configured for.
+"""The files of a project in the indexes and folders that pip is configured for, and any one of them.
 
-The pages are those of the simple repository API, JSON or HTML
+pip itself is asked for its settings alone; what it can bring itself is brought in `graftline.datasets.sources.pypi`. The
+pages are those of the simple repository API, JSON or HTML
 (https://packaging.python.org/en/latest/specifications/simple-repository-api/). Of pip's configuration `index-url`,
 `extra-index-url`, `find-links` and `no-index` are followed; certificates and proxies are those of the environment.
 """
@@ -20,7 +21,7 @@ from urllib.request import url2pathname
 
 from graftline.core.download import Advance, Download, LocalFile, Pins, Source, download
 from graftline.core.errors import ConfigError, DownloadError
-from graftline.core.programs import ProgramResult, run_program
+from graftline.core.processes import ProgramResult, run_program
 from graftline.core.retry import RetryPolicy
 from graftline.core.web import AnswerError, Web, WebFile, public_url
 
@@ -49,18 +50,45 @@ class PipSources:
     folders: tuple[str, ...]
 
 
+def run_pip(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> ProgramResult:
+    """Run pip in `folder`.
+
+    Raises:
+        ConfigError: it is missing, or cannot be started.
+        SourceBusyError: it took too long.
+    """
+    if find_spec("pip") is None:
+        raise ConfigError("pip is not installed, but knows the package index; run `python -m ensurepip`")
+    # our own attempts are counted and spaced; pip's would only make each of them longer
+    quiet = ["--no-input", "--disable-pip-version-check", "--retries=0"]
+    return run_program([sys.executable, "-m", "pip", *quiet, *arguments], folder, environment)
+
+
+def read_pip_sources(folder: Path, environment: Mapping[str, str]) -> PipSources:
+    """Return where pip looks when it is run in `folder`.
+
+    Raises:
+        ConfigError, SourceBusyError: as `run_pip`, or pip names no index.
+    """
+    config = run_pip(["config", "list"], folder, environment)
+    # wide, so that no address is broken in two
+    wide = {**environment, "COLUMNS": "1000"}
+    return parse_pip_config(config.output, lambda: run_pip(["download", "--help"], folder, wide).output)
+
+
 def parse_pip_config(config: str, usage: Callable[[], str]) -> PipSources:
     """Return where pip looks, from what `pip config list` prints and, for its own index, `pip download --help`.
 
     Raises:
         ConfigError: neither names an index.
     """
-    settings: dict[str, str] = {}
-    found = [match for line in config.splitlines() if (match := _SETTING.fullmatch(line.strip()))]
-    for section in _SECTIONS:
-        settings |= {
-            match["key"]: str(ast.literal_eval(match["value"])) for match in found if match["section"] == section
-        }
+    matches = [match for line in config.splitlines() if (match := _SETTING.fullmatch(line.strip()))]
+    settings = {
+        match["key"]: str(ast.literal_eval(match["value"]))
+        for section in _SECTIONS
+        for match in matches
+        if match["section"] == section
+    }
     folders = tuple(settings.get("find-links", "").split())
     if settings.get("no-index", "").lower() in ("1", "true", "yes", "on"):
         return PipSources((), folders)
@@ -73,17 +101,30 @@ def parse_pip_config(config: str, usage: Callable[[], str]) -> PipSources:
     return PipSources((index, *settings.get("extra-index-url", "").split()), folders)
 
 
-def list_links(project: str, where: PipSources, web: Web) -> Iterator[Link]:
+def list_links(project: str, sources: PipSources, web: Web) -> Iterator[Link]:
     """Yield the files of `project`, and of others where a folder holds several, in the order in which pip looks.
 
     Raises:
-        DownloadError: an index cannot be read; one that does not know the project is none.
+        DownloadError: an index cannot be read; one that does not know the project is no error.
     """
-    for folder in where.folders:
+    for folder in sources.folders:
         yield from _links_at(folder, web)
     page = re.sub(r"[-_.]+", "-", project).lower()
-    for index in where.indexes:
+    for index in sources.indexes:
         yield from _links_at(f"{index.rstrip('/')}/{page}/", web)
+
+
+def fetch_link(
+    link: Link, target: Path, advance: Advance, web: Web, policy: RetryPolicy, max_bytes: int | None = None
+) -> Download:
+    """Write the file of `link` to `target`, with the checksum that the index states.
+
+    Raises:
+        ConfigError, DownloadError: as `download`.
+    """
+    path = local_path(link.url)
+    source: Source = WebFile(web, link.url) if path is None else LocalFile(path)
+    return download(source, Pins(sha256=link.sha256), target, advance, policy, max_bytes)
 
 
 def filename_endings(project: str, version: str, filenames: Iterable[str]) -> dict[str, str]:
@@ -92,8 +133,8 @@ def filename_endings(project: str, version: str, filenames: Iterable[str]) -> di
     {"Demo_x-1.0-py3-none-any.whl": "-py3-none-any.whl", "demo-x-1.0.tar.gz": ".tar.gz"}
     """
     name = "[-_.]+".join(map(re.escape, re.split(r"[-_.]+", project)))
-    start = re.compile(f"{name}-{re.escape(version)}(?P<rest>-.*\\.whl|\\.[a-z].*)", re.IGNORECASE)
-    return {filename: match["rest"] for filename in filenames if (match := start.fullmatch(filename))}
+    start = re.compile(f"{name}-{re.escape(version)}(?P<ending>-.*\\.whl|\\.[a-z].*)", re.IGNORECASE)
+    return {filename: match["ending"] for filename in filenames if (match := start.fullmatch(filename))}
 
 
 def local_path(url: str) -> Path | None:
@@ -119,20 +160,13 @@ def _links_at(location: str, web: Web) -> Iterator[Link]:
 def _links_on_web(url: str, web: Web) -> Iterator[Link]:
     try:
         with web.answer("GET", url, {"Accept": _ACCEPT}) as response:
-            body = bytearray()
-            for chunk in web.chunks(response, public_url(url)):
-                body += chunk
-                if len(body) > MAX_PAGE_BYTES:
-                    raise DownloadError(
-                        f"{public_url(url)}: answers with more than {MAX_PAGE_BYTES} bytes; expected an index"
-                    )
-            is_json = "json" in response.headers.get("Content-Type", "")
-            base = str(response.url)
+            body = web.body(response, url, MAX_PAGE_BYTES, "expected an index")
+            base, media_type = str(response.url), response.headers.get("Content-Type", "")
     except AnswerError as error:
         if error.status == 404:
             return
         raise
-    yield from _links_in_json(bytes(body), base) if is_json else _links_in_html(bytes(body), base)
+    yield from _links_in_json(body, base) if "json" in media_type else _links_in_html(body, base)
 
 
 def _links_in_json(body: bytes, base: str) -> Iterator[Link]:
@@ -151,63 +185,18 @@ def _sha256(hashes: Any) -> str | None:
 
 
 def _links_in_html(body: bytes, base: str) -> Iterator[Link]:
-    page = _Page()
+    page = _LinkParser()
     page.feed(body.decode("utf-8", "replace"))
-    for href in page.references:
+    for href in page.hrefs:
         url, _, fragment = urljoin(base, href).partition("#")
-        name, _, value = fragment.partition("=")
-        yield Link(unquote(urlsplit(url).path.rpartition("/")[2]), url, _sha256({name: value}))
+        algorithm, _, value = fragment.partition("=")
+        yield Link(unquote(urlsplit(url).path.rpartition("/")[2]), url, _sha256({algorithm: value}))
 
 
-class _Page(HTMLParser):
-    """The addresses that a page refers to."""
-
+class _LinkParser(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.references: list[str] = []
+        self.hrefs: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.references += [value for key, value in attrs if tag == "a" and key == "href" and value]
-
-
-def run_pip(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> ProgramResult:
-    """Run pip in `folder`.
-
-    Raises:
-        ConfigError: it is missing, or cannot be started.
-        SourceBusyError: it took too long.
-    """
-    if find_spec("pip") is None:
-        raise ConfigError("pip is not installed, but knows the package index; run `python -m ensurepip`")
-    # our own attempts are counted and spaced; pip's would only make each of them longer
-    quiet = ["--no-input", "--disable-pip-version-check", "--retries=0"]
-    return run_program([sys.executable, "-m", "pip", *quiet, *arguments], folder, environment)
-
-
-def read_pip_sources(folder: Path, environment: Mapping[str, str]) -> PipSources:
-    """Return where pip looks when it is run in `folder`.
-
-    Raises:
-        ConfigError: pip is missing, or names no index.
-        SourceBusyError: it took too long.
-    """
-    config = run_pip(["config", "list"], folder, environment)
-
-    def usage() -> str:
-        # wide, so that no address is broken in two
-        return run_pip(["download", "--help"], folder, {**environment, "COLUMNS": "1000"}).output
-
-    return parse_pip_config(config.output, usage)
-
-
-def fetch_link(
-    link: Link, target: Path, advance: Advance, web: Web, patience: RetryPolicy, max_bytes: int | None = None
-) -> Download:
-    """Write the file of `link` to `target`, with the checksum that the index states.
-
-    Raises:
-        ConfigError, DownloadError: as `download`.
-    """
-    path = local_path(link.url)
-    source: Source = WebFile(web, link.url) if path is None else LocalFile(path)
-    return download(source, Pins(sha256=link.sha256), target, advance, patience, max_bytes)
+        self.hrefs += [value for key, value in attrs if tag == "a" and key == "href" and value]

@@ -1,6 +1,7 @@
-"""Work in several processes: items go out in order, results come back in that order, a bounded number at a time.
+"""Work in several processes, and other programs, run with limits.
 
-Workers end with the pool, and one whose parent was killed ends by itself; so nothing is left behind by a `kill -9`.
+Items go out in order, results come back in that order, a bounded number at a time. Workers end with the pool, and one
+whose parent was killed ends by itself; so nothing is left behind by a `kill -9`.
 """
 
 import ctypes
@@ -8,22 +9,29 @@ import gc
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryFile
 from types import ModuleType
-from typing import Any, Generic, Self, TypeVar
+from typing import IO, Any, Generic, Self, TypeVar
 
-from graftline.core.errors import BoundaryError
+from graftline.core.errors import BoundaryError, ConfigError
+from graftline.core.retry import SourceBusyError
 
 _PR_SET_PDEATHSIG = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _KEPT_BYTES = 256 << 20
+_TIME_LIMIT_S = 600.0
+_MAX_OUTPUT_BYTES = 16 << 20
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -144,3 +152,56 @@ def die_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)  # it died before we could ask to be told
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramResult:
+    """What became of a program."""
+
+    status: int
+    output: str
+    errors: str
+
+    def last_error(self) -> str:
+        """Return the last line of its errors that is not blank."""
+        return next((line.strip() for line in reversed(self.errors.splitlines()) if line.strip()), "no reason given")
+
+
+def run_program(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], time_limit_s: float = _TIME_LIMIT_S
+) -> ProgramResult:
+    """Run `command` in `folder` to its end, without shell and input; what it started is ended with it.
+
+    Raises:
+        ConfigError: it cannot be started.
+        SourceBusyError: it took too long.
+    """
+    with TemporaryFile() as output, TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ConfigError(f"{command[0]}: cannot be started ({error.strerror}); mend its installation") from error
+        try:
+            status = process.wait(time_limit_s)
+        except subprocess.TimeoutExpired:
+            raise SourceBusyError(
+                f"{Path(command[0]).name}: was not done within {time_limit_s:g} s; check the network or its registry"
+            ) from None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        return ProgramResult(status, _read_start(output), _read_start(errors))
+
+
+def _read_start(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return stream.read(_MAX_OUTPUT_BYTES).decode("utf-8", "replace")

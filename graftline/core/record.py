@@ -18,7 +18,8 @@ from graftline.core.errors import RecordError
 from graftline.core.hashing import digest, sha256_file
 
 RECORD_NAME = "_meta.json"
-_FILES_AT_ONCE = 4
+FILES_AT_ONCE = 4
+_NOT_IN_IDENTITY = {"code_version", "written_at", "downloaded_at", "facts", "identity"}
 _MAX_SHOWN = 60
 
 
@@ -50,11 +51,11 @@ class ArtifactRecord(BaseModel):
     files: dict[str, FileSum]
     """By path relative to the artifact's folder."""
     counts: dict[str, int]
-    """Rows by what became of them; drops are `dropped.<reason>`."""
+    """Rows by what became of them; rejected ones are `dropped.<reason>`."""
     written_at: str
     """ISO 8601, UTC; not part of the identity."""
     facts: dict[str, str] = Field(default_factory=dict)
-    """What only making it told, such as the precision that `auto` came to; not part of the identity."""
+    """What shows only when it is made, such as the precision that `auto` came to; not part of the identity."""
     identity: str = ""
     """Digest of everything above but code version, time and facts."""
 
@@ -64,8 +65,7 @@ class ArtifactRecord(BaseModel):
 
     def compute_identity(self) -> str:
         """Return the digest that `identity` has to be."""
-        left_out = {"code_version", "written_at", "downloaded_at", "facts", "identity"}
-        return digest(self.model_dump(mode="json", exclude=left_out))
+        return digest(self.model_dump(mode="json", exclude=_NOT_IN_IDENTITY))
 
 
 class DatasetRecord(ArtifactRecord):
@@ -74,7 +74,7 @@ class DatasetRecord(ArtifactRecord):
     source: str = Field(min_length=1)
     """Name of the dataset."""
     version: str = Field(min_length=1)
-    """Revision of its home: a version, a commit or a checksum."""
+    """Revision of its source: a version, a commit or a checksum."""
     license: str = Field(min_length=1)
     """SPDX expression of the whole; single rows may carry their own."""
     downloaded_at: datetime
@@ -106,20 +106,26 @@ class NormalizedRecord(DatasetRecord):
 _RECORDS: Mapping[str, type[ArtifactRecord]] = {"raw": RawRecord, "normalized": NormalizedRecord}
 
 
-def parse_record(content: bytes, where: str) -> ArtifactRecord:
-    """Return the record that `content` is, as a file of ours has it.
+def make_record(values: Any) -> ArtifactRecord:
+    """Return the record of the kind that `values` name."""
+    kind = values.get("kind") if isinstance(values, dict) else None
+    return _RECORDS.get(kind if isinstance(kind, str) else "", ArtifactRecord).model_validate(values)
+
+
+def parse_record(content: bytes, source: str) -> ArtifactRecord:
+    """Return the record that a stored file holds.
 
     Raises:
-        RecordError: it is none, or its identity is not that of its content; the message begins with `where`.
+        RecordError: it is none, or its identity is not that of its content; the message begins with `source`.
     """
     try:
         record = make_record(json.loads(content))
     except ValidationError as error:
-        raise RecordError(f"{where}: is not a record ({_fault(error)}); materialize its asset again") from None
+        raise _no_record(source, _explain(error)) from None
     except (ValueError, RecursionError) as error:
-        raise RecordError(f"{where}: is not a record ({_first_line(error)}); materialize its asset again") from None
+        raise _no_record(source, str(error)) from None
     if record.identity != record.compute_identity():
-        raise RecordError(f"{where}: identity is not that of its content; materialize its asset again")
+        raise RecordError(f"{source}: identity is not that of its content; materialize its asset again")
     return record
 
 
@@ -137,7 +143,7 @@ def load_record(folder: Path) -> ArtifactRecord:
             f"{folder}: has no {RECORD_NAME}, so it was not made yet; run `graftline run`, or materialize its asset"
         ) from None
     except OSError as error:
-        raise RecordError(f"{path}: is not a record ({_first_line(error)}); materialize its asset again") from None
+        raise _no_record(str(path), str(error)) from None
     return parse_record(content, str(path))
 
 
@@ -150,10 +156,38 @@ def load_verified(folder: Path, kind: str) -> ArtifactRecord:
     record = load_record(folder)
     if record.kind != kind:
         raise RecordError(f"{folder}: holds {record.kind!r}, but {kind!r} was asked for")
-    fault = find_fault(folder, record)
-    if fault:
+    if fault := find_fault(folder, record):
         raise RecordError(f"{folder}: {fault}; materialize its asset again")
     return record
+
+
+def find_fault(folder: Path, record: ArtifactRecord) -> str:
+    """Return how the files in `folder` differ from those of `record`; empty where they do not."""
+    present = {path.relative_to(folder).as_posix() for path in list_files(folder)}
+    if missing := sorted(record.files.keys() - present):
+        return f"file {missing[0]!r} is missing"
+    if extra := sorted(present - record.files.keys()):
+        return f"file {extra[0]!r} is not in the record"
+    sums = checksum_files(folder, record.files)
+    altered = [name for name, expected in record.files.items() if sums[name] != expected]
+    return f"file {altered[0]!r} was altered after it was written" if altered else ""
+
+
+def list_files(folder: Path) -> list[Path]:
+    """Return the files of an artifact, in order: neither its record, nor working files."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name != RECORD_NAME)
+    return sorted(path for path in paths if not path.name.startswith("."))
+
+
+def checksum_files(folder: Path, names: Iterable[str]) -> dict[str, FileSum]:
+    """Return size and checksum of files in `folder`, by name."""
+
+    def checksum(name: str) -> tuple[str, FileSum]:
+        return name, FileSum(sha256=sha256_file(folder / name), size_bytes=(folder / name).stat().st_size)
+
+    # the digest of a large file is computed outside the interpreter's lock
+    with ThreadPoolExecutor(FILES_AT_ONCE) as threads:
+        return dict(threads.map(checksum, names))
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -167,44 +201,8 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     partial.replace(path)
 
 
-def make_record(values: Any) -> ArtifactRecord:
-    """Return the record of the kind that `values` name."""
-    kind = values.get("kind") if isinstance(values, dict) else None
-    return _RECORDS.get(kind if isinstance(kind, str) else "", ArtifactRecord).model_validate(values)
-
-
-def find_fault(folder: Path, record: ArtifactRecord) -> str:
-    """Return in what the files in `folder` are not those of `record`; empty where they are."""
-    present = {path.relative_to(folder).as_posix() for path in list_files(folder)}
-    if missing := sorted(record.files.keys() - present):
-        return f"file {missing[0]!r} is missing"
-    if extra := sorted(present - record.files.keys()):
-        return f"file {extra[0]!r} is not in the record"
-    found = checksum_files(folder, record.files)
-    altered = [name for name, expected in record.files.items() if found[name] != expected]
-    return f"file {altered[0]!r} was altered after it was written" if altered else ""
-
-
-def list_files(folder: Path) -> list[Path]:
-    """Return the files of an artifact, in order: neither its record, nor working files."""
-    paths = (path for path in folder.rglob("*") if path.is_file() and path.name != RECORD_NAME)
-    return sorted(path for path in paths if not path.name.startswith("."))
-
-
-def checksum_files(folder: Path, names: Iterable[str]) -> dict[str, FileSum]:
-    """Return size and checksum of files in `folder`, by name."""
-
-    def sum_of(name: str) -> FileSum:
-        return FileSum(sha256=sha256_file(folder / name), size_bytes=(folder / name).stat().st_size)
-
-    ordered = list(names)
-    # the digest of a large file is made outside the interpreter's lock
-    with ThreadPoolExecutor(_FILES_AT_ONCE) as threads:
-        return dict(zip(ordered, threads.map(sum_of, ordered), strict=True))
-
-
 def sync(path: Path) -> None:
-    """See to it that a file or folder is on disk."""
+    """Return once a file, or the names in a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -212,29 +210,24 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _fault(error: ValidationError) -> str:
-    """Return which field of a record is wrong, what it holds and what was expected, and how many others are."""
-    faults = error.errors(include_url=False)
-    field = ".".join(map(str, faults[0]["loc"]))
-    match faults[0]["type"]:
+def _no_record(source: str, reason: str) -> RecordError:
+    return RecordError(f"{source}: is not a record ({reason.partition(chr(10))[0]}); materialize its asset again")
+
+
+def _explain(error: ValidationError) -> str:
+    """Return which field of a record is wrong, what it holds and what was expected, and how many others are wrong."""
+    first, *others = error.errors(include_url=False)
+    field, value = ".".join(map(str, first["loc"])), repr(first["input"])
+    value = value if len(value) <= _MAX_SHOWN else value[: _MAX_SHOWN - 1] + "…"
+    match first["type"]:
         case "missing":
-            said = f"field {field!r} is missing"
+            reason = f"field {field!r} is missing"
         case "extra_forbidden":
-            said = f"field {field!r} belongs to no record of this kind"
+            reason = f"field {field!r} belongs to no record of this kind"
         case "model_type":
-            place = f"field {field!r}: " if field else ""
-            said = f"{place}expected an object, got {_shortened(faults[0]['input'])}"
+            reason = (f"field {field!r}: " if field else "") + f"expected an object, got {value}"
         case _:
-            said = f"field {field!r} is {_shortened(faults[0]['input'])}: {faults[0]['msg'].lower()}"
+            reason = f"field {field!r} is {value}: {first['msg'].lower()}"
     if field == "schema_version":
-        said += ", which is what this version of graftline reads"
-    return said if len(faults) == 1 else f"{said}; {len(faults) - 1} more"
-
-
-def _shortened(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+        reason += ", which is what this version of graftline reads"
+    return f"{reason}; {len(others)} more" if others else reason

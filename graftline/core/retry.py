@@ -1,4 +1,4 @@
-"""How long a home is tried again: full jitter between attempts, `Retry-After` honored, one deadline.
+"""How long a source is tried again: full jitter between attempts, `Retry-After` honored, one deadline.
 
 https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
 """
@@ -24,18 +24,18 @@ T = TypeVar("T")
 
 
 class SourceBusyError(DownloadError):
-    """The home does not answer for now: too many requests, out of service, or the connection broke."""
+    """The source does not answer for now: too many requests, out of service, or the connection broke."""
 
     retry_after_s: float = 0.0
     """How long it asks to be left alone; 0 where it does not say."""
 
 
 class UnreachableError(SourceBusyError):
-    """There is no way to the home: no network, as a rule, or no such server."""
+    """There is no way to the source: no network, as a rule, or no such server."""
 
 
 class RetryPolicy(Config):
-    """How long a home is waited for."""
+    """How long a source is waited for."""
 
     connect_s: float = Field(default=5.0, gt=0)
     read_s: float = Field(default=10.0, gt=0)
@@ -43,51 +43,52 @@ class RetryPolicy(Config):
     deadline_s: float = Field(default=300.0, ge=0)
     """How long attempts are repeated; in a download, since it last got on."""
     unreachable_s: float = Field(default=20.0, ge=0)
-    """How long they are while there is no way to the home, and nothing came from it yet."""
+    """How long they are while there is no way to the source, and nothing came from it yet."""
     longest_pause_s: float = Field(default=30.0, ge=0)
-    """Between two attempts, unless the home asks for a longer one."""
+    """Between two attempts, unless the source asks for a longer one."""
     least_bytes_per_s: int = Field(default=1024, ge=0)
     """A connection that is slower over `slow_s` is given up and opened anew."""
     slow_s: float = Field(default=30.0, gt=0)
 
 
-def with_retries(patience: RetryPolicy, attempt: Callable[[], T], progress: Callable[[], int] = lambda: 0) -> T:
-    """Return what `attempt` returns; it is repeated while the home is busy. `progress` counts bytes.
+def with_retries(policy: RetryPolicy, attempt: Callable[[], T], progress: Callable[[], int] = lambda: 0) -> T:
+    """Return what `attempt` returns; it is repeated while the source is busy. `progress` counts bytes.
 
     Raises:
-        SourceBusyError: the deadline is over, or would be before the home wants to be asked again.
+        SourceBusyError: the deadline is over, or would be before the source wants to be asked again.
     """
     from tenacity import Retrying, retry_if_exception_type, wait_random_exponential
 
-    jitter = wait_random_exponential(multiplier=0.5, max=patience.longest_pause_s)
-    began, at_first, reached, attempts = monotonic(), progress(), progress(), 0
+    jitter = wait_random_exponential(multiplier=0.5, max=policy.longest_pause_s)
+    start_s, start_bytes = monotonic(), progress()
+    reached_bytes, attempts = start_bytes, 0
+
+    def error_of(state: "RetryCallState") -> BaseException | None:
+        return state.outcome.exception() if state.outcome else None
 
     def pause_s(state: "RetryCallState") -> float:
-        error = state.outcome.exception() if state.outcome else None
-        asked_s = error.retry_after_s if isinstance(error, SourceBusyError) else 0.0
-        return max(asked_s, jitter(state))
+        return max(getattr(error_of(state), "retry_after_s", 0.0), jitter(state))
 
     def is_over(state: "RetryCallState") -> bool:
-        nonlocal began, reached, attempts
+        nonlocal start_s, reached_bytes, attempts
         attempts += 1
-        if progress() - reached >= _PROGRESS_BYTES:
-            began, reached = monotonic(), progress()
-        error = state.outcome.exception() if state.outcome else None
-        is_unreachable = isinstance(error, UnreachableError) and progress() == at_first
-        limit_s = min(patience.unreachable_s, patience.deadline_s) if is_unreachable else patience.deadline_s
-        return monotonic() - began + state.upcoming_sleep > limit_s
-
-    def say(state: "RetryCallState") -> None:
-        error = state.outcome.exception() if state.outcome else None
-        logger.warning("%s; next attempt in %.1f s", error, state.upcoming_sleep)
+        if progress() - reached_bytes >= _PROGRESS_BYTES:
+            start_s, reached_bytes = monotonic(), progress()
+        is_unreachable = isinstance(error_of(state), UnreachableError) and progress() == start_bytes
+        limit_s = min(policy.unreachable_s, policy.deadline_s) if is_unreachable else policy.deadline_s
+        return monotonic() - start_s + state.upcoming_sleep > limit_s
 
     retrying = Retrying(
-        retry=retry_if_exception_type(SourceBusyError), wait=pause_s, stop=is_over, before_sleep=say, reraise=True
+        retry=retry_if_exception_type(SourceBusyError),
+        wait=pause_s,
+        stop=is_over,
+        before_sleep=lambda state: logger.warning("%s; next attempt in %.1f s", error_of(state), state.upcoming_sleep),
+        reraise=True,
     )
     try:
         return retrying(attempt)
     except SourceBusyError as error:
-        times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
-        fault = SourceBusyError(f"{error} (given up after {times}); run again later, what was fetched is kept")
-        fault.retry_after_s = error.retry_after_s
-        raise fault from error
+        count = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        final = SourceBusyError(f"{error} (given up after {count}); run again later, what was fetched is kept")
+        final.retry_after_s = error.retry_after_s
+        raise final from error

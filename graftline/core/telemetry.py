@@ -1,4 +1,4 @@
-"""From settings to figures and logs that can be seen, for as long as a process works."""
+"""How a process is seen while it works: settings, as they stand in a configuration file, and all that follows from them."""
 
 import logging
 import socket
@@ -17,7 +17,6 @@ from graftline.core.metrics import Metrics, serve_metrics
 from graftline.core.secrets import Secrets
 
 logger = logging.getLogger(__name__)
-
 
 _URL = r"^https?://\S+$"
 
@@ -40,7 +39,7 @@ class LogSettings(Config):
 
 
 class PushSettings(Config):
-    """Where logs and figures are sent by OTLP over HTTP, beside the files and `/metrics`."""
+    """Where logs and metrics are sent by OTLP over HTTP, beside the files and `/metrics`."""
 
     logs_url: str | None = Field(default=None, pattern=_URL)
     """The whole address: Loki's is `http://loki:3100/otlp/v1/logs`, a collector's `http://collector:4318/v1/logs`."""
@@ -76,7 +75,7 @@ class TelemetrySettings(Config):
 def open_telemetry(
     settings: TelemetrySettings, folder: Path, process: str, secrets: Secrets, fault: Callable[[], str]
 ) -> Iterator[Metrics]:
-    """Serve, log to `folder` and push, as `settings` say, until the block ends; yields the figures to be fed.
+    """Serve, log to `folder` and push, as `settings` say, until the block ends; yields the metrics to be counted.
 
     Of the logger `graftline` alone, whose level is that of the settings meanwhile: handlers that want less have to say
     so themselves, and an HTTP library would log whole addresses with what is in them.
@@ -96,20 +95,20 @@ def open_telemetry(
         files = JsonLogFiles(
             folder, process, settings.logs.keep_days, secrets, partial(metrics.count_lost, "log files")
         )
-        handlers = [files, *_pushed(settings.push, metrics, process, secrets, stack)]
-        stack.enter_context(_logging(handlers, settings.logs.level))
+        handlers = [files, *_open_pushes(settings.push, metrics, process, secrets, stack)]
+        stack.enter_context(_attach(handlers, settings.logs.level))
         logger.info("%s begins; its figures are %s", process, f"on {address}/metrics" if address else "not served")
         yield metrics
 
 
-def _pushed(
+def _open_pushes(
     settings: PushSettings, metrics: Metrics, process: str, secrets: Secrets, stack: ExitStack
 ) -> list[logging.Handler]:
-    """Push figures until `stack` is left, and return the handlers by which logs are pushed."""
+    """Push metrics until `stack` is left, and return the handlers by which logs are pushed."""
     if settings.logs_url is None and settings.figures_url is None:
         return []
     try:
-        from graftline.core.otlp import FigurePush, LogPush, OtlpFigures, OtlpLogs
+        from graftline.core.otlp import LogPush, MetricPush
     except ImportError:
         raise ConfigError(
             f"telemetry.push: names an address, but opentelemetry is missing; {install_command('otlp')}"
@@ -124,31 +123,26 @@ def _pushed(
         "host.name": socket.gethostname(),
     }
     if settings.figures_url is not None:
-        figures = OtlpFigures(settings.figures_url, headers, settings.timeout_s, about)
-        push = FigurePush(
-            lambda: figures.send(metrics.families()),
-            figures.close,
-            settings,
-            partial(metrics.count_lost, "figure push"),
-        )
+        lost = partial(metrics.count_lost, "figure push")
+        push = MetricPush(settings.figures_url, headers, about, settings, metrics.families, lost)
         stack.callback(push.close)
     if settings.logs_url is None:
         return []
-    logs = OtlpLogs(settings.logs_url, headers, settings.timeout_s, about)
-    return [LogPush(logs, settings, secrets, partial(metrics.count_lost, "log push"))]
+    lost = partial(metrics.count_lost, "log push")
+    return [LogPush(settings.logs_url, headers, about, settings, secrets, lost)]
 
 
 @contextmanager
-def _logging(handlers: list[logging.Handler], level: str) -> Iterator[None]:
-    ours = logging.getLogger("graftline")
-    before = ours.level
-    ours.setLevel(level)
+def _attach(handlers: list[logging.Handler], level: str) -> Iterator[None]:
+    root = logging.getLogger("graftline")
+    level_before = root.level
+    root.setLevel(level)
     for handler in handlers:
-        ours.addHandler(handler)
+        root.addHandler(handler)
     try:
         yield
     finally:
         for handler in handlers:
-            ours.removeHandler(handler)
+            root.removeHandler(handler)
             handler.close()
-        ours.setLevel(before)
+        root.setLevel(level_before)

@@ -1,6 +1,7 @@
 """One answer of a web server, with limits: time-outs, size, redirects, and no secret in what is said of it.
 
-The only place that knows httpx. A client lives as long as one answer: the port has nothing that could close one.
+A client lives as long as one answer, so nothing has to be closed. Files are resumed by ranges (RFC 9110, sections 13
+and 14).
 """
 
 import json
@@ -29,6 +30,7 @@ MAX_JSON_BYTES = 16 << 20
 _MAX_REDIRECTS = 10
 _MAX_RETRY_AFTER_S = 24 * 3600.0
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
 class AnswerError(DownloadError):
@@ -41,7 +43,7 @@ class AnswerError(DownloadError):
 class Web:
     """How servers are asked."""
 
-    patience: RetryPolicy
+    policy: RetryPolicy
     token: SecretStr | None = None
     """Sent to the server that is asked, and to no other that it refers to."""
 
@@ -49,7 +51,7 @@ class Web:
     def answer(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, ok: Container[int] = (200,)
     ) -> Iterator["httpx.Response"]:
-        """Ask, and yield the answer with its body unread: `chunks` reads it.
+        """Ask, and yield the answer with its body unread: `chunks` and `body` read it.
 
         Raises:
             SourceBusyError: it may be answered later.
@@ -59,28 +61,42 @@ class Web:
         import httpx
 
         label = public_url(url)
-        sent = {"User-Agent": "graftline", "Accept-Encoding": "identity", **(headers or {})}
+        all_headers = {"User-Agent": "graftline", "Accept-Encoding": "identity", **(headers or {})}
         if self.token is not None:
-            sent["Authorization"] = f"Bearer {self.token.get_secret_value()}"
-        timeout = httpx.Timeout(self.patience.read_s, connect=self.patience.connect_s)
+            all_headers["Authorization"] = f"Bearer {self.token.get_secret_value()}"
+        timeout = httpx.Timeout(self.policy.read_s, connect=self.policy.connect_s)
         with (
-            self._faults(label),
+            self._translate_errors(label),
             httpx.Client(
                 timeout=timeout, follow_redirects=True, max_redirects=_MAX_REDIRECTS, verify=_certificates()
             ) as client,
-            client.stream(method, url, headers=sent) as response,
+            client.stream(method, url, headers=all_headers) as response,
         ):
-            self._check(label, url, response, ok)
+            _check_status(label, url, response, ok)
             yield response
 
     def chunks(self, response: "httpx.Response", label: str) -> Iterator[bytes]:
         """Yield the body of `response` as it comes, in pieces that are not empty.
 
         Raises:
-            SourceBusyError: it broke off.
+            SourceBusyError: the connection broke.
         """
-        with self._faults(label):
+        with self._translate_errors(label):
             yield from filter(None, response.iter_raw())
+
+    def body(self, response: "httpx.Response", url: str, max_bytes: int, hint: str) -> bytes:
+        """Return the body of `response`.
+
+        Raises:
+            SourceBusyError: the connection broke.
+            AnswerError: it is longer than `max_bytes`; the message ends in `hint`.
+        """
+        body = bytearray()
+        for chunk in self.chunks(response, public_url(url)):
+            body += chunk
+            if len(body) > max_bytes:
+                raise AnswerError(f"{public_url(url)}: answers with more than {max_bytes} bytes; {hint}")
+        return bytes(body)
 
     def json(self, url: str, condition: Mapping[str, str]) -> tuple[Any, str]:
         """Return the JSON at `url` and its ETag; None where it is as the headers of `condition` say.
@@ -90,7 +106,7 @@ class Web:
         """
         with self.answer("GET", url, condition, ok=(200, 304)) as response:
             etag: str = response.headers.get("ETag", "")
-            return None if response.status_code == HTTPStatus.NOT_MODIFIED else self._value(url, response), etag
+            return None if response.status_code == HTTPStatus.NOT_MODIFIED else self._parse(url, response), etag
 
     def page(self, url: str) -> tuple[Any, str]:
         """Return the JSON at `url`, and the address of the next page, empty at the last one (RFC 8288).
@@ -99,80 +115,103 @@ class Web:
             SourceBusyError, AnswerError: as `json`.
         """
         with self.answer("GET", url) as response:
-            following: str = response.links.get("next", {}).get("url", "")
-            return self._value(url, response), following
+            next_url: str = response.links.get("next", {}).get("url", "")
+            return self._parse(url, response), next_url
 
-    def _value(self, url: str, response: "httpx.Response") -> Any:
-        body = bytearray()
-        for chunk in self.chunks(response, public_url(url)):
-            body += chunk
-            if len(body) > MAX_JSON_BYTES:
-                raise AnswerError(
-                    f"{public_url(url)}: answers with more than {MAX_JSON_BYTES} bytes; check the address"
-                )
+    def _parse(self, url: str, response: "httpx.Response") -> Any:
+        body = self.body(response, url, MAX_JSON_BYTES, "check the address")
         try:
             return json.loads(body)
         except (ValueError, RecursionError):
             raise AnswerError(f"{public_url(url)}: answers with something else than JSON; check the address") from None
 
     @contextmanager
-    def _faults(self, label: str) -> Iterator[None]:
+    def _translate_errors(self, label: str) -> Iterator[None]:
         import httpx
 
         try:
             yield
         except httpx.ConnectTimeout:
-            raise UnreachableError(
-                f"{label}: no connection within {self.patience.connect_s:g} s; check the network"
-            ) from None
+            reason = f"no connection within {self.policy.connect_s:g} s; check the network"
+            raise UnreachableError(f"{label}: {reason}") from None
         except httpx.TimeoutException:
-            raise SourceBusyError(
-                f"{label}: silent for {self.patience.read_s:g} s; check the network or its home"
-            ) from None
+            reason = f"silent for {self.policy.read_s:g} s; check the network or its home"
+            raise SourceBusyError(f"{label}: {reason}") from None
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise ConfigError(
                 f"{label}: is not a URL that can be asked ({error}); mend its entry below configs/"
             ) from None
         except httpx.TooManyRedirects:
-            raise AnswerError(
-                f"{label}: leads on more than {_MAX_REDIRECTS} times; mend its entry below configs/"
-            ) from None
+            reason = f"leads on more than {_MAX_REDIRECTS} times; mend its entry below configs/"
+            raise AnswerError(f"{label}: {reason}") from None
         except httpx.TransportError as error:
             if _is_about_certificate(error):
-                raise AnswerError(
-                    f"{label}: its certificate is not trusted; set SSL_CERT_FILE or mend its entry below configs/"
-                ) from None
-            # without its text, which may quote what was sent
-            kind = type(error).__name__
+                reason = "its certificate is not trusted; set SSL_CERT_FILE or mend its entry below configs/"
+                raise AnswerError(f"{label}: {reason}") from None
+            kind = type(error).__name__  # without its text, which may quote what was sent
             if isinstance(error, httpx.ConnectError):
                 raise UnreachableError(f"{label}: cannot be reached ({kind}); check the network or its home") from None
             raise SourceBusyError(f"{label}: the connection broke ({kind}); check the network or its home") from None
 
-    def _check(self, label: str, url: str, response: "httpx.Response", ok: Container[int]) -> None:
-        status = response.status_code
-        if status in _BUSY:
-            busy = SourceBusyError(f"{label}: answers {_named(status)}; try again later")
-            busy.retry_after_s = retry_after_s(response.headers.get("Retry-After", ""))
-            raise busy
-        if url.lower().startswith("https:") and response.url.scheme != "https":
+
+@dataclass(frozen=True, slots=True)
+class WebFile:
+    """What is at an address, as a source."""
+
+    web: Web
+    url: str
+
+    @property
+    def label(self) -> str:
+        return public_url(self.url)
+
+    @contextmanager
+    def open(self, offset: int, etag: str) -> Iterator[SourceStream]:
+        if offset:
+            with self._open_range(offset, etag) as stream:
+                if stream is not None:
+                    yield stream
+                    return
+        with self.web.answer("GET", self.url) as response:
+            yield self._whole(response)
+
+    @contextmanager
+    def _open_range(self, offset: int, etag: str) -> Iterator[SourceStream | None]:
+        """Yield the rest from `offset`, all of a new version, or None where it has to be asked for without a range."""
+        headers = {"Range": f"bytes={offset}-"}
+        if etag and not etag.startswith("W/"):  # a weak one says nothing of single bytes
+            headers["If-Range"] = etag
+        with self.web.answer("GET", self.url, headers, ok=(200, 206, 416)) as response:
+            if response.status_code == 416:
+                yield None
+                return
+            if response.status_code == 200:
+                yield self._whole(response)
+                return
+            self._check_encoding(response)
+            match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+            version = _version(response)
+            if match is None or int(match[1]) != offset or (etag and version and version != etag):
+                yield None
+                return
+            size_bytes = None if match[3] == "*" else int(match[3])
+            yield SourceStream(offset, size_bytes, version or etag, self.web.chunks(response, self.label))
+
+    def _whole(self, response: "httpx.Response") -> SourceStream:
+        self._check_encoding(response)
+        size = response.headers.get("Content-Length", "")
+        size_bytes = int(size) if size.isdecimal() else None
+        return SourceStream(0, size_bytes, _version(response), self.web.chunks(response, self.label))
+
+    def _check_encoding(self, response: "httpx.Response") -> None:
+        coding = response.headers.get("Content-Encoding", "identity").lower()
+        # many servers call every .gz file a coding of something else, and send it as it is
+        is_file_itself = coding in ("gzip", "x-gzip") and self.label.endswith((".gz", ".tgz"))
+        if coding != "identity" and not is_file_itself:
             raise AnswerError(
-                f"{label}: leads on to {public_url(str(response.url))}, which is not https; mend its entry below configs/"
+                f"{self.label}: comes with Content-Encoding {coding!r}, though it was asked for as it is;"
+                " have its server send it unchanged"
             )
-        if status not in ok:
-            where = public_url(str(response.url))
-            led = f" (at {where})" if where != label else ""
-            what = "no such file" if status in (404, 410) else f"answers {_named(status)}"
-            refused = AnswerError(f"{label}: {what}{led}; mend its entry below configs/")
-            refused.status = status
-            raise refused
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """Return whom we trust: reading it takes longer than most answers."""
-    import httpx
-
-    return httpx.create_ssl_context()
 
 
 def public_url(url: str) -> str:
@@ -187,15 +226,40 @@ def public_url(url: str) -> str:
 def retry_after_s(value: str) -> float:
     """Return the seconds that a `Retry-After` asks for, 0 where it says nothing that is understood."""
     try:
-        seconds = float(value) if value.isdecimal() else _seconds_until(parsedate_to_datetime(value))
+        if value.isdecimal():
+            seconds = float(value)
+        else:
+            moment = parsedate_to_datetime(value)
+            seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - datetime.now(
+                UTC
+            ).timestamp()
     except (TypeError, ValueError, OverflowError):
         return 0.0
     return min(max(seconds, 0.0), _MAX_RETRY_AFTER_S)
 
 
-def _seconds_until(moment: datetime) -> float:
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (aware - datetime.now(UTC)).total_seconds()
+def _check_status(label: str, url: str, response: "httpx.Response", ok: Container[int]) -> None:
+    status, final_url = response.status_code, public_url(str(response.url))
+    if status in _BUSY:
+        busy = SourceBusyError(f"{label}: answers {_describe_status(status)}; try again later")
+        busy.retry_after_s = retry_after_s(response.headers.get("Retry-After", ""))
+        raise busy
+    if url.lower().startswith("https:") and response.url.scheme != "https":
+        raise AnswerError(f"{label}: leads on to {final_url}, which is not https; mend its entry below configs/")
+    if status not in ok:
+        redirect = f" (at {final_url})" if final_url != label else ""
+        reason = "no such file" if status in (404, 410) else f"answers {_describe_status(status)}"
+        refusal = AnswerError(f"{label}: {reason}{redirect}; mend its entry below configs/")
+        refusal.status = status
+        raise refusal
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Return whom we trust: reading it takes longer than most answers."""
+    import httpx
+
+    return httpx.create_ssl_context()
 
 
 def _is_about_certificate(error: BaseException | None) -> bool:
@@ -206,74 +270,11 @@ def _is_about_certificate(error: BaseException | None) -> bool:
     return False
 
 
-def _named(status: int) -> str:
+def _describe_status(status: int) -> str:
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
         return str(status)
-
-
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
-
-
-@dataclass(frozen=True, slots=True)
-class WebFile:
-    """What is at an address, as something to download."""
-
-    web: Web
-    url: str
-
-    @property
-    def label(self) -> str:
-        return public_url(self.url)
-
-    @contextmanager
-    def open(self, offset: int, etag: str) -> Iterator[SourceStream]:
-        if offset:
-            with self._from(offset, etag) as opened:
-                if opened is not None:
-                    yield opened
-                    return
-        with self.web.answer("GET", self.url) as response:
-            self._check(response)
-            yield self._whole(response)
-
-    @contextmanager
-    def _from(self, offset: int, etag: str) -> Iterator[SourceStream | None]:
-        """Yield the rest from `offset`, all of a new version, or None where it has to be asked for without a range."""
-        headers = {"Range": f"bytes={offset}-"}
-        if etag and not etag.startswith("W/"):  # a weak one says nothing of single bytes
-            headers["If-Range"] = etag
-        with self.web.answer("GET", self.url, headers, ok=(200, 206, 416)) as response:
-            if response.status_code == 416:
-                yield None
-                return
-            self._check(response)
-            if response.status_code == 200:
-                yield self._whole(response)
-                return
-            found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-            version = _version(response)
-            if found is None or int(found[1]) != offset or (etag and version and version != etag):
-                yield None
-                return
-            size_bytes = None if found[3] == "*" else int(found[3])
-            yield SourceStream(offset, size_bytes, version or etag, self.web.chunks(response, self.label))
-
-    def _whole(self, response: "httpx.Response") -> SourceStream:
-        size = response.headers.get("Content-Length", "")
-        size_bytes = int(size) if size.isdecimal() else None
-        return SourceStream(0, size_bytes, _version(response), self.web.chunks(response, self.label))
-
-    def _check(self, response: "httpx.Response") -> None:
-        coding = response.headers.get("Content-Encoding", "identity").lower()
-        # many servers call every .gz file a coding of something else, and send it as it is
-        is_file_itself = coding in ("gzip", "x-gzip") and self.label.endswith((".gz", ".tgz"))
-        if coding != "identity" and not is_file_itself:
-            raise AnswerError(
-                f"{self.label}: comes with Content-Encoding {coding!r}, though it was asked for as it is;"
-                " have its server send it unchanged"
-            )
 
 
 def _version(response: "httpx.Response") -> str:

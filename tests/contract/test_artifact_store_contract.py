@@ -41,7 +41,10 @@ class Worker:
 
         request = Request("splits", name, "1", {}, {"text": text})
         return build(
-            self.root / name, request, contents, placing=lambda partial, made: self.store.publish(name, partial, made)
+            self.root / name,
+            request,
+            contents,
+            before_publish=lambda partial, made: self.store.publish(name, partial, made),
         )
 
     def have(self, name: str = NAME) -> ArtifactRecord:

@@ -8,11 +8,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Protocol
 
-from graftline.core.download import Advance, Download, Source, download
+from graftline.core.download import Advance, Download, Source, download, open_stream
 from graftline.core.errors import DownloadError
 from graftline.core.hashing import digest
 from graftline.core.retry import RetryPolicy
-from graftline.core.stream import open_stream
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import Observation
 from graftline.datasets.sources.listing import MAX_LISTED, Facts, entries, resolved

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from graftline.core.download import Advance, Download, download
+from graftline.core.download import Advance, Download, download, open_stream
 from graftline.core.errors import ConfigError
 from graftline.core.hashing import canonical_json, digest
 from graftline.core.retry import RetryPolicy, with_retries
-from graftline.core.stream import open_stream
 from graftline.core.web import AnswerError, Web, WebFile, public_url
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import Observation

@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from graftline.core.download import Advance, Download, download
+from graftline.core.download import Advance, Download, download, open_stream
 from graftline.core.errors import ConfigError, DownloadError
 from graftline.core.hashing import digest
 from graftline.core.huggingface import Repository, open_repository
 from graftline.core.retry import RetryPolicy, with_retries
 from graftline.core.secrets import Secrets
-from graftline.core.stream import open_stream
 from graftline.core.web import WebFile, public_url
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import Observation

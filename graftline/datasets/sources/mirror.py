@@ -13,10 +13,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
-from graftline.core.download import Advance, Download, download, pin_fault
+from graftline.core.download import Advance, Download, download, open_stream, pin_fault, raise_download_error
 from graftline.core.errors import ConfigError, DownloadError
 from graftline.core.retry import RetryPolicy
-from graftline.core.stream import open_stream, raise_download_error
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.formats import gunzipped
 from graftline.datasets.sources.base import MIRROR_VARIABLE, DatasetHub, Observation

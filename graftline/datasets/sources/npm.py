@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from graftline.core.errors import ConfigError, DownloadError
-from graftline.core.programs import run_program
+from graftline.core.processes import run_program
 from graftline.core.retry import SourceBusyError
 
 _UNKNOWN = ("E404", "ETARGET")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from graftline.core.errors import DownloadError
 from graftline.core.pip import Link, fetch_link, filename_endings, list_links, read_pip_sources, run_pip
-from graftline.core.programs import ProgramResult
+from graftline.core.processes import ProgramResult
 from graftline.core.retry import RetryPolicy, SourceBusyError
 from graftline.core.web import Web
 

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from graftline.core.download import Advance, Download, SourceStream, download
+from graftline.core.download import Advance, Download, SourceStream, download, open_stream
 from graftline.core.errors import ConfigError, DownloadError
 from graftline.core.hashing import digest
 from graftline.core.retry import RetryPolicy
-from graftline.core.stream import open_stream
 from graftline.datasets.archives import MAX_ARCHIVE_BYTES, archive_path
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import Observation

@@ -15,7 +15,7 @@ from graftline.core.build import Contents, Request, build
 from graftline.core.errors import ModelError
 from graftline.core.hashing import code_version
 from graftline.core.paths import Paths
-from graftline.core.programs import run_program
+from graftline.core.processes import run_program
 from graftline.core.retry import SourceBusyError
 from graftline.llm.weights.catalog import load_models
 from graftline.llm.weights.stored import CONVERTED_KIND, converted_folder, converted_path, model_file

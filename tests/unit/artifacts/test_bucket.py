@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from graftline.core.artifacts import BucketArtifacts, BucketArtifactsConfig, open_artifacts
-from graftline.core.build import Built, Contents, Placing, Request, build
+from graftline.core.build import Built, Contents, Publish, Request, build
 from graftline.core.errors import ConfigError, DataError, RecordError
 from graftline.core.record import load_verified
 from graftline.core.secrets import EnvironmentSecrets, Secrets
@@ -27,13 +27,13 @@ def store(bucket: Path, tmp_path: Path) -> BucketArtifacts:
     return opened
 
 
-def made(root: Path, placing: Placing, **files: str) -> Built:
+def made(root: Path, before_publish: Publish, **files: str) -> Built:
     def contents(folder: Path) -> Contents:
         for name, text in files.items():
             (folder / name).write_text(text, "utf-8")
         return Contents({"rows": len(files)})
 
-    return build(root / NAME, Request("division", "all", "1", {}, dict(files)), contents, placing=placing)
+    return build(root / NAME, Request("division", "all", "1", {}, dict(files)), contents, before_publish=before_publish)
 
 
 def published(store: BucketArtifacts, root: Path, **files: str) -> Built:

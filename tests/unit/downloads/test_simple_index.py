@@ -7,7 +7,7 @@ import pytest
 
 from graftline.core.errors import ConfigError
 from graftline.core.pip import Link, PipSources, list_links, local_path, parse_pip_config
-from graftline.core.programs import run_program
+from graftline.core.processes import run_program
 from graftline.core.retry import RetryPolicy, SourceBusyError
 from graftline.core.web import Web
 from tests.processes import wait_until_ended

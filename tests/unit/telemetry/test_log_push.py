@@ -9,7 +9,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from graftline.core.otlp import LogPush, OtlpLogs
+from graftline.core.otlp import LogPush
 from graftline.core.secrets import Secrets
 from graftline.core.telemetry import PushSettings
 from tests.unit.telemetry.otlp_server import OtlpServer
@@ -19,12 +19,11 @@ ABOUT = {"service.name": "graftline", "service.instance.id": "actor-1"}
 FORKING = """
 import logging, os, sys
 from graftline.core.secrets import Secrets
-from graftline.core.otlp import OtlpLogs
 from graftline.core.otlp import LogPush
 from graftline.core.telemetry import PushSettings
 logger = logging.getLogger("graftline.forking")
 logger.setLevel("INFO")
-push = LogPush(OtlpLogs(sys.argv[1], {}, 5, {}), PushSettings(), Secrets([]), print)
+push = LogPush(sys.argv[1], {}, {}, PushSettings(timeout_s=5.0), Secrets([]), print)
 logger.addHandler(push)
 logger.info("parent")
 child = os.fork()
@@ -44,9 +43,10 @@ def pushed(
     """Have the logger push to the server."""
     opened: list[LogPush] = []
 
-    def open_push(timeout_s: float = 10.0, **settings: float) -> LogPush:
-        sender = OtlpLogs(f"{otlp.url}/otlp/v1/logs", {"X-Scope-OrgID": "tests"}, timeout_s, ABOUT)
-        opened.append(LogPush(sender, PushSettings.model_validate(settings), secrets, lost.append))
+    def open_push(**settings: float) -> LogPush:
+        configured = PushSettings.model_validate(settings)
+        headers = {"X-Scope-OrgID": "tests"}
+        opened.append(LogPush(f"{otlp.url}/otlp/v1/logs", headers, ABOUT, configured, secrets, lost.append))
         logger.addHandler(opened[-1])
         return opened[-1]
 
@@ -153,13 +153,13 @@ def test_nobody_waits_for_a_server_that_does_not_answer(
 
 
 def test_a_port_where_nobody_listens_loses_and_ends(logger: logging.Logger, lost: list[int]) -> None:
-    sender = OtlpLogs("http://127.0.0.1:9/v1/logs", {}, 0.2, ABOUT)
-    push = LogPush(sender, PushSettings(interval_s=0.01), Secrets([]), lost.append)
+    settings = PushSettings(timeout_s=0.2, interval_s=0.01)
+    push = LogPush("http://127.0.0.1:9/v1/logs", {}, ABOUT, settings, Secrets([]), lost.append)
     logger.addHandler(push)
     logger.info("nowhere to go")
     until(lambda: sum(lost) == 1)
     push.close()
-    assert not any(thread.name == "log push" for thread in threading.enumerate())
+    assert not any(thread.name == "push" for thread in threading.enumerate())
 
 
 def test_a_record_that_cannot_be_said_is_lost_alone(

@@ -13,7 +13,7 @@ import pytest
 from graftline.core.config import load_yaml
 from graftline.core.errors import ConfigError
 from graftline.core.metrics import Metrics, serve_metrics
-from graftline.core.otlp import FigurePush, OtlpFigures
+from graftline.core.otlp import MetricPush
 from graftline.core.secrets import Secrets
 from graftline.core.telemetry import PushSettings, ServerSettings, TelemetrySettings, open_telemetry
 from tests.unit.telemetry.otlp_server import OtlpServer
@@ -61,9 +61,7 @@ def test_figures_arrive_as_prometheus_reads_them(otlp: OtlpServer) -> None:
     for latency_s in (0.05, 0.3, 0.4, 1000.0):
         metrics.count_answer("a", latency_s, 1, 10, 5)
     metrics.set_queue_depth(3, 2, 1)
-    figures = OtlpFigures(f"{otlp.url}/v1/metrics", {}, 5, {"service.name": "graftline"})
-    assert figures.send(metrics.families())
-    figures.close()
+    MetricPush(f"{otlp.url}/v1/metrics", {}, {}, PushSettings(), metrics.families, lambda count: None).close()
     sent = otlp.metrics()
     histogram = sent["graftline_actor_latency_seconds"]["histogram"]
     assert histogram["aggregationTemporality"] == "AGGREGATION_TEMPORALITY_CUMULATIVE"
@@ -90,17 +88,12 @@ def test_figures_that_do_not_arrive_are_counted_and_said_once(
     caplog.set_level(logging.INFO, "graftline.core.otlp")
     otlp.answers.extend([400, 400, 400])
     lost: list[int] = []
-    enough = threading.Event()
-    figures = OtlpFigures(f"{otlp.url}/v1/metrics", {}, 5, {})
-
-    def send() -> bool:
-        has_arrived = figures.send(Metrics().families())
-        if has_arrived:
-            enough.set()
-        return has_arrived
-
-    push = FigurePush(send, figures.close, PushSettings(figures_interval_s=0.01), lost.append)
-    assert enough.wait(240)
+    settings = PushSettings(figures_interval_s=0.01)
+    push = MetricPush(f"{otlp.url}/v1/metrics", {}, {}, settings, Metrics().families, lost.append)
+    deadline = time.monotonic() + 240
+    while not otlp.figures:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     push.close()
     assert lost == [1, 1, 1]
     said = [record.message for record in caplog.records if record.name == "graftline.core.otlp"]
