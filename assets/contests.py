@@ -15,8 +15,8 @@ from graftline.core.build import Built
 from graftline.core.paths import Paths
 from graftline.core.record import write_atomically
 from graftline.evals.attempt import Attempt
-from graftline.evals.figures import Figures, figures, figures_by
-from graftline.evals.page import by_group, causes, comparisons, contest_page, overview
+from graftline.evals.metrics import Metrics, summarize, summarize_by
+from graftline.evals.report import by_group, causes, comparisons, markdown_page, overview
 from graftline.pipeline.contests import BROWSER, REPORT, read_attempts, read_contest_summary
 
 _SHARE = "pass@1"
@@ -25,7 +25,7 @@ _SHARE = "pass@1"
 def metadata_of_contest(paths: Paths, built: Built) -> Mapping[str, Any]:
     """Return what there is to know of an evaluation; figures that nobody knows are left out, for they are not 0."""
     attempts = read_attempts(built.folder)
-    overall = figures(attempts)
+    overall = summarize(attempts)
     known = {
         f"{name}.{one.contestant}": value
         for one in overall
@@ -38,7 +38,7 @@ def metadata_of_contest(paths: Paths, built: Built) -> Mapping[str, Any]:
         **metadata_of(built),
         "figures": dg.MetadataValue.md(overview(overall)),
         "comparisons": dg.MetadataValue.md(comparisons(attempts)),
-        "classes": dg.MetadataValue.md(by_group(figures_by(attempts, lambda one: one.edit_class))),
+        "classes": dg.MetadataValue.md(by_group(summarize_by(attempts, lambda one: one.edit_class))),
         "causes": dg.MetadataValue.md(causes(overall)),
         **{f"{kind}_plot": dg.MetadataValue.md(embedded(kind, image)) for kind, image in plots.items()},
         "report": dg.MetadataValue.path(str(report)),
@@ -49,8 +49,8 @@ def metadata_of_contest(paths: Paths, built: Built) -> Mapping[str, Any]:
 
 def plots_of(attempts: Sequence[Attempt]) -> dict[str, bytes]:
     """Return PNGs by what they show: pass@1 of all contestants, and by class of edit where there are several."""
-    plots = {"pass": bars(_shares(figures(attempts)), ["contestant"], _SHARE, "interval")}
-    classes = figures_by(attempts, lambda one: one.edit_class)
+    plots = {"pass": bars(_shares(summarize(attempts)), ["contestant"], _SHARE, "interval")}
+    classes = summarize_by(attempts, lambda one: one.edit_class)
     if len({one.of for one in classes}) > 1:
         plots["classes"] = bars(_shares(classes), ["of", "contestant"], _SHARE, "interval")
     return plots
@@ -60,7 +60,7 @@ def write_report(paths: Paths, built: Built, attempts: Sequence[Attempt], plots:
     """Write the page with its plots below `reports/evaluations`, where it is looked for, and return where it is."""
     folder = paths.reports / "evaluations" / built.folder.name
     description = str(read_contest_summary(built.folder)["description"])
-    page = contest_page(built.record.name, description, attempts, {kind: f"{kind}.png" for kind in plots})
+    page = markdown_page(built.record.name, description, attempts, {kind: f"{kind}.png" for kind in plots})
     for kind, image in plots.items():
         write_atomically(folder / f"{kind}.png", image)
     write_atomically(folder / BROWSER, (built.folder / BROWSER).read_bytes())
@@ -69,7 +69,7 @@ def write_report(paths: Paths, built: Built, attempts: Sequence[Attempt], plots:
     return folder / REPORT
 
 
-def _shares(found: Sequence[Figures]) -> list[dict[str, Any]]:
+def _shares(found: Sequence[Metrics]) -> list[dict[str, Any]]:
     rows = [
         {"of": one.of, "contestant": one.contestant, _SHARE: one.pass_at[1], "interval": one.interval} for one in found
     ]

@@ -24,13 +24,14 @@ from graftline.core.errors import ConfigError
 from graftline.core.jsonl import read_lines
 from graftline.core.paths import Paths, find_root
 from graftline.core.processes import default_workers
-from graftline.evals.cases import Case, Question, case_of
-from graftline.evals.evaluation import attempts_of
+from graftline.evals.attempt import Question
+from graftline.evals.cases import Case, case_of
+from graftline.evals.evaluation import run_solver
 from graftline.evals.grading import grading_workers
-from graftline.evals.memory import MemoryContestant
 from graftline.pipeline.manifests import Manifest
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.answer_schema import AnswerFormat
+from tests.eval_cases import FunctionSolver
 
 _FALLBACK = PatternAction(pattern="$A.get($B)", rewrite="$A[$B]")
 
@@ -43,14 +44,14 @@ def measure(tasks: int = 1000, attempts: int = 4, root: Path | None = None) -> d
     """
     paths = Paths(root or find_root())
     cases = _cases(paths, tasks)
-    contestant = MemoryContestant(_answer, AnswerFormat(layout="action"))
+    contestant = FunctionSolver(_answer, AnswerFormat(layout="action"))
     sandbox = load_yaml(paths.configs / "manifests" / "local.yaml", Manifest).sandbox
     workers = default_workers()
     with grading_workers(workers, sandbox) as grading:
         # processes and corpora are there before the first answer of a model is
-        attempts_of("warm-up", contestant, cases[: 4 * workers], grading, 1)
+        run_solver("warm-up", contestant, cases[: 4 * workers], grading, 1)
         began, used = time.monotonic(), _cpu_s()
-        graded = attempts_of("measured", contestant, cases, grading, attempts)
+        graded = run_solver("measured", contestant, cases, grading, attempts)
         wall_s = time.monotonic() - began
     causes = Counter(attempt.cause for attempt in graded)
     return {

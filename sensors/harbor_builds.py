@@ -120,10 +120,10 @@ def _look(artifacts: Artifacts, harbor: HarborResource, names: Sequence[str]) ->
     paths, config = artifacts.paths, artifacts.wired(harbor).harbor
     if not isinstance(config, ServiceHarborConfig):
         return None
-    from graftline.harbor import running
+    from graftline.harbor import event_loop
 
     with open_harbor(config, paths.root, open_secrets({**os.environ, **harbor.secrets(paths)}, paths.root)) as service:
-        return running.run(_looked(service, {name: deployment_file(paths, name).name for name in names}))
+        return event_loop.run(_looked(service, {name: deployment_file(paths, name).name for name in names}))
 
 
 async def _looked(service: HarborService, deployments: dict[str, str]) -> list[_Seen]:

@@ -15,7 +15,7 @@ from graftline.core.config import load_yaml
 from graftline.core.telemetry import TelemetrySettings
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.governance import Governance
-from graftline.evals.contest_file import ContestFile
+from graftline.evals.evaluation_file import EvaluationFile
 from graftline.harbor.deployment_file import DeploymentFile
 from graftline.llm.fleet import Fleets
 from graftline.llm.weights.catalog import ModelCatalog
@@ -37,17 +37,17 @@ FILES = sorted(path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*
 MODELS: dict[str, type[BaseModel]] = {
     "datasets.yaml": Catalog,
     "closed_loop.yaml": ClosedLoopFile,
-    "evaluations/closed_loop_larger_real_edits.yaml": ContestFile,
-    "evaluations/closed_loop_larger_trained_families.yaml": ContestFile,
-    "evaluations/closed_loop_larger_twenty_tasks.yaml": ContestFile,
-    "evaluations/closed_loop_larger_unseen_families.yaml": ContestFile,
-    "evaluations/closed_loop_learning_curve.yaml": ContestFile,
-    "evaluations/closed_loop_real_edits.yaml": ContestFile,
-    "evaluations/closed_loop_trained_families.yaml": ContestFile,
-    "evaluations/closed_loop_twenty_tasks.yaml": ContestFile,
-    "evaluations/closed_loop_unseen_families.yaml": ContestFile,
-    "evaluations/first_adapter.yaml": ContestFile,
-    "evaluations/induction_on_test.yaml": ContestFile,
+    "evaluations/closed_loop_larger_real_edits.yaml": EvaluationFile,
+    "evaluations/closed_loop_larger_trained_families.yaml": EvaluationFile,
+    "evaluations/closed_loop_larger_twenty_tasks.yaml": EvaluationFile,
+    "evaluations/closed_loop_larger_unseen_families.yaml": EvaluationFile,
+    "evaluations/closed_loop_learning_curve.yaml": EvaluationFile,
+    "evaluations/closed_loop_real_edits.yaml": EvaluationFile,
+    "evaluations/closed_loop_trained_families.yaml": EvaluationFile,
+    "evaluations/closed_loop_twenty_tasks.yaml": EvaluationFile,
+    "evaluations/closed_loop_unseen_families.yaml": EvaluationFile,
+    "evaluations/first_adapter.yaml": EvaluationFile,
+    "evaluations/induction_on_test.yaml": EvaluationFile,
     "governance.yaml": Governance,
     "harbor/engine_bench.yaml": DeploymentFile,
     "harbor/refactoring.yaml": DeploymentFile,

@@ -28,7 +28,7 @@ from graftline.core.record import ArtifactRecord, NormalizedRecord, RawRecord
 from graftline.core.telemetry import TelemetrySettings
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.governance import Governance
-from graftline.evals.contest_file import ContestFile
+from graftline.evals.evaluation_file import EvaluationFile
 from graftline.harbor.deployment_file import DeploymentFile
 from graftline.llm.fleet import Fleets
 from graftline.llm.weights.catalog import ModelCatalog
@@ -149,7 +149,7 @@ def test_every_relative_link_leads_to_a_file_and_a_heading_that_exist() -> None:
     ("file", "model"),
     [
         ("datasets.yaml", Catalog),
-        ("evaluations/*.yaml", ContestFile),
+        ("evaluations/*.yaml", EvaluationFile),
         ("governance.yaml", Governance),
         ("harbor/*.yaml", DeploymentFile),
         ("models.yaml", ModelCatalog),

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from graftline.core.config import load_yaml, parse_yaml, validate
 from graftline.core.metrics import Metrics
-from graftline.evals.contest_file import ContestFile
+from graftline.evals.evaluation_file import EvaluationFile
 from graftline.harbor.deployment_file import DeploymentFile
 from graftline.llm.fault import FaultKind
 from graftline.llm.fleet import Engine, Fleets
@@ -23,7 +23,7 @@ from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, keys_of, section,
 
 CONFIGS = CHECKOUT / "configs"
 FILES: dict[str, type[BaseModel]] = {
-    "fleets": Fleets, "models": ModelCatalog, "collecting": TrajectorySettings, "description": ContestFile,
+    "fleets": Fleets, "models": ModelCatalog, "collecting": TrajectorySettings, "description": EvaluationFile,
 }  # fmt: skip
 EXAMPLES = [fence for fence in fences() if fence.language == "yaml" and fence.page != "docs/datasets.md"]
 

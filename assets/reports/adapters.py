@@ -19,7 +19,7 @@ from graftline.core.errors import RecordError
 from graftline.core.hashing import code_version, digest
 from graftline.core.markdown import table
 from graftline.core.record import ArtifactRecord
-from graftline.evals.figures import figures
+from graftline.evals.metrics import summarize
 from graftline.pipeline.contests import read_attempts
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.stages.sft_dataset import lineage_recipes
@@ -133,7 +133,7 @@ def _judged(lineage: Lineage, evaluation: str) -> list[dict[str, Any]]:
             "95 % interval": "-" if one.interval is None else f"{one.interval[0]:.0%} to {one.interval[1]:.0%}",
             "coverage": f"{one.coverage:.0%}",
         }
-        for one in figures(read_attempts(lineage.paths.contest(evaluation)))
+        for one in summarize(read_attempts(lineage.paths.contest(evaluation)))
     ]
 
 
@@ -155,4 +155,4 @@ def _shown(built: Built) -> Mapping[str, Any]:
 
 def _code() -> str:
     own = [Path(__file__).read_text("utf-8"), Path(__file__).with_name("plots.py").read_text("utf-8")]
-    return digest([*map(code_version, ("graftline.core.markdown", "graftline.evals.figures")), own])[:16]
+    return digest([*map(code_version, ("graftline.core.markdown", "graftline.evals.metrics")), own])[:16]

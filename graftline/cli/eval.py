@@ -82,13 +82,12 @@ def list_(root: Path | None, as_json: bool) -> None:
 def report(root: Path | None, name: str, output: Path | None, manifest: str, ports: tuple[str, ...]) -> None:
     """Print the report of an evaluation of contestants, as Markdown."""
     from graftline.core.record import write_atomically
-    from graftline.evals.browser import browser_page
-    from graftline.evals.page import contest_page
+    from graftline.evals.report import browser_page, markdown_page
     from graftline.pipeline.contests import BROWSER, REPORT, contest_file, read_cases
 
     paths = paths_of(root)
     file, (folder, attempts) = contest_file(paths, name), _stored(paths, name, manifest, ports)
-    page = contest_page(name, file.description, attempts)
+    page = markdown_page(name, file.description, attempts)
     if output is None:
         click.echo(page)
         return
@@ -108,11 +107,11 @@ def compare(
     root: Path | None, name: str, first: str, second: str, manifest: str, ports: tuple[str, ...], as_json: bool
 ) -> None:
     """Show whether one contestant of an evaluation is better than another, with 95 % intervals."""
-    from graftline.evals.page import comparison, comparison_row
+    from graftline.evals.report import compare_in_detail, comparison_row
 
     _, attempts = _stored(paths_of(root), name, manifest, ports)
     try:
-        found = comparison(attempts, first, second)
+        found = compare_in_detail(attempts, first, second)
     except ValueError as error:
         raise ConfigError(f"evaluation {name!r}: {error}") from None
     if as_json:

@@ -1,19 +1,91 @@
-"""What is kept of one attempt in an evaluation."""
+"""One attempt in an evaluation: the question, what a solver made of it, and what that is worth.
+
+An answer, however poor, is an `Answered`; where there is none because a machine failed, it is `Failed`, and nothing is known.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from graftline.astgrep.action import Action
 from graftline.astgrep.binding import Language
 from graftline.codemod.equality import Level
+from graftline.evals.cases import Case
+from graftline.rollouts.step import Trajectory
+from graftline.rollouts.teachers.answer_schema import AnswerFormat
 from graftline.sandbox.base import Verdict
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """An attempt that is to be made."""
+
+    case: Case
+    attempt: int
+    """From 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an answer took; None is not known, and is not 0."""
+
+    tokens: int | None = None
+    """Of question and answer."""
+    cost_usd: float | None = None
+    latency_s: float | None = None
+    """From the question to the answer, the time it waited for others included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer, as it came."""
+
+    question: Question
+    text: str
+    answer_format: AnswerFormat
+    cost: Cost = Cost()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """An attempt of a teacher, which is graded as it is made."""
+
+    question: Question
+    trajectory: Trajectory
+    cost: Cost = Cost()
+
+
+@dataclass(frozen=True, slots=True)
+class Unaskable:
+    """A question that the solver cannot be asked, which is its own fault: nothing was gained."""
+
+    question: Question
+    cause: str
+    cost: Cost = Cost(0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Nobody answered."""
+
+    question: Question
+    error: str
+    cost: Cost = Cost()
+
+
+Reply = Answered | Attempted | Unaskable | Failed
+Replies = Generator[Reply, None, None]
+"""To be closed by whoever needs no more of them."""
+
+
 class Attempt(BaseModel):
-    """One answer of one contestant to one task, and what it is worth; None is not known, and is not 0."""
+    """One answer of one solver to one task, and what it is worth; None is not known, and is not 0."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     contestant: str
+    """Name of the solver."""
     task_id: str
     language: Language
     edit_class: str
@@ -28,15 +100,15 @@ class Attempt(BaseModel):
     """The text that came out; None where nothing was applied."""
     reward: float | None = Field(ge=0, le=1)
     cause: str
-    """Why it is what it is (`trajectories.reward`); of an attempt that says nothing, what failed."""
+    """Why the reward is what it is (`rollouts.reward`); without a reward, what failed."""
     verdict: Verdict | None = None
     """The sandbox's, of the last action; None where there was none."""
     level: Level = Level.NONE
-    """How near the text that came out is to the wanted one."""
+    """How near the text that came out is to the target."""
     over_application: bool | None = None
     """Whether it changed something that must stay; None where no action was applied."""
     right_on_unseen: bool | None = None
-    """Whether it is right, and right on the code that was not shown as well; None where the task has no such code."""
+    """Whether it is right, and right on the held-out example as well; None where the task has none."""
     tokens: int | None = None
     cost_usd: float | None = None
     latency_s: float | None = None
@@ -45,10 +117,5 @@ class Attempt(BaseModel):
 
     @property
     def is_verified(self) -> bool:
-        """Whether the text that came out counts as the wanted one."""
+        """Whether the text that came out counts as the target."""
         return self.level.is_verified
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether it is the wanted one in bytes."""
-        return self.level is Level.EXACT

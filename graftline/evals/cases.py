@@ -1,17 +1,40 @@
-"""What an evaluation asks about: tasks, each with the class of its edit, and for some another text that must come right too."""
+"""What an evaluation asks about: tasks, each with the class of its edit, and files of pairs that are read as such.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+A file of pairs has one JSON object a line, plain or gzipped. A pair is an example of an edit, `unseen` another text that the
+same action must get right:
 
-from pydantic import BaseModel, ConfigDict, Field
+    {"language": "python", "pre": "x = old(1)\\n", "post": "x = new(1)\\n", "instruction": "Rename `old` to `new`.",
+     "unseen": {"pre": "y = old(a, b)\\n", "post": "y = new(a, b)\\n"}, "class": "rename"}
 
+Only `language`, `pre` and `post` are required. Whoever wrote the file need not be trusted: its size is bounded, packed and
+unpacked, and so is that of a line.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from graftline.astgrep.binding import Language
+from graftline.codemod.equality import equality
+from graftline.core.errors import DataError
 from graftline.core.hashing import digest
 from graftline.rollouts.task import Task
 from graftline.rollouts.task_selection import template_of
 
+MOST_BYTES = 64 << 20
+"""Of a file, unpacked."""
+MOST_LINE_BYTES = 1 << 20
+MOST_TEXT = 100_000
+"""Characters of a text."""
+_GZIP = b"\x1f\x8b"
 
-class Unseen(BaseModel):
-    """Code that nobody is shown: an action that is right says what it is about, and is right here as well."""
+
+class HeldOutExample(BaseModel):
+    """Code that no solver is shown: an action that learned its example by heart fails here."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -26,8 +49,8 @@ class Case(BaseModel):
 
     task: Task
     edit_class: str = Field(min_length=1)
-    """What figures are told apart by beside the language: a template, a class of edits, or a dataset."""
-    unseen: Unseen | None = None
+    """What metrics are grouped by beside the language: a template, a class of edits, or a dataset."""
+    unseen: HeldOutExample | None = None
 
     @property
     def id(self) -> str:
@@ -35,21 +58,106 @@ class Case(BaseModel):
         return self.task.id
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """An attempt that is to be made."""
-
-    case: Case
-    attempt: int
-    """From 1."""
-
-
 def case_of(task: Task) -> Case:
-    """Return a task of the lineage: the class of a synthetic one is its template, that of any other its dataset."""
+    """Return a task of the pipeline: the class of a synthetic one is its template, that of any other its dataset."""
     is_synthetic = any(tag.startswith("template:") for tag in task.tags)
     return Case(task=task, edit_class=template_of(task) if is_synthetic else task.dataset)
 
 
 def digest_of(cases: Sequence[Case]) -> str:
-    """Return what tells these cases, as they are, from all others."""
+    """Return a digest that differs between any two lists of cases."""
     return digest([case.model_dump(mode="json") for case in cases])
+
+
+class _Text(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    pre: str = Field(max_length=MOST_TEXT)
+    post: str = Field(max_length=MOST_TEXT)
+
+
+class _Pair(_Text):
+    id: str = Field(default="", max_length=200)
+    language: Language
+    instruction: str = Field(default="", max_length=10_000)
+    unseen: _Text | None = None
+    edit_class: str = Field(default="", max_length=100, alias="class")
+
+
+def read_pairs(path: Path) -> list[Case]:
+    """Return the pairs of a file, in its order; those without an id are called by file and line.
+
+    Raises:
+        DataError: it cannot be read, is too large, or a line is no pair, or says nothing; the first fault is named.
+    """
+    cases: dict[str, Case] = {}
+    for number, line in _lines(path):
+        if not line.strip():
+            continue
+        case = _read_case(path, number, line)
+        if case.id in cases:
+            raise DataError(f"{path}: line {number}: id {case.id!r} was there before; give every pair one of its own")
+        cases[case.id] = case
+    if not cases:
+        raise DataError(f"{path}: holds no pair; a line is an object with language, pre and post")
+    return [*cases.values()]
+
+
+def _read_case(path: Path, number: int, line: bytes) -> Case:
+    try:
+        pair = _Pair.model_validate_json(line)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(map(str, fault["loc"]))
+        message = fault["msg"][0].lower() + fault["msg"][1:]
+        raise DataError(f"{path}: line {number}: {f'{key}: ' if key else ''}{message}") from None
+    for key, text in (("", pair), ("unseen.", pair.unseen)):
+        if text is not None and (reason := _why_ungradable(text, pair.language)):
+            raise DataError(f"{path}: line {number}: {key}{reason}")
+    name = path.name.partition(".")[0]
+    task = Task(
+        id=pair.id or f"{name}:{number}",
+        dataset=name,
+        language=pair.language,
+        instruction=pair.instruction,
+        before=pair.pre,
+        wanted=pair.post,
+        licence="",
+        group="",
+        origin=f"{path.name}:{number}",
+    )
+    held_out = pair.unseen and HeldOutExample(pre=pair.unseen.pre, post=pair.unseen.post)
+    return Case(task=task, edit_class=pair.edit_class or name, unseen=held_out)
+
+
+def _why_ungradable(text: _Text, language: Language) -> str:
+    """Return why nothing can be graded by a pair of texts; empty where it can."""
+    try:
+        if equality(text.pre, text.post, language).is_verified:
+            return f"pre and post are the same {language}, so there is nothing to do; write what has to come out"
+    except DataError as error:
+        return f"pre or post cannot be read as {language} ({error}); mend them, or name another language"
+    return ""
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines with their numbers, from 1."""
+    size = number = 0
+    try:
+        with path.open("rb") as packed:
+            is_packed = packed.read(len(_GZIP)) == _GZIP
+            packed.seek(0)
+            with gzip.GzipFile(fileobj=packed) if is_packed else nullcontext(packed) as stream:
+                while line := stream.readline(MOST_LINE_BYTES + 1):
+                    size, number = size + len(line), number + 1
+                    if len(line) > MOST_LINE_BYTES:
+                        raise DataError(
+                            f"{path}: line {number}: has more than {MOST_LINE_BYTES} bytes; leave such a pair out"
+                        )
+                    if size > MOST_BYTES:
+                        raise DataError(f"{path}: has more than {MOST_BYTES} bytes, unpacked; divide it")
+                    yield number, line
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path}: is a damaged gzip file ({error}); pack it again") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); a file of pairs was expected") from None

@@ -1,153 +1,160 @@
-"""An evaluation: several contestants attempt the same tasks, and every attempt is graded in the sandbox.
+"""An evaluation: several solvers attempt the same tasks, and every attempt is graded in the sandbox.
 
-Figures are made of the attempts (`evals.figures`), pages of the figures (`evals.page`, `evals.browser`). A reply that says
-nothing, because a machine failed, is asked for once more; then the attempt is kept apart, and never counts as a 0. Where
-nobody answers at all, the evaluation ends with that error.
+A reply that says nothing, because a machine failed, is asked for once more; then the attempt is kept apart, and never counts as
+a 0. Where nobody answers at all, the evaluation ends with that error. Not here: metrics (`evals.metrics`) and pages
+(`evals.report`).
 """
 
+import json
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from io import FileIO
 from pathlib import Path
-from typing import TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
 
-from graftline.core.errors import BoundaryError
+from pydantic import ValidationError
+
+from graftline.core.errors import BoundaryError, RecordError
 from graftline.core.hashing import digest
 from graftline.core.paths import file_name
-from graftline.evals.attempt import Attempt
-from graftline.evals.cases import Case, Question, digest_of
-from graftline.evals.contestants import Contestant
+from graftline.evals.attempt import Attempt, Question
+from graftline.evals.cases import Case, digest_of
 from graftline.evals.grading import Grading
-from graftline.evals.journal import Journal
+from graftline.evals.solvers import Solver
 
 logger = logging.getLogger(__name__)
 
 Advance = Callable[[int, int], None]
 _T = TypeVar("_T", int, float)
 
-_LOOKS = 2
-_PATIENCE = 16
+_ROUNDS = 2
+_MOST_SILENT = 16
 """So many questions, the first ones, without a single answer: nobody is there."""
+_BATCH, _BATCH_S = 64, 2.0
+"""Attempts, and seconds, after which the journal is synced to disk."""
 
 
 def evaluate(
     cases: Sequence[Case],
-    contestants: Mapping[str, Contestant],
+    solvers: Mapping[str, Solver],
     grading: Grading,
     attempts: int = 1,
     journals: Path | None = None,
     advance: Advance = lambda done, total: None,
 ) -> list[Attempt]:
-    """Return all attempts of `contestants` at `cases`, one contestant after the other.
+    """Return all attempts of `solvers` at `cases`, one solver after the other.
 
     Args:
         cases: Of different tasks.
-        contestants: By name; they belong to the caller.
+        solvers: By name; they belong to the caller.
         grading: A `Grader`, or what `grading_workers` gives.
-        attempts: Of each contestant at each task; of one that always says the same, one.
-        journals: A folder, where what is done is kept for whoever goes on after a kill.
-        advance: Told how many attempts of a contestant are done, and of how many.
+        attempts: Of each solver at each task; of one that always answers the same, one.
+        journals: A folder, where attempts are kept for whoever goes on after a kill.
+        advance: Called with how many attempts of a solver are done, and of how many.
 
     Raises:
-        BoundaryError: a contestant does not answer at all, or grading fails as a whole.
-        ValueError: two cases are of the same task; or there are journals, and a contestant that has no digest.
+        BoundaryError: a solver does not answer at all, or grading fails as a whole.
+        ValueError: two cases are of the same task; or there are journals, and a solver that has no digest.
     """
     return [
         attempt
-        for name, contestant in contestants.items()
-        for attempt in attempts_of(name, contestant, cases, grading, attempts, journals, advance=advance)
+        for name, solver in solvers.items()
+        for attempt in run_solver(name, solver, cases, grading, attempts, journals, advance=advance)
     ]
 
 
-def attempts_of(
+def run_solver(
     name: str,
-    contestant: Contestant,
+    solver: Solver,
     cases: Sequence[Case],
     grading: Grading,
     attempts: int = 1,
     journals: Path | None = None,
-    made_by: str = "",
-    known: Sequence[Attempt] = (),
+    settings_digest: str = "",
+    earlier: Sequence[Attempt] = (),
     advance: Advance = lambda done, total: None,
 ) -> list[Attempt]:
-    """Return the attempts of one contestant, in the order of `cases`; see `evaluate`.
+    """Return the attempts of one solver, in the order of `cases`; arguments and errors are those of `evaluate`.
 
     Args:
-        name: Of the contestant.
-        contestant: Belongs to the caller.
-        cases: As of `evaluate`, and so are `grading`, `attempts`, `journals` and `advance`.
+        name: Of the solver.
+        solver: Belongs to the caller.
+        cases: See `evaluate`.
         grading: See there.
         attempts: See there.
         journals: See there.
-        made_by: Tells how the contestant is set: what a journal holds of another one does not count. Its own `digest`
-            where it is empty.
-        known: Attempts that were made before, and are not made again where they count.
+        settings_digest: How the solver is set: a journal of another one does not count. Its own `digest` where it is empty.
+        earlier: Attempts of before; those that count are not made again.
         advance: See `evaluate`.
     """
     ids = [case.id for case in cases]
     if len(set(ids)) < len(ids):
         raise ValueError(f"two cases are of the task {next(id for id in ids if ids.count(id) > 1)!r}")
     began = time.monotonic()
-    times = range(1, (attempts if contestant.draws else 1) + 1)
-    questions = [Question(case, number) for case in cases for number in times]
+    numbers = range(1, (attempts if solver.draws else 1) + 1)
+    questions = [Question(case, number) for case in cases for number in numbers]
     with ExitStack() as stack:
         journal = None
         if journals is not None:
-            told_by = digest([made_by or _told_by(name, contestant), name, digest_of(cases)])
-            journal = stack.enter_context(Journal(journals / f".{file_name(name)}.journal.jsonl", told_by))
-        before = [*known, *(journal.known if journal else ())]
-        found = {(one.task_id, one.attempt): one for one in before if one.contestant == name and not one.is_infra}
-        for _ in range(_LOOKS):
-            left = [one for one in questions if _says_nothing(found.get((one.case.id, one.attempt)))]
-            for made in _made(name, contestant, left, grading, is_answered=_is_any_known(found)):
-                attempt = _with_earlier(made, found.get((made.task_id, made.attempt)))
-                found[attempt.task_id, attempt.attempt] = attempt
+            key = digest([settings_digest or _digest_of_solver(name, solver), name, digest_of(cases)])
+            journal = stack.enter_context(Journal(journals / f".{file_name(name)}.journal.jsonl", key))
+        stored = [*earlier, *(journal.attempts if journal else ())]
+        done = {(a.task_id, a.attempt): a for a in stored if a.contestant == name and not a.is_infra}
+        for _ in range(_ROUNDS):
+            open_questions = [question for question in questions if not _counts(done.get(_key(question)))]
+            for attempt in _ask(name, solver, open_questions, grading, any(map(_counts, done.values()))):
+                key_of_attempt = attempt.task_id, attempt.attempt
+                attempt = _add_cost(attempt, done.get(key_of_attempt))
+                done[key_of_attempt] = attempt
                 if journal:
-                    journal.add(attempt)
-                advance(len(found), len(questions))
-    if found and not _is_any_known(found):
-        raise _silent(name, [*found.values()])
-    ended = [found[one.case.id, one.attempt] for one in questions]
-    seconds, infra = time.monotonic() - began, sum(one.is_infra for one in ended)
-    logger.info("%s: %d attempts, %d of them say nothing, in %.1f s", name, len(ended), infra, seconds)
-    return ended
+                    journal.append(attempt)
+                advance(len(done), len(questions))
+    if done and not any(map(_counts, done.values())):
+        raise _no_answer(name, [*done.values()])
+    results = [done[_key(question)] for question in questions]
+    seconds, infra = time.monotonic() - began, sum(attempt.is_infra for attempt in results)
+    logger.info("%s: %d attempts, %d of them say nothing, in %.1f s", name, len(results), infra, seconds)
+    return results
 
 
-def _made(
-    name: str, contestant: Contestant, left: Sequence[Question], grading: Grading, is_answered: bool
+def _ask(
+    name: str, solver: Solver, questions: Sequence[Question], grading: Grading, has_answers: bool
 ) -> Iterator[Attempt]:
     """Raises BoundaryError: none of the first attempts says anything, nor did any before."""
     silent: list[Attempt] = []
-    with closing(contestant.replies(left)) as replies:
+    with closing(solver.replies(questions)) as replies:
         for attempt in grading(name, replies):
-            is_answered = is_answered or not attempt.is_infra
-            if not is_answered:
+            has_answers = has_answers or not attempt.is_infra
+            if not has_answers:
                 silent.append(attempt)
-            if len(silent) >= _PATIENCE and not is_answered:
-                raise _silent(name, silent)
+            if len(silent) >= _MOST_SILENT and not has_answers:
+                raise _no_answer(name, silent)
             yield attempt
 
 
-def _told_by(name: str, contestant: Contestant) -> str:
-    if not contestant.digest:
+def _digest_of_solver(name: str, solver: Solver) -> str:
+    if not solver.digest:
         raise ValueError(
             f"contestant {name!r}: does not say which model it asks, so that a journal cannot tell its answers from those of"
             " another; name the model"
         )
-    return contestant.digest
+    return solver.digest
 
 
-def _with_earlier(attempt: Attempt, earlier: Attempt | None) -> Attempt:
+def _add_cost(attempt: Attempt, earlier: Attempt | None) -> Attempt:
     """Return an attempt that was made once more with what the earlier try used, as far as that is known."""
     if earlier is None:
         return attempt
-    usd = _together(attempt.cost_usd, earlier.cost_usd, attempt.is_infra)
-    tokens = _together(attempt.tokens, earlier.tokens, attempt.is_infra)
+    usd = _add(attempt.cost_usd, earlier.cost_usd, attempt.is_infra)
+    tokens = _add(attempt.tokens, earlier.tokens, attempt.is_infra)
     return attempt.model_copy(update={"cost_usd": usd, "tokens": tokens})
 
 
-def _together(now: _T | None, before: _T | None, is_infra: bool) -> _T | None:
+def _add(now: _T | None, before: _T | None, is_infra: bool) -> _T | None:
     if before is None:
         return now
     if now is None:
@@ -156,16 +163,82 @@ def _together(now: _T | None, before: _T | None, is_infra: bool) -> _T | None:
     return now + before
 
 
-def _says_nothing(attempt: Attempt | None) -> bool:
-    return attempt is None or attempt.is_infra
+def _key(question: Question) -> tuple[str, int]:
+    return question.case.id, question.attempt
 
 
-def _is_any_known(found: Mapping[tuple[str, int], Attempt]) -> bool:
-    return not all(map(_says_nothing, found.values()))
+def _counts(attempt: Attempt | None) -> bool:
+    return attempt is not None and not attempt.is_infra
 
 
-def _silent(name: str, attempts: Sequence[Attempt]) -> BoundaryError:
+def _no_answer(name: str, attempts: Sequence[Attempt]) -> BoundaryError:
     return BoundaryError(
         f"contestant {name!r}: of {len(attempts)} attempts none says anything, the last because of"
         f" {attempts[-1].cause}; mend that and run again, what was made is kept"
     )
+
+
+class Journal:
+    """The attempts of an evaluation on disk while it runs: after a kill, those that count are not made again.
+
+    The first line holds `key`, which says what they are attempts of; a journal of another key is begun anew. Lines are written
+    at once and synced in batches; a last line that a kill left half written is cut off. `attempts` holds what was in it.
+    """
+
+    def __init__(self, path: Path, key: str, clock_s: Callable[[], float] = time.monotonic) -> None:
+        """Read it.
+
+        Raises:
+            RecordError: a whole line of it is no attempt.
+        """
+        self._path, self._clock_s = path, clock_s
+        self._header = json.dumps({"made_by": key}).encode() + b"\n"
+        self.attempts = self._read()
+        self._unsynced, self._synced_at = 0, clock_s()
+
+    def __enter__(self) -> Self:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        # without a buffer: what a killed process had not written would be lost with it
+        self._stream: FileIO = self._path.open("ab", buffering=0)
+        if not self._stream.tell():
+            self._stream.write(self._header)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._sync()
+        self._stream.close()
+
+    def append(self, attempt: Attempt) -> None:
+        """Keep an attempt that counts; any other is made again."""
+        if attempt.is_infra:
+            return
+        self._stream.write(attempt.model_dump_json().encode() + b"\n")
+        self._unsynced += 1
+        if self._unsynced >= _BATCH or self._clock_s() - self._synced_at >= _BATCH_S:
+            self._sync()
+
+    def _sync(self) -> None:
+        os.fsync(self._stream.fileno())
+        self._unsynced, self._synced_at = 0, self._clock_s()
+
+    def _read(self) -> list[Attempt]:
+        if not self._path.exists():
+            return []
+        content = self._path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        header, *lines = whole.splitlines(keepends=True) or [b""]
+        if header != self._header:
+            whole, lines = b"", []
+        if len(whole) < len(content):
+            os.truncate(self._path, len(whole))
+        attempts = []
+        for number, line in enumerate(lines, 2):
+            try:
+                attempts.append(Attempt.model_validate_json(line))
+            except ValidationError as error:
+                raise RecordError(
+                    f"{self._path}: line {number} is no attempt; delete the file and start again"
+                ) from error
+        return attempts

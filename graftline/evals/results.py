@@ -105,49 +105,47 @@ class _Evaluation(Answer):
     results: tuple[SeedResult, ...] = ()
 
 
-def result_of_answer(content: Any, what: str) -> EvalResult:
-    """Return what the service says of an evaluation.
+def result_of_answer(content: Any, title: str) -> EvalResult:
+    """Return an evaluation from the answer of the service.
 
     Raises:
         HarborError: it is no evaluation.
     """
-    found = read(_Evaluation, content, what)
-    summary = found.summary
-    return EvalResult(
-        found.job_id,
-        found.status,
-        summary.mean_reward,
-        summary.interval,
-        summary.n_valid,
-        summary.n_infra,
-        found.num_completed,
-        found.num_total,
-        summary.coverage,
-        summary.total_tokens,
-        summary.total_cost_usd,
-        sorted(found.results, key=lambda result: result.seed),
-        found.error,
-        content,
-    )
+    answer = read(_Evaluation, content, title)
+    counts = answer.num_completed, answer.num_total
+    return _result(answer.job_id, answer.status, answer.summary, answer.results, counts, answer.error, content)
 
 
 def result_of_seeds(
-    job_id: str, status: EvalStatus, ended: Sequence[SeedResult], num_total: int, error: str | None
+    job_id: str, status: EvalStatus, results: Sequence[SeedResult], num_total: int, error: str | None
 ) -> EvalResult:
-    """Return the evaluation that the seeds which have ended make."""
-    summary: Summary = summary_of(ended, num_total)
+    """Return the evaluation that the results of the seeds which have ended make."""
+    summary = summary_of(results, num_total)
+    return _result(job_id, status, summary, results, (len(results), num_total), error, {})
+
+
+def _result(
+    job_id: str,
+    status: EvalStatus,
+    summary: _Summary | Summary,
+    results: Sequence[SeedResult],
+    counts: tuple[int, int],
+    error: str | None,
+    raw: Mapping[str, Any],
+) -> EvalResult:
     return EvalResult(
-        job_id,
-        status,
-        summary.mean_reward,
-        summary.interval,
-        summary.n_valid,
-        summary.n_infra,
-        len(ended),
-        num_total,
-        summary.coverage,
-        summary.total_tokens,
-        summary.total_cost_usd,
-        sorted(ended, key=lambda result: result.seed),
-        error,
+        job_id=job_id,
+        status=status,
+        mean_reward=summary.mean_reward,
+        interval=summary.interval,
+        n_valid=summary.n_valid,
+        n_infra=summary.n_infra,
+        num_completed=counts[0],
+        num_total=counts[1],
+        coverage=summary.coverage,
+        total_tokens=summary.total_tokens,
+        total_cost_usd=summary.total_cost_usd,
+        seed_results=sorted(results, key=lambda result: result.seed),
+        error=error,
+        raw=raw,
     )

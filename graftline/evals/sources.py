@@ -1,39 +1,46 @@
-"""Which tasks an evaluation is of: those of a split, instances of template families, or a file of pairs.
+"""Where the tasks of an evaluation come from: a split, instances of template families, or a file of pairs.
 
-What is taken is the same every time: texts in an order that says nothing of them, groups in turns.
+The same tasks are taken every time: texts in an order that says nothing of them, groups in turns. Synthetic tasks, whose right
+action is known, get a held-out example, which is what that action makes of other code: an action that repeats its example
+solves the task and nothing else, and fails there.
 """
 
-from collections.abc import Callable, Iterable
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Field, model_validator
 
+from graftline.astgrep.action import PatternAction
 from graftline.astgrep.binding import Language
 from graftline.core.config import Config
 from graftline.core.errors import DataError
-from graftline.core.hashing import sha256_text
+from graftline.core.hashing import digest, sha256_text
 from graftline.core.jsonl import read_lines
 from graftline.core.paths import Paths, portable
 from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic import synthesize
+from graftline.datasets.synthetic.fillings import filling
 from graftline.datasets.synthetic.held_out import OF_FAMILY, is_held_out
 from graftline.datasets.synthetic.pieces import in_pieces
-from graftline.evals.cases import Case, case_of
-from graftline.evals.pairs import read_pairs
-from graftline.evals.unseen import with_unseen
+from graftline.datasets.synthetic.trial import Trial, outcomes
+from graftline.datasets.synthetic.words import read_tree, words_in
+from graftline.evals.cases import Case, HeldOutExample, case_of, read_pairs
 from graftline.rollouts.shards import read_shards, sealed_shards
 from graftline.rollouts.task import Task, sound_tasks
 from graftline.rollouts.task_selection import OVERSAMPLING, balance, template_of
 from graftline.sandbox.base import Sandbox
 
-Attempted = Callable[[Language, Split], Iterable[Path]]
-"""Tells the folders of attempts at the tasks of a split, one per teacher."""
+AttemptFolders = Callable[[Language, Split], Iterable[Path]]
+"""Returns the folders of attempts at the tasks of a split, one per teacher."""
+_SITES = 2
+"""Of a held-out example: places at which its action matches."""
 
 
 class SplitSource(Config):
-    """Tasks of the lineage (`data/tasks`)."""
+    """Tasks of the pipeline (`data/tasks`)."""
 
     kind: Literal["split"] = "split"
     languages: tuple[Language, ...] = Field(default=("python",), min_length=1)
@@ -83,7 +90,7 @@ class FamiliesSource(Config):
 
 
 class PairsSource(Config):
-    """A file of pairs (`evals.pairs`)."""
+    """A file of pairs (`evals.cases`)."""
 
     kind: Literal["pairs"] = "pairs"
     path: str
@@ -103,14 +110,14 @@ class PairsSource(Config):
 TaskSource = Annotated[SplitSource | FamiliesSource | PairsSource, Field(discriminator="kind")]
 
 
-def cases_of(
+def load_cases(
     source: TaskSource,
     paths: Paths,
-    attempted: Attempted,
+    attempt_folders: AttemptFolders,
     sandbox: Callable[[], Sandbox],
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Case]:
-    """Return the cases of a source; synthetic ones are made, and tried, in the sandbox. What it is of has to be here.
+    """Return the cases of a source, whose artifacts have to be here; synthetic ones are made, and tried, in the sandbox.
 
     Raises:
         DataError: the file of pairs has a fault, or there is nothing that fits.
@@ -118,44 +125,42 @@ def cases_of(
     """
     match source:
         case SplitSource():
-            found = _of_split(source, paths, attempted)
+            cases = _load_split(source, paths, attempt_folders)
         case FamiliesSource():
-            found = _of_families(source, paths, sandbox(), advance)
+            cases = _make_synthetic(source, paths, sandbox(), advance)
         case PairsSource():
-            found = _chosen(read_pairs(paths.root / source.path), source.most)
+            cases = _select(read_pairs(paths.root / source.path), source.most)
         case _:
             assert_never(source)
-    if not found:
+    if not cases:
         raise DataError(f"tasks: nothing fits {source.model_dump_json()}; ask for more, or for another split")
-    return found
+    return cases
 
 
-def stored_in(source: TaskSource, paths: Paths, attempted: Attempted) -> dict[str, Path]:
-    """Return the artifacts that the tasks of a source are of, by stage and partition; none of a file of pairs."""
-    match source:
-        case SplitSource():
-            stage, where = "tasks", "tasks"
-        case FamiliesSource():
-            stage, where = "splits", "processed"
-        case PairsSource():
-            return {}
-        case _:
-            assert_never(source)
-    found = {
-        f"{stage}.{language}.{source.split}": paths.partition(where, language, source.split)
+def source_artifacts(source: TaskSource, paths: Paths, attempt_folders: AttemptFolders) -> dict[str, Path]:
+    """Return the artifacts that the tasks of a source are made from, by stage and partition; a file of pairs has none."""
+    if isinstance(source, PairsSource):
+        return {}
+    stage, name = ("tasks", "tasks") if isinstance(source, SplitSource) else ("splits", "processed")
+    artifacts = {
+        f"{stage}.{language}.{source.split}": paths.partition(name, language, source.split)
         for language in source.languages
     }
     if isinstance(source, SplitSource) and source.in_one_step:
         for language in source.languages:
-            for folder in attempted(language, source.split):
-                found[f"teacher_trajectories.{language}.{source.split}.{folder.name}"] = folder
-    return found
+            for folder in attempt_folders(language, source.split):
+                artifacts[f"teacher_trajectories.{language}.{source.split}.{folder.name}"] = folder
+    return artifacts
 
 
-def _of_split(source: SplitSource, paths: Paths, attempted: Attempted) -> list[Case]:
+def _load_split(source: SplitSource, paths: Paths, attempt_folders: AttemptFolders) -> list[Case]:
     tasks: list[Task] = []
     for language in source.languages:
-        solved = _solved_in_one_step(attempted(language, source.split)) if source.in_one_step else None
+        solved: set[str] | None = None
+        if source.in_one_step:
+            folders = attempt_folders(language, source.split)
+            shards = [shard for folder in folders for shard in sealed_shards(folder)]
+            solved = {attempt.task_id for attempt in read_shards(shards) if attempt.is_solved_in_one_step}
         tasks += [
             task
             for task in read_lines(paths.partition("tasks", language, source.split) / "tasks.jsonl", Task)
@@ -163,40 +168,67 @@ def _of_split(source: SplitSource, paths: Paths, attempted: Attempted) -> list[C
             and (source.most_characters is None or len(task.before) <= source.most_characters)
             and (solved is None or task.id in solved)
         ]
-    return _chosen(map(case_of, tasks), source.most)
+    return _select(map(case_of, tasks), source.most)
 
 
-def _solved_in_one_step(folders: Iterable[Path]) -> set[str]:
-    shards = [shard for folder in folders for shard in sealed_shards(folder)]
-    return {one.task_id for one in read_shards(shards) if one.is_solved_in_one_step}
-
-
-def _of_families(
+def _make_synthetic(
     source: FamiliesSource, paths: Paths, sandbox: Sandbox, advance: Callable[[int, int], None]
 ) -> list[Case]:
     share = -(-source.most * OVERSAMPLING // len(source.languages))
-    made: list[Edit] = []
-    read: dict[Language, list[Edit]] = {}
+    edits: list[Edit] = []
+    snippets: dict[Language, list[Edit]] = {}
     for language in source.languages:
-        edits = list(read_lines(paths.partition("processed", language, source.split) / "edits.jsonl", Edit))
-        pieces = in_pieces(edits, language, source.most_characters)
-        read[language] = pieces
-        of_language = synthesize(
-            pieces, language, share, source.seed, sandbox, source.split, source.per_snippet, source.chosen
-        )
-        for edit in of_language:
-            made.append(edit)
-            advance(len(made), share * len(source.languages))
-    tasks = [task for task in sound_tasks(made, sandbox).tasks if not task.gold_next and _is_chosen(task, source)]
-    return with_unseen(_chosen(map(case_of, tasks), source.most), read, sandbox)
-
-
-def _is_chosen(task: Task, source: FamiliesSource) -> bool:
+        stored = list(read_lines(paths.partition("processed", language, source.split) / "edits.jsonl", Edit))
+        snippets[language] = in_pieces(stored, language, source.most_characters)
+        for edit in synthesize(
+            snippets[language],
+            language,
+            share,
+            source.seed,
+            sandbox,
+            source.split,
+            source.per_snippet,
+            source.chosen,
+        ):
+            edits.append(edit)
+            advance(len(edits), share * len(source.languages))
     # a family brings its way back, whichever of the two was asked for
-    return template_of(task) in source.chosen
+    tasks = [
+        task for task in sound_tasks(edits, sandbox).tasks if not task.gold_next and template_of(task) in source.chosen
+    ]
+    return add_held_out_examples(_select(map(case_of, tasks), source.most), snippets, sandbox)
 
 
-def _chosen(cases: Iterable[Case], most: int) -> list[Case]:
-    """Return at most so many, of languages and classes in turns, in an order that has nothing to do with where texts come from."""
+def _select(cases: Iterable[Case], most: int) -> list[Case]:
+    """Return at most so many, languages and classes in turns, in an order that has nothing to do with where texts come from."""
     ordered = sorted(cases, key=lambda case: sha256_text(case.id))
     return balance(ordered, most, lambda case: case.task.language, lambda case: case.edit_class)
+
+
+def add_held_out_examples(
+    cases: Sequence[Case], snippets: Mapping[Language, Sequence[Edit]], sandbox: Sandbox
+) -> list[Case]:
+    """Return `cases`, those of one pattern with code in which it matches, made of words of `snippets` in its language.
+
+    Cases for which no such code can be made stay as they are.
+
+    Raises:
+        SandboxError: the sandbox failed.
+    """
+    by_id = {case.id: case for case in cases}
+    for language in dict.fromkeys(case.task.language for case in cases):
+        words = words_in(tree for edit in snippets[language] if (tree := read_tree(edit, language)) is not None)
+        trials: dict[str, Trial] = {}
+        for case in cases:
+            action = case.task.gold_action
+            if case.task.language != language or not isinstance(action, PatternAction) or action.selector:
+                continue
+            text = filling(action.pattern, False, language, _SITES, words, random.Random(digest(["unseen", case.id])))
+            if text is not None:
+                trials[case.id] = Trial(text, (action,))
+        results = outcomes([*trials.values()], language, sandbox)
+        for (id, trial), outcome in zip(trials.items(), results, strict=True):
+            if outcome is not None:
+                example = HeldOutExample(pre=trial.text, post=outcome.post)
+                by_id[id] = by_id[id].model_copy(update={"unseen": example})
+    return [*by_id.values()]

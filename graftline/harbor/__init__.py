@@ -92,9 +92,9 @@ __all__ = [
 
 _MODULES = {
     "ContextOverride": "graftline.harbor.contract",
-    "EvalBudget": "graftline.evals.settings",
+    "EvalBudget": "graftline.evals.job",
     "EvalJob": "graftline.evals.job",
-    "EvalJobConfig": "graftline.evals.settings",
+    "EvalJobConfig": "graftline.evals.job",
     "EvalResult": "graftline.evals.results",
     "EvalStatus": "graftline.evals.results",
     "FailureCause": "graftline.harbor.contract",

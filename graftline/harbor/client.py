@@ -22,7 +22,7 @@ from pydantic import SecretStr
 
 from graftline.core.errors import HarborError
 from graftline.core.web import retry_after_s
-from graftline.harbor import running
+from graftline.harbor import event_loop
 from graftline.harbor.address import api_key_of, backend_url_of, checked_url
 from graftline.harbor.deployment_ref import HarborDeploymentRef
 from graftline.harbor.http_content import json_of, named, problem, reason, sendable, written
@@ -125,7 +125,7 @@ class HttpClient:
         self, method: str, path: str, body: Any = None, query: Query | None = None, idempotency_key: str = ""
     ) -> Any:
         """As `request_async`, for callers that do not await; it works inside a running event loop too."""
-        return running.run(self.request_async(method, path, body, query, idempotency_key))
+        return event_loop.run(self.request_async(method, path, body, query, idempotency_key))
 
     async def request_async(
         self,

@@ -192,6 +192,32 @@ class RolloutResponse(Open):
         self.reward_valid = counts(self.reward_info.outcome_reward, self.failure_cause)
         return self
 
+    @classmethod
+    def without_reward(
+        cls, correlation_id: str, status: SuccessStatus, detail: str, cause: FailureCause = FailureCause.HARBOR_FAILED
+    ) -> Self:
+        """Return the response to a rollout that says nothing of the agent."""
+        return cls(
+            trace_correlation_id=correlation_id,
+            reward_info=RewardInfo(outcome_reward=None),
+            success_status=status,
+            failure_cause=cause,
+            status_detail=detail,
+        )
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """What the task app says of the execution, in either of the two places where it may."""
+        extra = (self.model_extra or {}).get("execution_metadata")
+        return {**(extra if isinstance(extra, dict) else {}), **self.metadata}
+
+    @property
+    def cost_and_tokens(self) -> tuple[float | None, int | None]:
+        """US dollars and tokens that it used; None where it does not say."""
+        tokens = self.usage.get("tokens", self.usage.get("total_tokens"))
+        is_count = isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0
+        return reward_of(self.usage.get("cost_usd")), tokens if is_count else None
+
 
 class TaskDescription(Open):
     """What a task is called."""

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from graftline.core.errors import HarborError
-from graftline.harbor import running
+from graftline.harbor import event_loop
 from graftline.harbor.answers import HarborDeploymentStatus, RolloutAnswer, read
 from graftline.harbor.client import HarborAPIError, HarborClient, HarborTimeoutError, Patience
 from graftline.harbor.contract import FailureCause, RewardInfo, RolloutRequest, RolloutResponse, SuccessStatus
@@ -68,7 +68,7 @@ class HarborExecutionBackend:
 
     def execute(self, request: RolloutRequest) -> RolloutResponse:
         """As `execute_async`, for callers that do not await; it works inside a running event loop too."""
-        return running.run(self.execute_async(request))
+        return event_loop.run(self.execute_async(request))
 
     async def execute_async(self, request: RolloutRequest) -> RolloutResponse:
         """Return how the rollout ended; cancelled, it is cancelled at the service as well.
@@ -106,7 +106,7 @@ class HarborExecutionBackend:
         Raises:
             HarborError: it is not, or the service does not say.
         """
-        return running.run(self.check_deployment_ready_async())
+        return event_loop.run(self.check_deployment_ready_async())
 
     async def check_deployment_ready_async(self) -> HarborDeploymentStatus:
         """As `check_deployment_ready`."""

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from graftline.core.errors import ConfigError, HarborError
-from graftline.harbor import running
+from graftline.harbor import event_loop
 from graftline.harbor.answers import HarborBuiltInstances, HarborInstance, InstancePage, read
 from graftline.harbor.client import HarborClient, HarborTimeoutError
 from graftline.harbor.contract import MAX_SEED
@@ -43,7 +43,7 @@ def create_harbor_instances(
         ConfigError: the seeds are no seeds.
         HarborError: one that is waited for failed, or is not ready in time (`HarborTimeoutError`).
     """
-    return running.run(
+    return event_loop.run(
         create_harbor_instances_async(
             deployment_id, count, backend_url, api_key, start_seed, seeds, wait_for_ready, timeout_s
         )
@@ -74,7 +74,7 @@ def list_harbor_instances(
     deployment_id: str, status: str | None = None, backend_url: str | None = None, api_key: str | None = None
 ) -> list[HarborInstance]:
     """Return all instances of a deployment by seed, or those of one status."""
-    return running.run(list_harbor_instances_async(deployment_id, status, backend_url, api_key))
+    return event_loop.run(list_harbor_instances_async(deployment_id, status, backend_url, api_key))
 
 
 async def list_harbor_instances_async(
@@ -88,7 +88,7 @@ def build_harbor_instances(
     deployment_id: str, backend_url: str | None = None, api_key: str | None = None
 ) -> HarborBuiltInstances:
     """Have all instances of a deployment made ready; it does not wait for that."""
-    return running.run(build_harbor_instances_async(deployment_id, backend_url, api_key))
+    return event_loop.run(build_harbor_instances_async(deployment_id, backend_url, api_key))
 
 
 async def build_harbor_instances_async(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graftline.core.errors import HarborError
-from graftline.harbor import running
+from graftline.harbor import event_loop
 from graftline.harbor.answers import HarborInstance
 from graftline.harbor.client import HarborClient, Patience
 from graftline.harbor.contract import TaskDescription, TaskInfo
@@ -52,7 +52,7 @@ class HarborInstanceProvider:
         Raises:
             HarborError: a seed has none; the message names it.
         """
-        return running.run(self.instance_ids_async(seeds))
+        return event_loop.run(self.instance_ids_async(seeds))
 
     async def instance_ids_async(self, seeds: Sequence[int]) -> dict[int, str]:
         """As `instance_ids`."""
@@ -60,7 +60,7 @@ class HarborInstanceProvider:
 
     def task_info(self, seeds: Sequence[int]) -> list[TaskInfo]:
         """Return the task of every seed, in their order; it fails as `instance_ids` does."""
-        return running.run(self.task_info_async(seeds))
+        return event_loop.run(self.task_info_async(seeds))
 
     async def task_info_async(self, seeds: Sequence[int]) -> list[TaskInfo]:
         """As `task_info`."""

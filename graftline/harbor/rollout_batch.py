@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from graftline.harbor import running
+from graftline.harbor import event_loop
 from graftline.harbor.contract import (
     MAX_TIMEOUT_S,
     FailureCause,
@@ -111,7 +111,7 @@ def run_rollouts(
     """
     # the deployment says for itself how long a rollout may take
     backend = HarborExecutionBackend(ref, timeout=float(MAX_TIMEOUT_S))
-    return running.run(_all(backend, seeds, policy, at_once, on_ended))
+    return event_loop.run(_all(backend, seeds, policy, at_once, on_ended))
 
 
 async def _all(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from graftline.core.errors import HarborError
-from graftline.harbor import running
+from graftline.harbor import event_loop
 from graftline.harbor.answers import Deployment, DeploymentPage, HarborBuild, HarborDeploymentStatus, read
 from graftline.harbor.client import HarborClient, HarborTimeoutError, Patience
 from graftline.harbor.deployment_ref import DEPLOYMENTS, HarborDeploymentRef, deployment_path
@@ -87,7 +87,7 @@ class HarborDeploymentUploader:
 
     def create_deployment(self, spec: "HarborBuildSpec", auto_build: bool = True) -> HarborDeploymentResult:
         """Upload `spec`; `auto_build` says whether its build is queued at once."""
-        return running.run(self.create_deployment_async(spec, auto_build))
+        return event_loop.run(self.create_deployment_async(spec, auto_build))
 
     async def create_deployment_async(self, spec: "HarborBuildSpec", auto_build: bool = True) -> HarborDeploymentResult:
         """As `create_deployment`."""
@@ -99,7 +99,7 @@ class HarborDeploymentUploader:
 
     def get_deployment(self, deployment_id: str) -> HarborDeploymentResult:
         """Return a deployment, by id or name."""
-        return running.run(self.get_deployment_async(deployment_id))
+        return event_loop.run(self.get_deployment_async(deployment_id))
 
     async def get_deployment_async(self, deployment_id: str) -> HarborDeploymentResult:
         """As `get_deployment`."""
@@ -108,7 +108,7 @@ class HarborDeploymentUploader:
 
     def get_deployment_status(self, deployment_id: str) -> HarborDeploymentStatus:
         """Return what a deployment waits for, with its builds."""
-        return running.run(self.get_deployment_status_async(deployment_id))
+        return event_loop.run(self.get_deployment_status_async(deployment_id))
 
     async def get_deployment_status_async(self, deployment_id: str) -> HarborDeploymentStatus:
         """As `get_deployment_status`."""
@@ -124,7 +124,7 @@ class HarborDeploymentUploader:
             HarborError: its build failed, and the message holds the end of its log; or nobody asked for one.
             HarborTimeoutError: it is not ready in time; the build goes on.
         """
-        return running.run(self.wait_for_build_async(deployment_id, timeout_s, poll_interval_s))
+        return event_loop.run(self.wait_for_build_async(deployment_id, timeout_s, poll_interval_s))
 
     async def wait_for_build_async(
         self, deployment_id: str, timeout_s: float = 600.0, poll_interval_s: float = 5.0
@@ -157,7 +157,9 @@ class HarborDeploymentUploader:
         force: bool = False,
     ) -> HarborBuild:
         """Queue a build; `force` builds what is built already. Another context than the deployment's is refused."""
-        return running.run(self.trigger_build_async(deployment_id, dockerfile, context_tar_base64, context_url, force))
+        return event_loop.run(
+            self.trigger_build_async(deployment_id, dockerfile, context_tar_base64, context_url, force)
+        )
 
     async def trigger_build_async(
         self,
@@ -181,7 +183,7 @@ class HarborDeploymentUploader:
         self, status: str | None = None, limit: int = 50, offset: int = 0
     ) -> list[HarborDeploymentResult]:
         """Return deployments, the newest first."""
-        return running.run(self.list_deployments_async(status, limit, offset))
+        return event_loop.run(self.list_deployments_async(status, limit, offset))
 
     async def list_deployments_async(
         self, status: str | None = None, limit: int = 50, offset: int = 0
@@ -217,7 +219,7 @@ def upload_harbor_deployment(
     build_timeout_s: float = 600.0,
 ) -> HarborDeploymentResult:
     """Upload `spec`, and wait for its build where that is asked for; it works inside a running event loop too."""
-    return running.run(
+    return event_loop.run(
         upload_harbor_deployment_async(spec, api_key, backend_url, auto_build, wait_for_ready, build_timeout_s)
     )
 

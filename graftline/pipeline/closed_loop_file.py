@@ -8,7 +8,7 @@ from pydantic import Field
 from graftline.core.config import Config, load_yaml
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
-from graftline.evals.contest_file import ContestFile, load_contest
+from graftline.evals.evaluation_file import EvaluationFile, load_evaluation
 from graftline.pipeline.contest_names import contest_names
 from graftline.training.recipes.open import load_recipe
 
@@ -58,7 +58,7 @@ def closed_loop_file(paths: Paths) -> ClosedLoopFile | None:
     return load_yaml(path, ClosedLoopFile) if path.exists() else None
 
 
-def checked_closed_loop(paths: Paths) -> tuple[ClosedLoopFile, Mapping[str, ContestFile]]:
+def checked_closed_loop(paths: Paths) -> tuple[ClosedLoopFile, Mapping[str, EvaluationFile]]:
     """Return the file with the evaluations it names, once every name in it is known to mean something.
 
     Raises:
@@ -74,7 +74,7 @@ def checked_closed_loop(paths: Paths) -> tuple[ClosedLoopFile, Mapping[str, Cont
             raise ConfigError(
                 f"{where}: evaluations: {name!r} is none of configs/evaluations; known: {', '.join(known) or 'none'}"
             )
-    contests = {name: load_contest(paths.contests / f"{name}.yaml") for name in file.evaluations}
+    contests = {name: load_evaluation(paths.contests / f"{name}.yaml") for name in file.evaluations}
     entered = dict.fromkeys(each for contest in contests.values() for each in contest.contestants)
     for role in _ROLES:
         if (name := getattr(file, role)) not in entered:

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graftline.core.record import ArtifactRecord
-from graftline.evals.contest_file import ActorsEntry, ContestFile, Entry, TrainedEntry
-from graftline.evals.figures import LEAST_TASKS, compared
-from graftline.evals.page import between, number, signed
+from graftline.evals.evaluation_file import ActorsEntry, Entry, EvaluationFile, TrainedEntry
+from graftline.evals.metrics import LEAST_TASKS, compare
+from graftline.evals.report import between, number, signed
 from graftline.pipeline.contest_names import contest_names
 from graftline.pipeline.contests import contest_file, read_attempts, stored_contest
 from graftline.pipeline.deployed import Deployed, read_deployed
@@ -51,7 +51,7 @@ def standing_of(lineage: Lineage, name: str) -> Standing | None:
         outcome: Outcome = "passed" if deployed and not stale else "warned"
         return Standing(name, outcome, file.candidate, deployed or "nothing", said)
     try:
-        found = compared(read_attempts(folder), file.candidate, deployed)
+        found = compare(read_attempts(folder), file.candidate, deployed)
     except ValueError as error:
         return Standing(name, "warned", file.candidate, deployed, f"{error}; evaluate it again")
     low, high = found.interval or (None, None)
@@ -75,7 +75,7 @@ def standing_of(lineage: Lineage, name: str) -> Standing | None:
     return Standing(name, outcome, file.candidate, deployed, said, found.difference, low, high, found.coverage)
 
 
-def _deployed(file: ContestFile, record: ArtifactRecord, deployed: Deployed | None) -> tuple[str, str]:
+def _deployed(file: EvaluationFile, record: ArtifactRecord, deployed: Deployed | None) -> tuple[str, str]:
     """Return the contestant that is deployed, and what there is to say of that; an empty name where there is none."""
     if file.deployed:
         return file.deployed, ""

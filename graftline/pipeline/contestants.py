@@ -9,8 +9,8 @@ from typing import Any, assert_never
 
 from graftline.core.errors import ConfigError
 from graftline.core.hashing import digest, sha256_file
-from graftline.evals.contest_file import ActorsEntry, Entry, TeacherEntry, TrainedEntry
-from graftline.evals.contestants import ChatContestant, Contestant, SampledContestant, Sampling, TeacherContestant
+from graftline.evals.evaluation_file import ActorsEntry, Entry, TeacherEntry, TrainedEntry
+from graftline.evals.solvers import ChatSolver, Sampling, Solver, TeacherSolver
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import Fleet, load_fleet
 from graftline.llm.open import MemoryChatModelConfig, open_chat_model
@@ -19,6 +19,7 @@ from graftline.llm.servers.commands import weights_of
 from graftline.llm.servers.processes import down, local_actors, up
 from graftline.llm.status import fleet_status
 from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.sampled_solver import SampledSolver
 from graftline.pipeline.served_model import context_tokens, fetch_served, model_digest, served
 from graftline.pipeline.stages.trained_adapter import output_of
 from graftline.rollouts.teachers.open import open_teacher
@@ -100,7 +101,7 @@ class Entrants:
         }
 
     @contextmanager
-    def opened(self, name: str, entry: Entry, attempts: int) -> Iterator[Contestant]:
+    def opened(self, name: str, entry: Entry, attempts: int) -> Iterator[Solver]:
         """Give a contestant that makes so many attempts at a task, and let go of it at the end.
 
         Raises:
@@ -110,7 +111,7 @@ class Entrants:
         match entry:
             case TeacherEntry():
                 sandbox = self._lineage.ports.sandbox
-                yield TeacherContestant(open_teacher(entry.teacher, sandbox), sandbox, entry.most_steps)
+                yield TeacherSolver(open_teacher(entry.teacher, sandbox), sandbox, entry.most_steps)
             case ActorsEntry():
                 with self._chat(entry, attempts) as contestant:
                     yield contestant
@@ -120,7 +121,7 @@ class Entrants:
                 assert_never(entry)
 
     @contextmanager
-    def _chat(self, entry: ActorsEntry, attempts: int) -> Iterator[Contestant]:
+    def _chat(self, entry: ActorsEntry, attempts: int) -> Iterator[Solver]:
         prompt, sampling = self._asking(entry, attempts, entry.prompt or _OF_ACTORS, None)
         fleet = self._fleet(entry)
         config, secrets = self._lineage.manifest.chat_model, self._lineage.ports.secrets
@@ -135,7 +136,7 @@ class Entrants:
             model = BlockingChatModel(ActorPool(fleet, key, config.pool))
         with model:
             at_once = entry.at_once or slots
-            yield ChatContestant(model, prompt, sampling, context, entry.adapter, at_once, entry.deadline_s)
+            yield ChatSolver(model, prompt, sampling, context, entry.adapter, at_once, entry.deadline_s)
 
     def _start(self, name: str, fleet: Fleet) -> None:
         """Start the actors of a fleet that are on this machine, unless it runs; those that are of other adapters stop.
@@ -167,7 +168,7 @@ class Entrants:
             return fleet
         return fleet.model_copy(update={"adapters": (*fleet.adapters, str(self._paths.adapter(adapter)))})
 
-    def _sampled(self, name: str, entry: TrainedEntry, attempts: int) -> Contestant:
+    def _sampled(self, name: str, entry: TrainedEntry, attempts: int) -> Solver:
         config = load_recipe(self._paths, entry.recipe)
         prompt, sampling = self._asking(entry, attempts, _prompt_of(entry, config), config.answer_tokens)
         path = "" if entry.is_bare else self._weights(name, entry)
@@ -176,7 +177,7 @@ class Entrants:
         sampler = service.sampling_client(model_path=path) if path else service.sampling_client(base_model=config.model)
         self._computed_with[name] = service.computed_with()
         questions, context = Questions(config.renderer, tokenizer), context_tokens(service, config.model)
-        return SampledContestant(
+        return SampledSolver(
             service, sampler, questions, prompt, sampling, context, at_once=entry.at_once or _SAMPLED_AT_ONCE
         )
 

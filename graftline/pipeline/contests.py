@@ -2,7 +2,7 @@
 
 What counts of an evaluation that is stored is not made again; attempts of which nothing was known are, when the evaluation is
 made once more. Not here: evaluations of deployments (`graftline.pipeline.stages.evaluation`), and what contestants are
-(`graftline.evals.contest_file`).
+(`graftline.evals.evaluation_file`).
 """
 
 import json
@@ -22,12 +22,11 @@ from graftline.core.paths import Paths
 from graftline.core.processes import default_workers
 from graftline.core.record import ArtifactRecord, load_verified
 from graftline.evals.attempt import Attempt
-from graftline.evals.browser import browser_page
 from graftline.evals.cases import Case
-from graftline.evals.contest_file import ContestFile, load_contest
-from graftline.evals.figures import compared, figures, figures_by
-from graftline.evals.page import contest_page
-from graftline.evals.sources import PairsSource, cases_of, stored_in
+from graftline.evals.evaluation_file import EvaluationFile, load_evaluation
+from graftline.evals.metrics import compare, summarize, summarize_by
+from graftline.evals.report import browser_page, markdown_page
+from graftline.evals.sources import PairsSource, load_cases, source_artifacts
 from graftline.pipeline.attempt_settings import rewriter
 from graftline.pipeline.contest_names import contest_names
 from graftline.pipeline.lineage import Lineage
@@ -45,7 +44,7 @@ ATTEMPTS, CASES, SUMMARY, REPORT, BROWSER = (
 )
 
 
-def contest_file(paths: Paths, name: str) -> ContestFile:
+def contest_file(paths: Paths, name: str) -> EvaluationFile:
     """Return the file called `name`.
 
     Raises:
@@ -54,7 +53,7 @@ def contest_file(paths: Paths, name: str) -> ContestFile:
     if name not in contest_names(paths):
         known = ", ".join(contest_names(paths)) or "none"
         raise ConfigError(f"{paths.relative(paths.contests)}: holds no evaluation {name!r}; known: {known}")
-    return load_contest(paths.contests / f"{name}.yaml")
+    return load_evaluation(paths.contests / f"{name}.yaml")
 
 
 def contest(lineage: Lineage, name: str, shared: "Entrants | None" = None) -> Built:
@@ -91,12 +90,14 @@ def contest(lineage: Lineage, name: str, shared: "Entrants | None" = None) -> Bu
         return lineage.build(folder, request, make)
 
 
-def written(folder: Path, name: str, file: ContestFile, cases: Sequence[Case], attempts: Sequence[Attempt]) -> Contents:
+def written(
+    folder: Path, name: str, file: EvaluationFile, cases: Sequence[Case], attempts: Sequence[Attempt]
+) -> Contents:
     """Write an evaluation with its pages into `folder`, and return what there is to count."""
     write_lines(folder / ATTEMPTS, attempts)
     write_lines(folder / CASES, cases)
     (folder / SUMMARY).write_text(json.dumps(_summary(file, attempts), indent=2) + "\n", "utf-8")
-    (folder / REPORT).write_text(contest_page(name, file.description, attempts), "utf-8")
+    (folder / REPORT).write_text(markdown_page(name, file.description, attempts), "utf-8")
     (folder / BROWSER).write_text(browser_page(name, cases, attempts), "utf-8")
     infra = sum(attempt.is_infra for attempt in attempts)
     solved = Counter(attempt.contestant for attempt in attempts if attempt.is_verified)
@@ -128,10 +129,10 @@ def read_cases(folder: Path) -> list[Case]:
     return list(read_lines(folder / CASES, Case))
 
 
-def _task_inputs(lineage: Lineage, file: ContestFile) -> dict[str, str]:
+def _task_inputs(lineage: Lineage, file: EvaluationFile) -> dict[str, str]:
     found: dict[str, str] = {}
     for source in file.tasks:
-        for key, folder in stored_in(source, lineage.paths, lineage.attempted).items():
+        for key, folder in source_artifacts(source, lineage.paths, lineage.attempted).items():
             found[key] = lineage.verified(folder, key.partition(".")[0]).identity
         if isinstance(source, PairsSource):
             path = lineage.paths.root / source.path
@@ -141,10 +142,10 @@ def _task_inputs(lineage: Lineage, file: ContestFile) -> dict[str, str]:
     return found
 
 
-def _cases(lineage: Lineage, file: ContestFile) -> list[Case]:
+def _cases(lineage: Lineage, file: EvaluationFile) -> list[Case]:
     found: dict[str, Case] = {}
     for source in file.tasks:
-        made = cases_of(source, lineage.paths, lineage.attempted, lambda: lineage.ports.sandbox, lineage.advance)
+        made = load_cases(source, lineage.paths, lineage.attempted, lambda: lineage.ports.sandbox, lineage.advance)
         for case in made:
             found.setdefault(case.id, case)
     return [*found.values()]
@@ -152,14 +153,14 @@ def _cases(lineage: Lineage, file: ContestFile) -> list[Case]:
 
 def _attempts(
     lineage: Lineage,
-    file: ContestFile,
+    file: EvaluationFile,
     entrants: "Entrants",
     cases: Sequence[Case],
     known: Sequence[Attempt],
     journals: Path,
     settings: Mapping[str, Any],
 ) -> Iterator[Attempt]:
-    from graftline.evals.evaluation import attempts_of
+    from graftline.evals.evaluation import run_solver
     from graftline.evals.grading import grading_workers
 
     # a sandbox of this process is what tests ask for, and a process more would bring another one
@@ -168,7 +169,7 @@ def _attempts(
         for name, entry in file.contestants.items():
             with entrants.opened(name, entry, file.attempts) as contestant:
                 made_by = digest(settings[name])
-                yield from attempts_of(
+                yield from run_solver(
                     name, contestant, cases, grading, file.attempts, journals, made_by, known, lineage.advance
                 )
 
@@ -186,15 +187,15 @@ def _known(folder: Path, request: Request) -> tuple[list[Attempt], str]:
     return known, str(record.config["after"] if len(known) == record.counts["rows"] else record.identity)
 
 
-def _summary(file: ContestFile, attempts: Sequence[Attempt]) -> dict[str, Any]:
+def _summary(file: EvaluationFile, attempts: Sequence[Attempt]) -> dict[str, Any]:
     pairs = [(first, second) for second, first in combinations(file.contestants, 2)]
     return {
         "description": file.description,
         "attempts": file.attempts,
-        "figures": [found.as_dict() for found in figures(attempts)],
-        "by_language": [found.as_dict() for found in figures_by(attempts, lambda one: one.language)],
-        "by_class": [found.as_dict() for found in figures_by(attempts, lambda one: one.edit_class)],
-        "comparisons": [compared(attempts, first, second).as_dict() for first, second in pairs],
+        "figures": [found.as_dict() for found in summarize(attempts)],
+        "by_language": [found.as_dict() for found in summarize_by(attempts, lambda one: one.language)],
+        "by_class": [found.as_dict() for found in summarize_by(attempts, lambda one: one.edit_class)],
+        "comparisons": [compare(attempts, first, second).as_dict() for first, second in pairs],
     }
 
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from graftline.core.errors import HarborError
+from graftline.evals.job import EvalBudget, EvalJobConfig, ServiceRun
 from graftline.evals.results import EvalResult, EvalStatus
-from graftline.evals.runs import ServiceRun
-from graftline.evals.settings import EvalBudget, EvalJobConfig
-from graftline.harbor import running
+from graftline.harbor import event_loop
 from graftline.harbor.client import HarborAPIError
 from graftline.harbor.deployment_file import EvaluationBudget
 from graftline.pipeline.harbor_port import HarborService
@@ -66,7 +65,7 @@ def evaluated(service: HarborService, asked: Asked, note: Path, advance: Advance
         ),
         ref,
     )
-    result = running.run(_followed(run, note, advance))
+    result = event_loop.run(_followed(run, note, advance))
     note.unlink(missing_ok=True)
     if result.status in (EvalStatus.FAILED, EvalStatus.CANCELLED):
         raise HarborError(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from graftline.core.errors import ConfigError
 from graftline.core.progress import progress_bars
-from graftline.harbor import running
+from graftline.harbor import event_loop
 from graftline.harbor.client import HarborClient, HarborTimeoutError
 from graftline.harbor.deployment_ref import HarborDeploymentRef
 from graftline.harbor.server_events import ServerEvent
@@ -94,7 +94,7 @@ class PromptLearningJob:
             ConfigError: the configuration is not whole, or names no task app.
             HarborError: the task app is not there, refuses the key or the seed; or the service refuses the job.
         """
-        return running.run(self.submit_async())
+        return event_loop.run(self.submit_async())
 
     async def submit_async(self) -> str:
         """As `submit`."""
@@ -125,7 +125,7 @@ class PromptLearningJob:
             HarborTimeoutError: it is not done in time, which is a `TimeoutError`; it goes on.
             HarborError: the service does not say.
         """
-        return running.run(self.poll_until_complete_async(progress, timeout_s, interval_s))
+        return event_loop.run(self.poll_until_complete_async(progress, timeout_s, interval_s))
 
     async def poll_until_complete_async(
         self, progress: bool = False, timeout_s: float | None = None, interval_s: float = 1.0
@@ -157,7 +157,7 @@ class PromptLearningJob:
 
     def status(self) -> PromptLearningResult:
         """Return how far it is."""
-        return running.run(self.status_async())
+        return event_loop.run(self.status_async())
 
     async def status_async(self) -> PromptLearningResult:
         """As `status`."""
@@ -165,7 +165,7 @@ class PromptLearningJob:
 
     def resume(self) -> PromptLearningResult:
         """Go on with a job that failed, was cancelled, or was lost with its process; what is paid is not paid again."""
-        return running.run(self.resume_async())
+        return event_loop.run(self.resume_async())
 
     async def resume_async(self) -> PromptLearningResult:
         """As `resume`."""
@@ -176,7 +176,7 @@ class PromptLearningJob:
 
     def cancel(self) -> PromptLearningResult:
         """End the job; what was found stays. It is running still where who proposes takes long to answer."""
-        return running.run(self.cancel_async())
+        return event_loop.run(self.cancel_async())
 
     async def cancel_async(self) -> PromptLearningResult:
         """As `cancel`."""
@@ -188,7 +188,7 @@ class PromptLearningJob:
         Raises:
             ConfigError: it has not ended, or found nothing.
         """
-        return running.run(self.results_async())
+        return event_loop.run(self.results_async())
 
     async def results_async(self) -> Outcome:
         """As `results`."""

@@ -14,8 +14,7 @@ from typing import Any
 
 from graftline.core.errors import GraftlineError, HarborError
 from graftline.core.hashing import digest
-from graftline.evals.budget import Spending
-from graftline.evals.settings import EvalBudget
+from graftline.evals.budget import EvalBudget, Spending
 from graftline.harbor.client import HarborAPIError
 from graftline.harbor.contract import (
     TRIED_AGAIN,

@@ -15,7 +15,7 @@ from graftline.core.telemetry import TelemetrySettings
 from graftline.datasets.governance import load_governance
 from graftline.datasets.sources.local import local_hub
 from graftline.datasets.sources.mirror import is_mirrored
-from graftline.evals.contest_file import load_contest
+from graftline.evals.evaluation_file import load_evaluation
 from graftline.llm.fleet import Fleets
 from graftline.llm.weights.catalog import ModelCatalog
 from graftline.pipeline.closed_loop_file import checked_closed_loop
@@ -69,7 +69,7 @@ def audit(paths: Paths, manifest: str = "local", inputs_only: bool = False) -> A
     checks += [partial(check_recipe, paths, name) for name in configured(paths)]
     checks += [partial(deployment_file, paths, name) for name in deployment_names(paths)]
     checks += [partial(prompt_file, paths, name) for name in prompt_names(paths)]
-    checks += [partial(load_contest, paths.contests / f"{name}.yaml") for name in contest_names(paths)]
+    checks += [partial(load_evaluation, paths.contests / f"{name}.yaml") for name in contest_names(paths)]
     if (paths.configs / "closed_loop.yaml").exists():
         checks.append(partial(checked_closed_loop, paths))
     checks.append(partial(_check_samples, paths))

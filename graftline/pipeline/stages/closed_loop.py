@@ -13,7 +13,7 @@ from typing import Any
 from graftline.core.build import Built, Contents, Request
 from graftline.core.markdown import table
 from graftline.core.paths import Paths
-from graftline.evals.figures import Measure, compared
+from graftline.evals.metrics import Measure, compare
 from graftline.pipeline.closed_loop_file import ClosedLoopFile, Step, checked_closed_loop
 from graftline.pipeline.contests import read_attempts
 from graftline.pipeline.lineage import Lineage, identities
@@ -78,7 +78,7 @@ def _lines(paths: Paths, file: ClosedLoopFile, name: str, about: str) -> list[di
     asked = [pair for pair in pairs if entered.issuperset(pair)]
     found = []
     for (first, second), measure in ((pair, measure) for measure in _MEASURES for pair in asked):
-        said = compared(attempts, first, second, measure)
+        said = compare(attempts, first, second, measure)
         if said.tasks:
             found.append({"evaluation": name, "about": about, **said.as_dict()})
     return found

@@ -99,7 +99,7 @@ STAGES: Mapping[str, Stage] = {
         ),
         True,
     ),
-    "closed_loop": Stage("evaluations", "stages.closed_loop:closed_loop_results", ("graftline.evals.figures",), True),
+    "closed_loop": Stage("evaluations", "stages.closed_loop:closed_loop_results", ("graftline.evals.metrics",), True),
 }
 CODE_OF_EVALUATIONS: Mapping[str, tuple[str, ...]] = {
     # pages can be written again without asking anybody

@@ -3,16 +3,17 @@
 import pytest
 
 from graftline.core.errors import ActorError
-from graftline.evals.cases import Case, Question
-from graftline.evals.contestants import ChatContestant, SampledContestant, Sampling
-from graftline.evals.replies import Failed, NotAsked, Said
+from graftline.evals.attempt import Answered, Failed, Question, Unaskable
+from graftline.evals.cases import Case
+from graftline.evals.solvers import ChatSolver, Sampling
 from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.memory import MemoryChatModel
+from graftline.pipeline.sampled_solver import SampledSolver
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
 from graftline.training.answers import Questions
 from graftline.training.memory.service import MemoryTrainingService
-from tests.contests import RIGHT, case
+from tests.eval_cases import RIGHT, case
 from tests.training_root import CHECKOUT
 
 
@@ -32,13 +33,13 @@ def questions(attempts: int = 1) -> list[Question]:
 def test_a_served_model_is_asked_by_its_prompt_with_a_seed_for_each_attempt(prompt: Prompt) -> None:
     model = MemoryChatModel(right)
     with BlockingChatModel(model) as blocking:
-        asked = ChatContestant(blocking, prompt, Sampling(0.5, 64), 4096, "an-adapter", at_once=2, deadline_s=9.0)
+        asked = ChatSolver(blocking, prompt, Sampling(0.5, 64), 4096, "an-adapter", at_once=2, deadline_s=9.0)
         found = [*asked.replies(questions(2))]
 
     assert sorted((one.question.case.id, one.question.attempt) for one in found) == [
         (f"demo:{number}", attempt) for number in range(2, 6) for attempt in (1, 2)
     ]
-    assert all(isinstance(one, Said) and one.text == RIGHT and one.cost.tokens for one in found)
+    assert all(isinstance(one, Answered) and one.text == RIGHT and one.cost.tokens for one in found)
     assert len({request.seed for request in model.requests}) == 8
     assert {(one.temperature, one.max_tokens, one.adapter, one.deadline_s) for one in model.requests} == {
         (0.5, 64, "an-adapter", 9.0)
@@ -60,7 +61,7 @@ def test_a_model_that_does_not_answer_is_a_failure_of_a_machine(prompt: Prompt) 
         raise ActorError("the actor is gone")
 
     with BlockingChatModel(MemoryChatModel(gone)) as blocking:
-        [found] = ChatContestant(blocking, prompt, Sampling(), 4096).replies(questions()[:1])
+        [found] = ChatSolver(blocking, prompt, Sampling(), 4096).replies(questions()[:1])
 
     assert found == Failed(questions()[0], "the actor is gone")
 
@@ -71,17 +72,17 @@ def test_what_does_not_fit_or_is_no_text_is_not_asked(prompt: Prompt) -> None:
     broken = Case(task=task.model_copy(update={"instruction": "\ud800"}), edit_class="c")
     model = MemoryChatModel(right)
     with BlockingChatModel(model) as blocking:
-        asked = ChatContestant(blocking, prompt, Sampling(), 1024)
+        asked = ChatSolver(blocking, prompt, Sampling(), 1024)
         found = [*asked.replies([Question(long, 1), Question(broken, 1)])]
 
-    assert {(one.cause) for one in found if isinstance(one, NotAsked)} == {"too_long", "unreadable"}
+    assert {(one.cause) for one in found if isinstance(one, Unaskable)} == {"too_long", "unreadable"}
     assert model.requests == []
 
 
 def test_who_needs_no_more_replies_does_not_wait_for_all(prompt: Prompt) -> None:
     model = MemoryChatModel(right)
     with BlockingChatModel(model) as blocking:
-        replies = ChatContestant(blocking, prompt, Sampling(), 4096, at_once=1).replies(questions(2))
+        replies = ChatSolver(blocking, prompt, Sampling(), 4096, at_once=1).replies(questions(2))
         next(replies)
         replies.close()
 
@@ -92,18 +93,18 @@ def test_a_model_of_the_training_service_answers_all_attempts_at_a_task_together
     with MemoryTrainingService(0) as service:
         sampler = service.sampling_client(base_model="smollm2-135m")
         rendered = Questions("qwen3_instruct", service.tokenizer)
-        asked = SampledContestant(service, sampler, rendered, prompt, Sampling(0.8, 8), at_once=2)
+        asked = SampledSolver(service, sampler, rendered, prompt, Sampling(0.8, 8), at_once=2)
         found, again = [*asked.replies(questions(3))], [*asked.replies(questions(3))]
 
     assert [(one.question.case.id, one.question.attempt) for one in found] == [
         (one.case.id, one.attempt) for one in questions(3)
     ]
-    assert all(isinstance(one, Said) for one in found)
-    texts = [one.text for one in found if isinstance(one, Said)]
-    assert texts == [one.text for one in again if isinstance(one, Said)]
+    assert all(isinstance(one, Answered) for one in found)
+    texts = [one.text for one in found if isinstance(one, Answered)]
+    assert texts == [one.text for one in again if isinstance(one, Answered)]
     assert len({*texts}) > 1
     # the question is paid for once
-    tokens = [one.cost.tokens or 0 for one in found if isinstance(one, Said)]
+    tokens = [one.cost.tokens or 0 for one in found if isinstance(one, Answered)]
     assert tokens[0] > 8 >= tokens[1] > 0
 
 
@@ -111,27 +112,27 @@ def test_what_is_asked_again_comes_out_as_if_all_was_asked_for(prompt: Prompt) -
     with MemoryTrainingService(0) as service:
         sampler = service.sampling_client(base_model="smollm2-135m")
         rendered = Questions("qwen3_instruct", service.tokenizer)
-        asked = SampledContestant(service, sampler, rendered, prompt, Sampling(0.8, 8), model="smollm2-135m")
+        asked = SampledSolver(service, sampler, rendered, prompt, Sampling(0.8, 8), model="smollm2-135m")
         whole = [*asked.replies(questions(3))]
         some = [one for one in questions(3) if one.attempt > 1]
         again = [*asked.replies(some)]
 
-    texts = {(one.question.case.id, one.question.attempt): one.text for one in whole if isinstance(one, Said)}
-    assert [one.text for one in again if isinstance(one, Said)] == [texts[one.case.id, one.attempt] for one in some]
+    texts = {(one.question.case.id, one.question.attempt): one.text for one in whole if isinstance(one, Answered)}
+    assert [one.text for one in again if isinstance(one, Answered)] == [texts[one.case.id, one.attempt] for one in some]
 
 
 def test_contestants_that_may_answer_otherwise_have_other_digests(prompt: Prompt) -> None:
     with BlockingChatModel(MemoryChatModel(right)) as model:
         found = [
-            ChatContestant(model, prompt, sampling, 4096, adapter).digest
+            ChatSolver(model, prompt, sampling, 4096, adapter).digest
             for sampling, adapter in ((Sampling(), ""), (Sampling(), "a"), (Sampling(seed=2), ""))
         ]
-        assert ChatContestant(model, prompt, Sampling(), 4096, at_once=2).digest == found[0]
+        assert ChatSolver(model, prompt, Sampling(), 4096, at_once=2).digest == found[0]
 
     assert len({*found}) == 3
 
 
 def test_a_greedy_model_does_not_draw(prompt: Prompt) -> None:
     with BlockingChatModel(MemoryChatModel(right)) as blocking:
-        assert not ChatContestant(blocking, prompt, Sampling(0.0), 4096).draws
-        assert ChatContestant(blocking, prompt, Sampling(0.1), 4096).draws
+        assert not ChatSolver(blocking, prompt, Sampling(0.0), 4096).draws
+        assert ChatSolver(blocking, prompt, Sampling(0.1), 4096).draws

@@ -1,4 +1,4 @@
-"""Figures of evaluations: against numbers worked out by hand, and against brute force."""
+"""Metrics of evaluations: against numbers worked out by hand, and against brute force."""
 
 import math
 from itertools import combinations
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graftline.evals.figures import compared, figures, figures_by, ks_of, pass_at_k
+from graftline.evals.metrics import compare, ks_of, pass_at_k, summarize, summarize_by
 from graftline.harbor.coverage import interval_of
-from tests.contests import attempt
+from tests.eval_cases import attempt
 
 
 @given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
@@ -39,7 +39,7 @@ def test_powers_of_two_are_shown_and_all_attempts() -> None:
 
 
 def test_the_figures_are_means_over_tasks_of_what_is_known() -> None:
-    [found] = figures(
+    [found] = summarize(
         [
             attempt("m", "a", 1, True, tokens=10, cost_usd=0.5, latency_s=1.0, over_application=False),
             attempt("m", "a", 2, False, tokens=10, cost_usd=0.5, latency_s=2.0, over_application=True),
@@ -60,13 +60,13 @@ def test_the_figures_are_means_over_tasks_of_what_is_known() -> None:
 
 
 def test_what_one_attempt_did_not_say_is_not_0_altogether() -> None:
-    [found] = figures([attempt("m", "a", cost_usd=1.0, tokens=3), attempt("m", "b")])
+    [found] = summarize([attempt("m", "a", cost_usd=1.0, tokens=3), attempt("m", "b")])
 
     assert (found.cost_usd, found.tokens, found.latency_median_s, found.right_on_unseen) == (None, None, None, None)
 
 
 def test_nothing_is_known_of_a_contestant_whose_machine_failed() -> None:
-    [found] = figures([attempt("m", "a", is_infra=True)])
+    [found] = summarize([attempt("m", "a", is_infra=True)])
 
     assert (found.n, found.n_infra, found.coverage) == (0, 1, 0.0)
     assert (found.pass_at, found.interval, found.exact, found.reward, found.cost_usd) == (
@@ -85,7 +85,7 @@ def test_figures_are_told_apart_by_group_and_contestant() -> None:
         attempt("m", "b", edit_class="y"),
     ]
 
-    found = [(one.of, one.contestant, one.pass_at[1]) for one in figures_by(rows, lambda one: one.edit_class)]
+    found = [(one.of, one.contestant, one.pass_at[1]) for one in summarize_by(rows, lambda one: one.edit_class)]
 
     assert found == [("y", "m", 0.0), ("z", "m", 1.0), ("z", "n", 0.0)]
 
@@ -99,7 +99,7 @@ def test_contestants_are_compared_at_the_tasks_of_which_both_have_attempts_that_
         attempt("n", "d"),
     ]
 
-    found = compared(rows, "m", "n")
+    found = compare(rows, "m", "n")
 
     # at a and b of the four tasks; the differences are 0 and 1, so that a mean of two is 0, 0.5 or 1
     assert (found.tasks, found.coverage, found.of_first, found.of_second) == (2, 0.5, 1.0, 0.5)
@@ -109,9 +109,9 @@ def test_contestants_are_compared_at_the_tasks_of_which_both_have_attempts_that_
 def test_a_contestant_that_is_better_at_every_task_by_as_much_is_so_for_sure() -> None:
     rows = [attempt(name, str(task), is_right=name == "m") for name in "mn" for task in range(5)]
 
-    assert compared(rows, "m", "n").interval == (1.0, 1.0)
-    assert compared(rows, "n", "m").interval == (-1.0, -1.0)
-    assert compared(rows, "m", "m").interval == (0.0, 0.0)
+    assert compare(rows, "m", "n").interval == (1.0, 1.0)
+    assert compare(rows, "n", "m").interval == (-1.0, -1.0)
+    assert compare(rows, "m", "m").interval == (0.0, 0.0)
 
 
 def test_a_paired_difference_is_surer_than_the_means_of_which_it_is() -> None:
@@ -120,7 +120,7 @@ def test_a_paired_difference_is_surer_than_the_means_of_which_it_is() -> None:
         return task % 2 == 0 or (name == "m" and task % 10 == 1)
 
     rows = [attempt(name, str(task), is_right=solves(name, task)) for name in "mn" for task in range(100)]
-    low, high = compared(rows, "m", "n").interval or (0.0, 0.0)
+    low, high = compare(rows, "m", "n").interval or (0.0, 0.0)
     # 10 of 100 differ by 1: deviation 0.3, error 0.03
     assert (round(low, 2), round(high, 2)) == (0.05, 0.16)
 
@@ -129,7 +129,7 @@ def test_attempts_at_one_task_are_one_observation() -> None:
     rows = [attempt("m", "a", number, number > 1) for number in range(1, 5)]
     rows += [attempt("n", "a", number, False) for number in range(1, 5)]
 
-    found = compared(rows, "m", "n")
+    found = compare(rows, "m", "n")
 
     assert (found.tasks, found.difference, found.interval) == (1, 0.75, None)
 
@@ -142,14 +142,14 @@ def test_a_measure_that_cannot_be_told_of_a_task_leaves_it_out() -> None:
         attempt("n", "b", over_application=True),
     ]
 
-    found = compared(rows, "m", "n", "over_application")
+    found = compare(rows, "m", "n", "over_application")
 
     assert (found.tasks, found.difference) == (1, 1.0)
 
 
 def test_comparing_with_nobody_says_who_there_is() -> None:
     with pytest.raises(ValueError, match="contestant 'x' made no attempt; known: m"):
-        compared([attempt("m", "a")], "m", "x")
+        compare([attempt("m", "a")], "m", "x")
 
 
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=2, max_size=60), st.randoms())

@@ -6,19 +6,18 @@ import pytest
 
 from graftline.codemod.equality import Level
 from graftline.core.errors import SandboxError
-from graftline.evals.cases import Question
-from graftline.evals.contestants import TeacherContestant
+from graftline.evals.attempt import Answered, Cost, Failed, Question, Unaskable
 from graftline.evals.grading import Grader, grading_workers
-from graftline.evals.replies import Cost, Failed, NotAsked, Said
+from graftline.evals.solvers import TeacherSolver
 from graftline.rollouts.teachers.induction import InductionTeacher
 from graftline.sandbox.actions import MemorySandboxConfig
 from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import Verdict
-from tests.contests import FORMAT, LITERAL, RIGHT, TOO_MUCH, UNREADABLE, case
+from tests.eval_cases import FORMAT, LITERAL, RIGHT, TOO_MUCH, UNREADABLE, case
 
 
-def said(text: str, **of_case: Any) -> Said:
-    return Said(Question(case(2, **of_case), 1), text, FORMAT, Cost(7, 0.25, 1.5))
+def said(text: str, **of_case: Any) -> Answered:
+    return Answered(Question(case(2, **of_case), 1), text, FORMAT, Cost(7, 0.25, 1.5))
 
 
 def test_a_right_answer_is_verified_with_all_that_is_known_of_it() -> None:
@@ -26,7 +25,12 @@ def test_a_right_answer_is_verified_with_all_that_is_known_of_it() -> None:
 
     assert (found.contestant, found.task_id, found.edit_class, found.attempt) == ("m", "demo:2", "rename", 1)
     assert (found.reward, found.cause, found.verdict, found.level) == (1.0, "verified", Verdict.OK, Level.EXACT)
-    assert (found.is_exact, found.over_application, found.right_on_unseen, found.is_infra) == (True, False, None, False)
+    assert (found.level is Level.EXACT, found.over_application, found.right_on_unseen, found.is_infra) == (
+        True,
+        False,
+        None,
+        False,
+    )
     assert (found.tokens, found.cost_usd, found.latency_s) == (7, 0.25, 1.5)
     assert found.after == case(2).task.wanted
 
@@ -59,7 +63,7 @@ def test_an_action_that_only_knows_its_example_is_not_right_on_unseen_code() -> 
 
 
 def test_a_question_that_cannot_be_asked_is_worth_nothing_and_is_no_failure_of_a_machine() -> None:
-    found = Grader(MemorySandbox()).attempt("m", NotAsked(Question(case(1, has_unseen=True), 1), "too_long"))
+    found = Grader(MemorySandbox()).attempt("m", Unaskable(Question(case(1, has_unseen=True), 1), "too_long"))
 
     assert (found.reward, found.cause, found.is_infra, found.right_on_unseen) == (0.0, "too_long", False, False)
 
@@ -124,7 +128,7 @@ def test_the_same_answer_is_graded_again_where_other_code_is_not_shown() -> None
 
 def test_an_attempt_of_a_teacher_counts_with_all_its_steps() -> None:
     sandbox = MemorySandbox()
-    contestant = TeacherContestant(InductionTeacher(sandbox), sandbox)
+    contestant = TeacherSolver(InductionTeacher(sandbox), sandbox)
     [reply] = contestant.replies([Question(case(2, has_unseen=True), 1)])
     found = Grader(sandbox).attempt("induction", reply)
 

@@ -4,9 +4,8 @@ import json
 import re
 from html.parser import HTMLParser
 
-from graftline.evals.browser import browser_page, outcome_of
-from graftline.evals.page import comparison, contest_page
-from tests.contests import LITERAL, RIGHT, attempt, case
+from graftline.evals.report import browser_page, compare_in_detail, markdown_page, outcome_of, verdict
+from tests.eval_cases import LITERAL, RIGHT, attempt, case
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \u2028 \u202e <!--"
 
@@ -77,7 +76,7 @@ def test_outcomes_are_told_apart() -> None:
 
 def test_the_report_says_who_is_better_and_what_is_not_known() -> None:
     rows = [attempt(name, str(task), is_right=name == "m") for name in ("n", "m") for task in range(5)]
-    page = contest_page("x", "What it is.", [*rows, attempt("m", "9", is_infra=True)])
+    page = markdown_page("x", "What it is.", [*rows, attempt("m", "9", is_infra=True)])
 
     assert "# Evaluation x\n\nWhat it is.\n" in page
     assert "| m | n | all | verified | 5 | 1.000 | 0.000 | +1.000 | +1.000 to +1.000 | better |" in page
@@ -87,12 +86,12 @@ def test_the_report_says_who_is_better_and_what_is_not_known() -> None:
 def test_of_few_tasks_nothing_is_said() -> None:
     rows = [attempt(name, str(task), is_right=name == "m") for name in ("n", "m") for task in range(4)]
 
-    assert "| +1.000 to +1.000 | too few tasks |" in contest_page("x", "", rows)
+    assert "| +1.000 to +1.000 | too few tasks |" in markdown_page("x", "", rows)
 
 
 def test_names_of_others_are_shown_in_the_report_and_do_nothing() -> None:
     hostile = "\x1b[31m<img src=x onerror=alert(1)>[a](javascript:b)`c`\r\n| d"
-    page = contest_page("x", "", [attempt("m", "1", edit_class=hostile, cause=hostile)])
+    page = markdown_page("x", "", [attempt("m", "1", edit_class=hostile, cause=hostile)])
 
     assert not {*"\x1b\r<"} & {*page}
     assert "](javascript" not in page
@@ -101,14 +100,14 @@ def test_names_of_others_are_shown_in_the_report_and_do_nothing() -> None:
 
 
 def test_a_contestant_may_be_called_as_a_column_is() -> None:
-    page = contest_page("x", "", [attempt("cause", "1", cause="no_match")])
+    page = markdown_page("x", "", [attempt("cause", "1", cause="no_match")])
 
     assert "| ended by | cause |\n|---|---:|\n| no_match | 1 |" in page
 
 
 def test_what_the_report_leaves_out_it_names() -> None:
     rows = [attempt(f"m{number}", "1", edit_class=f"c{number}") for number in range(61)]
-    page = contest_page("x", "", rows)
+    page = markdown_page("x", "", rows)
 
     assert "*summary.json compares m8, m9, m10" in page
     assert "*and 1 more rows, which summary.json has*" in page
@@ -117,8 +116,6 @@ def test_what_the_report_leaves_out_it_names() -> None:
 def test_less_over_application_is_better() -> None:
     rows = [attempt(name, str(task), over_application=name == "n") for name in "mn" for task in range(5)]
 
-    [found] = [one for one in comparison(rows, "m", "n") if one.measure == "over_application"]
-
-    from graftline.evals.page import verdict
+    [found] = [one for one in compare_in_detail(rows, "m", "n") if one.measure == "over_application"]
 
     assert (found.difference, verdict(found)) == (-1.0, "better")

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from graftline.core.errors import DataError
-from graftline.evals import pairs
-from graftline.evals.cases import Unseen
-from graftline.evals.pairs import read_pairs
+from graftline.evals import cases
+from graftline.evals.cases import HeldOutExample, read_pairs
 
 PAIR = {"language": "python", "pre": "x = old(1)\n", "post": "x = new(1)\n"}
 
@@ -33,7 +32,7 @@ def test_a_pair_may_have_a_name_a_class_an_instruction_and_unseen_code(tmp_path:
     [case] = read_pairs(written(tmp_path / "mine.jsonl", row))
 
     assert (case.id, case.edit_class, case.task.instruction) == ("p", "rename", "Rename it.")
-    assert case.unseen == Unseen(**unseen)
+    assert case.unseen == HeldOutExample(**unseen)
 
 
 def test_a_packed_file_is_read_whatever_it_is_called_and_blank_lines_are_passed_over(tmp_path: Path) -> None:
@@ -87,6 +86,6 @@ def test_a_line_or_a_file_that_is_too_long_is_refused_before_it_is_unpacked(
     with pytest.raises(DataError, match="line 1: has more than 1048576 bytes"):
         read_pairs(path)
 
-    monkeypatch.setattr(pairs, "MOST_BYTES", 100)
+    monkeypatch.setattr(cases, "MOST_BYTES", 100)
     with pytest.raises(DataError, match="has more than 100 bytes, unpacked"):
         read_pairs(written(tmp_path / "long.jsonl", PAIR, PAIR, PAIR))

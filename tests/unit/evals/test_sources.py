@@ -11,10 +11,10 @@ from graftline.core.errors import DataError
 from graftline.core.jsonl import write_lines
 from graftline.core.paths import Paths
 from graftline.datasets.synthetic.held_out import is_held_out
-from graftline.evals.sources import PairsSource, SplitSource, TaskSource, cases_of, stored_in
+from graftline.evals.sources import PairsSource, SplitSource, TaskSource, load_cases, source_artifacts
 from graftline.rollouts.task import Task
 from graftline.sandbox.actions.memory import MemorySandbox
-from tests.contests import case
+from tests.eval_cases import case
 
 SOURCE: TypeAdapter[Any] = TypeAdapter(TaskSource)
 
@@ -35,12 +35,12 @@ def paths(tmp_path: Path) -> Paths:
 
 
 def ids(paths: Paths, source: TaskSource) -> list[str]:
-    return [one.id for one in cases_of(source, paths, lambda language, split: (), MemorySandbox)]
+    return [one.id for one in load_cases(source, paths, lambda language, split: (), MemorySandbox)]
 
 
 def test_of_a_split_classes_take_turns_and_it_is_the_same_every_time(paths: Paths) -> None:
     source = SplitSource(most=6)
-    found = cases_of(source, paths, lambda language, split: (), MemorySandbox)
+    found = load_cases(source, paths, lambda language, split: (), MemorySandbox)
 
     assert Counter(one.edit_class for one in found) == {"d0": 2, "d1": 2, "swap": 2}
     assert [one.id for one in found] == ids(paths, source) == ids(paths, SplitSource(most=7))[:6]
@@ -66,11 +66,11 @@ def test_artifacts_that_tasks_are_of_are_named(paths: Paths) -> None:
     folder = paths.attempts("python", "test", "induction")
     source = SplitSource(in_one_step=True)
 
-    assert stored_in(source, paths, lambda language, split: [folder]) == {
+    assert source_artifacts(source, paths, lambda language, split: [folder]) == {
         "tasks.python.test": paths.partition("tasks", "python", "test"),
         "teacher_trajectories.python.test.induction": folder,
     }
-    assert stored_in(PairsSource(path="pairs.jsonl"), paths, lambda language, split: [folder]) == {}
+    assert source_artifacts(PairsSource(path="pairs.jsonl"), paths, lambda language, split: [folder]) == {}
 
 
 @pytest.mark.parametrize(

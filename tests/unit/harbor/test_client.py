@@ -14,7 +14,7 @@ from graftline.harbor import client as client_module
 from graftline.harbor.address import checked_url
 from graftline.harbor.client import HarborAPIError, HarborClient, HarborTimeoutError, Patience
 from graftline.harbor.deployment_ref import HarborDeploymentRef
-from graftline.harbor.running import Background
+from graftline.harbor.event_loop import Background
 from tests.harbor_server import Fault, HarborServer
 
 PATH = "/api/harbor/deployments"
@@ -363,6 +363,6 @@ def test_a_reference_names_something(deployment_id: str) -> None:
 
 def test_the_sdk_imports_nothing_of_the_service() -> None:
     folder = Path(client_module.__file__).parent
-    names = ["client", "running", "uploader", "instances", "deployment_ref", "provider", "execution", "answers"]
+    names = ["client", "event_loop", "uploader", "instances", "deployment_ref", "provider", "execution", "answers"]
 
     assert [name for name in names if "harbor.service" in (folder / f"{name}.py").read_text("utf-8")] == []

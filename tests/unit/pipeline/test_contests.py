@@ -16,8 +16,8 @@ from graftline.core.build import Contents, Request, build
 from graftline.core.errors import BoundaryError, ConfigError
 from graftline.core.jsonl import write_lines
 from graftline.core.paths import Paths
-from graftline.evals.contest_file import ActorsEntry
-from graftline.evals.figures import figures
+from graftline.evals.evaluation_file import ActorsEntry
+from graftline.evals.metrics import summarize
 from graftline.pipeline.contest_checks import Standing, adapter_not_worse_than_deployed
 from graftline.pipeline.contestants import Entrants
 from graftline.pipeline.contests import ATTEMPTS, BROWSER, CASES, REPORT, SUMMARY, contest, read_attempts
@@ -26,7 +26,7 @@ from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.stages.evaluation import evaluation, evaluation_names
 from graftline.training.memory.service import MemoryTrainingService
-from tests.contests import RIGHT, UNREADABLE, attempt, case
+from tests.eval_cases import RIGHT, UNREADABLE, attempt, case
 from tests.harbor_lineage import write_deployment, write_tasks
 from tests.training_root import CHECKOUT
 
@@ -72,7 +72,7 @@ def test_contestants_are_evaluated_and_their_pages_written(root: Path) -> None:
     assert {name: built.record.counts[name] for name in ("rows", "tasks", "valid", "infra")} == {
         "rows": 16, "tasks": 4, "valid": 16, "infra": 0,
     }  # fmt: skip
-    found = {one.contestant: one.pass_at[1] for one in figures(read_attempts(built.folder))}
+    found = {one.contestant: one.pass_at[1] for one in summarize(read_attempts(built.folder))}
     assert found == {"one": 1.0, "gold": 0.0, "model": 0.5}
     summary = json.loads((built.folder / SUMMARY).read_text())
     assert summary["comparisons"][0]["difference"] == -1.0
@@ -102,15 +102,15 @@ def test_what_was_not_known_is_asked_again_and_the_rest_is_not(root: Path, monke
     broken = {"p1"}
 
     def replies(self: Any, questions: Any) -> Any:
-        from graftline.evals.replies import Failed, Said
+        from graftline.evals.attempt import Answered, Failed
         from graftline.rollouts.teachers.answer_schema import AnswerFormat
 
         for question in questions:
             asked.append(question.case.id)
             failed = question.case.id in broken
-            yield Failed(question, "gone") if failed else Said(question, RIGHT, AnswerFormat(layout="action"))
+            yield Failed(question, "gone") if failed else Answered(question, RIGHT, AnswerFormat(layout="action"))
 
-    monkeypatch.setattr("graftline.evals.contestants.ChatContestant.replies", replies)
+    monkeypatch.setattr("graftline.evals.solvers.ChatSolver.replies", replies)
     with opened(root, RIGHT) as lineage:
         first = contest(lineage, "mine")
         assert sorted(asked) == ["p0", "p1", "p1", "p2", "p3"]
@@ -126,11 +126,11 @@ def test_where_nobody_answers_nothing_is_stored(root: Path, monkeypatch: pytest.
     write(root, SERVED)
 
     def replies(self: Any, questions: Any) -> Any:
-        from graftline.evals.replies import Failed
+        from graftline.evals.attempt import Failed
 
         yield from (Failed(question, "nobody is there") for question in questions)
 
-    monkeypatch.setattr("graftline.evals.contestants.ChatContestant.replies", replies)
+    monkeypatch.setattr("graftline.evals.solvers.ChatSolver.replies", replies)
     with opened(root, RIGHT) as lineage, pytest.raises(BoundaryError, match="nobody is there"):
         contest(lineage, "mine")
     assert not (Paths(root).contest("mine") / ATTEMPTS).exists()

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from graftline.core.errors import ActorError, ConfigError, HarborError
-from graftline.evals.budget import Spending
-from graftline.evals.settings import EvalBudget
+from graftline.evals.budget import EvalBudget, Spending
 from graftline.harbor.contract import RolloutRequest, RolloutResponse
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.refusal import RequestError

@@ -1,8 +1,11 @@
 """Cases and answers for evaluations, in which one action is right, one leaves half, one changes too much, and one is none."""
 
+from collections.abc import Callable, Sequence
+
 from graftline.codemod.equality import Level
-from graftline.evals.attempt import Attempt
-from graftline.evals.cases import Case, Unseen
+from graftline.core.hashing import digest
+from graftline.evals.attempt import Answered, Attempt, Cost, Failed, Question, Replies
+from graftline.evals.cases import Case, HeldOutExample
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.answer_schema import AnswerFormat
 from graftline.sandbox.actions.memory import MemorySandbox
@@ -27,7 +30,7 @@ def case(number: int, edit_class: str = "rename", has_unseen: bool = False) -> C
         group="g",
         origin=f"demo_{number}.py",
     )
-    unseen = Unseen(pre="a = old(b)\nkeep(c)\n", post="a = new(b)\nkeep(c)\n") if has_unseen else None
+    unseen = HeldOutExample(pre="a = old(b)\nkeep(c)\n", post="a = new(b)\nkeep(c)\n") if has_unseen else None
     return Case(task=task, edit_class=edit_class, unseen=unseen)
 
 
@@ -50,3 +53,24 @@ def attempt(
         **more,
     }
     return Attempt.model_validate({"contestant": contestant, "task_id": task, "attempt": number, **values})
+
+
+class FunctionSolver:
+    """Answers at once what a function says, whose errors are those of a machine that failed: for tests and measurements."""
+
+    def __init__(
+        self, answer: Callable[[Question], str | Exception], answer_format: AnswerFormat, draws: bool = True
+    ) -> None:
+        self._answer, self._format, self.draws = answer, answer_format, draws
+        self.digest = digest(["memory", answer_format.model_dump(mode="json")])
+        self.questions: list[tuple[str, int]] = []
+        """Tasks and numbers of the attempts, in order."""
+
+    def replies(self, questions: Sequence[Question]) -> Replies:
+        for question in questions:
+            self.questions.append((question.case.id, question.attempt))
+            answer = self._answer(question)
+            if isinstance(answer, Exception):
+                yield Failed(question, str(answer))
+            else:
+                yield Answered(question, answer, self._format, Cost(len(answer.split()), 0.0, 0.0))

@@ -1,20 +1,35 @@
 """Coroutines for callers that have no event loop, or are in the middle of one: a notebook, a Dagster asset."""
 
 import asyncio
+import functools
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from contextvars import copy_context
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Return what `work` returns. Inside a running event loop it has a thread of its own, and the loop stands still."""
-    if _is_inside_a_loop():
-        return Background(work).result()
-    return asyncio.run(work)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    return Background(work).result()
+
+
+def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Return the twin of an `…_async` function, for callers that do not await; it works inside a running event loop too."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run(function(*args, **kwargs))
+
+    call.__name__, call.__qualname__ = (name.removesuffix("_async") for name in (call.__name__, call.__qualname__))
+    return call
 
 
 class Background(Generic[T]):
@@ -53,7 +68,7 @@ class Background(Generic[T]):
         wait([self._future], timeout_s)
 
     def cancel(self) -> None:
-        """Ask it to end; of one that has, nothing changes."""
+        """Ask it to end; no-op once it has."""
         self._began.wait()
         if not self._loop.is_closed():
             try:
@@ -64,23 +79,15 @@ class Background(Generic[T]):
 
     def _main(self) -> None:
         try:
-            value = asyncio.run(self._supervised())
+            value = asyncio.run(self._run())
         except BaseException as error:
             self._future.set_exception(error)
         else:
             self._future.set_result(value)
 
-    async def _supervised(self) -> T:
+    async def _run(self) -> T:
         task = asyncio.current_task()
         assert task is not None
         self._loop, self._task = asyncio.get_running_loop(), task
         self._began.set()
         return await self._work
-
-
-def _is_inside_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -1,7 +1,7 @@
-"""A file of `configs/evaluations`: which tasks, which contestants, and how many attempts of each at each.
+"""A file of `configs/evaluations`: which tasks, which solvers, and how many attempts of each at each.
 
-A contestant is told by its `kind`: `teacher` (asks no model), `actors` (a served model), `trained` (a model of the training
-service, bare or with the adapter of a recipe). The same model with another `prompt` is another contestant.
+The `kind` of a solver is `teacher` (asks no model), `actors` (a served model), or `trained` (a model of the training service,
+bare or with the adapter of a recipe). The same model with another `prompt` is another solver. Files call solvers `contestants`.
 """
 
 from pathlib import Path
@@ -14,11 +14,11 @@ from graftline.evals.sources import TaskSource
 from graftline.rollouts.teachers.settings import InductionTeacherConfig, MemoryTeacherConfig
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-_LATER_TEMPERATURE = 0.8
+_TEMPERATURE_OF_SEVERAL = 0.8
 
 
 class TeacherEntry(Config):
-    """A teacher that asks no model. Rule induction sees the wanted text: it says what one action can do, not who may learn it."""
+    """A teacher that asks no model. Rule induction sees the target text: it says what one action can do, not who may learn it."""
 
     kind: Literal["teacher"] = "teacher"
     teacher: Annotated[InductionTeacherConfig | MemoryTeacherConfig, Field(discriminator="kind")] = (
@@ -28,7 +28,7 @@ class TeacherEntry(Config):
     """Of an attempt; models take one."""
 
 
-class _Asked(Config):
+class _ModelEntry(Config):
     prompt: str = ""
     """Of `configs/teacher_prompts.yaml`; empty: `small` for served models, that of the recipe for trained ones."""
     temperature: float | None = Field(default=None, ge=0, le=2)
@@ -40,13 +40,13 @@ class _Asked(Config):
     """Questions on their way at a time; 0: as many as the actors have slots, or 64 of a trained model."""
 
     def temperature_of(self, attempts: int) -> float:
-        """Return by what answers are drawn where so many attempts are made."""
+        """Return the temperature of answers where so many attempts are made."""
         if self.temperature is not None:
             return self.temperature
-        return _LATER_TEMPERATURE if attempts > 1 else 0.0
+        return _TEMPERATURE_OF_SEVERAL if attempts > 1 else 0.0
 
 
-class ActorsEntry(_Asked):
+class ActorsEntry(_ModelEntry):
     """A served model. Actors of this machine that do not run are started, and stopped afterwards."""
 
     kind: Literal["actors"] = "actors"
@@ -58,7 +58,7 @@ class ActorsEntry(_Asked):
     """From a question to its answer."""
 
 
-class TrainedEntry(_Asked):
+class TrainedEntry(_ModelEntry):
     """A model of the training service."""
 
     kind: Literal["trained"] = "trained"
@@ -79,7 +79,7 @@ class TrainedEntry(_Asked):
 Entry = Annotated[TeacherEntry | ActorsEntry | TrainedEntry, Field(discriminator="kind")]
 
 
-class ContestFile(Config):
+class EvaluationFile(Config):
     """The file."""
 
     description: str = ""
@@ -96,20 +96,20 @@ class ContestFile(Config):
     """Share of attempts that count, below which a check warns."""
 
     @model_validator(mode="after")
-    def _names_its_contestants(self) -> Self:
+    def _names_its_solvers(self) -> Self:
         for key in ("candidate", "deployed"):
-            named = getattr(self, key)
-            if named and named not in self.contestants:
-                raise ValueError(f"{key}: {named!r} is no contestant; known: {', '.join(self.contestants)}")
+            name = getattr(self, key)
+            if name and name not in self.contestants:
+                raise ValueError(f"{key}: {name!r} is no contestant; known: {', '.join(self.contestants)}")
         if self.candidate and self.candidate == self.deployed:
             raise ValueError(f"candidate: {self.candidate!r} is deployed; name the one that is to take its place")
         return self
 
 
-def load_contest(path: Path) -> ContestFile:
-    """Return the contest of a file.
+def load_evaluation(path: Path) -> EvaluationFile:
+    """Return the evaluation of a file.
 
     Raises:
         ConfigError: it cannot be read, or does not fit.
     """
-    return load_yaml(path, ContestFile)
+    return load_yaml(path, EvaluationFile)

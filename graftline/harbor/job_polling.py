@@ -1,0 +1,77 @@
+"""Waits for a job to end, whoever runs it, and shows on standard error how far it is."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from typing import Protocol, TypeVar
+
+from graftline.core.progress import progress_bars
+from graftline.harbor.client import HarborTimeoutError
+
+_GROWTH = 1.5
+
+
+class JobResult(Protocol):
+    """A job, as far as it is."""
+
+    @property
+    def num_completed(self) -> int:
+        """How much of it is done."""
+
+    @property
+    def num_total(self) -> int:
+        """Of how much; 0 where that is not known."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing changes any more."""
+
+
+ResultT = TypeVar("ResultT", bound=JobResult)
+
+
+async def poll(
+    look: Callable[[], Awaitable[ResultT]],
+    title: tuple[str, str],
+    late: Callable[[ResultT], str],
+    summary: Callable[[ResultT], str],
+    progress: bool,
+    timeout_s: float | None,
+    interval_s: float,
+    longest_interval_s: float,
+) -> ResultT:
+    """Return the first result that is terminal.
+
+    Args:
+        look: Asks how far the job is.
+        title: Kind and id of the job, as the progress bar shows them.
+        late: Makes the message of the error where the job is not done in time.
+        summary: Says what it came to, when the progress bar ends.
+        progress: Whether there is one.
+        timeout_s: How long is waited; None is for as long as it takes.
+        interval_s: Between two looks, at first; later longer.
+        longest_interval_s: At most, unless `interval_s` is longer.
+
+    Raises:
+        HarborTimeoutError: it is not done in time; it goes on.
+    """
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    with ExitStack() as stack:
+        bars = stack.enter_context(progress_bars()) if progress else None
+        if bars:
+            bars.start(*title)
+        while True:
+            result = await look()
+            if bars:
+                bars.advance(result.num_completed, result.num_total)
+            if result.is_terminal:
+                break
+            if deadline is not None and time.monotonic() >= deadline:
+                raise HarborTimeoutError(f"{late(result)} after {timeout_s:g} s; poll again, it goes on")
+            pause_s = interval_s if deadline is None else min(interval_s, max(0.0, deadline - time.monotonic()))
+            await asyncio.sleep(pause_s)
+            interval_s = min(interval_s * _GROWTH, max(interval_s, longest_interval_s))
+        if bars:
+            bars.finish(summary(result))
+    return result
