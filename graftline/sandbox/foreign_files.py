@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from graftline.core.errors import DataError, SandboxError
 from graftline.sandbox.file_names import WorkspaceLimits
-from graftline.sandbox.inside.removal import FOLDER, names_in
+from graftline.sandbox.inside.files import FOLDER, names_in
 
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a FIFO would block
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

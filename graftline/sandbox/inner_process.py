@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from graftline.sandbox.inside.frames import framed, size_of
+from graftline.sandbox.inside.frames import add_length, size_of
 
 
 class InnerProcess:
@@ -56,7 +56,7 @@ class InnerProcess:
 
     def send(self, data: bytes | bytearray, deadline: float) -> None:
         """Write a frame, until `deadline` of the monotonic clock."""
-        self.write(framed(data), deadline)
+        self.write(add_length(data), deadline)
 
     def write(self, data: bytes, deadline: float) -> None:
         """Write what is no frame."""

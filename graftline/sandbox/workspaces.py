@@ -24,7 +24,7 @@ from graftline.core.errors import DataError, SandboxError
 from graftline.core.hashing import sha256_text
 from graftline.sandbox.file_names import WorkspaceLimits, check_count, check_files, check_size, short
 from graftline.sandbox.foreign_files import FILE, NEW_FILE, entered, opened_files, put, read
-from graftline.sandbox.inside.removal import FOLDER, names_in, remove
+from graftline.sandbox.inside.files import FOLDER, names_in, remove
 
 logger = logging.getLogger(__name__)
 

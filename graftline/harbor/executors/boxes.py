@@ -21,7 +21,7 @@ from graftline.harbor.executors.entrypoint import first_bytes_of, start_of
 from graftline.harbor.results import MAX_RESULT_BYTES, MAX_REWARD_BYTES
 from graftline.sandbox import Case, CaseEnd, CaseLimits, Jail, JailConfig, Verdict, open_jail
 from graftline.sandbox.file_names import folders_of, path_of
-from graftline.sandbox.inside.case_files import TOO_LARGE, TOO_MANY
+from graftline.sandbox.inside.files import TOO_LARGE, TOO_MANY
 from graftline.sandbox.jail import Returned, Snapshot
 
 MAX_ARTIFACT_BYTES, MAX_ARTIFACTS = 64 << 20, 5000

@@ -31,7 +31,7 @@ from graftline.harbor.messages import find_message
 from graftline.harbor.snapshots import Snapshots
 from graftline.sandbox import CaseEnd, JailConfig, Verdict
 from graftline.sandbox.base import IsolationLevel
-from graftline.sandbox.inside.case_files import TOO_LARGE
+from graftline.sandbox.inside.files import TOO_LARGE
 from graftline.sandbox.jail import Program, Snapshot
 
 _PREFIX = "local-"

@@ -1,9 +1,9 @@
-"""The walls of a case: a root folder with nothing but interpreters and libraries, and what a program gives up.
+"""The isolation of a case: a root folder with nothing but interpreters and libraries, and what a program gives up.
 
-There are three ways. `namespaces`: users, processes, mounts, network, names and memory objects of its own, a read-only
+There are three modes. `namespaces`: users, processes, mounts, network, names and memory objects of its own, a read-only
 root, and per case a working folder that lives in memory and is gone with it. `confined`: the file system of the
-machine behind path rules, for containers in which no namespace can be had. `bare`: limits only, for nobody but those
-who asked for it. Imports the standard library only.
+machine behind path rules, for containers in which no namespace can be had. `bare`: limits only, for those who asked for
+it. Imports the standard library only.
 """
 
 import os
@@ -14,22 +14,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from graftline.sandbox.inside import kernel, landlock
+from graftline.sandbox.inside import kernel
 from graftline.sandbox.inside.seccomp import NO_CORE, Filter
 
 WORK, TEMPORARY = "/case/work", "/case/tmp"  # of nobody: the interpreter itself may be below any folder people use
 LOGS = "/case/logs"  # of cases that start with a snapshot
 LOG_FOLDERS = ("agent", "verifier", "artifacts")
-BOX_LINKS = {"/logs": LOGS, "/app": WORK, "/workspace": WORK}
+CONTAINER_LINKS = {"/logs": LOGS, "/app": WORK, "/workspace": WORK}
 """Where containers have these folders."""
 SHARED_MEMORY, PROCESSES = "/dev/shm", "/proc"
-_USER = 1000  # inside; outside it is the one of the slot, or of whoever runs graftline
 DEVICES = ("null", "zero", "full", "random", "urandom")
+SPARE_FILES = 64  # of a folder that a wrapper makes: the folders of cases are in it
+_USER = 1000  # inside; outside it is that of the jail, or of whoever runs graftline
 _NO_FAMILY, _UNIX = 0xFFFF, 1
 _FAKE_TYPING = 0x5412  # TIOCSTI: puts characters into a terminal as if they had been typed
 _MEGABYTE = 1 << 20
 _PENDING_SIGNALS = 1024  # of the user; timers count
-SPARE_FILES = 64  # of a folder that a wrapper makes: the folders of cases are in it
+_PROCESS_FLAGS = kernel.NO_SETUID | kernel.NO_DEVICES | kernel.NO_EXEC
 
 
 def enter_namespaces(settings: Mapping[str, Any]) -> None:
@@ -41,7 +42,7 @@ def enter_namespaces(settings: Mapping[str, Any]) -> None:
     is_apart, says_apart = os.pipe()
     is_mapped, says_mapped = os.pipe()
     if child := os.fork():
-        os.close(says_apart)  # or there is no end to read where the child is gone
+        os.close(says_apart)  # or the child's death would not end what is read
         os.close(is_mapped)
         if not os.read(is_apart, 1):
             _exit_as(child)
@@ -59,7 +60,7 @@ def enter_namespaces(settings: Mapping[str, Any]) -> None:
     os.close(is_mapped)
     others = kernel.NEW_MOUNTS | kernel.NEW_PIDS | kernel.NEW_IPC | kernel.NEW_UTS | kernel.NEW_NETWORK
     kernel.unshare(others | kernel.NEW_CGROUP)
-    # opened as whoever started this: the user of the slot may not be able to walk to an interpreter in somebody's home
+    # opened as whoever started this: the user of the jail may not be able to walk to an interpreter in somebody's home
     visible = [(path, os.open(path, os.O_PATH)) for path in settings["visible"] if os.path.exists(path)]  # noqa: PTH110
     os.setresgid(_USER, _USER, _USER)
     os.setresuid(_USER, _USER, _USER)
@@ -106,7 +107,7 @@ def _build_root(visible: Sequence[tuple[str, int]], links: Mapping[str, str]) ->
     Path(root, "etc", "passwd").write_text(f"user:x:{_USER}:{_USER}::{TEMPORARY}:\n", "utf-8")
     Path(root, "etc", "group").write_text(f"user:x:{_USER}:\n", "utf-8")
     # for the server, which looks at the processes of cases; they have one of their own on top
-    kernel.mount("proc", root + PROCESSES, "proc", kernel.NO_SETUID | kernel.NO_DEVICES | kernel.NO_EXEC)
+    kernel.mount("proc", root + PROCESSES, "proc", _PROCESS_FLAGS)
     kernel.enter_root(root)
     kernel.protect("/", kernel.READ_ONLY)
     kernel.mount_memory(TEMPORARY, _MEGABYTE, 64)  # for the server itself; cases mount their own on top
@@ -121,25 +122,23 @@ def mount_folders(settings: Mapping[str, Any]) -> None:
     if settings["snapshot"] is not None:
         kernel.mount_memory(LOGS, size, limits["files"])
     kernel.mount(TEMPORARY, SHARED_MEMORY, None, kernel.BIND)
-    flags = kernel.NO_SETUID | kernel.NO_DEVICES | kernel.NO_EXEC
-    kernel.mount("proc", PROCESSES, "proc", flags, "hidepid=2,subset=pid")
+    kernel.mount("proc", PROCESSES, "proc", _PROCESS_FLAGS, "hidepid=2,subset=pid")
 
 
 def mount_code_folders(settings: Mapping[str, Any]) -> None:
     """Give this mount namespace, that of the code under test, another working folder, and its own processes only."""
     limits = settings["limits"]
     kernel.mount_memory(WORK, limits["disk_mb"] * _MEGABYTE, limits["files"])
-    flags = kernel.NO_SETUID | kernel.NO_DEVICES | kernel.NO_EXEC
-    kernel.mount("proc", PROCESSES, "proc", flags, "hidepid=2,subset=pid")
+    kernel.mount("proc", PROCESSES, "proc", _PROCESS_FLAGS, "hidepid=2,subset=pid")
 
 
-def kinds_of(folder: str, limits: Mapping[str, Any]) -> list[str]:
+def folder_features(folder: str, limits: Mapping[str, Any]) -> list[str]:
     """Return what the file system of a working folder gives, as names of features."""
-    found = os.statvfs(folder)
+    status = os.statvfs(folder)
     features = {
-        "no_exec": found.f_flag & os.ST_NOEXEC,
-        "disk_limits": found.f_blocks * found.f_frsize <= 2 * (limits["disk_mb"] + 1) * _MEGABYTE,
-        "file_limits": 0 < found.f_files <= limits["files"] + SPARE_FILES,
+        "no_exec": status.f_flag & os.ST_NOEXEC,
+        "disk_limits": status.f_blocks * status.f_frsize <= 2 * (limits["disk_mb"] + 1) * _MEGABYTE,
+        "file_limits": 0 < status.f_files <= limits["files"] + SPARE_FILES,
     }
     return [name for name, has_it in features.items() if has_it]
 
@@ -192,7 +191,7 @@ def give_up(settings: Mapping[str, Any], folders: Sequence[str], calls: Filter) 
         kernel.drop_capabilities()
     kernel.refuse_new_privileges()
     features.append("no_new_privs")
-    if landlock.version() > 0:
+    if kernel.landlock_version() > 0:
         devices = [f"/dev/{name}" for name in DEVICES]
         # what is runnable is readable, and every path takes its time
         readable = [path for path in settings["visible"] if path not in settings["runnable"]]
@@ -200,15 +199,15 @@ def give_up(settings: Mapping[str, Any], folders: Sequence[str], calls: Filter) 
         if settings["mode"] == "namespaces":
             readable.append(PROCESSES)
         runnable = [*settings["runnable"], *(folders[:1] if settings["runs_own"] else ())]
-        known = landlock.restrict(readable, runnable, [*folders, *devices[:3]])
-        features += ["landlock"] + (["signals_kept_in"] if known >= 6 else [])
+        version = kernel.restrict_paths(readable, runnable, [*folders, *devices[:3]])
+        features += ["landlock"] + (["signals_kept_in"] if version >= 6 else [])
     if calls.install("allow"):
         features.append("seccomp")
     return features
 
 
 def foreign_code_filter() -> Filter:
-    """Return the system calls that code of nobody we know may make: all but those that reach beyond its processes."""
+    """Return the system calls that foreign code may make: all but those that reach beyond its processes."""
     calls = Filter().refuse_harm().refuse_unknown()
     calls.refuse_unless("socket", 0, _NO_FAMILY).refuse_unless("socketpair", 0, _UNIX)
     return calls.refuse_value("ioctl", 1, _FAKE_TYPING)

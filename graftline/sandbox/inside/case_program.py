@@ -1,7 +1,7 @@
 """What a case runs of ours: a Python file, tests by pytest, or calls of functions.
 
-They run in a fork of a process that has loaded pytest and what tests often import. `sandbox.judge` reads
-their reports; the lines and what they prove are described there.
+They run in a fork of a process that has loaded pytest and what tests often import. `sandbox.jail.judge` reads their
+reports, and says what they prove.
 """
 
 import importlib
@@ -19,7 +19,7 @@ from graftline.sandbox.inside import case_calls
 
 OURS = ("python", "pytest", "calls")
 REPORTING = ("pytest", "calls")
-"""Those that say by a descriptor of their own what they found."""
+"""Those that report what they found by a descriptor of their own."""
 NO_MEMORY = 97
 """Exit code of a program that ends by a `MemoryError`."""
 _COMMON = (
@@ -60,9 +60,9 @@ def test_raises():
 """
 
 
-def load(programs: Mapping[str, str], is_box: bool = False) -> None:
-    """Import what tests or entrypoints import, before there are walls: what is loaded later is read from files."""
-    for name in _OF_ENTRYPOINTS if is_box else _COMMON:
+def load(programs: Mapping[str, str], is_container: bool = False) -> None:
+    """Import what tests or entrypoints import, before there is isolation: what is loaded later is read from files."""
+    for name in _OF_ENTRYPOINTS if is_container else _COMMON:
         importlib.import_module(name)
     if "pytest" in programs:
         importlib.import_module("graftline.sandbox.inside.case_tests")
@@ -85,21 +85,21 @@ def warm_up(programs: Mapping[str, str], folder: str) -> None:
 
 def tools(programs: Mapping[str, str]) -> dict[str, str]:
     """Return the versions of what runs here."""
-    found = {"python": platform.python_version()}
-    if "pytest" in programs:
-        found["pytest"] = sys.modules["pytest"].__version__
-    return found
+    pytest = {"pytest": sys.modules["pytest"].__version__} if "pytest" in programs else {}
+    return {"python": platform.python_version(), **pytest}
 
 
-def run(request: Mapping[str, Any], work: str, report: int, link: tuple[int, int], is_box: bool = False) -> NoReturn:
+def run(
+    request: Mapping[str, Any], work: str, report: int, link: tuple[int, int], is_container: bool = False
+) -> NoReturn:
     """Run the program of `request` in this process, and end with it.
 
     Args:
         request: As the server was sent it.
         work: The working folder.
-        report: What programs of ours say what they found by.
-        link: What leads to the process of the code under test, where it has one.
-        is_box: Whether modules are searched for as an interpreter of its own does it, `PYTHONPATH` included.
+        report: The descriptor that programs of ours report by.
+        link: What leads to the process of the code under test, if it has one.
+        is_container: Whether modules are searched for as an interpreter of its own does it, `PYTHONPATH` included.
     """
     arguments = request["arguments"]
     for name, descriptor in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
@@ -111,15 +111,17 @@ def run(request: Mapping[str, Any], work: str, report: int, link: tuple[int, int
         setattr(sys, f"__{name}__", stream)
     tempfile.tempdir = None  # the one that was found before there was one of this case
     if request["program"] != "pytest":  # pytest itself needs what is loaded
-        _forget_what_is_hidden_by(work)
-    sys.path[:0] = _searched(arguments, work) if is_box else [work]
+        _forget_modules_hidden_by(work)
+    sys.path[:0] = _search_path(arguments, work) if is_container else [work]
     sys.dont_write_bytecode = True
-    if not is_box:
+    if not is_container:
         sys.pycache_prefix = "/nonexistent"  # compiled files that a case brings along are not believed
-    _exit(_code_of(request, arguments, work, report, link))
+    _exit(_run_program(request, arguments, work, report, link))
 
 
-def _code_of(request: Mapping[str, Any], arguments: list[str], work: str, report: int, link: tuple[int, int]) -> int:
+def _run_program(
+    request: Mapping[str, Any], arguments: list[str], work: str, report: int, link: tuple[int, int]
+) -> int:
     """Run one of our own programs; return its exit code."""
     if request["apart"] is None:
         for descriptor in link:
@@ -132,7 +134,7 @@ def _code_of(request: Mapping[str, Any], arguments: list[str], work: str, report
             from graftline.sandbox.inside import case_tests
 
             trusted = [name for name, _ in request["trusted"]]
-            session = _session(request["apart"], link, work)
+            session = _open_session(request["apart"], link, work)
             return case_tests.run(arguments, trusted, work, report, request["nonce"], session)
         else:
             case_calls.run(arguments[0], work, report, request["nonce"])
@@ -149,8 +151,8 @@ def _code_of(request: Mapping[str, Any], arguments: list[str], work: str, report
     return 0
 
 
-def _session(apart: Mapping[str, Any] | None, link: tuple[int, int], work: str) -> Any:
-    """Return what tests reach the code under test by; None where they share their process with it."""
+def _open_session(apart: Mapping[str, Any] | None, link: tuple[int, int], work: str) -> Any:
+    """Return what tests reach the code under test by; None if they share their process with it."""
     if apart is None:
         return None
     from graftline.sandbox.inside import kernel, remote_imports, remote_session
@@ -161,7 +163,7 @@ def _session(apart: Mapping[str, Any] | None, link: tuple[int, int], work: str) 
     return session
 
 
-def _forget_what_is_hidden_by(folder: str) -> None:
+def _forget_modules_hidden_by(folder: str) -> None:
     """Have modules of a case found where it has one of the same name, as a fresh interpreter does."""
     own = {name.removesuffix(".py") for name in os.listdir(folder)} - _OF_EVERY_INTERPRETER  # noqa: PTH208
     own = {name for name in own if name in sys.modules}
@@ -170,7 +172,7 @@ def _forget_what_is_hidden_by(folder: str) -> None:
         del sys.modules[name]
 
 
-def _searched(arguments: list[str], work: str) -> list[str]:
+def _search_path(arguments: list[str], work: str) -> list[str]:
     of_the_file = os.path.dirname(os.path.join(work, arguments[0]))  # noqa: PTH118, PTH120
     named = [os.path.join(work, path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]  # noqa: PTH118
     return [*dict.fromkeys((of_the_file, *named, work))]
@@ -178,27 +180,23 @@ def _searched(arguments: list[str], work: str) -> list[str]:
 
 def _run_python(arguments: list[str]) -> None:
     """Run a file, or a module after `-m`."""
-    if arguments[0] != "-m" or len(arguments) < 2:
-        sys.argv = list(arguments)
-        _run_file(arguments[0])
+    if arguments[0] == "-m" and len(arguments) > 1:
+        import runpy
+
+        sys.argv = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
         return
-    import runpy
-
-    sys.argv = arguments[1:]
-    runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-
-
-def _run_file(path: str) -> None:
+    sys.argv = list(arguments)
     main = types.ModuleType("__main__")
-    main.__dict__["__file__"] = path
+    main.__dict__["__file__"] = arguments[0]
     sys.modules["__main__"] = main
-    with open(path, "rb") as stream:  # noqa: PTH123
-        code = compile(stream.read(), path, "exec", dont_inherit=True)
+    with open(arguments[0], "rb") as stream:  # noqa: PTH123
+        code = compile(stream.read(), arguments[0], "exec", dont_inherit=True)
     exec(code, main.__dict__)
 
 
 def _exit(code: int) -> NoReturn:
-    """End as an interpreter does, as far as a case can see: threads are waited for, and what was said is written."""
+    """End as an interpreter does, as far as a case can see: threads are waited for, and output is written."""
     try:
         import atexit
         import threading

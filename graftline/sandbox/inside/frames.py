@@ -1,7 +1,7 @@
 """Frames on a descriptor: a 4-byte big-endian length, and as many bytes.
 
-Imports the standard library only, for the programs of the jail speak it too. How long a frame may be is said by who
-receives it; how long one may take, by who waits (`sandbox.inner_process`).
+Imports the standard library only, for the programs of the jail speak it too. The receiver says how long a frame may be;
+who waits says how long one may take (`sandbox.inner_process`).
 """
 
 import os
@@ -10,14 +10,14 @@ import struct
 _CHUNK_BYTES = 1 << 18
 
 
-def framed(data: bytes | bytearray) -> bytes:
+def add_length(data: bytes | bytearray) -> bytes:
     """Return `data` with its length before it."""
     return struct.pack(">I", len(data)) + data
 
 
 def send(descriptor: int, data: bytes | bytearray) -> None:
     """Write one frame."""
-    write(descriptor, framed(data))
+    write(descriptor, add_length(data))
 
 
 def receive(descriptor: int) -> bytes | None:
@@ -28,8 +28,7 @@ def receive(descriptor: int) -> bytes | None:
 
 def size_of(head: bytes | bytearray) -> int:
     """Return the length that the first four bytes of a frame tell."""
-    size: int = struct.unpack(">I", head[:4])[0]
-    return size
+    return int.from_bytes(head[:4], "big")
 
 
 def read(descriptor: int, length: int) -> bytes | None:

@@ -1,9 +1,9 @@
-"""The first process of a case: it stands behind the walls, lays the files, becomes the program or waits for it.
+"""The first process of a case: it confines itself, lays the files, becomes the program or waits for it.
 
-Where tests are to run apart from the code under test, it starts a second process for the code: an interpreter that knows
-nothing of the tests, with a working folder, and where there are namespaces a view of processes, of its own.
+Where tests run apart from the code under test, it starts a second process for the code: an interpreter that knows
+nothing of the tests, with a working folder of its own, and where there are namespaces a view of processes of its own.
 
-Where a case starts with a snapshot, it copies that first, and in the end reads what comes back, once it has ended every
+Where a case starts with a snapshot, it copies that first. In the end it reads what comes back, once it has ended every
 other process of the case.
 """
 
@@ -13,14 +13,13 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from graftline.sandbox.inside import case_files, case_jail, case_program, kernel
+from graftline.sandbox.inside import case_jail, case_program, files, kernel
 from graftline.sandbox.inside.frames import receive, send, write
 from graftline.sandbox.inside.remote_values import LINK
-from graftline.sandbox.inside.removal import FOLDER
 
 _OUT_OF_THE_WAY = 200  # of the descriptors that a program counts
 _STDIN = ".stdin"
@@ -28,8 +27,8 @@ _MOST_DESCRIPTORS, _BY_SIGNAL = 1024, 128
 _CAN_BE_IMPORTED = (".py", ".pyi", ".pyc", ".pyo", ".pyw", ".pth", ".so", ".zip", ".egg", ".whl")
 
 
-class Walls:
-    """What stands around every case of this server."""
+class CaseIsolation:
+    """What isolates every case of this server."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
@@ -40,32 +39,31 @@ class Walls:
         self.has_snapshot = settings["snapshot"] is not None
         self._snapshot = -1
         self._calls = case_jail.foreign_code_filter()
-        self._calls.compiled("allow")
+        self._calls.compile("allow")
 
     def open_snapshot(self) -> None:
         """Open the snapshot while this process still sees it, and has the rights to: no case sees more than a copy."""
         if self.has_snapshot:
-            self._snapshot = os.open(self._settings["snapshot"], FOLDER)
+            self._snapshot = os.open(self._settings["snapshot"], files.FOLDER)
 
     def fork(self) -> int:
-        """Fork the first process of a case."""
+        """Fork the first process of a case, or one that sees no other process of the case."""
         if self.has_namespaces:
             return kernel.fork_into(kernel.NEW_MOUNTS | kernel.NEW_PIDS | kernel.NEW_IPC)
         return os.fork()
 
     def folder_of(self, number: int) -> str:
-        """Return the folder of a case, where it has none in memory."""
+        """Return the folder of a case that has none in memory."""
         return "" if self.has_namespaces else f"{self.folder}/case-{number}"
 
     def folders_of(self, folder: str) -> dict[str, str]:
         """Return the folders that a case has in its own, the working folder first."""
+        folders = {name: f"{folder}/{name}" for name in ("work", "tmp", "logs")}
         if self.has_namespaces:
-            found = {"work": case_jail.WORK, "tmp": case_jail.TEMPORARY, "logs": case_jail.LOGS}
-        else:
-            found = {name: f"{folder}/{name}" for name in ("work", "tmp", "logs")}
+            folders = {"work": case_jail.WORK, "tmp": case_jail.TEMPORARY, "logs": case_jail.LOGS}
         if not self.has_snapshot:
-            del found["logs"]
-        return found
+            del folders["logs"]
+        return folders
 
     def make_folders(self, folder: str, folders: Mapping[str, str]) -> None:
         """Make the folders of a case."""
@@ -78,10 +76,6 @@ class Walls:
             for name in case_jail.LOG_FOLDERS:
                 os.mkdir(f"{folders['logs']}/{name}", 0o755)  # noqa: PTH102
 
-    def fork_code(self) -> int:
-        """Fork what becomes the process of the code under test, which sees no other process of the case."""
-        return self.fork() if self.has_namespaces else os.fork()
-
     def make_code_folder(self, folder: str) -> str:
         """Make the working folder of the code, and return it: where the case has its own, in the view of the code."""
         if self.has_namespaces:
@@ -91,13 +85,13 @@ class Walls:
         os.mkdir(path, 0o700)  # noqa: PTH102
         return path
 
-    def fill(self, work: str, parts: Sequence[str]) -> None:
+    def copy_snapshot(self, work: str, parts: Sequence[str]) -> None:
         """Copy the snapshot to the working folder of a case."""
         if self.has_snapshot:
-            case_files.copy_parts(self._snapshot, parts, work)
+            files.copy_parts(self._snapshot, parts, work)
 
     def confine(self, folders: Sequence[str]) -> list[str]:
-        """Put limits and walls on this process for good; return the names of what took hold."""
+        """Limit and confine this process for good; return the names of what took hold."""
         case_jail.limit(self.limits)
         features = ["rlimits"]
         if self._settings["mode"] != "bare":
@@ -105,88 +99,113 @@ class Walls:
         return features
 
 
-class First:
+class InitProcess:
     """Lays the files, starts the program and waits for it."""
 
-    def __init__(self, walls: Walls, folder: str, request: int, writers: Sequence[int]) -> None:
-        self._walls, self._request = walls, request
+    def __init__(self, isolation: CaseIsolation, folder: str, request: int, writers: Sequence[int]) -> None:
+        self._isolation, self._request = isolation, request
         self._stdout, self._stderr, self._report, self._status = writers
-        self._folder, self._folders = folder, walls.folders_of(folder)
+        self._folder, self._folders = folder, isolation.folders_of(folder)
         self._work, self._temporary = self._folders["work"], self._folders["tmp"]
 
     def run(self) -> NoReturn:
         """Do all of it, and end."""
         try:
-            kernel.end_with_parent()
-            if self._walls.has_snapshot and not self._walls.has_namespaces:
-                kernel.adopt_orphans()
-            self._walls.make_folders(self._folder, self._folders)
-            go, says_go = os.pipe()
-            (of_tests, to_tests), (of_code, to_code) = os.pipe(), os.pipe()
-            program = os.fork()
-            if program == 0:
-                os.close(says_go)
-                os.close(self._request)
-                self._become(go, (of_code, to_tests))
-            for descriptor in (go, of_code, to_tests, *(() if self._walls.has_snapshot else (self._report,))):
-                os.close(descriptor)
-            head, body = receive(self._request), receive(self._request)
-            if head is None or body is None:
-                os._exit(0)
-            request = json.loads(head)
-            code = self._start_code(request, body, (of_tests, to_code)) if request["apart"] else None
-            for descriptor in (of_tests, to_code, self._stdout, self._stderr):
-                os.close(descriptor)
-            self._walls.fill(self._work, request["parts"])
-            _lay(request, body, self._work, self._temporary, is_protected=self._walls.has_namespaces)
-            signal.signal(signal.SIGTERM, lambda *_: os.kill(program, signal.SIGKILL))  # to say what it used till then
-            with suppress(BrokenPipeError):
-                send(says_go, head)
-            ends = _wait_for(program)
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            status = ends[program][0]
-            if code is not None:
-                if code not in ends:
-                    os.kill(code, signal.SIGKILL)
-                    ends |= _wait_for(code)
-                elif by := _signal_of(ends[code][0]):
-                    status = by  # tests fail without the code, and why is in how it ended
-            used = [usage for child, (_, usage) in ends.items() if child in (program, code)]
-            cpu_s = sum(usage.ru_utime + usage.ru_stime for usage in used)
-            peak_kb, files_kb = max(usage.ru_maxrss for usage in used), self._files_kb()
-            say(self._status, {"status": status, "cpu_s": cpu_s, "peak_kb": peak_kb, "files_kb": files_kb})
-            if request["returned"] is not None:
-                self._end_all_others()
-                case_files.give_back(self._folders, request["returned"], self._report)
+            self._run()
         except BaseException as error:
             say(self._status, {"error": repr(error)})
         os._exit(0)
 
+    def _run(self) -> None:
+        kernel.end_with_parent()
+        if self._isolation.has_snapshot and not self._isolation.has_namespaces:
+            kernel.adopt_orphans()
+        self._isolation.make_folders(self._folder, self._folders)
+        go, says_go = os.pipe()
+        (of_tests, to_tests), (of_code, to_code) = os.pipe(), os.pipe()
+        program = os.fork()
+        if program == 0:
+            os.close(says_go)
+            os.close(self._request)
+            self._become_program(go, (of_code, to_tests))
+        for descriptor in (go, of_code, to_tests, *(() if self._isolation.has_snapshot else (self._report,))):
+            os.close(descriptor)
+        head, body = receive(self._request), receive(self._request)
+        if head is None or body is None:
+            os._exit(0)
+        request = json.loads(head)
+        code = self._start_code(request, body, (of_tests, to_code)) if request["apart"] else None
+        for descriptor in (of_tests, to_code, self._stdout, self._stderr):
+            os.close(descriptor)
+        self._isolation.copy_snapshot(self._work, request["parts"])
+        self._lay(request, body)
+        signal.signal(signal.SIGTERM, lambda *_: os.kill(program, signal.SIGKILL))  # to say what it used till then
+        with suppress(BrokenPipeError):
+            send(says_go, head)
+        ends = _wait_for(program)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        status = ends[program][0]
+        if code is not None:
+            if code not in ends:
+                os.kill(code, signal.SIGKILL)
+                ends |= _wait_for(code)
+            elif by := _signal_of(ends[code][0]):
+                status = by  # tests fail without the code, and why is in how it ended
+        usages = [usage for child, (_, usage) in ends.items() if child in (program, code)]
+        cpu_s = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+        peak_kb, files_kb = max(usage.ru_maxrss for usage in usages), self._files_kb()
+        say(self._status, {"status": status, "cpu_s": cpu_s, "peak_kb": peak_kb, "files_kb": files_kb})
+        if request["returned"] is not None:
+            self._end_all_others()
+            files.give_back(self._folders, request["returned"], self._report)
+
     def _files_kb(self) -> int:
         """Return what the files of the case take, where its folders are in memory."""
-        states = [os.statvfs(folder) for folder in self._folders.values()] if self._walls.has_namespaces else []
+        states = [os.statvfs(folder) for folder in self._folders.values()] if self._isolation.has_namespaces else []
         return sum((state.f_blocks - state.f_bfree) * state.f_frsize for state in states) >> 10
 
     def _end_all_others(self) -> None:
-        if self._walls.has_namespaces:
-            with suppress(ProcessLookupError):
-                os.kill(-1, signal.SIGKILL)  # all that this process sees, and no process is forked meanwhile
-            with suppress(ChildProcessError):
-                while True:
-                    os.wait()
-        else:
+        if not self._isolation.has_namespaces:
             end_children()
+            return
+        with suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)  # all that this process sees, and no process is forked meanwhile
+        with suppress(ChildProcessError):
+            while True:
+                os.wait()
+
+    def _lay(self, request: Mapping[str, Any], body: bytes) -> None:
+        """Write the files of a case, those that are trusted last, and what it finds on its standard input."""
+        size = 0
+        for kind, name, content in _files_of(request, body):
+            size += len(content)
+            # tests may read the files of code that has a process of its own, and can import none of them
+            if request["apart"] and kind == "files" and name.lower().endswith(_CAN_BE_IMPORTED):
+                continue
+            top = os.open(self._temporary if kind == "temporary" else self._work, files.FOLDER)
+            files.put(name, top, content, 0o444 if kind == "trusted" else 0o644)
+            os.close(top)
+        if self._isolation.has_namespaces:
+            for name, _ in request["trusted"]:
+                case_jail.protect_file(f"{self._work}/{name}", self._work)
+        descriptor = os.open(f"{self._temporary}/{_STDIN}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        write(descriptor, body[size:])
+        os.close(descriptor)
 
     def _start_code(self, request: Mapping[str, Any], body: bytes, link: tuple[int, int]) -> int:
         """Start the process of the code under test, on the files of the case but for the tests; return its id."""
-        if child := self._walls.fork_code():
+        if child := self._isolation.fork():
             return child
         try:
             kernel.end_with_parent()
             _offer_to_the_memory_killer()
-            work = self._walls.make_code_folder(self._folder)
-            _lay_for_code(request, body, work)
-            if self._walls.has_namespaces and (program := os.fork()):
+            work = self._isolation.make_code_folder(self._folder)
+            top = os.open(work, files.FOLDER)
+            for kind, name, content in _files_of(request, body):
+                if kind == "files" or (kind == "trusted" and not name.endswith(".py")):
+                    files.put(name, top, content, 0o644)
+            os.close(top)
+            if self._isolation.has_namespaces and (program := os.fork()):
                 _await_as_first(program)  # the first process of a namespace ignores most signals
             kernel.end_with_parent()
             os.chdir(work)
@@ -197,8 +216,8 @@ class First:
             for target, descriptor in enumerate(apart):
                 os.dup2(descriptor, target)
             os.closerange(LINK[-1] + 1, _OUT_OF_THE_WAY)
-            self._walls.confine([work, self._temporary])
-            case_jail.limit_memory(self._walls.limits, is_interpreter=True)
+            self._isolation.confine([work, self._temporary])
+            case_jail.limit_memory(self._isolation.limits, is_interpreter=True)
             environment = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
             environment |= {"HOME": self._temporary, "TMPDIR": self._temporary}
             code = f"import sys; sys.path[:] = {sys.path!r}; from graftline.sandbox.inside.code_process import main; main()"
@@ -208,7 +227,7 @@ class First:
             os.write(2, f"the process of the code under test does not start: {error!r}\n".encode())
         os._exit(1)
 
-    def _become(self, go: int, link: tuple[int, int]) -> NoReturn:
+    def _become_program(self, go: int, link: tuple[int, int]) -> NoReturn:
         """Turn this process into the program, once it is known which."""
         report, trouble, go, *link_here = (
             fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
@@ -223,52 +242,61 @@ class First:
             os.dup2(self._stderr, 2)
             os.closerange(3, _OUT_OF_THE_WAY)
             os.environ.update(HOME=self._temporary, TMPDIR=self._temporary)
-            if self._walls.has_snapshot:
+            if self._isolation.has_snapshot:
                 os.environ["LOGS_DIR"] = self._folders["logs"]
-            self._walls.confine([*self._folders.values()])
+            self._isolation.confine([*self._folders.values()])
             request = json.loads(receive(go) or b"null")
             if request is None:
                 os._exit(0)
             os.environ.update(request["environment"])
-            if not self._walls.has_namespaces or not os.path.islink("/tmp"):  # noqa: PTH114
-                request["arguments"] = [self._own(argument, request) for argument in request["arguments"]]
+            if not self._isolation.has_namespaces or not os.path.islink("/tmp"):  # noqa: PTH114
+                request["arguments"] = [self._translate(argument, request) for argument in request["arguments"]]
             stdin = os.open(f"{self._temporary}/{_STDIN}", os.O_RDONLY)
             os.unlink(f"{self._temporary}/{_STDIN}")  # noqa: PTH108
             os.dup2(stdin, 0)
             os.close(stdin)
             os.close(go)
             # a program of a snapshot starts others
-            is_interpreter = request["program"] not in ("node", "java") and not self._walls.has_snapshot
-            case_jail.limit_memory(self._walls.limits, is_interpreter)
+            is_interpreter = request["program"] not in ("node", "java") and not self._isolation.has_snapshot
+            case_jail.limit_memory(self._isolation.limits, is_interpreter)
         except BaseException as error:
             say(trouble, {"error": repr(error)})
             os._exit(1)
         if request["program"] in case_program.OURS:
             os.close(trouble)
             link = (link_here[0], link_here[1])
-            case_program.run(request, self._work, report, link, is_box=self._walls.has_snapshot)
+            case_program.run(request, self._work, report, link, is_container=self._isolation.has_snapshot)
         try:
-            path = self._walls.programs[request["program"]]
+            path = self._isolation.programs[request["program"]]
             name = os.path.basename(path) if request["program"] == "shell" else request["program"]  # noqa: PTH119
             os.execv(path, [name, *request["arguments"]])
         except Exception as error:  # a zero byte in an argument is a ValueError
             say(trouble, {"error": f"{request['program']}: {error}"})
         os._exit(1)
 
-    def _own(self, argument: str, request: Mapping[str, Any]) -> str:
+    def _translate(self, argument: str, request: Mapping[str, Any]) -> str:
         """Return `argument` with the places that files have for this case, where others have `/tmp` and `/logs`."""
-        own = [(f"/tmp/{name}", f"{self._temporary}/{name}") for name, _ in request["temporary"]]
+        places = [(f"/tmp/{name}", f"{self._temporary}/{name}") for name, _ in request["temporary"]]
         for path in request["returned"]["paths"] if request["returned"] else ():
             top, _, below = path.partition("/")
             if top in ("tmp", "logs"):
-                own.append((f"/{path}", f"{self._folders[top]}/{below}"))
-        if self._walls.has_snapshot:
-            own.append(("/logs", self._folders["logs"]))
-        for known, place in own:
-            start, is_said, name = argument.rpartition("=")
-            if name == known or name.startswith(f"{known}/"):
-                return f"{start}{is_said}{place}{name[len(known) :]}"
+                places.append((f"/{path}", f"{self._folders[top]}/{below}"))
+        if self._isolation.has_snapshot:
+            places.append(("/logs", self._folders["logs"]))
+        for usual, place in places:
+            option, equals, name = argument.rpartition("=")
+            if name == usual or name.startswith(f"{usual}/"):
+                return f"{option}{equals}{place}{name[len(usual) :]}"
         return argument
+
+
+def _files_of(request: Mapping[str, Any], body: bytes) -> Iterator[tuple[str, str, bytes]]:
+    """Yield kind, name and content of every file of a case, in the order in which `body` holds them."""
+    position = 0
+    for kind in ("files", "trusted", "temporary"):
+        for name, size in request[kind]:
+            yield kind, name, body[position : position + size]
+            position += size
 
 
 def _offer_to_the_memory_killer() -> None:
@@ -288,40 +316,6 @@ def _offer_to_the_memory_killer() -> None:
 def _write_oom_score() -> None:
     with open("/proc/self/oom_score_adj", "wb") as stream:  # noqa: PTH123
         stream.write(b"1000")
-
-
-def _lay(request: Mapping[str, Any], body: bytes, work: str, temporary: str, is_protected: bool) -> None:
-    """Write the files of a case, those that are trusted last, and what it finds on its standard input."""
-    position = 0
-    for where, kind, name, size, mode in (
-        *((work, "files", name, size, 0o644) for name, size in request["files"]),
-        *((work, "trusted", name, size, 0o444) for name, size in request["trusted"]),
-        *((temporary, "temporary", name, size, 0o644) for name, size in request["temporary"]),
-    ):
-        # tests may read the files of code that has a process of its own, and can import none of them
-        if not (request["apart"] and kind == "files" and name.lower().endswith(_CAN_BE_IMPORTED)):
-            top = os.open(where, FOLDER)
-            case_files.put(name, top, body[position : position + size], mode)
-            os.close(top)
-        position += size
-    if is_protected:
-        for name, _ in request["trusted"]:
-            case_jail.protect_file(f"{work}/{name}", work)
-    descriptor = os.open(f"{temporary}/{_STDIN}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    write(descriptor, body[position:])
-    os.close(descriptor)
-
-
-def _lay_for_code(request: Mapping[str, Any], body: bytes, work: str) -> None:
-    """Write the files of the code under test, and those that tests read beside them; not the tests."""
-    position = 0
-    top = os.open(work, FOLDER)
-    for kind in ("files", "trusted"):
-        for name, size in request[kind]:
-            if kind == "files" or not name.endswith(".py"):
-                case_files.put(name, top, body[position : position + size], 0o644)
-            position += size
-    os.close(top)
 
 
 def _await_as_first(process: int) -> NoReturn:
@@ -345,8 +339,8 @@ def _wait_for(process: int) -> dict[int, tuple[int, resource.struct_rusage]]:
     """Return how `process`, and every child that came to its end before, ended and what it used."""
     ends = {}
     while process not in ends:
-        child, status, used = os.wait4(-1, 0)
-        ends[child] = (status, used)
+        child, status, usage = os.wait4(-1, 0)
+        ends[child] = (status, usage)
     return ends
 
 
@@ -360,16 +354,15 @@ def end_children(spared: Collection[int | None] = ()) -> None:
 
 
 def _children() -> set[int]:
-    found = set()
-    for name in os.listdir("/proc"):  # noqa: PTH208
-        if name.isdigit():
-            with suppress(OSError), open(f"/proc/{name}/stat", "rb") as stream:  # noqa: PTH123
-                if int(stream.read().rpartition(b")")[2].split()[1]) == os.getpid():
-                    found.add(int(name))
-    return found
+    children = set()
+    for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
+        with suppress(OSError), open(f"/proc/{name}/stat", "rb") as stream:  # noqa: PTH123
+            if int(stream.read().rpartition(b")")[2].split()[1]) == os.getpid():
+                children.add(int(name))
+    return children
 
 
-def say(descriptor: int, what: Mapping[str, Any]) -> None:
+def say(descriptor: int, message: Mapping[str, Any]) -> None:
     """Write one line of JSON, if anybody reads it still."""
     with suppress(OSError):
-        write(descriptor, json.dumps(what).encode() + b"\n")
+        write(descriptor, json.dumps(message).encode() + b"\n")

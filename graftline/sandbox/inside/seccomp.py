@@ -85,17 +85,8 @@ HARMFUL = (
     *("add_key", "request_key", "keyctl", "bpf", "perf_event_open", "userfaultfd", "init_module", "finit_module"),
     *("delete_module", "kexec_load", "kexec_file_load", "reboot", "swapon", "swapoff", "acct", "quotactl"),
     *("quotactl_fd", "syslog", "clock_settime", "settimeofday", "adjtimex", "clock_adjtime", "sethostname"),
-    *(
-        "setdomainname",
-        "fanotify_init",
-        "vhangup",
-        "lookup_dcookie",
-        "nfsservctl",
-        "uselib",
-        "sync",
-        "syncfs",
-        "seccomp",
-    ),
+    *("setdomainname", "fanotify_init", "vhangup", "lookup_dcookie", "nfsservctl", "uselib", "sync", "syncfs"),
+    "seccomp",
     # files by handle, past all path rules
     *("name_to_handle_at", "open_by_handle_at"),
     # ways round the refusal of sockets and of files
@@ -215,11 +206,11 @@ class Filter:
             return False
         if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
             return False
-        structure, _ = self.compiled(others)
+        structure, _ = self.compile(others)
         status: int = _libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(structure), 0, 0)
         return status == 0
 
-    def compiled(self, others: str) -> tuple["_Program", "ctypes.Array[ctypes.c_char]"]:
+    def compile(self, others: str) -> tuple["_Program", "ctypes.Array[ctypes.c_char]"]:
         """Return what the kernel takes, made once: whoever forks can have it made before. No rule is added afterwards."""
         if others not in self._compiled:
             default = _instruction(_RETURN, _ALLOW if others == "allow" else _KILL_PROCESS)

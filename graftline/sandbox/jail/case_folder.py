@@ -6,7 +6,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
-from graftline.sandbox.inside.removal import remove_path
+from graftline.sandbox.inside.files import remove_path
 
 _PREFIX = "graftline-cases-"
 

@@ -34,9 +34,9 @@ from graftline.sandbox.base import Isolation, Usage, Verdict, level_of
 from graftline.sandbox.file_names import folders_of, path_of
 from graftline.sandbox.inner_process import InnerProcess
 from graftline.sandbox.inside import case_server
-from graftline.sandbox.inside.case_files import unpacked
-from graftline.sandbox.inside.case_jail import BOX_LINKS, TEMPORARY
+from graftline.sandbox.inside.case_jail import CONTAINER_LINKS, TEMPORARY
 from graftline.sandbox.inside.case_program import NO_MEMORY, REPORTING
+from graftline.sandbox.inside.files import unpack
 from graftline.sandbox.jail import (
     Case,
     CaseEnd,
@@ -139,7 +139,7 @@ class ServedJail:
         if case.returned is None:
             return self._end(verdict, found, stdout, stderr, report)
         try:
-            files, left_out = unpacked(report)
+            files, left_out = unpack(report)
         except ValueError:
             if verdict is Verdict.OK:
                 self.close()
@@ -330,7 +330,7 @@ class ServedJail:
             "user": None if is_other_user_already else self._user,
             "programs": seen.programs,
             "visible": seen.paths,
-            "links": {**seen.links, **(BOX_LINKS if self._snapshot else {})},
+            "links": {**seen.links, **(CONTAINER_LINKS if self._snapshot else {})},
             "snapshot": None if self._snapshot is None else os.fspath(self._snapshot.folder),
             "runs_own": self._runs_own,
             "runnable": seen.runnable,

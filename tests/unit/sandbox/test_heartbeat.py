@@ -113,7 +113,7 @@ def test_disks_are_to_blame_only_where_the_kernel_saw_somebody_wait_or_says_noth
 LOOK = """
 import os, signal, sys, time
 from glob import glob
-from graftline.sandbox.inside.case_load import CaseLoad
+from graftline.sandbox.inside.case_server import CaseLoad
 
 def child(work):
     process = os.fork()

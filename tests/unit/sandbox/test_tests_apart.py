@@ -102,12 +102,12 @@ def asked(sent: bytes) -> Any:
 @pytest.mark.parametrize(
     ("sent", "error"),
     [
-        (frames.framed(b'{"answer": 2, "value": 3}'), "an answer to another question"),
-        (frames.framed(b'{"answer": "1"}'), "an answer to another question"),
-        (frames.framed(b"{}"), "an answer to another question"),
-        (frames.framed(b"[]"), "a message of no valid form"),
-        (frames.framed(b"[" * 100_000), "a message that is no JSON"),
-        (frames.framed(b'{"answer": 1, "value": ' + b"9" * 5000 + b"}"), "a message that is no JSON"),
+        (frames.add_length(b'{"answer": 2, "value": 3}'), "an answer to another question"),
+        (frames.add_length(b'{"answer": "1"}'), "an answer to another question"),
+        (frames.add_length(b"{}"), "an answer to another question"),
+        (frames.add_length(b"[]"), "a message of no valid form"),
+        (frames.add_length(b"[" * 100_000), "a message that is no JSON"),
+        (frames.add_length(b'{"answer": 1, "value": ' + b"9" * 5000 + b"}"), "a message that is no JSON"),
         (b"\xff\xff\xff\xff{", "a message of 4294967295 bytes"),
     ],
 )
@@ -123,5 +123,5 @@ def test_half_an_answer_says_that_the_code_has_ended(sent: bytes) -> None:
 
 
 def test_who_waits_for_an_answer_serves_meanwhile() -> None:
-    sent = frames.framed(b'{"ask": 1, "x": 5}') + frames.framed(b'{"answer": 1, "value": 3}')
+    sent = frames.add_length(b'{"ask": 1, "x": 5}') + frames.framed(b'{"answer": 1, "value": 3}')
     assert asked(sent)["value"] == 3
