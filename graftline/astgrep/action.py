@@ -25,8 +25,8 @@ class _Action(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     @model_serializer(mode="wrap")
-    def _given(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # a key that is not given is not said: models learn from these texts
+    def _omit_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # models learn from these texts
         return {key: value for key, value in dump(self).items() if value is not None}
 
 
@@ -75,7 +75,7 @@ ACTION: TypeAdapter[PatternAction | RuleAction] = TypeAdapter(Action)
 
 
 def rule_of(action: PatternAction | RuleAction) -> dict[str, Any]:
-    """Return the ast-grep rule object that `action` means: `rule`, `fix` and what else is given.
+    """Return the ast-grep rule object that `action` means: `rule`, `fix` and whatever else it has.
 
     A pattern action means what the rule means, not what `ast-grep run` does: the two differ in undefined
     variables (an error here, an empty text there).

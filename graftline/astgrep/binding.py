@@ -47,17 +47,17 @@ class Node:
 
     @property
     def children(self) -> list["Node"]:
-        """The nodes below, which are made when they are asked for.
+        """The nodes below, made on first use.
 
         Raises:
             DataError: they are nested deeper than is safe.
         """
         if self._children is None:
-            found = self.handle.children()
-            if found and self.depth >= MAX_DEPTH:
+            handles = self.handle.children()
+            if handles and self.depth >= MAX_DEPTH:
                 raise DataError(f"source is nested deeper than {MAX_DEPTH} levels")
             self._children = []
-            for index, child in enumerate(found):
+            for index, child in enumerate(handles):
                 span = child.range()
                 self._children.append(Node(child, self, index, span.start.index, span.end.index))
         return self._children
@@ -120,7 +120,7 @@ def parse(text: str, language: Language) -> Tree:
 
 
 def outline(text: str, language: Language) -> Tree:
-    """As `parse`, for who looks at parts of the tree: too deep a nesting is found where it is looked at.
+    """Return the tree as `parse` does, for callers that visit parts of it: too deep a nesting is found on the visit.
 
     Raises:
         DataError: `text` is longer than is safe, or is not valid Unicode.
@@ -180,10 +180,10 @@ def executable() -> Path:
         ConfigError: there is none.
     """
     beside = Path(sys.executable).with_name("ast-grep")
-    found = beside if beside.exists() else shutil.which("ast-grep")
-    if not found:
+    path = beside if beside.exists() else shutil.which("ast-grep")
+    if not path:
         raise ConfigError("ast-grep: no such executable; pip install ast-grep-cli")
-    return Path(found).resolve()
+    return Path(path).resolve()
 
 
 def tool_version() -> str:
@@ -205,12 +205,5 @@ def scan_arguments(config: Path, rules: str) -> list[str]:
     Built from constants: nothing of an action becomes an option. `config` is a project file we own, so that none
     from the folders above is read.
     """
-    return [
-        "scan",
-        "--config",
-        str(config),
-        "--custom-languages=ignore",
-        f"--inline-rules={rules}",
-        "--stdin",
-        "--json=stream",
-    ]
+    inputs = [f"--inline-rules={rules}", "--stdin"]
+    return ["scan", "--config", str(config), "--custom-languages=ignore", *inputs, "--json=stream"]

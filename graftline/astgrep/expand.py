@@ -4,8 +4,7 @@ Follows ast-grep 0.51 (crates/core/src/replacer/template.rs and indent.rs): vari
 they captured, a captured block is re-indented from where it stood to where the variable stands, and the whole is
 re-indented to the line of the match. Only blanks count as indentation, and the look-back ends after 512 bytes.
 
-What cannot be done exactly here is told apart (`BeyondBindingError`), so that it can be asked of ast-grep's own
-command line.
+What cannot be done exactly here raises `BeyondBindingError`, so that ast-grep's own command line can do it.
 """
 
 import re
@@ -43,7 +42,7 @@ class Source:
     root: SgNode
 
     @classmethod
-    def parsed(cls, text: str, language: "Language") -> "Source":
+    def parse(cls, text: str, language: "Language") -> "Source":
         """Parse `text`, which must be valid Unicode and no larger than is safe (see `astgrep.is_safe`)."""
         return cls(text, language, SgRoot(text, language).root())
 
@@ -78,26 +77,26 @@ def replacements(source: Source, rule: Mapping[str, Any]) -> list[tuple[int, int
         raise BeyondBindingError
     for relation in expansions.values():
         _matches(source.root, _without_reach(relation)[0])  # a bad one is refused, whether or not anything matches
-    head, holes = _parsed(template)
+    head, holes = _parse_template(template)
     # the binding finds an undefined variable when a transformation reads it
     probes = {f"PROBE{i}": _copy_of(hole) for i, hole in enumerate(holes) if hole.name not in transforms}
     config = {key: value for key, value in rule.items() if key != "fix"}
     try:
-        nodes = _found(source.root, config if not probes else {**config, "transform": {**transforms, **probes}})
+        nodes = _find_all(source.root, config if not probes else {**config, "transform": {**transforms, **probes}})
     except InvalidActionError as error:
         unbound = [hole.name for hole in holes if f"meta var `{hole.name}` used in `transform`" in str(error)]
         raise InvalidActionError(f"Undefined meta var `{unbound[0]}` used in `fix`.") if unbound else error from None
     if not _has_known_kinds(rule["rule"], source.language, rule.get("utils") or {}):
         raise InvalidActionError("rule: may match nodes of any kind; add `kind`")
-    found: list[tuple[int, int, str]] = []
+    changes: list[tuple[int, int, str]] = []
     last = 0
     for node in nodes:
-        start, end = _expanded(node, expansions)
+        start, end = _expand_span(node, expansions)
         # where two touch and one is empty, the empty one is left out
-        if start >= last and not (found and found[-1][0] == start == end):
-            found.append((start, end, _rendered(source.text, node, head, holes, transforms)))
+        if start >= last and not (changes and changes[-1][0] == start == end):
+            changes.append((start, end, _render(source.text, node, head, holes, transforms)))
             last = end
-    return found
+    return changes
 
 
 def _rewrites(transform: Any) -> bool:
@@ -114,10 +113,10 @@ def _has_known_kinds(
         return True
     if "pattern" in rule and _has_known_kind(rule["pattern"], language):
         return True
-    some, each = rule.get("all") or [], rule.get("any") or []
-    if any(_has_known_kinds(part, language, utilities, depth + 1) for part in some):
+    all_of, any_of = rule.get("all") or [], rule.get("any") or []
+    if any(_has_known_kinds(part, language, utilities, depth + 1) for part in all_of):
         return True
-    if each and all(_has_known_kinds(part, language, utilities, depth + 1) for part in each):
+    if any_of and all(_has_known_kinds(part, language, utilities, depth + 1) for part in any_of):
         return True
     utility = utilities.get(rule.get("matches", ""))
     return utility is not None and _has_known_kinds(utility, language, utilities, depth + 1)
@@ -137,7 +136,7 @@ def _has_known_kind(pattern: str | Mapping[str, str], language: "Language") -> b
     return node.kind() != "ERROR"
 
 
-def _expanded(node: SgNode, expansions: Mapping[str, Any]) -> tuple[int, int]:
+def _expand_span(node: SgNode, expansions: Mapping[str, Any]) -> tuple[int, int]:
     start, end = _span(node)
     if not expansions:
         return start, end
@@ -183,7 +182,7 @@ def _copy_of(hole: _Hole) -> dict[str, Any]:
     return {"substring": {"source": sigil + hole.name}}
 
 
-def _found(root: SgNode, config: Mapping[str, Any]) -> list[SgNode]:
+def _find_all(root: SgNode, config: Mapping[str, Any]) -> list[SgNode]:
     try:
         return list(root.find_all(cast(Config, config)))
     except Exception as error:  # RuntimeError, ValueError, TypeError: whatever the binding makes of a bad rule
@@ -201,33 +200,33 @@ def _cause(error: Exception) -> str:
     return " ".join(_NUMBERED.sub("", line).strip() for line in lines).strip()
 
 
-def _parsed(template: str) -> tuple[str, list[_Hole]]:
-    found = list(_VARIABLE.finditer(template))
-    starts = [match.start() for match in found] + [len(template)]
+def _parse_template(template: str) -> tuple[str, list[_Hole]]:
+    variables = list(_VARIABLE.finditer(template))
+    starts = [match.start() for match in variables] + [len(template)]
     holes = [
         _Hole(match[2], match[1] == "$$$", _indent(template, match.start()), template[match.end() : end])
-        for match, end in zip(found, starts[1:], strict=True)
+        for match, end in zip(variables, starts[1:], strict=True)
     ]
     return template[: starts[0]], holes
 
 
-def _rendered(text: str, node: SgNode, head: str, holes: list[_Hole], transforms: Mapping[str, Any]) -> str:
+def _render(text: str, node: SgNode, head: str, holes: list[_Hole], transforms: Mapping[str, Any]) -> str:
     pieces = [head]
     for hole in holes:
-        pieces += [_filled(text, node, hole, hole.name in transforms), hole.following]
-    return _reindented("".join(pieces), 0, _indent(text, _span(node)[0]))
+        pieces += [_fill(text, node, hole, hole.name in transforms), hole.following]
+    return _reindent("".join(pieces), 0, _indent(text, _span(node)[0]))
 
 
-def _filled(text: str, node: SgNode, hole: _Hole, is_transform: bool) -> str:
+def _fill(text: str, node: SgNode, hole: _Hole, is_transform: bool) -> str:
     if is_transform:
-        return _reindented(node.get_transformed(hole.name) or "", 0, hole.indent)
+        return _reindent(node.get_transformed(hole.name) or "", 0, hole.indent)
     single = None if hole.is_multiple else node.get_match(hole.name)
     captured = [single] if single else node.get_multiple_matches(hole.name) if hole.is_multiple else []
     if not captured:
         return ""
     start, end = _span(captured[0])[0], _span(captured[-1])[1]
     block = text[start:end]
-    return _reindented(block, _indent(text, start), hole.indent) if "\n" in block else block
+    return _reindent(block, _indent(text, start), hole.indent) if "\n" in block else block
 
 
 def _span(node: SgNode) -> tuple[int, int]:
@@ -246,9 +245,9 @@ def _indent(text: str, at: int) -> int:
     return len(line) - len(line.lstrip(b" "))
 
 
-def _reindented(text: str, indent: int, wanted: int) -> str:
-    """Return `text`, which stood at `indent`, as it stands at `wanted`: every line but the first is moved."""
-    if wanted < indent:
-        surplus = " " * (indent - wanted)
+def _reindent(text: str, indent: int, target: int) -> str:
+    """Return `text`, which stood at `indent`, as it stands at `target`: every line but the first is moved."""
+    if target < indent:
+        surplus = " " * (indent - target)
         return "\n".join(line.removeprefix(surplus) for line in text.split("\n"))
-    return text.replace("\n", "\n" + " " * (wanted - indent))
+    return text.replace("\n", "\n" + " " * (target - indent))

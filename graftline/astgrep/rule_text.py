@@ -56,8 +56,8 @@ def rule_action(text: str, source: str = "rule") -> tuple[RuleAction, Language |
         if key in _REFUSED:
             raise DataError(f"{source}: {key!r} has no place in an action; take it out: {_REFUSED[key]}")
         if key not in ("language", *_KEPT, *_LEFT_OUT):
-            known = ", ".join(("language", *_KEPT, *_LEFT_OUT))
-            raise DataError(f"{source}: unknown key {_short(key)}; known here: {known}")
+            keys_read = ", ".join(("language", *_KEPT, *_LEFT_OUT))
+            raise DataError(f"{source}: unknown key {_short(key)}; known here: {keys_read}")
     _check_severity(keys, source)
     values = {key: _value(keys[key], key, source) for key in _KEPT if key in keys and not _is_null(keys[key])}
     for key in ("rule", "fix"):
@@ -89,15 +89,15 @@ def _top_level(text: str, source: str) -> dict[str, Any]:
 
 
 def _pairs(mapping: Any, place: str, source: str) -> Iterator[tuple[str, Any]]:
-    where = f"{source}: {_short(place) if place else 'the rule'}"
+    location = f"{source}: {_short(place) if place else 'the rule'}"
     for key, node in mapping.value:
         name = key.value
         if key.id != "scalar" or (not key.style and (_NO_TEXT.fullmatch(name) or _NULL.fullmatch(name))):
-            raise DataError(f"{where}: has a key that is no text; quote it")
+            raise DataError(f"{location}: has a key that is no text; quote it")
         if name == "<<":
-            raise DataError(f"{where}: merges another mapping (<<); write its keys out")
+            raise DataError(f"{location}: merges another mapping (<<); write its keys out")
         if not is_unicode(name):
-            raise DataError(f"{where}: has a key with half of a surrogate pair; write the character itself")
+            raise DataError(f"{location}: has a key with half of a surrogate pair; write the character itself")
         yield name, node
 
 
@@ -108,9 +108,9 @@ def _value(node: Any, key: str, source: str) -> Any:
     if node.id == "sequence":
         return [_value(inner, key, source) for inner in node.value]
     value: str = node.value
-    where = f"{source}: line {node.start_mark.line + 1}: {_short(key)}"
+    location = f"{source}: line {node.start_mark.line + 1}: {_short(key)}"
     if not is_unicode(value):
-        raise DataError(f"{where}: holds half of a surrogate pair; write the character itself")
+        raise DataError(f"{location}: holds half of a surrogate pair; write the character itself")
     if node.style:
         return value
     if key in _WHOLE_NUMBERS and _WHOLE_NUMBER.fullmatch(value):
@@ -118,9 +118,9 @@ def _value(node: Any, key: str, source: str) -> Any:
     if key in _TRUTHS and value in ("true", "false"):
         return value == "true"
     if _is_null(node):
-        raise DataError(f"{where}: has no value; give it one or take the key out")
+        raise DataError(f"{location}: has no value; give it one or take the key out")
     if _NO_TEXT.fullmatch(value):
-        raise DataError(f"{where}: {_short(value)} is not read as a text; put it in quotes")
+        raise DataError(f"{location}: {_short(value)} is not read as a text; put it in quotes")
     return value
 
 
@@ -143,11 +143,11 @@ def _check_severity(keys: Mapping[str, Any], source: str) -> None:
 def _language(keys: Mapping[str, Any], source: str) -> Language | None:
     if "language" not in keys:
         return None
-    given = _text(keys["language"])
+    name = _text(keys["language"])
     names: dict[str, Language] = {**{language: language for language in LANGUAGES}, **_ALIASES}
-    if given.lower() not in names:
-        raise DataError(f"{source}: 'language' is {_short(given)}; expected one of {', '.join(names)}")
-    return names[given.lower()]
+    if name.lower() not in names:
+        raise DataError(f"{source}: 'language' is {_short(name)}; expected one of {', '.join(names)}")
+    return names[name.lower()]
 
 
 def _only_fix(fix: Any, source: str) -> Any:

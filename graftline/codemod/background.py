@@ -89,4 +89,4 @@ def _program(functions: list[str], language: Language) -> str:
 
 @cache
 def _parsed(language: Language) -> tuple[tuple[Source, frozenset[str]], ...]:
-    return tuple((Source.parsed(text, language), words_of(text)) for text in texts(language))
+    return tuple((Source.parse(text, language), words_of(text)) for text in texts(language))

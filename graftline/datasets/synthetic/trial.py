@@ -53,7 +53,7 @@ def outcomes(trials: Sequence[Trial], language: Language, sandbox: Sandbox) -> l
         ]
         answers = sandbox.apply_each(requests)
         for request, numbers, results in zip(requests, waiting.values(), answers, strict=True):
-            source = Source.parsed(request.source, language)
+            source = Source.parse(request.source, language)
             for number, action, result in zip(numbers, request.actions, results, strict=True):
                 texts[number] = _after(source, action, ensure_decided(result))
                 firsts[number] = firsts[number] or result.matches

@@ -3,7 +3,7 @@
 Its request is a file of JSON: a module, and calls with their arguments. What comes back is written down by exact type,
 so that no object can claim to be equal to another:
 
-    {"nonce", "call": number, "value": encoded} or {"nonce", "call": number, "raised": name of the class}
+    {"nonce", "call": number, "value": as `encode` returns it} or {"nonce", "call": number, "raised": name of the class}
     {"nonce", "end": number of calls}
 """
 
@@ -19,12 +19,11 @@ REQUEST = "calls.json"
 
 def run(module: str, folder: str, report: int, nonce: str) -> None:
     """Import `module` and make the calls that the request names."""
-    path = Path(folder, REQUEST)
-    calls = json.loads(path.read_text("utf-8"))
-    write, encode = os.write, json.JSONEncoder().encode
+    calls = json.loads(Path(folder, REQUEST).read_text("utf-8"))
+    write, to_json = os.write, json.JSONEncoder().encode
 
     def say(line: dict[str, Any]) -> None:
-        data = encode({"nonce": nonce, **line}).encode() + b"\n"
+        data = to_json({"nonce": nonce, **line}).encode() + b"\n"
         while data:
             data = data[write(report, data) :]
 
@@ -38,11 +37,11 @@ def run(module: str, folder: str, report: int, nonce: str) -> None:
         except Exception as error:
             say({"call": number, "raised": type(error).__name__})
         else:
-            say({"call": number, "value": encoded(value)})
+            say({"call": number, "value": encode(value)})
     say({"end": len(calls)})
 
 
-def encoded(value: Any, depth: int = 0) -> Any:
+def encode(value: Any, depth: int = 0) -> Any:
     """Return `value` as JSON that tells the exact type of every part; an object of another class is its name alone."""
     kind = type(value)
     if depth > _DEPTH:
@@ -51,7 +50,8 @@ def encoded(value: Any, depth: int = 0) -> Any:
         return value
     if kind is str:
         # half a surrogate pair is no JSON to everybody
-        return value if value.isascii() or _is_whole(value) else {"str": value.encode("utf-8", "surrogatepass").hex()}
+        data = value.encode("utf-8", "surrogatepass")
+        return value if data.decode("utf-8", "ignore") == value else {"str": data.hex()}
     if kind is int:
         return {"int": str(value) if abs(value) < 1 << 4096 else hex(value)}
     if kind is float:
@@ -61,26 +61,18 @@ def encoded(value: Any, depth: int = 0) -> Any:
     if kind is bytes:
         return {"bytes": value.hex()}
     if kind in (list, tuple):
-        return {kind.__name__: [encoded(part, depth + 1) for part in value]}
+        return {kind.__name__: [encode(part, depth + 1) for part in value]}
     if kind in (set, frozenset):
-        parts = [encoded(part, depth + 1) for part in value]
+        parts = [encode(part, depth + 1) for part in value]
         return {kind.__name__: sorted(parts, key=lambda part: json.dumps(part, sort_keys=True))}
     if kind is dict:
-        return {"dict": [[encoded(key, depth + 1), encoded(part, depth + 1)] for key, part in value.items()]}
+        return {"dict": [[encode(key, depth + 1), encode(part, depth + 1)] for key, part in value.items()]}
     return {"object": kind.__name__}
 
 
-def _is_whole(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def is_plain(value: Any) -> bool:
-    """Return whether `encoded` tells all of `value`: it has no object of another class, and is not too deep."""
-    pending = [encoded(value)]
+    """Return whether `encode` tells all of `value`: it has no object of another class, and is not too deep."""
+    pending = [encode(value)]
     while pending:
         part = pending.pop()
         if isinstance(part, dict):

@@ -66,7 +66,7 @@ def load(programs: Mapping[str, str], is_container: bool = False) -> None:
         importlib.import_module(name)
     if "pytest" in programs:
         importlib.import_module("graftline.sandbox.inside.case_tests")
-        importlib.import_module("graftline.sandbox.inside.remote_imports")
+        importlib.import_module("graftline.sandbox.inside.remote_session")
 
 
 def warm_up(programs: Mapping[str, str], folder: str) -> None:
@@ -155,11 +155,11 @@ def _open_session(apart: Mapping[str, Any] | None, link: tuple[int, int], work: 
     """Return what tests reach the code under test by; None if they share their process with it."""
     if apart is None:
         return None
-    from graftline.sandbox.inside import kernel, remote_imports, remote_session
+    from graftline.sandbox.inside import kernel, remote_objects, remote_session
 
     kernel.set_dumpable(False)  # others of the same user, the code among them, cannot look into this process
     session = remote_session.Session(link, apart["modules"], work, apart["trusts"])
-    remote_imports.install(session)
+    remote_objects.install(session)
     return session
 
 

@@ -47,7 +47,7 @@ _ERROR_CHARACTERS = 2000
 _WRAPPERS = 20
 
 
-class _Known(NamedTuple):
+class _CollectedTest(NamedTuple):
     """What a test was when it was collected."""
 
     function: Any
@@ -58,7 +58,7 @@ class _Known(NamedTuple):
 
 
 class _Notes(Protocol):
-    """What is known of a test besides what pytest sees; `remote_objects.Session` is one."""
+    """What is known of a test besides what pytest sees; `remote_session.Session` is one."""
 
     def begin_test(self) -> None: ...
 
@@ -76,7 +76,7 @@ def _hooks(
     """Return a plugin of closures: what they need stands in no module and no class that foreign code can import."""
     codes: set[types.CodeType] = set()
     wrapped: set[tuple[str, int]] = set()
-    known: dict[str, _Known] = {}
+    collected: dict[str, _CollectedTest] = {}
     failed: dict[str, tuple[str, str]] = {}
     returned: dict[str, int] = {}
     count = 0
@@ -86,14 +86,14 @@ def _hooks(
     def line(fields: str) -> None:
         write(f'{{"nonce": {text_of(nonce)}, {fields}}}\n'.encode())
 
-    def said(error: BaseException) -> str:
+    def describe(error: BaseException) -> str:
         try:
             text = f"{kind_of(error).__name__}: {error}"
         except BaseException:
             text = kind_of(error).__name__
         return text.encode("utf-8", "backslashreplace").decode()[:_ERROR_CHARACTERS]
 
-    def compiled(config: pytest.Config) -> None:
+    def compile_trusted(config: pytest.Config) -> None:
         for name in trusted:
             path = Path(folder, name)
             if path.suffix != ".py":
@@ -110,7 +110,7 @@ def _hooks(
                 if isinstance(node, ast.FunctionDef) and node.decorator_list:
                     wrapped.add((node.name, node.decorator_list[0].lineno))
 
-    def taken(item: pytest.Item) -> tuple[Any, tuple[Any, ...]]:
+    def code_of(item: pytest.Item) -> tuple[Any, tuple[Any, ...]]:
         function: Any = getattr(item, "obj", None)
         function = function.__func__ if kind_of(function) is methods else function
         chain = [function]
@@ -127,55 +127,55 @@ def _hooks(
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(session: pytest.Session) -> None:
-        compiled(session.config)
+        compile_trusted(session.config)
         gc.enable()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_itemcollected(item: pytest.Item) -> None:
-        function, function_codes = taken(item)
+        function, function_codes = code_of(item)
         phases = 3 if kind_of(item) is unittests else 4
-        known[item.nodeid] = _Known(function, function_codes, is_as_written(function_codes), phases)
+        collected[item.nodeid] = _CollectedTest(function, function_codes, is_as_written(function_codes), phases)
 
-    def passed_phase(item: pytest.Item) -> None:
+    def count_phase(item: pytest.Item) -> None:
         returned[item.nodeid] = returned.get(item.nodeid, 0) + 1
 
-    def seen(item: pytest.Item) -> Iterator[Any]:
+    def watch(item: pytest.Item) -> Iterator[Any]:
         try:
             result = yield
         except (Skipped, unittest.SkipTest) as error:
-            failed.setdefault(item.nodeid, ("skipped", said(error)))
+            failed.setdefault(item.nodeid, ("skipped", describe(error)))
             raise
         except BaseException as error:
-            failed.setdefault(item.nodeid, ("failed", said(error)))
+            failed.setdefault(item.nodeid, ("failed", describe(error)))
             raise
         # unittest's way of failing is to write it down
-        for found in getattr(item, "_excinfo", None) or ():
-            outcome = "skipped" if is_a(found.value, (Skipped, unittest.SkipTest)) else "failed"
-            failed.setdefault(item.nodeid, (outcome, said(found.value)))
-        passed_phase(item)
+        for failure in getattr(item, "_excinfo", None) or ():
+            outcome = "skipped" if is_a(failure.value, (Skipped, unittest.SkipTest)) else "failed"
+            failed.setdefault(item.nodeid, (outcome, describe(failure.value)))
+        count_phase(item)
         return result
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(item: pytest.Item) -> Iterator[Any]:
-        return (yield from seen(item))
+        return (yield from watch(item))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(item: pytest.Item) -> Iterator[Any]:
-        entry = known.get(item.nodeid)
-        if entry is None or not entry.is_as_written or taken(item) != entry[:2]:
+        entry = collected.get(item.nodeid)
+        if entry is None or not entry.is_as_written or code_of(item) != entry[:2]:
             failed[item.nodeid] = ("tampered", "its code is not that of the file")
-        return (yield from seen(item))
+        return (yield from watch(item))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(item: pytest.Item) -> Iterator[Any]:
-        return (yield from seen(item))
+        return (yield from watch(item))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
         arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
         test = pyfuncitem.obj
         function, owner = (test.__func__, (test.__self__,)) if kind_of(test) is methods else (test, ())
-        entry = known.get(pyfuncitem.nodeid)
+        entry = collected.get(pyfuncitem.nodeid)
         if entry is None or function is not entry.function:
             failed[pyfuncitem.nodeid] = ("tampered", "another function took its place")
         result = function(*owner, **arguments)
@@ -183,7 +183,7 @@ def _hooks(
             if kind_of(result) is types.CoroutineType:
                 result.close()
             raise TypeError("a test that returns what has to be awaited is not run by pytest alone")
-        passed_phase(pyfuncitem)
+        count_phase(pyfuncitem)
         return True
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -193,10 +193,10 @@ def _hooks(
         if notes is not None:
             notes.begin_test()
         result = yield
-        entry = known.get(item.nodeid)
+        entry = collected.get(item.nodeid)
         is_whole = entry is not None and returned.pop(item.nodeid, 0) == entry.phases
-        as_it_seems = ("passed", "") if is_whole else ("tampered", "it was not called as tests are")
-        outcome, error = failed.pop(item.nodeid, as_it_seems)
+        unless_failed = ("passed", "") if is_whole else ("tampered", "it was not called as tests are")
+        outcome, error = failed.pop(item.nodeid, unless_failed)
         if notes is not None:
             outcome, error = notes.judge(outcome, error)
         count += 1
@@ -230,9 +230,9 @@ def _hooks(
 def _all_in(whole: types.CodeType) -> Iterator[types.CodeType]:
     pending = [whole]
     while pending:
-        found = pending.pop()
-        yield found
-        pending += [constant for constant in found.co_consts if isinstance(constant, types.CodeType)]
+        code = pending.pop()
+        yield code
+        pending += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
 
 
 def run(

@@ -26,61 +26,14 @@ from graftline.sandbox.inside.remote_values import LINK, MUTABLE, Link, decode, 
 
 DATA = (int, float, complex, str, bytes, tuple, frozenset)
 """Types whose subclasses have a value that does not change."""
-UNARY = frozenset(
-    f"__{name}__"
-    for name in [
-        "abs",
-        "bool",
-        "bytes",
-        "call",
-        "complex",
-        "delitem",
-        "enter",
-        "exit",
-        "float",
-        "format",
-        "getitem",
-        "hash",
-        "index",
-        "int",
-        "invert",
-        "iter",
-        "len",
-        "neg",
-        "next",
-        "pos",
-        "repr",
-        "reversed",
-        "round",
-        "setitem",
-        "str",
-        "trunc",
-        "ceil",
-        "floor",
-        "missing",
-    ]
+_UNARY = (
+    "abs bool bytes call complex delitem enter exit float format getitem hash index int invert iter len neg next pos repr"
+    " reversed round setitem str trunc ceil floor missing"
 )
-COMPARING = frozenset(f"__{name}__" for name in ["eq", "ne", "lt", "le", "gt", "ge", "contains"])
-ARITHMETIC = frozenset(
-    f"__{prefix}{name}__"
-    for prefix in ("", "r", "i")
-    for name in [
-        "add",
-        "sub",
-        "mul",
-        "matmul",
-        "truediv",
-        "floordiv",
-        "mod",
-        "divmod",
-        "pow",
-        "lshift",
-        "rshift",
-        "and",
-        "xor",
-        "or",
-    ]
-)
+_BINARY = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or"
+UNARY = frozenset(f"__{name}__" for name in _UNARY.split())
+COMPARING = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge", "contains"))
+ARITHMETIC = frozenset(f"__{prefix}{name}__" for prefix in ("", "r", "i") for name in _BINARY.split())
 SPECIAL = UNARY | COMPARING | ARITHMETIC
 
 
@@ -103,24 +56,24 @@ class TestObject:
         self._process.ask_test({"do": "set", "ref": self._number, "name": name, "value": tree})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        encoded = self._process.encode([args, kwargs])
-        return self._process.ask_test({"do": "call", "ref": self._number, "arguments": encoded})
+        arguments = self._process.encode([args, kwargs])
+        return self._process.ask_test({"do": "call", "ref": self._number, "arguments": arguments})
 
 
-def _special(name: str) -> Any:
+def _special_method(name: str) -> Any:
     def method(self: TestObject, *args: Any) -> Any:
-        encoded = self._process.encode([args, {}])
-        question = {"do": "special", "ref": self._number, "name": name, "arguments": encoded}
+        arguments = self._process.encode([args, {}])
+        question = {"do": "special", "ref": self._number, "name": name, "arguments": arguments}
         return self._process.ask_test(question)
 
     return method
 
 
 for _name in ("__bool__", "__iter__", "__next__", "__len__", "__getitem__", "__enter__", "__exit__", "__contains__"):
-    setattr(TestObject, _name, _special(_name))
+    setattr(TestObject, _name, _special_method(_name))
 
 
-class _Printed(io.TextIOBase):
+class _Output(io.TextIOBase):
     """Collects what is printed, for the tests to see it as theirs."""
 
     def __init__(self, parts: list[list[Any]], number: int) -> None:
@@ -142,10 +95,10 @@ class _Process:
         self.link = Link(*link, self._serve)
         self._objects: list[Any] = []
         self._refs: dict[int, int] = {}
-        self._described: set[int] = set()
+        self._known_classes: set[int] = set()
         self._tests: dict[int, Any] = {}
         self._printed: list[list[Any]] = []
-        sys.stdout, sys.stderr = _Printed(self._printed, 1), _Printed(self._printed, 2)
+        sys.stdout, sys.stderr = _Output(self._printed, 1), _Output(self._printed, 2)
 
     def encode(self, value: Any) -> Any:
         return encode(value, self._export)
@@ -203,12 +156,12 @@ class _Process:
             kind = type(function)
             method = getattr(kind, name)
             function = method.__get__(function, kind) if hasattr(method, "__get__") else method
-        held = [value for value in (*args, *kwargs.values()) if type(value) in MUTABLE]
-        before = json.dumps([self.encode(value) for value in held]) if held else ""
+        mutable = [value for value in (*args, *kwargs.values()) if type(value) in MUTABLE]
+        before = json.dumps([self.encode(value) for value in mutable]) if mutable else ""
         try:
             return function(*args, **kwargs)
         finally:
-            if held and json.dumps(after := [self.encode(value) for value in held]) != before:
+            if mutable and json.dumps(after := [self.encode(value) for value in mutable]) != before:
                 answer["changed"] = after
 
     def _ref(self, value: Any) -> int:
@@ -238,13 +191,11 @@ class _Process:
         if is_known(kind):
             return {"known": [kind.__module__, kind.__qualname__]}
         ref = self._ref(kind)
-        if ref in self._described:
+        if ref in self._known_classes:
             return {"type": ref}
-        self._described.add(ref)
+        self._known_classes.add(ref)
         own = [base for base in kind.__mro__ if base is not object and not is_known(base)]
-        special = sorted(
-            {name for base in own for name in vars(base) if name in SPECIAL and vars(base)[name] is not None}
-        )
+        special = sorted({name for base in own for name in SPECIAL & vars(base).keys() if vars(base)[name] is not None})
         bases = [self._class(base) for base in kind.__bases__ if base is not object]
         return {"type": ref, "name": kind.__name__, "module": kind.__module__, "bases": bases, "special": special}
 
@@ -298,12 +249,12 @@ def is_known(kind: type) -> bool:
     """Return whether `kind` is one that both sides have: a plain type, or an exception of the standard library."""
     if kind.__module__ == "builtins":
         return kind in (object, type, bool, *DATA, list, dict, set, bytearray) or issubclass(kind, BaseException)
-    found: Any = sys.modules.get(kind.__module__)
+    value: Any = sys.modules.get(kind.__module__)
     for part in kind.__qualname__.split("."):
-        found = getattr(found, part, None)
+        value = getattr(value, part, None)
     top = kind.__module__.partition(".")[0]
     # unittest has some that are no failures
-    return found is kind and issubclass(kind, BaseException) and top in sys.stdlib_module_names and top != "unittest"
+    return value is kind and issubclass(kind, BaseException) and top in sys.stdlib_module_names and top != "unittest"
 
 
 def _content(base: Any, value: Any) -> Any:

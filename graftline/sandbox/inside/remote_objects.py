@@ -1,5 +1,7 @@
 """What tests see in the place of the code under test: modules, classes and objects that live in another process.
 
+`install` has tests import them, and nothing executed where the tests are that the code could have written.
+
 Tests are trusted, and no code of anybody else runs where they do: what a module is asked for, and every call, goes to the
 process of the code (`code_process`), and plain values come back. What they are worth:
 
@@ -14,34 +16,41 @@ process of the code (`code_process`), and plain values come back. What they are 
   program that it starts, an object that cannot be sent) makes it `not_judged` too: `NotApart`, which no test catches.
 """
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import ModuleType
-from typing import Any, Protocol
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Any
 
 from graftline.sandbox.inside.code_process import ARITHMETIC, COMPARING, DATA
-from graftline.sandbox.inside.remote_values import is_plain
+from graftline.sandbox.inside.remote_values import LinkError, is_plain
+
+if TYPE_CHECKING:
+    from graftline.sandbox.inside.remote_session import Session
 
 REF = "_graftline_ref"
 _NOT_ASKED = frozenset(
-    [
-        "__test__",
-        "__wrapped__",
-        "__bases__",
-        "__code__",
-        "__signature__",
-        "__array__",
-        "__array_ufunc__",
-        "__isabstractmethod__",
-        "pytestmark",
-        "__set_name__",
-        "__get__",
-        "__objclass__",
-        "__func__",
-        "__self__",
+    (
+        *("__test__", "__wrapped__", "__bases__", "__code__", "__signature__", "__array__", "__array_ufunc__"),
+        *("__isabstractmethod__", "pytestmark", "__set_name__", "__get__", "__objclass__", "__func__", "__self__"),
         "__tracebackhide__",
-    ]
+    )
 )
 """What pytest and mock look for in whatever they meet."""
+_COMPILERS = frozenset(
+    (
+        *("timeit", "runpy", "code", "codeop", "bdb", "pdb", "cProfile", "profile", "trace", "doctest", "pickle"),
+        *("shelve", "zipimport"),
+    )
+)
+"""Modules of the standard library that execute what they are given."""
+_STARTING = frozenset(
+    ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty")
+)
+"""Events of the interpreter that start a process."""
 _OF_IMPORT = ("__name__", "__loader__", "__spec__", "__package__", "__path__", "__file__", "__all__", "__cached__")
 
 
@@ -49,32 +58,10 @@ class NotApart(BaseException):
     """A test needs the code under test in its own process; no error of the code, and not for `except Exception`."""
 
 
-class Session(Protocol):
-    """What objects ask the process of the code by; see `remote_session`."""
-
-    trusts: str
-
-    def ask(self, question: Mapping[str, Any]) -> Any: ...
-
-    def call(self, ref: int, args: Sequence[Any], kwargs: Mapping[str, Any], special: str = "") -> Any: ...
-
-    def get(self, ref: int, name: str) -> Any: ...
-
-    def set(self, ref: int, name: str, value: Any) -> None: ...
-
-    def delete(self, ref: int, name: str) -> None: ...
-
-    def note_made(self, value: Any) -> None: ...
-
-    def believe(self, name: str, *operands: Any) -> None: ...
-
-    def refuse(self, text: str) -> NotApart: ...
-
-
 class _Contents(Mapping[str, Any]):
     """What a class or a module of the code has in its own `__dict__`, as whoever replaces something there looks it up."""
 
-    def __init__(self, place: tuple[Session, int]) -> None:
+    def __init__(self, place: tuple["Session", int]) -> None:
         self._session, self._ref = place
 
     def __getitem__(self, name: str) -> Any:
@@ -104,18 +91,17 @@ class RemoteClass(type):
         return super().__new__(cls, name, bases, body)
 
     @staticmethod
-    def make(session: Session, ref: int, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> "RemoteClass":
+    def make(session: "Session", ref: int, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> "RemoteClass":
         """Return the class that stands for the one that the code knows as `ref`."""
-        made: RemoteClass = type.__new__(RemoteClass, name, bases, {**body, REF: (session, ref)})
-        return made
+        return type.__new__(RemoteClass, name, bases, {**body, REF: (session, ref)})
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         session, ref = own_of(cls)[REF]
-        made = session.call(ref, args, kwargs)
-        if type(made) is cls:
-            session.note_made(made)
-        return made
+        value = session.call(ref, args, kwargs)
+        if type(value) is cls:
+            session.note_created(value)
+        return value
 
     def __getattr__(cls, name: str) -> Any:
         __tracebackhide__ = True
@@ -150,10 +136,10 @@ class RemoteClass(type):
             return session.get(ref, "__class_getitem__")(key)
 
 
-class Written:
+class Docstring:
     """What is written about a class of the code, and about an object of it."""
 
-    def __init__(self, session: Session, ref: int) -> None:
+    def __init__(self, session: "Session", ref: int) -> None:
         self._session, self._ref = session, ref
 
     def __get__(self, instance: Any, owner: type) -> Any:
@@ -231,13 +217,13 @@ def ref_of(value: Any) -> int:
     return ref
 
 
-def place_of(value: Any) -> tuple[Session, int]:
+def place_of(value: Any) -> tuple["Session", int]:
     """Return the session of an object, and its number."""
     place: tuple[Session, int] = object.__getattribute__(value, REF)
     return place
 
 
-def _attribute(place: tuple[Session, int] | None, name: str) -> Any:
+def _attribute(place: tuple["Session", int] | None, name: str) -> Any:
     __tracebackhide__ = True
     if place is None or name in _NOT_ASKED or name.startswith(("_pytest", "_graftline")):
         raise AttributeError(name)
@@ -252,7 +238,7 @@ def word_of_the_code(value: Any, operation: str) -> str:
     )
 
 
-def special_method(session: Session, name: str) -> Callable[..., Any]:
+def special_method(session: "Session", name: str) -> Callable[..., Any]:
     """Return the special method `name` of the objects of a class."""
 
     def ask(self: Any, *args: Any) -> Any:
@@ -287,3 +273,84 @@ def special_method(session: Session, name: str) -> Callable[..., Any]:
     if name == "__contains__":
         return contains
     return compare if name in COMPARING | ARITHMETIC else ask
+
+
+class Finder(Loader):
+    """Finds the modules of the code; those of the tests themselves stay what they are."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name.partition(".")[0] not in self._session.names:
+            return None
+        parts = name.split(".")
+        above = Path(self._session.folder, *parts[:-1])
+        if (above / f"{parts[-1]}.py").is_file() or (above / parts[-1] / "__init__.py").is_file():
+            return PathFinder.find_spec(name, [str(above)])
+        return ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return RemoteModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        try:
+            answer = self._session.ask({"do": "import", "name": module.__name__})
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise ImportError(f"{module.__name__} ended by {type(error).__name__} when it was imported") from error
+        match answer:
+            case [int(ref), bool(is_package), list(names), doc] if all(isinstance(name, str) for name in names):
+                own_of(module).update({REF: (self._session, ref), "__all__": names, "__doc__": doc})
+                if not is_package:
+                    own_of(module).pop("__path__", None)
+            case _:
+                self._session.note("violation", "the process of the code under test answered with no module")
+                raise LinkError("no module")
+
+
+def watch(session: "Session") -> None:
+    """Have nothing executed in this process that the code under test could have written: texts, programs, pickles.
+
+    Tests that do so are `not_judged`. Everything is noted by the interpreter itself, and for good
+    (https://docs.python.org/3/library/audit_events.html).
+    """
+    paths = (
+        str(Path(os.__file__).parent),
+        # of a checkout, the folder of modules only links to it
+        str(Path(__file__).resolve().parents[2]),
+        *(path for path in sys.path if not f"{path}/".startswith(f"{session.folder}/")),
+    )
+    library = tuple({os.path.realpath(path) for path in paths if path})
+    roots = (*library, session.folder)
+
+    def is_of(path: Any, folders: Sequence[str]) -> bool:
+        text = os.path.realpath(os.fsdecode(path)) if isinstance(path, (str, bytes)) else ""
+        return any(text.startswith(f"{folder}/") for folder in folders)
+
+    def may_compile(frame: FrameType | None, name: Any) -> bool:
+        caller = frame.f_code.co_filename if frame else ""
+        if caller.startswith("<frozen importlib"):
+            return is_of(name, roots)
+        return is_of(caller, library) and os.path.basename(caller)[:-3] not in _COMPILERS  # noqa: PTH119
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in ("compile", "exec"):  # `eval` of a text is only the latter
+            name = arguments[1] if event == "compile" else arguments[0].co_filename
+            if not may_compile(sys._getframe(1), name):
+                raise session.refuse("executes a text, and what runs in this process has to be of the tests alone")
+        elif event in ("marshal.loads", "code.__new__"):
+            caller = sys._getframe(1).f_code.co_filename
+            if not caller.startswith("<frozen importlib") and not is_of(caller, library):
+                raise session.refuse("makes code of data")
+        elif event == "pickle.find_class":
+            raise session.refuse("reads a pickle, which may execute anything")
+        elif event in _STARTING:
+            raise session.refuse("starts a process")
+
+    sys.addaudithook(hook)
+
+
+def install(session: "Session") -> None:
+    """Have imports of the modules of the code find them in its process."""
+    sys.meta_path.insert(0, Finder(session))
+    watch(session)

@@ -18,11 +18,11 @@ from typing import Any
 from graftline.sandbox.inside.code_process import ARITHMETIC, COMPARING, DATA, UNARY, is_known
 from graftline.sandbox.inside.remote_objects import (
     REF,
+    Docstring,
     NotApart,
     RemoteClass,
     RemoteModule,
     RemoteObject,
-    Written,
     place_of,
     ref_of,
     special_method,
@@ -54,7 +54,7 @@ class Session:
         self._notes: list[tuple[str, str]] = []
         self._general: tuple[str, str] | None = None
         self._is_in_test = False
-        self._made_here: set[int] = set()
+        self._created_here: set[int] = set()
 
     def begin_test(self) -> None:
         """Forget what was noted of the test before."""
@@ -80,9 +80,9 @@ class Session:
         else:
             self._general = self._general or (kind, text)
 
-    def note_made(self, value: Any) -> None:
+    def note_created(self, value: Any) -> None:
         """Note that a test has made an object of the code, by calling its class."""
-        self._made_here.add(place_of(value)[1])
+        self._created_here.add(place_of(value)[1])
 
     def believe(self, name: str, *operands: Any) -> None:
         """Note that a test goes by what objects of the code say of themselves.
@@ -92,7 +92,7 @@ class Session:
         """
         if self.trusts == "comparisons":
             return
-        if not any(isinstance(value, RemoteObject) and place_of(value)[1] in self._made_here for value in operands):
+        if not any(isinstance(value, RemoteObject) and place_of(value)[1] in self._created_here for value in operands):
             raise TypeError(word_of_the_code(operands[0], name))
         self.note("own word", f"rests on {word_of_the_code(operands[0], name)}")
 
@@ -146,16 +146,16 @@ class Session:
 
     def _surroundings(self) -> dict[str, Any]:
         """Return what a test has changed around it: variables, and the working folder."""
-        found: dict[str, Any] = {}
+        changes: dict[str, Any] = {}
         environment = _variables()
         if environment != self._environment:
             gone = dict.fromkeys(self._environment.keys() - environment.keys())
             changed = {name: text for name, text in environment.items() if self._environment.get(name) != text}
-            found["environment"], self._environment = {**gone, **changed}, environment
+            changes["environment"], self._environment = {**gone, **changed}, environment
         directory = os.getcwd()  # noqa: PTH109
         if directory != self._directory:
-            found["folder"] = self._directory = directory
-        return found
+            changes["folder"] = self._directory = directory
+        return changes
 
     def _print(self, parts: Any) -> None:
         for part in parts if isinstance(parts, list) else ():
@@ -165,11 +165,11 @@ class Session:
             if isinstance(text, str):
                 (sys.stdout if part[0] == 1 else sys.stderr).write(text[:_MOST_PRINTED])
 
-    def _change(self, held: Sequence[Any], trees: Any) -> None:
+    def _change(self, arguments: Sequence[Any], trees: Any) -> None:
         """Do to the arguments of a call what the code did to its copies of them."""
-        if not isinstance(trees, list) or len(trees) != len(held):
+        if not isinstance(trees, list) or len(trees) != len(arguments):
             raise LinkError("changes of other arguments than there were")
-        for value, tree in zip(held, trees, strict=True):
+        for value, tree in zip(arguments, trees, strict=True):
             after = decode(tree, self._resolve)
             if type(after) is not type(value):
                 raise LinkError("an argument that became one of another type")
@@ -258,7 +258,7 @@ class Session:
             case {"yours": int(number)} if 0 <= number < len(self._tests):
                 return self._tests[number]
             case {"known": [str(module), str(name)]}:
-                return self._known(module, name)
+                return _known_class(module, name)
             case {"type": int(ref)}:
                 return self._class(ref, tree)
             case {"ref": int(ref), "class": kind, "args": args, "state": state, "text": text}:
@@ -269,19 +269,11 @@ class Session:
                 return self._objects[ref]
         raise ValueError("no value has this form")
 
-    def _known(self, module: str, name: str) -> type:
-        found: Any = sys.modules.get(module)
-        for part in name.split("."):
-            found = vars(found).get(part) if found is not None else None
-        if not isinstance(found, type) or isinstance(found, RemoteClass) or not is_known(found):
-            raise ValueError("no class that both sides have")
-        return found
-
     def _class_of(self, tree: Any) -> type:
-        found = self._resolve(tree)
-        if not isinstance(found, type):
+        kind = self._resolve(tree)
+        if not isinstance(kind, type):
             raise ValueError("no class")
-        return found
+        return kind
 
     def _class(self, ref: int, tree: Mapping[str, Any]) -> type:
         if ref in self._classes:
@@ -293,22 +285,21 @@ class Session:
         special = {str(name) for name in tree["special"]} & (UNARY | COMPARING | ARITHMETIC)
         if data:
             special &= ARITHMETIC | {"__call__", "__enter__", "__exit__", "__format__", "__repr__", "__str__"}
-        others = [base for base in bases if base not in plain and (isinstance(base, RemoteClass) or is_known(base))]
-        others = [base for base in others if base not in (*MUTABLE, type)]
+        more = [base for base in bases if base not in (*plain, *MUTABLE, type)]
+        more = [base for base in more if isinstance(base, RemoteClass) or is_known(base)]
         body: dict[str, Any] = {name: special_method(self, name) for name in special}
-        body |= {"__module__": str(tree["module"]), "__doc__": Written(self, ref)}
+        body |= {"__module__": str(tree["module"]), "__doc__": Docstring(self, ref)}
         if "__eq__" in body and "__hash__" not in body:
             body["__hash__"] = None
-        chosen = (*plain, *others)
+        chosen = (*plain, *more)
         if not any(isinstance(base, RemoteClass) for base in chosen):
             chosen = (*chosen, RemoteObject) if plain else (RemoteObject, *chosen)
         name = str(tree["name"])
         try:
-            made = RemoteClass.make(self, ref, name, chosen, body)
+            self._classes[ref] = RemoteClass.make(self, ref, name, chosen, body)
         except TypeError:  # bases that do not go together here
-            made = RemoteClass.make(self, ref, name, (RemoteObject,), body)
-        self._classes[ref] = made
-        return made
+            self._classes[ref] = RemoteClass.make(self, ref, name, (RemoteObject,), body)
+        return self._classes[ref]
 
     def _object(self, ref: int, kind: type, tree: Mapping[str, Any]) -> Any:
         if not isinstance(kind, RemoteClass):
@@ -318,37 +309,36 @@ class Session:
             [base] = [base for base in DATA if issubclass(kind, base)]
             if type(content) is not base:
                 raise ValueError("content of another type")
-            made: Any = base.__new__(kind, content)  # type: ignore[type-var]
+            value: Any = base.__new__(kind, content)  # type: ignore[type-var]
         elif issubclass(kind, (*DATA, BaseException)):
             raise ValueError("an object without content")
         elif tree.get("awaited") is True:
             return self._wait(ref)
         else:
-            made = object.__new__(kind)
-        object.__setattr__(made, REF, (self, ref))
-        return made
+            value = object.__new__(kind)
+        object.__setattr__(value, REF, (self, ref))
+        return value
 
     async def _wait(self, ref: int) -> Any:
         return self.ask({"do": "await", "ref": ref})
 
     def _error(self, ref: int, kind: Any, args: Any, state: Any, text: Any, cause: Any) -> BaseException:
-        made_of = self._class_of(kind)
-        if not issubclass(made_of, BaseException):
+        error_class = self._class_of(kind)
+        if not issubclass(error_class, BaseException):
             raise ValueError("no class of exceptions")
-        values, more, said = (decode(tree, self._resolve) for tree in (args, state, text))
+        values, attributes, message = (decode(tree, self._resolve) for tree in (args, state, text))
         error = self._objects.get(ref)
         if error is None:
+            is_builtin = error_class.__module__ == "builtins"
             try:
-                error = (
-                    made_of(*values) if made_of.__module__ == "builtins" else BaseException.__new__(made_of, *values)
-                )
+                error = error_class(*values) if is_builtin else BaseException.__new__(error_class, *values)
             except TypeError:
-                error = made_of.__new__(made_of, *values)
-            if isinstance(made_of, RemoteClass):
+                error = error_class.__new__(error_class, *values)
+            if isinstance(error_class, RemoteClass):
                 object.__setattr__(error, REF, (self, ref))
-                object.__setattr__(error, "_graftline_text", str(said))
-            elif made_of.__module__ != "builtins":
-                vars(error).update({name: value for name, value in more.items() if is_plain(type(value))})
+                object.__setattr__(error, "_graftline_text", str(message))
+            elif not is_builtin:
+                vars(error).update({name: value for name, value in attributes.items() if is_plain(type(value))})
             if cause is not None and issubclass(cause_of := self._class_of(cause), BaseException):
                 error.__cause__ = BaseException.__new__(cause_of)
             self._objects[ref] = error
@@ -359,16 +349,23 @@ class Session:
 def is_of_the_library(value: Any) -> bool:
     """Return whether `value` is a class or a function of the standard library, found there by its name."""
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-    if (
-        not isinstance(module, str)
-        or not isinstance(name, str)
-        or module.partition(".")[0] not in sys.stdlib_module_names
-    ):
+    if not (isinstance(module, str) and isinstance(name, str)):
         return False
-    found: Any = sys.modules.get(module)
+    if module.partition(".")[0] not in sys.stdlib_module_names:
+        return False
+    in_place: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found is value
+        in_place = getattr(in_place, part, None)
+    return in_place is value
+
+
+def _known_class(module: str, name: str) -> type:
+    kind: Any = sys.modules.get(module)
+    for part in name.split("."):
+        kind = vars(kind).get(part) if kind is not None else None
+    if not isinstance(kind, type) or isinstance(kind, RemoteClass) or not is_known(kind):
+        raise ValueError("no class that both sides have")
+    return kind
 
 
 def _variables() -> dict[str, str]:

@@ -41,23 +41,8 @@ _SEQUENCES: Mapping[str, type[Any]] = {"tuple": tuple, "set": set, "frozenset": 
 _VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
 _SINGLE: Mapping[str, Any] = {"NotImplemented": NotImplemented, "Ellipsis": Ellipsis}
 MUTABLE = (list, dict, set, bytearray)
-_PLAIN = frozenset(
-    (
-        type(None),
-        bool,
-        int,
-        float,
-        complex,
-        str,
-        bytes,
-        bytearray,
-        list,
-        dict,
-        defaultdict,
-        *_SEQUENCES.values(),
-        *_VIEWS,
-    )
-)
+_SCALARS = (type(None), bool, int, float, complex, str, bytes)
+_PLAIN = frozenset((*_SCALARS, *MUTABLE, defaultdict, *_SEQUENCES.values(), *_VIEWS))
 
 
 def is_plain(kind: type) -> bool:
@@ -67,7 +52,7 @@ def is_plain(kind: type) -> bool:
 
 def _is_standard(kind: type) -> bool:
     module, _ = _STANDARD.get(kind.__name__, ("", None))
-    # of who has it: to be loaded from here takes longer than all else
+    # whoever has such an object has loaded its module; loading it here takes longer than all else
     return bool(module) and getattr(sys.modules.get(module), kind.__name__, None) is kind
 
 
@@ -152,8 +137,8 @@ def _decode(tree: Any, resolve: Callable[[Mapping[str, Any]], Any]) -> Any:
             return bytearray.fromhex(digits)
         case {"is": str(name), "of": list(parts)}:
             arguments = [_decode(part, resolve) for part in parts]
-            made: Any = _SEQUENCES.get(name) or getattr(importlib.import_module(_STANDARD[name][0]), name)
-            return made(*arguments)
+            kind: Any = _SEQUENCES.get(name) or getattr(importlib.import_module(_STANDARD[name][0]), name)
+            return kind(*arguments)
         case {"view": str(name), "of": list(parts)}:
             values = [_decode(part, resolve) for part in parts]
             of_view: Mapping[str, Callable[[], dict[Any, Any]]] = {

@@ -41,15 +41,15 @@ def main() -> None:
 def _confine(settings: dict[str, Any]) -> list[str]:
     """Apply what this machine offers, and return the names of what took hold."""
     signal.signal(signal.SIGTERM, _leave)
-    megabyte = 1 << 20
-    resource.setrlimit(resource.RLIMIT_CORE, (NO_CORE, NO_CORE))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # pipes are no files: nothing needs to write one
-    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-    resource.setrlimit(resource.RLIMIT_AS, (settings["memory_mb"] * megabyte,) * 2)
-    features = ["rlimits"]
-    if Filter().refuse(_SOCKETS).refuse_harm().install("allow"):
-        features += ["no_new_privs", "seccomp"]
-    return features
+    for name, most in (
+        (resource.RLIMIT_CORE, NO_CORE),
+        (resource.RLIMIT_FSIZE, 0),  # pipes are no files: nothing needs to write one
+        (resource.RLIMIT_NOFILE, 64),
+        (resource.RLIMIT_AS, settings["memory_mb"] << 20),
+    ):
+        resource.setrlimit(name, (most, most))
+    has_filter = Filter().refuse(_SOCKETS).refuse_harm().install("allow")
+    return ["rlimits", *(("no_new_privs", "seccomp") if has_filter else ())]
 
 
 def _run(request: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
@@ -68,17 +68,17 @@ def _run(request: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     resource.prlimit(child.pid, resource.RLIMIT_CPU, (settings["cpu_s"], settings["cpu_s"] + 1))
     try:
         end, output = _converse(child, request["source"].encode(), settings)
-        pid, status, used = os.wait4(child.pid, os.WNOHANG)
+        pid, status, usage = os.wait4(child.pid, os.WNOHANG)
         while end == "exit" and not pid:  # it has closed its outputs, and not ended
             if time.monotonic() > started + settings["wall_s"]:
                 end = "wall_timeout"
             time.sleep(_PAUSE_S)
-            pid, status, used = os.wait4(child.pid, os.WNOHANG)
+            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
     finally:
         _kill_group(child)
         _running.remove(child)
     if not pid:
-        _, status, used = os.wait4(child.pid, 0)
+        _, status, usage = os.wait4(child.pid, 0)
     code = child.returncode = os.waitstatus_to_exitcode(status)
     if end == "exit" and code < 0:
         end, code = "signal", -code
@@ -88,9 +88,9 @@ def _run(request: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
         "code": code,
         "stdout": stdout if end == "exit" else "",
         "stderr": stderr[:4000],
-        "cpu_s": used.ru_utime + used.ru_stime,
+        "cpu_s": usage.ru_utime + usage.ru_stime,
         "wall_s": time.monotonic() - started,
-        "peak_kb": used.ru_maxrss,
+        "peak_kb": usage.ru_maxrss,
     }
 
 

@@ -44,20 +44,8 @@ _ALLOWED = (
 )
 # what libraries ask for and can do without
 _REFUSED = (
-    *(
-        "open",
-        "openat",
-        "stat",
-        "lstat",
-        "fstat",
-        "newfstatat",
-        "statx",
-        "access",
-        "faccessat",
-        "readlink",
-        "readlinkat",
-    ),
-    *("getcwd", "ioctl", "fcntl", "lseek", "sched_getaffinity", "tgkill", "prctl"),
+    *("open", "openat", "stat", "lstat", "fstat", "newfstatat", "statx", "access", "faccessat", "readlink"),
+    *("readlinkat", "getcwd", "ioctl", "fcntl", "lseek", "sched_getaffinity", "tgkill", "prctl"),
 )
 
 
@@ -70,7 +58,7 @@ def main() -> None:
     send(1, json.dumps({"features": _confine(limits)}).encode())
     child = _Child(limits)
     while (batch := receive(0)) is not None:
-        child.give(batch)
+        child.start(batch)
         following = _Child(limits)  # while the one works
         child.finish()
         child = following
@@ -84,7 +72,7 @@ def _warm_up(languages: list[Any]) -> None:
         "transform": {"B": {"replace": {"source": "$A", "replace": "(x)", "by": "$1"}}},
     }
     for language in languages:
-        replacements(Source.parsed("f(xé);\n", language), rule)
+        replacements(Source.parse("f(xé);\n", language), rule)
     json.loads(json.dumps([1.5, None, True, "é"]))
 
 
@@ -92,13 +80,9 @@ def _confine(limits: dict[str, Any]) -> list[str]:
     """Apply what this machine offers, and return the names of what took hold."""
     features = ["rlimits"]
     memory = limits["memory_mb"] << 20
-    for what, most in (
-        (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_CORE, NO_CORE),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NOFILE, _DESCRIPTORS),
-    ):
-        resource.setrlimit(what, (most, most))
+    limited = ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, NO_CORE), (resource.RLIMIT_FSIZE, 0))
+    for name, most in (*limited, (resource.RLIMIT_NOFILE, _DESCRIPTORS)):
+        resource.setrlimit(name, (most, most))
     if os.getuid() == 0:
         os.setgroups([])
         os.setresgid(_UID, _UID, _UID)
@@ -122,7 +106,7 @@ class _Child:
         batch, self._batch_in = os.pipe()
         self._answers, answers_in = os.pipe()
         self._errors, errors_in = os.pipe()
-        self._given_at = 0.0
+        self._started_at = 0.0
         self._pid = os.fork()
         if self._pid == 0:
             try:
@@ -130,8 +114,8 @@ class _Child:
                 for descriptor in {*range(_DESCRIPTORS)} - {2, batch, answers_in}:  # those of others among them
                     with contextlib.suppress(OSError):
                         os.close(descriptor)
-                found = receive(batch)
-                os._exit(0 if found is None else _work(json.loads(found), answers_in, limits))
+                items = receive(batch)
+                os._exit(0 if items is None else _work(json.loads(items), answers_in, limits))
             except MemoryError:
                 os._exit(NO_MEMORY)
             except BaseException as error:
@@ -140,10 +124,10 @@ class _Child:
         for descriptor in (batch, answers_in, errors_in):
             os.close(descriptor)
 
-    def give(self, batch: bytes) -> None:
+    def start(self, batch: bytes) -> None:
         """Hand the batch over."""
-        self._given_at = time.perf_counter()
-        with contextlib.suppress(BrokenPipeError):  # it ended before it had read all; how, is said below
+        self._started_at = time.perf_counter()
+        with contextlib.suppress(BrokenPipeError):  # it ended before it had read all; `finish` says how
             send(self._batch_in, batch)
         os.close(self._batch_in)
 
@@ -157,7 +141,7 @@ class _Child:
             "code": abs(code),
             "stderr": stderr.decode("utf-8", "replace"),
             "cpu_s": used.ru_utime + used.ru_stime,
-            "wall_s": time.perf_counter() - self._given_at,
+            "wall_s": time.perf_counter() - self._started_at,
             "peak_kb": used.ru_maxrss,
         }
         send(1, b"E" + json.dumps(end).encode())
@@ -192,27 +176,27 @@ def _work(batch: list[Any], answers: int, limits: dict[str, Any]) -> int:
             # of this item; the default action of the signal ends the process, however deep it is in a library
             signal.setitimer(signal.ITIMER_PROF, limits["cpu_s"])
             started, started_cpu = time.perf_counter(), time.process_time()
-            source = source or Source.parsed(text, language)
-            found = _answer(source, rule)
-            found["cpu_s"], found["wall_s"] = time.process_time() - started_cpu, time.perf_counter() - started
-            found["peak_kb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            answer = json.dumps(found).encode()
-            if len(answer) > most:
+            source = source or Source.parse(text, language)
+            answer = _answer(source, rule)
+            answer["cpu_s"], answer["wall_s"] = time.process_time() - started_cpu, time.perf_counter() - started
+            answer["peak_kb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            data = json.dumps(answer).encode()
+            if len(data) > most:
                 return FLOOD
-            send(answers, answer)
+            send(answers, data)
     return 0
 
 
 def _answer(source: Source, rule: dict[str, Any]) -> dict[str, Any]:
     try:
-        found = replacements(source, rule)
+        matches = replacements(source, rule)
     except InvalidActionError as error:
         return {"verdict": "action_error", "error": str(error)[:500], "matches": []}
     except BeyondBindingError:
         return {"verdict": "needs_cli", "error": "", "matches": []}
     except MemoryError:
         return {"verdict": "out_of_memory", "error": "", "matches": []}
-    return {"verdict": "ok" if found else "no_match", "error": "", "matches": found}
+    return {"verdict": "ok" if matches else "no_match", "error": "", "matches": matches}
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from graftline.sandbox.base import Isolation, Usage, Verdict
-from graftline.sandbox.inside.case_calls import REQUEST, encoded
+from graftline.sandbox.inside.case_calls import REQUEST, encode
 from graftline.sandbox.jail import Apart, Case, CaseEnd, Jail
 from graftline.sandbox.jail.apart import cause_against_apart, modules_of
 from graftline.sandbox.jail.spec import Call, CallsSpec, ProgramSpec, PytestSpec, TestSpec, Trust
@@ -201,7 +201,7 @@ def _compared(name: str, call: Call, line: _CallLine) -> TestOutcome:
         is_as_wanted = call.raises == line.raised
         error = f"raised {line.raised or 'nothing'}, expected {call.raises or 'a value'}"
     else:
-        wanted = encoded(call.wanted)
+        wanted = encode(call.wanted)
         is_as_wanted = _is_same(line.value, wanted)
         error = f"returned {json.dumps(line.value)[:500]}, expected {json.dumps(wanted)[:500]}"
     return TestOutcome(name, "passed") if is_as_wanted else TestOutcome(name, "failed", error)
@@ -213,7 +213,7 @@ def _is_same(value: Any, wanted: Any) -> bool:
 
 
 def _ordered_text(value: Any) -> str:
-    """Return what `case_calls.encoded` wrote as one text, in which the order of dictionaries counts for nothing."""
+    """Return what `case_calls.encode` wrote as one text, in which the order of dictionaries counts for nothing."""
 
     def ordered(part: Any) -> Any:
         if isinstance(part, list):

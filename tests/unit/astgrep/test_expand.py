@@ -12,7 +12,7 @@ from graftline.astgrep.expand import BeyondBindingError, InvalidActionError, Sou
 def replaced(
     source: str, action: PatternAction | RuleAction, language: Language = "python"
 ) -> list[tuple[int, int, str]]:
-    return replacements(Source.parsed(source, language), rule_of(action))
+    return replacements(Source.parse(source, language), rule_of(action))
 
 
 def texts(source: str, pattern: str, rewrite: str, language: Language = "python") -> list[str]:
