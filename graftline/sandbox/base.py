@@ -1,4 +1,4 @@
-"""The `Sandbox` port: apply actions to a text, away from everything else.
+"""The `Sandbox` port: apply actions to a text, away from everything else; verdicts, and levels of isolation.
 
 Whatever an action does (match nothing, be invalid, run out of time or memory) is a result with a verdict. An error
 is raised only when the sandbox itself cannot answer, so that a broken machine is never taken for a wrong action.
@@ -19,7 +19,36 @@ from graftline.core.config import Config
 from graftline.core.errors import SandboxError
 
 IsolationLevel = Literal["none", "compute", "confined", "namespaces", "full"]
-"""From weakest to strongest; see `is_at_least`."""
+"""From weakest to strongest."""
+LEVELS: tuple[IsolationLevel, ...] = get_args(IsolationLevel)
+
+_COMPUTE = ("rlimits", "no_new_privs", "seccomp")
+_FEATURES: Mapping[IsolationLevel, tuple[str, ...]] = {
+    "none": (),
+    "compute": _COMPUTE,
+    "confined": (*_COMPUTE, "landlock", "signals_kept_in"),
+    "namespaces": (*_COMPUTE, "namespaces", "disk_limits"),
+    "full": (
+        *(*_COMPUTE, "landlock", "signals_kept_in", "namespaces", "disk_limits", "file_limits", "no_exec"),
+        *("total_memory", "total_processes", "cpu_quota"),
+    ),
+}
+REMEDIES: Mapping[str, str] = {
+    "seccomp": "a kernel with seccomp filters (Linux 3.17 or newer, x86_64 or aarch64)",
+    "no_new_privs": "Linux 3.5 or newer",
+    "rlimits": "a system with resource limits",
+    "landlock": "a kernel with Landlock (Linux 5.13 or newer, with 'landlock' among its security modules)",
+    "signals_kept_in": "Landlock of version 6 (Linux 6.12), or graftline started as root",
+    "namespaces": "user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0,"
+    " user.max_user_namespaces above 0; in a container --security-opt seccomp=unconfined",
+    "disk_limits": "a working folder in memory, of limited size; kind 'namespaces' has one",
+    "file_limits": "a working folder of a limited number of files; kind 'namespaces' has one",
+    "no_exec": "a working folder from which nothing can be run; kind 'namespaces' has one",
+    "total_memory": "a control group for memory that may be written to (root, or a delegated one)",
+    "total_processes": "a control group for processes that may be written to (root, or a delegated one)",
+    "cpu_quota": "a control group for processor time that may be written to (root, or a delegated one)",
+}
+"""How to get a feature of isolation that is missing."""
 
 
 class Verdict(StrEnum):
@@ -42,12 +71,12 @@ class Verdict(StrEnum):
     VIOLATION = "violation"
     """A system call that no action needs, or an answer in another form than the jail was asked for."""
     RUNNER_ERROR = "runner_error"
-    """The sandbox itself failed; said where many are answered at once and the others still count."""
+    """The sandbox itself failed; used where many are answered at once and the others still count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """What stands between an action and the machine, as achieved, not as asked for."""
+    """What stands between an action and the machine, as achieved, not as required."""
 
     level: IsolationLevel
     implementation: str
@@ -56,14 +85,14 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What was used."""
+    """What an action or a case used."""
 
     cpu_s: float
     wall_s: float
     peak_memory_mb: float
     """Resident, of the largest process."""
     files_mb: float = 0.0
-    """In the folders of a jail at the end of a case, where they are in memory; 0 elsewhere."""
+    """In the folders of a jail at the end of a case, if they are in memory; 0 elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +117,7 @@ class SandboxResult:
     """Those that were replaced, in the order of the text."""
     error: str = ""
     usage: Usage | None = field(default=None, compare=False)
-    """What was used for it; None where nobody measures (`memory`)."""
+    """None where nobody measures (`memory`)."""
     diff: str = ""
     """Of all files, as `diff -u` has it; of a workspace only."""
     changed_files: tuple[str, ...] = ()
@@ -106,12 +135,12 @@ class SandboxResult:
 
     @property
     def exit_code(self) -> int | None:
-        """What `ast-grep run` ends with; None where its process was ended, or never came to an end."""
+        """What `ast-grep run` ends with; None if its process was ended, or never came to an end."""
         return {Verdict.OK: 0, Verdict.NO_MATCH: 1, Verdict.ACTION_ERROR: 8}.get(self.verdict)
 
     @property
     def tools(self) -> dict[str, str]:
-        """Versions of what it was made with."""
+        """The version of ast-grep."""
         return {"ast-grep": tool_version()}
 
 
@@ -124,16 +153,15 @@ class Request:
     actions: tuple[PatternAction | RuleAction, ...]
 
 
-def ensure_decided(result: SandboxResult) -> SandboxResult:
-    """Return `result` if it says something about the action.
+class Limits(Config):
+    """What ast-grep may use while it applies one batch of actions to one source."""
 
-    Raises:
-        SandboxError: it ran into the wall clock, as every action does on a machine that is busy enough; to take that
-            for an answer would make what is stored depend on the machine.
-    """
-    if result.verdict is Verdict.WALL_TIMEOUT:
-        raise SandboxError("an action ran into the wall clock before its CPU limit; free the machine and start again")
-    return result
+    cpu_s: int = Field(default=5, ge=1, le=600)
+    wall_s: float = Field(default=30.0, gt=0, le=3600)
+    """A back-stop with a wide margin over `cpu_s`: verdicts should not depend on a busy machine."""
+    memory_mb: int = Field(default=2048, ge=256)
+    output_mb: int = Field(default=32, ge=1, le=1024)
+    """Of the matches as JSON; a few kilobytes of nested calls can make gigabytes."""
 
 
 class Sandbox(Protocol):
@@ -163,94 +191,16 @@ class Sandbox(Protocol):
         """Let go of processes and folders. A second call does nothing."""
 
 
-LEVELS: tuple[IsolationLevel, ...] = get_args(IsolationLevel)
-
-
-class Limits(Config):
-    """What ast-grep may use while it applies one batch of actions to one source."""
-
-    cpu_s: int = Field(default=5, ge=1, le=600)
-    wall_s: float = Field(default=30.0, gt=0, le=3600)
-    """A back-stop with a wide margin over `cpu_s`: verdicts should not depend on a busy machine."""
-    memory_mb: int = Field(default=2048, ge=256)
-    output_mb: int = Field(default=32, ge=1, le=1024)
-    """Of the matches as JSON; a few kilobytes of nested calls can make gigabytes."""
-
-
-def is_at_least(achieved: IsolationLevel, required: IsolationLevel) -> bool:
-    """Return whether `achieved` is as strong as `required`."""
-    return LEVELS.index(achieved) >= LEVELS.index(required)
-
-
-_COMPUTE = ("rlimits", "no_new_privs", "seccomp")
-NEEDED: Mapping[IsolationLevel, tuple[str, ...]] = {
-    "none": (),
-    "compute": _COMPUTE,
-    "confined": (*_COMPUTE, "landlock", "signals_kept_in"),
-    "namespaces": (*_COMPUTE, "namespaces", "disk_limits"),
-    "full": (
-        *(*_COMPUTE, "landlock", "signals_kept_in", "namespaces", "disk_limits", "file_limits", "no_exec"),
-        *("total_memory", "total_processes", "cpu_quota"),
-    ),
-}
-"""What each level is made of."""
-
-REMEDIES: Mapping[str, str] = {
-    "seccomp": "a kernel with seccomp filters (Linux 3.17 or newer, x86_64 or aarch64)",
-    "no_new_privs": "Linux 3.5 or newer",
-    "rlimits": "a system with resource limits",
-    "landlock": "a kernel with Landlock (Linux 5.13 or newer, with 'landlock' among its security modules)",
-    "signals_kept_in": "Landlock of version 6 (Linux 6.12), or graftline started as root",
-    "namespaces": "user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0,"
-    " user.max_user_namespaces above 0; in a container --security-opt seccomp=unconfined",
-    "disk_limits": "a working folder in memory, of limited size; kind 'namespaces' has one",
-    "file_limits": "a working folder of a limited number of files; kind 'namespaces' has one",
-    "no_exec": "a working folder from which nothing can be run; kind 'namespaces' has one",
-    "total_memory": "a control group for memory that may be written to (root, or a delegated one)",
-    "total_processes": "a control group for processes that may be written to (root, or a delegated one)",
-    "cpu_quota": "a control group for processor time that may be written to (root, or a delegated one)",
-}
-"""How to get what is missing."""
-
-
-def level_of(features: Collection[str]) -> IsolationLevel:
-    """Return the strongest level that is reached by what took hold."""
-    return next(level for level in reversed(LEVELS) if not missing(features, level))
-
-
-def missing(features: Collection[str], level: IsolationLevel) -> dict[str, str]:
-    """Return what `level` needs beside `features`, and how to get it."""
-    # who has a user of its own cannot signal others, whatever the version of Landlock
-    have = {*features, "signals_kept_in"} if "own_user" in features else {*features}
-    return {name: REMEDIES[name] for name in NEEDED[level] if name not in have}
-
-
-def replace_matches(
-    source: str, matches: Sequence[Match], isolation: Isolation, usage: Usage | None = None
-) -> SandboxResult:
-    """Return the result of replacing the outermost of `matches`, as `ast-grep --update-all` does."""
-    taken: list[Match] = []
-    pieces, position = [], 0
-    for match in sorted(matches, key=lambda match: (match.start, -match.end)):
-        if match.start < position or (taken and match.start == taken[-1].start == match.end):
-            continue
-        pieces += [source[position : match.start], match.replacement]
-        position = match.end
-        taken.append(match)
-    if not taken:
-        return SandboxResult(Verdict.NO_MATCH, None, isolation, usage=usage)
-    return SandboxResult(Verdict.OK, "".join(pieces) + source[position:], isolation, tuple(taken), usage=usage)
-
-
-Answered = Callable[[Verdict, float], None]
-"""Called with every verdict, and the seconds from the question to it."""
-
-
 class SharedSandbox:
-    """Lets threads take turns at `sandbox`, which belongs to the caller."""
+    """Lets threads take turns at `sandbox`, which the caller closes.
 
-    def __init__(self, sandbox: Sandbox, answered: Answered = lambda verdict, seconds: None) -> None:
-        self._sandbox, self._answered = sandbox, answered
+    `on_verdict` is called with every verdict, and the seconds that it took.
+    """
+
+    def __init__(
+        self, sandbox: Sandbox, on_verdict: Callable[[Verdict, float], None] = lambda verdict, seconds: None
+    ) -> None:
+        self._sandbox, self._on_verdict = sandbox, on_verdict
         self._lock = threading.Lock()
 
     @property
@@ -269,10 +219,56 @@ class SharedSandbox:
             began = time.monotonic()
             results = self._sandbox.apply_each(requests)
             seconds = time.monotonic() - began
-        verdicts = [result.verdict for of_request in results for result in of_request]
+        verdicts = [result.verdict for answers in results for result in answers]
         for verdict in verdicts:
-            self._answered(verdict, seconds / len(verdicts))
+            self._on_verdict(verdict, seconds / len(verdicts))
         return results
 
     def close(self) -> None:
-        """The sandbox is closed by whom it belongs to."""
+        """Do nothing: the sandbox belongs to the caller."""
+
+
+def ensure_decided(result: SandboxResult) -> SandboxResult:
+    """Return `result` if it says something about the action.
+
+    Raises:
+        SandboxError: it ran into the wall clock, as every action does on a machine that is busy enough; to take that
+            for an answer would make what is stored depend on the machine.
+    """
+    if result.verdict is Verdict.WALL_TIMEOUT:
+        raise SandboxError("an action ran into the wall clock before its CPU limit; free the machine and start again")
+    return result
+
+
+def replace_matches(
+    source: str, matches: Sequence[Match], isolation: Isolation, usage: Usage | None = None
+) -> SandboxResult:
+    """Return the result of replacing the outermost of `matches`, as `ast-grep --update-all` does."""
+    replaced: list[Match] = []
+    pieces, position = [], 0
+    for match in sorted(matches, key=lambda match: (match.start, -match.end)):
+        if match.start < position or (replaced and match.start == replaced[-1].start == match.end):
+            continue
+        pieces += [source[position : match.start], match.replacement]
+        position = match.end
+        replaced.append(match)
+    if not replaced:
+        return SandboxResult(Verdict.NO_MATCH, None, isolation, usage=usage)
+    return SandboxResult(Verdict.OK, "".join(pieces) + source[position:], isolation, tuple(replaced), usage=usage)
+
+
+def is_at_least(achieved: IsolationLevel, required: IsolationLevel) -> bool:
+    """Return whether `achieved` is as strong as `required`."""
+    return LEVELS.index(achieved) >= LEVELS.index(required)
+
+
+def level_of(features: Collection[str]) -> IsolationLevel:
+    """Return the strongest level that some features reach."""
+    return next(level for level in reversed(LEVELS) if not missing(features, level))
+
+
+def missing(features: Collection[str], level: IsolationLevel) -> dict[str, str]:
+    """Return what `level` needs beside `features`, and how to get it."""
+    # who has a user of its own cannot signal others, whatever the version of Landlock
+    present = {*features, "signals_kept_in"} if "own_user" in features else {*features}
+    return {name: REMEDIES[name] for name in _FEATURES[level] if name not in present}

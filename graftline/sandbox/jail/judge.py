@@ -13,14 +13,20 @@ tests and code share a process. Then these four are all there is: an object that
 an `assert`, and so does code that patches what tests use, jumps over a line by a trace, or finds the reporter in the memory
 or the frames of its process.
 
+Which tests cannot run apart is told by their text (`cause_against_apart`), so that code cannot bring about that nothing is
+known of it: what tests do to their own process (a clock that is replaced, a seed, a handler of log records) does not reach
+the code. `inside.remote_objects` finds what only shows when tests run.
+
 Of `calls`, the values that functions returned are compared here, by exact type, and the case never learns which ones are
 wanted; of `program`, the output.
 """
 
+import ast
 import json
 import random
 import secrets
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
@@ -30,12 +36,31 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from graftline.sandbox.base import Isolation, Usage, Verdict
 from graftline.sandbox.inside.case_calls import REQUEST, encode
 from graftline.sandbox.jail import Apart, Case, CaseEnd, Jail
-from graftline.sandbox.jail.apart import cause_against_apart, modules_of
 from graftline.sandbox.jail.spec import Call, CallsSpec, ProgramSpec, PytestSpec, TestSpec, Trust
 
-_NEVER_LAID = ("conftest.py", "sitecustomize.py", "usercustomize.py")
-_NEVER_LAID_ENDINGS = (".pth", ".pyc", ".pyo")
-_SAYS_NOTHING = (Verdict.WALL_TIMEOUT, Verdict.RUNNER_ERROR)
+_OF_PYTEST = frozenset(
+    ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "exceptiongroup", "tomli", "graftline")
+)
+"""Packages that the process of the tests has loaded, or may load, for itself."""
+_FIXTURES = {
+    "caplog": "log records of the code",
+    "recwarn": "warnings of the code",
+    "capfd": "what the code writes to descriptors",
+    "capfdbinary": "what the code writes to descriptors",
+}
+_CALLS = {
+    "warns": "warnings of the code",
+    "deprecated_call": "warnings of the code",
+    "catch_warnings": "warnings of the code",
+    "assertLogs": "log records of the code",
+    "assertWarns": "warnings of the code",
+    "freeze_time": "the clock of the code",
+    "seed": "random numbers of the code",
+}
+_PATCHING = ("setattr", "patch", "object")
+_RUN_BEFORE_TESTS = ("conftest.py", "sitecustomize.py", "usercustomize.py")
+_RUN_BEFORE_TESTS_ENDINGS = (".pth", ".pyc", ".pyo")
+_UNDECIDED = (Verdict.WALL_TIMEOUT, Verdict.RUNNER_ERROR)
 
 Outcome = Literal["passed", "failed", "skipped", "tampered", "not_judged", "not_run"]
 
@@ -119,23 +144,23 @@ def judge_tests(jail: Jail, files: Mapping[str, bytes], spec: TestSpec) -> TestR
         DataError: `files` or `spec` ask for what the jail does not take.
         SandboxError: the jail itself failed.
     """
-    laid = {name: data for name, data in files.items() if not _runs_before_tests(name)}
-    left_out = tuple(sorted(files.keys() - laid.keys()))
+    code = {name: data for name, data in files.items() if not _runs_before_tests(name)}
     match spec:
         case PytestSpec():
-            return replace(_of_pytest(jail, laid, spec, left_out), trusts=spec.trusts)
+            result = replace(_run_pytest(jail, code, spec), trusts=spec.trusts)
         case CallsSpec():
-            return _of_calls(jail, laid, spec, left_out)
+            result = _run_calls(jail, code, spec)
         case ProgramSpec():
-            return _of_program(jail, laid, spec, left_out)
+            result = _run_program(jail, code, spec)
+    return replace(result, left_out=tuple(sorted(files.keys() - code.keys())))
 
 
 def _runs_before_tests(name: str) -> bool:
     path = PurePosixPath(name.lower())
-    return path.name in _NEVER_LAID or path.suffix in _NEVER_LAID_ENDINGS or "__pycache__" in path.parts
+    return path.name in _RUN_BEFORE_TESTS or path.suffix in _RUN_BEFORE_TESTS_ENDINGS or "__pycache__" in path.parts
 
 
-def _of_pytest(jail: Jail, files: Mapping[str, bytes], spec: PytestSpec, left_out: tuple[str, ...]) -> TestResult:
+def _run_pytest(jail: Jail, files: Mapping[str, bytes], spec: PytestSpec) -> TestResult:
     nonce = secrets.token_hex(16)
     control, control_text = _control()
     trusted = {name: text.encode("utf-8", "surrogatepass") for name, text in spec.files.items()}
@@ -145,102 +170,95 @@ def _of_pytest(jail: Jail, files: Mapping[str, bytes], spec: PytestSpec, left_ou
     trusted[control_file] = control_text.encode()
     end = jail.run(Case("pytest", (*modules, control_file), files, trusted, nonce=nonce, apart=apart))
     try:
-        lines = _believed(end, nonce, _TestLine)
-        found = {line.test: line for line in lines}
-        if len(found) < len(lines):
+        lines = _read_report(end, nonce, _TestLine)
+        by_name = {line.test: line for line in lines}
+        if len(by_name) < len(lines):
             raise _NotBelievedError("a test was reported twice")
         if tampered := [line for line in lines if line.outcome == "tampered"]:
             raise _NotBelievedError(f"{tampered[0].test}: {tampered[0].error}")
-        if control not in found:
+        if control not in by_name:
             raise EOFError("the run was broken off before the last test")
-        if found[control].outcome != "failed":
+        if by_name[control].outcome != "failed":
             raise _NotBelievedError("a test that has to fail did not")
-    except _NotBelievedError as error:
-        return _result(end, Verdict.VIOLATION, _unknown(spec.expected), str(error), left_out)
-    except EOFError as error:
-        return _result(end, None, _unknown(spec.expected), str(error), left_out)
+    except (_NotBelievedError, EOFError) as error:
+        return _result_without_report(end, spec.expected, error)
     tests = tuple(
-        TestOutcome(name, found[name].outcome, found[name].error, found[name].s)
-        if name in found
+        TestOutcome(name, by_name[name].outcome, by_name[name].error, by_name[name].s)
+        if name in by_name
         else TestOutcome(name, "not_run", "it was not found among the tests that ran")
         for name in spec.expected
     )
     if apart and (cause := cause_against_apart(spec.files, apart.modules)):
         tests = tuple(TestOutcome(test.name, "not_judged", cause, test.duration_s) for test in tests)
     unknown = next((f"{test.name}: {test.error}" for test in tests if test.outcome == "not_judged"), "")
-    return _result(end, Verdict.OK, tests, unknown, left_out)
+    return _result(end, Verdict.OK, tests, unknown)
 
 
 def _control() -> tuple[str, str]:
     """Return the node id and the text of a test that fails, and does not look as if it had to."""
     chance = random.SystemRandom()
-    name, one = secrets.token_hex(4), chance.randrange(10**6)
-    other = one + 1 + chance.randrange(10**6)
-    return f"test_{name}.py::test_{name}", f"def test_{name}():\n    assert {one} + {name!r}.count('') == {other} + 9\n"
+    name, number = secrets.token_hex(4), chance.randrange(10**6)
+    larger = number + 1 + chance.randrange(10**6)
+    text = f"def test_{name}():\n    assert {number} + {name!r}.count('') == {larger} + 9\n"
+    return f"test_{name}.py::test_{name}", text
 
 
-def _of_calls(jail: Jail, files: Mapping[str, bytes], spec: CallsSpec, left_out: tuple[str, ...]) -> TestResult:
+def _run_calls(jail: Jail, files: Mapping[str, bytes], spec: CallsSpec) -> TestResult:
     nonce = secrets.token_hex(16)
     request = json.dumps([{"function": call.function, "args": call.args, "kwargs": call.kwargs} for call in spec.calls])
     end = jail.run(Case("calls", (spec.module,), files, {REQUEST: request.encode()}, nonce=nonce))
     names = [f"{number}: {call.function}" for number, call in enumerate(spec.calls)]
     try:
-        lines = _believed(end, nonce, _CallLine)
+        lines = _read_report(end, nonce, _CallLine)
         if [line.call for line in lines] != [*range(len(spec.calls))]:
             raise _NotBelievedError("calls were reported in another order than they were made")
-    except _NotBelievedError as error:
-        return _result(end, Verdict.VIOLATION, _unknown(names), str(error), left_out)
-    except EOFError as error:
-        return _result(end, None, _unknown(names), str(error), left_out)
-    tests = tuple(_compared(name, call, line) for name, call, line in zip(names, spec.calls, lines, strict=True))
-    return _result(end, Verdict.OK, tests, "", left_out)
+    except (_NotBelievedError, EOFError) as error:
+        return _result_without_report(end, names, error)
+    tests = tuple(_compare(name, call, line) for name, call, line in zip(names, spec.calls, lines, strict=True))
+    return _result(end, Verdict.OK, tests)
 
 
-def _compared(name: str, call: Call, line: _CallLine) -> TestOutcome:
+def _compare(name: str, call: Call, line: _CallLine) -> TestOutcome:
     if call.raises is not None or line.raised is not None:
-        is_as_wanted = call.raises == line.raised
+        is_right = call.raises == line.raised
         error = f"raised {line.raised or 'nothing'}, expected {call.raises or 'a value'}"
     else:
-        wanted = encode(call.wanted)
-        is_as_wanted = _is_same(line.value, wanted)
-        error = f"returned {json.dumps(line.value)[:500]}, expected {json.dumps(wanted)[:500]}"
-    return TestOutcome(name, "passed") if is_as_wanted else TestOutcome(name, "failed", error)
+        target = encode(call.target)
+        # as texts: Python takes 1 for True
+        is_right = _to_text(line.value) == _to_text(target)
+        error = f"returned {json.dumps(line.value)[:500]}, expected {json.dumps(target)[:500]}"
+    return TestOutcome(name, "passed") if is_right else TestOutcome(name, "failed", error)
 
 
-def _is_same(value: Any, wanted: Any) -> bool:
-    # as texts: Python takes 1 for True
-    return _ordered_text(value) == _ordered_text(wanted)
-
-
-def _ordered_text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     """Return what `case_calls.encode` wrote as one text, in which the order of dictionaries counts for nothing."""
 
-    def ordered(part: Any) -> Any:
+    def sort(part: Any) -> Any:
         if isinstance(part, list):
-            return [ordered(item) for item in part]
+            return [sort(item) for item in part]
         if isinstance(part, dict) and isinstance(part.get("dict"), list):
-            return {"dict": sorted((ordered(pair) for pair in part["dict"]), key=json.dumps)}
+            return {"dict": sorted((sort(pair) for pair in part["dict"]), key=json.dumps)}
         if isinstance(part, dict):
-            return {key: ordered(item) for key, item in part.items()}
+            return {key: sort(item) for key, item in part.items()}
         return part
 
-    return json.dumps(ordered(value), sort_keys=True)
+    return json.dumps(sort(value), sort_keys=True)
 
 
-def _of_program(jail: Jail, files: Mapping[str, bytes], spec: ProgramSpec, left_out: tuple[str, ...]) -> TestResult:
+def _run_program(jail: Jail, files: Mapping[str, bytes], spec: ProgramSpec) -> TestResult:
     trusted = {name: text.encode("utf-8", "surrogatepass") for name, text in spec.files.items()}
     end = jail.run(Case(spec.program, spec.arguments, files, trusted, spec.stdin.encode("utf-8", "surrogatepass")))
-    wanted = spec.expected_stdout.encode("utf-8", "surrogatepass")
+    expected = spec.expected_stdout.encode("utf-8", "surrogatepass")
     faults = [
         *([] if end.verdict is Verdict.OK else [f"it ended by {end.verdict}"]),
         *([] if end.exit_code == spec.expected_exit_code else [f"exit code {end.exit_code}"]),
-        *([] if end.stdout == wanted and not end.is_truncated else ["another output than expected"]),
+        *([] if end.stdout == expected and not end.is_truncated else ["another output than expected"]),
     ]
     outcome = TestOutcome(spec.arguments[0], "failed" if faults else "passed", ", ".join(faults))
-    return _result(end, end.verdict, (outcome,), "", left_out)
+    return _result(end, end.verdict, (outcome,))
 
 
-def _believed(end: CaseEnd, nonce: str, kind: type[Any]) -> list[Any]:
+def _read_report(end: CaseEnd, nonce: str, kind: type[Any]) -> list[Any]:
     """Return the lines of the report of one run that came to its end.
 
     Raises:
@@ -248,8 +266,8 @@ def _believed(end: CaseEnd, nonce: str, kind: type[Any]) -> list[Any]:
         _NotBelievedError: it has what an honest report never has.
     """
     lines: list[Any] = []
-    ends = 0
-    *texts, rest = end.report.split(b"\n")
+    has_ended = False
+    *texts, remainder = end.report.split(b"\n")
     for text in texts:
         try:
             line = _LINE.validate_json(text)
@@ -257,28 +275,27 @@ def _believed(end: CaseEnd, nonce: str, kind: type[Any]) -> list[Any]:
             raise _NotBelievedError("the report has a line of another form") from None
         if not secrets.compare_digest(line.nonce.encode("utf-8", "surrogatepass"), nonce.encode()):
             raise _NotBelievedError("the report has a line of somebody else")
-        if ends or not isinstance(line, (kind, _EndLine)):
+        if has_ended or not isinstance(line, (kind, _EndLine)):
             raise _NotBelievedError("the report goes on after its end, or has lines of another kind")
         if isinstance(line, _EndLine):
-            ends = 1
+            has_ended = True
             if line.end != len(lines):
                 raise _NotBelievedError("the report counts otherwise than its lines")
         else:
             lines.append(line)
-    if rest:
+    if remainder:
         raise _NotBelievedError("the report breaks off within a line")
-    if not ends:
+    if not has_ended:
         raise EOFError("the process ended before the tests did")
     return lines
 
 
-def _unknown(names: Sequence[str]) -> tuple[TestOutcome, ...]:
-    return tuple(TestOutcome(name, "not_run") for name in names)
+def _result_without_report(end: CaseEnd, names: Sequence[str], error: Exception) -> TestResult:
+    verdict = Verdict.VIOLATION if isinstance(error, _NotBelievedError) else None
+    return _result(end, verdict, tuple(TestOutcome(name, "not_run") for name in names), str(error))
 
 
-def _result(
-    end: CaseEnd, verdict: Verdict | None, tests: tuple[TestOutcome, ...], error: str, left_out: tuple[str, ...]
-) -> TestResult:
+def _result(end: CaseEnd, verdict: Verdict | None, tests: tuple[TestOutcome, ...], error: str = "") -> TestResult:
     """Return the result; without a verdict of the judge it is that of the case, which ended too early."""
     if end.verdict is not Verdict.OK:
         verdict = end.verdict if verdict is not Verdict.VIOLATION else verdict
@@ -286,7 +303,7 @@ def _result(
         verdict = Verdict.CRASH
     assert verdict is not None
     passed = None
-    if verdict not in _SAYS_NOTHING:
+    if verdict not in _UNDECIDED:
         outcomes = {test.outcome for test in tests}
         is_unknown = verdict is Verdict.OK and outcomes <= {"passed", "not_judged"} and "not_judged" in outcomes
         passed = None if is_unknown else verdict is Verdict.OK and outcomes == {"passed"}
@@ -302,6 +319,63 @@ def _result(
         usage=end.usage,
         isolation=end.isolation,
         error=end.error or error,
-        left_out=left_out,
         tools=end.tools,
     )
+
+
+def modules_of(files: Iterable[str], tests: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that tests import the code by: of modules and packages at the top of the workspace.
+
+    Those of the standard library and of pytest itself are none: tests get what they are usually.
+    """
+    own = {PurePosixPath(name).stem for name in tests if "/" not in name and name.endswith(".py")}
+    names = {PurePosixPath(name).parts[0].removesuffix(".py") for name in files if name.endswith(".py")}
+    return tuple(sorted(name for name in names - own - sys.stdlib_module_names - _OF_PYTEST if name.isidentifier()))
+
+
+def cause_against_apart(tests: Mapping[str, str], modules: Iterable[str]) -> str:
+    """Return why the tests cannot judge code that is in another process; empty where nothing speaks against it."""
+    for name, text in tests.items():
+        if not name.endswith(".py"):
+            continue
+        try:
+            tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+        if reason := _reason(tree, frozenset(modules)):
+            return f"{name}: needs {reason}; the code has a process of its own, unless `trusts` is `report`"
+    return ""
+
+
+def _reason(tree: ast.Module, modules: frozenset[str]) -> str:
+    imported = {
+        (alias.asname or alias.name).partition(".")[0]: alias.name.partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and node.arg in _FIXTURES:
+            return _FIXTURES[node.arg]
+        is_star = isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+        if is_star and (getattr(node, "module", None) or "").split(".")[0] in modules:
+            return "`import *`, by which the code could replace names of the tests"
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if called in _CALLS:
+            return _CALLS[called]
+        if called in _PATCHING and node.args and (target := _patched_module(node.args[0], imported, modules)):
+            return f"a replacement in {target!r} that reaches the code"
+    return ""
+
+
+def _patched_module(target: ast.expr, imported: Mapping[str, str], modules: frozenset[str]) -> str:
+    """Return the module of somebody else that is replaced in; empty for one of the code or of the tests."""
+    if isinstance(target, ast.Constant) and isinstance(target.value, str) and "." in target.value:
+        top = target.value.partition(".")[0]
+        return "" if top in modules else top
+    while isinstance(target, ast.Attribute):
+        target = target.value
+    top = imported.get(target.id, "") if isinstance(target, ast.Name) else ""
+    return "" if top in modules else top

@@ -23,10 +23,13 @@ import os
 import secrets
 import signal
 import stat
+import tempfile
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from graftline.core.errors import DataError, SandboxError
@@ -36,7 +39,7 @@ from graftline.sandbox.inner_process import InnerProcess
 from graftline.sandbox.inside import case_server
 from graftline.sandbox.inside.case_jail import CONTAINER_LINKS, TEMPORARY
 from graftline.sandbox.inside.case_program import NO_MEMORY, REPORTING
-from graftline.sandbox.inside.files import unpack
+from graftline.sandbox.inside.files import remove_path, unpack
 from graftline.sandbox.jail import (
     Case,
     CaseEnd,
@@ -48,7 +51,6 @@ from graftline.sandbox.jail import (
     fault_of_environment,
     fault_of_returned,
 )
-from graftline.sandbox.jail.case_folder import CaseFolder
 from graftline.sandbox.jail.cgroups import ControlGroup
 from graftline.sandbox.jail.heartbeat import Heartbeat
 from graftline.sandbox.jail.visible import Interpreter, Visible, interpreter, visible
@@ -64,6 +66,7 @@ _HEAD_BYTES = 1 << 20
 _ENTRY_BYTES = 16 << 10  # of JSON, about one file that comes back
 _PAGE_BYTES = 4096
 _SPARE_FILES = 8
+_FOLDER_PREFIX = "graftline-cases-"
 # it waits until it is in its control group: what it starts before that would stay outside
 _GATE = ("/bin/sh", "-c", 'read -r _ && exec "$@"', "sh")
 
@@ -115,29 +118,29 @@ class ServedJail:
             while not heartbeat.wait(self._server.is_ready) and time.monotonic() < deadline:
                 if glance:
                     glance()
-            found = json.loads(self._server.receive(_HEAD_BYTES, deadline))
-            if found["end"] == Verdict.WALL_TIMEOUT:
-                found["fault"] = heartbeat.fault_of_machine(found)
+            answer = json.loads(self._server.receive(_HEAD_BYTES, deadline))
+            if answer["end"] == Verdict.WALL_TIMEOUT:
+                answer["fault"] = heartbeat.fault_of_machine(answer)
             stdout, stderr = (self._server.receive(_REPORT_BYTES, deadline) for _ in range(2))
-            report = self._server.receive(_most_of_report(case), deadline)
+            report = self._server.receive(_max_report_bytes(case), deadline)
         except (OSError, ValueError, EOFError) as error:
-            lost = bool(self._group and self._group.kills > kills)
+            is_short_of_memory = bool(self._group and self._group.kills > kills)
             self.close()
-            if lost:
+            if is_short_of_memory:
                 return self._end(Verdict.OUT_OF_MEMORY, {}, b"", b"", b"")
             raise SandboxError(f"{self._name} jail: its server died ({error!r}); see `graftline doctor`") from error
         except BaseException:
             self.close()  # an interrupted answer would be taken for that of the next call
             raise
-        was_short = bool(self._group and self._group.kills > kills)
-        if found["end"] == "not_started" and not was_short:
+        is_short_of_memory = bool(self._group and self._group.kills > kills)
+        if answer["end"] == "not_started" and not is_short_of_memory:
             self.close()
-            raise SandboxError(f"{self._name} jail: a case was not started ({found['error']}); see `graftline doctor`")
+            raise SandboxError(f"{self._name} jail: a case was not started ({answer['error']}); see `graftline doctor`")
         if self._wrapper is not None:
             self.close()
-        verdict = self._verdict(found, was_short)
+        verdict = self._verdict(answer, is_short_of_memory)
         if case.returned is None:
-            return self._end(verdict, found, stdout, stderr, report)
+            return self._end(verdict, answer, stdout, stderr, report)
         try:
             files, left_out = unpack(report)
         except ValueError:
@@ -147,7 +150,7 @@ class ServedJail:
                     f"{self._name} jail: what a case left could not be read; see `graftline doctor`"
                 ) from None
             files, left_out = {}, dict.fromkeys(case.returned.paths, "could not be read after such an end")
-        return replace(self._end(verdict, found, stdout, stderr, b""), files=files, left_out=left_out)
+        return replace(self._end(verdict, answer, stdout, stderr, b""), files=files, left_out=left_out)
 
     def close(self) -> None:
         if self._server is not None:
@@ -163,51 +166,49 @@ class ServedJail:
             with suppress(OSError):
                 os.rmdir(folder.format(user=self._user if self._user is not None else os.getuid()))  # noqa: PTH106
 
-    def _verdict(self, found: Mapping[str, Any], was_short_of_memory: bool) -> Verdict:
-        ended = os.waitstatus_to_exitcode(found["status"]) if found["status"] is not None else None
-        if found["end"] == Verdict.WALL_TIMEOUT:
-            return Verdict.WALL_TIMEOUT if found["fault"] else Verdict.TIMED_OUT
-        if found["end"] in (Verdict.OUTPUT_FLOOD, Verdict.VIOLATION):
-            return Verdict(found["end"])
-        if was_short_of_memory or ended == NO_MEMORY:
+    def _verdict(self, answer: Mapping[str, Any], is_short_of_memory: bool) -> Verdict:
+        code = os.waitstatus_to_exitcode(answer["status"]) if answer["status"] is not None else None
+        if answer["end"] == Verdict.WALL_TIMEOUT:
+            return Verdict.WALL_TIMEOUT if answer["fault"] else Verdict.TIMED_OUT
+        if answer["end"] in (Verdict.OUTPUT_FLOOD, Verdict.VIOLATION):
+            return Verdict(answer["end"])
+        if is_short_of_memory or code == NO_MEMORY:
             return Verdict.OUT_OF_MEMORY
-        if ended == -signal.SIGXCPU or (ended == -signal.SIGKILL and found["cpu_s"] >= self._limits.cpu_s):
+        if code == -signal.SIGXCPU or (code == -signal.SIGKILL and answer["cpu_s"] >= self._limits.cpu_s):
             return Verdict.CPU_TIMEOUT
-        if ended == -signal.SIGSYS:
+        if code == -signal.SIGSYS:
             return Verdict.VIOLATION
-        return Verdict.CRASH if ended is None or ended < 0 else Verdict.OK
+        return Verdict.CRASH if code is None or code < 0 else Verdict.OK
 
-    def _end(self, verdict: Verdict, found: Mapping[str, Any], stdout: bytes, stderr: bytes, report: bytes) -> CaseEnd:
+    def _end(self, verdict: Verdict, answer: Mapping[str, Any], stdout: bytes, stderr: bytes, report: bytes) -> CaseEnd:
         # how a program ended that was ended from here says nothing of it
-        status = found.get("status") if found.get("end") == "exit" else None
-        ended = None if status is None else os.waitstatus_to_exitcode(status)
-        usage = Usage(
-            round(found.get("cpu_s", 0.0), 4),
-            round(found.get("wall_s", 0.0), 4),
-            found.get("peak_kb", 0) / 1024,
-            found.get("files_kb", 0) / 1024,
-        )
+        status = answer.get("status") if answer.get("end") == "exit" else None
+        code = None if status is None else os.waitstatus_to_exitcode(status)
+        error = ""
+        if verdict is Verdict.WALL_TIMEOUT:
+            error = f"wall_s is over, and the machine was not free: {answer['fault']}"
+        elif verdict is Verdict.TIMED_OUT:
+            error = f"it did not end within {self._limits.wall_s:g} s (wall_s), though the machine was free"
+        elif answer.get("end") == Verdict.VIOLATION:
+            error = "it locked more parts of files than any program needs"
         return CaseEnd(
             verdict,
-            exit_code=ended if ended is not None and ended >= 0 else None,
-            signal=-ended if ended is not None and ended < 0 else None,
+            exit_code=code if code is not None and code >= 0 else None,
+            signal=-code if code is not None and code < 0 else None,
             stdout=stdout,
             stderr=stderr,
-            is_truncated=found.get("printed", 0) > len(stdout) + len(stderr),
+            is_truncated=answer.get("printed", 0) > len(stdout) + len(stderr),
             report=report,
-            usage=usage,
+            usage=Usage(
+                round(answer.get("cpu_s", 0.0), 4),
+                round(answer.get("wall_s", 0.0), 4),
+                answer.get("peak_kb", 0) / 1024,
+                answer.get("files_kb", 0) / 1024,
+            ),
             isolation=self.isolation,
             tools=self._tools,
-            error=self._error(verdict, found),
+            error=error,
         )
-
-    def _error(self, verdict: Verdict, found: Mapping[str, Any]) -> str:
-        """Return who is to blame where the time was over."""
-        if verdict is Verdict.WALL_TIMEOUT:
-            return f"wall_s is over, and the machine was not free: {found['fault']}"
-        if verdict is Verdict.TIMED_OUT:
-            return f"it did not end within {self._limits.wall_s:g} s (wall_s), though the machine was free"
-        return "it locked more parts of files than any program needs" if found.get("end") == Verdict.VIOLATION else ""
 
     def _request(self, case: Case) -> tuple[dict[str, Any], bytes]:
         """Return what the server is sent.
@@ -215,7 +216,7 @@ class ServedJail:
         Raises:
             DataError: the case asks for what is not to be had, or is too large.
         """
-        _, seen = self._seen()
+        _, seen = self._see()
         if case.program not in seen.programs:
             listed = ", ".join(sorted(seen.programs))
             why = "is not installed" if case.program in self._programs else "is not among the programs of this jail"
@@ -230,19 +231,18 @@ class ServedJail:
             raise DataError(f"part {case.parts[0]!r}: this jail has no snapshot that it could be of")
         _check_files({**case.files, **case.trusted}, len(case.stdin), self._limits)
         _check_files(case.temporary, len(case.stdin), self._limits)
+        files = {"files": case.files, "trusted": case.trusted, "temporary": case.temporary}
         head = {
             "program": case.program,
             "arguments": case.arguments,
             "nonce": case.nonce,
-            "files": [[name, len(data)] for name, data in case.files.items()],
-            "trusted": [[name, len(data)] for name, data in case.trusted.items()],
-            "temporary": [[name, len(data)] for name, data in case.temporary.items()],
+            **{kind: [[name, len(data)] for name, data in contents.items()] for kind, contents in files.items()},
             "environment": dict(case.environment),
             "parts": case.parts,
             "apart": asdict(case.apart) if case.apart else None,
             "returned": asdict(case.returned) if case.returned else None,
         }
-        return head, b"".join((*case.files.values(), *case.trusted.values(), *case.temporary.values(), case.stdin))
+        return head, b"".join((*(data for contents in files.values() for data in contents.values()), case.stdin))
 
     def _check_returned(self, case: Case, returned: Returned) -> None:
         if self._snapshot is None:
@@ -252,7 +252,7 @@ class ServedJail:
         if fault := fault_of_returned(returned.paths):
             raise DataError(fault)
 
-    def _seen(self) -> tuple[Interpreter, Visible]:
+    def _see(self) -> tuple[Interpreter, Visible]:
         if self._visible is None:
             python = interpreter(is_other_user=os.getuid() == 0 and (self.mode == "confined"))
             self._visible = python, visible(self._programs, python)
@@ -260,23 +260,30 @@ class ServedJail:
 
     def _start(self) -> Isolation:
         self.close()
-        python, seen = self._seen()
+        python, seen = self._see()
         settings = self._settings(seen)
         command = python.command("graftline.sandbox.inside.case_server")
-        environment = _environment(python, seen)
-        starts_as = None
+        environment = {
+            **seen.environment,
+            "LANG": "C.UTF-8",
+            "OPENSSL_CONF": "/dev/null",  # node reads it
+            "PATH": os.pathsep.join((os.path.dirname(python.path), *seen.search)),  # noqa: PTH120
+            "PYTHONHASHSEED": "0",
+            "TZ": "UTC",
+        }
+        user = None
         if self._wrapper:
             path = self._wrapper.path
             if path is None:
                 raise SandboxError(f"{self._name} jail: {self._wrapper.program} is missing; {self._wrapper.package}")
             command = [*_GATE, *self._wrapper.command(path, seen, self._limits, environment), *command]
-            starts_as = None if self._wrapper.is_started_as_root else self._user
+            user = None if self._wrapper.is_started_as_root else self._user
         self._group = ControlGroup(
             secrets.token_hex(4), self._limits.memory_mb, settings["limits"]["processes"], self._limits.cores
         )
         deadline = time.monotonic() + _START_S
         try:
-            self._server = InnerProcess(command, environment, user=starts_as)
+            self._server = InnerProcess(command, environment, user=user)
             self._group.add(self._server.pid)
             if self._wrapper:
                 self._server.write(b"\n", deadline)
@@ -312,7 +319,7 @@ class ServedJail:
             )
 
     def _settings(self, seen: Visible) -> dict[str, Any]:
-        """Return what the server is told, with a folder for it where it has none in memory."""
+        """Return the settings of the server, with a folder for it if it has none in memory."""
         self._check_snapshot()
         folder = self._wrapper.folder if self._wrapper else ""
         if self.mode != "namespaces" and not self._wrapper:
@@ -324,7 +331,7 @@ class ServedJail:
             "limits": {
                 **self._limits.model_dump(),
                 "processes": self._limits.processes + _OVERHEAD_PROCESSES,
-                # that not all of those that may use one core use the same
+                # so that not all of those that may use one core use the same
                 "first_core": secrets.randbelow(1024) if self._snapshot else 0,
             },
             "user": None if is_other_user_already else self._user,
@@ -339,7 +346,7 @@ class ServedJail:
         }
 
 
-def _most_of_report(case: Case) -> int:
+def _max_report_bytes(case: Case) -> int:
     returned = case.returned
     return _REPORT_BYTES if returned is None else returned.size_bytes + _HEAD_BYTES + 2 * returned.files * _ENTRY_BYTES
 
@@ -356,12 +363,40 @@ def _check_files(files: Mapping[str, bytes], stdin_bytes: int, limits: CaseLimit
         )
 
 
-def _environment(python: Interpreter, seen: Visible) -> dict[str, str]:
-    return {
-        **seen.environment,
-        "LANG": "C.UTF-8",
-        "OPENSSL_CONF": "/dev/null",  # node reads it
-        "PATH": os.pathsep.join((os.path.dirname(python.path), *seen.search)),  # noqa: PTH120
-        "PYTHONHASHSEED": "0",
-        "TZ": "UTC",
-    }
+class CaseFolder:
+    """A folder below the temporary one, of a user of its own, for cases that have none in memory.
+
+    It is removed with its jail, or by the next one.
+    """
+
+    def __init__(self, user: int | None) -> None:
+        for folder, maker in case_folders().items():
+            if not Path(f"/proc/{maker}").exists():
+                with suppress(OSError):
+                    remove_path(folder)
+        self.path = tempfile.mkdtemp(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-")
+        if user is not None:
+            os.chown(self.path, user, user)
+        # not by a forked child that ends: it has the same objects, and they are not its own
+        self._removal = weakref.finalize(self, _remove_unless_forked, self.path, os.getpid())
+
+    def remove(self) -> None:
+        """Remove it. A second call does nothing."""
+        self._removal()
+
+
+def _remove_unless_forked(path: str, process: int) -> None:
+    if os.getpid() == process:
+        with suppress(OSError):
+            remove_path(path)
+
+
+def case_folders() -> dict[str, int]:
+    """Return the paths of all folders of jails on this machine, and the id of the process that made each."""
+    makers = {}
+    with os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            maker = entry.name.removeprefix(_FOLDER_PREFIX).partition("-")[0]
+            if entry.name.startswith(_FOLDER_PREFIX) and maker.isdigit():
+                makers[entry.path] = int(maker)
+    return makers

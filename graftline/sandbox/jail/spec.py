@@ -35,7 +35,7 @@ class PytestSpec(Config):
     @field_validator("files")
     @classmethod
     def _are_portable(cls, files: dict[str, str]) -> dict[str, str]:
-        return _checked(files)
+        return _check_files(files)
 
     @model_validator(mode="after")
     def _are_of_the_files(self) -> Self:
@@ -77,16 +77,16 @@ class Call(Config):
         return text
 
     @model_validator(mode="after")
-    def _is_one_wish(self) -> Self:
-        given = {"expected", "expected_python", "raises"} & self.model_fields_set
-        if len(given) > 1:
-            raise ValueError(f"says {' and '.join(sorted(given))}; one of them is enough")
-        if not is_plain(self.wanted):
+    def _expects_one_thing(self) -> Self:
+        expectations = {"expected", "expected_python", "raises"} & self.model_fields_set
+        if len(expectations) > 1:
+            raise ValueError(f"says {' and '.join(sorted(expectations))}; one of them is enough")
+        if not is_plain(self.target):
             raise ValueError("expected: an object that cannot be compared by its type and its parts")
         return self
 
     @property
-    def wanted(self) -> Any:
+    def target(self) -> Any:
         """What the call has to return."""
         return self.expected if self.expected_python is None else ast.literal_eval(self.expected_python)
 
@@ -101,9 +101,9 @@ class CallsSpec(Config):
     @model_validator(mode="after")
     def _are_plain(self) -> Self:
         for number, call in enumerate(self.calls):
-            given = [[*call.args], call.kwargs]
+            arguments = [[*call.args], call.kwargs]
             try:
-                is_json = json.loads(json.dumps(given, allow_nan=False)) == given
+                is_json = json.loads(json.dumps(arguments, allow_nan=False)) == arguments
             except (TypeError, ValueError, RecursionError):
                 is_json = False
             if not is_json:
@@ -126,7 +126,7 @@ class ProgramSpec(Config):
 
     @field_validator("arguments")
     @classmethod
-    def _can_be_said(cls, arguments: tuple[str, ...]) -> tuple[str, ...]:
+    def _can_be_passed(cls, arguments: tuple[str, ...]) -> tuple[str, ...]:
         if fault := fault_of_arguments(arguments):
             raise ValueError(fault)
         return arguments
@@ -134,14 +134,14 @@ class ProgramSpec(Config):
     @field_validator("files")
     @classmethod
     def _are_portable(cls, files: dict[str, str]) -> dict[str, str]:
-        return _checked(files)
+        return _check_files(files)
 
 
 TestSpec = Annotated[PytestSpec | CallsSpec | ProgramSpec, Field(discriminator="kind")]
 """What `run_tests` takes."""
 
 
-def _checked(files: dict[str, str]) -> dict[str, str]:
+def _check_files(files: dict[str, str]) -> dict[str, str]:
     try:
         folders_of(map(argument_path_of, files))
     except DataError as error:

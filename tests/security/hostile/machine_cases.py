@@ -13,7 +13,7 @@ from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.core.errors import DataError, SandboxError
 from graftline.sandbox.base import IsolationLevel, Sandbox, Verdict
 from graftline.sandbox.jail import Case, Jail
-from graftline.sandbox.jail.case_folder import case_folders
+from graftline.sandbox.jail.served import case_folders
 from tests.security.hostile.cases import AFTERWARDS, CASE_LIMITS, PROGRAM, HostileCase
 from tests.security.hostile.facts import Host
 from tests.security.hostile.judging import Judgment, judgment

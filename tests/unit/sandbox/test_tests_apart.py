@@ -13,7 +13,7 @@ import pytest
 
 from graftline.sandbox.inside import frames
 from graftline.sandbox.inside.remote_values import CodeEndedError, Link, LinkError, decode, encode
-from graftline.sandbox.jail.apart import cause_against_apart, modules_of
+from graftline.sandbox.jail.judge import cause_against_apart, modules_of
 
 
 def test_modules_of_the_code_are_those_at_its_top_that_nobody_else_has() -> None:
@@ -123,5 +123,5 @@ def test_half_an_answer_says_that_the_code_has_ended(sent: bytes) -> None:
 
 
 def test_who_waits_for_an_answer_serves_meanwhile() -> None:
-    sent = frames.add_length(b'{"ask": 1, "x": 5}') + frames.framed(b'{"answer": 1, "value": 3}')
+    sent = frames.add_length(b'{"ask": 1, "x": 5}') + frames.add_length(b'{"answer": 1, "value": 3}')
     assert asked(sent)["value"] == 3
