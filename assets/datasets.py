@@ -24,7 +24,7 @@ from graftline.pipeline.stages.division import division
 from graftline.pipeline.stages.label_tasks import label_tasks
 from graftline.pipeline.stages.normalized import normalized as normalized_stage
 from graftline.pipeline.stages.raw import raw as raw_stage
-from graftline.rollouts.open_task import OpenTask
+from graftline.rollouts.task import OpenTask
 from resources.artifacts import Artifacts, needs, stages_of
 
 _INPUT_VERSION = "dagster/input_data_version/"

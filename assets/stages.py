@@ -30,9 +30,9 @@ from graftline.pipeline.stages.synthetic_rules import synthetic_rules
 from graftline.pipeline.stages.tasks import tasks
 from graftline.pipeline.stages.teacher_trajectories import teacher_trajectories
 from graftline.pipeline.stages.trajectories import trajectories
-from graftline.rollouts.export import STEPS
-from graftline.rollouts.step import Trajectory
+from graftline.rollouts.exports.parquet import STEPS
 from graftline.rollouts.task import Task
+from graftline.rollouts.trajectory import Trajectory
 from resources.artifacts import Artifacts, needs, stages_of
 
 

@@ -41,8 +41,8 @@ from graftline.llm.pool import ActorPool
 from graftline.pipeline.asked_attempts import Partition, make_here, missing, stored
 from graftline.pipeline.asking import Asking
 from graftline.pipeline.settings import TrajectorySettings
-from graftline.rollouts.collect import Collecting
-from graftline.rollouts.queue.settings import MemoryQueueConfig
+from graftline.rollouts.collect import RolloutConfig
+from graftline.rollouts.queue.base import MemoryQueueConfig
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import Generation
 from graftline.rollouts.teachers.openai import OpenAITeacher, chat_request
@@ -116,7 +116,7 @@ def _loop(
     partition = Partition("python", "train", teacher, "benchmark")
     # as many again as there are slots are graded or written while the others are asked
     asking = Asking(at_once=2 * _slots(fleet))
-    settings = TrajectorySettings(collecting=Collecting(max_steps=1), asking=asking)
+    settings = TrajectorySettings(collecting=RolloutConfig(max_steps=1), asking=asking)
     began = time.perf_counter()
     assignments = missing(tasks, partition, asking, {})
     make_here(assignments, partition, settings, MemoryQueueConfig(), sandbox, paths, lambda done, of: None)

@@ -49,7 +49,7 @@ from graftline.prompts.journal import FileJournal
 from graftline.prompts.offline_proposer import OfflineProposer
 from graftline.prompts.optimize import optimize
 from graftline.prompts.settings import PromptLearningConfig
-from graftline.rollouts.collect import Collecting
+from graftline.rollouts.collect import RolloutConfig
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.sandbox.actions.memory import MemorySandbox
@@ -145,7 +145,7 @@ def _optimized(fleet: Fleet, sizes: Sizes, folder: Path) -> tuple[dict[str, Any]
             [_task(number) for number in seeds],
             MemorySandbox(),
             models={"policy": ServedModel(model, prompt, fleet.context_tokens)},
-            collecting=Collecting(max_steps=1),
+            collecting=RolloutConfig(max_steps=1),
         )
         outcome = optimize(config, create_task_app_client(app), OfflineProposer(), journal, "benchmark")
         seconds = time.perf_counter() - kept.began
@@ -206,7 +206,7 @@ def _task(number: int) -> Task:
         language="python",
         instruction=f"Rename the function `{old}` to `{new}`.",
         before=f"x = {old}(path)\ny = {old}(other, {number})\n",
-        wanted=f"x = {new}(path)\ny = {new}(other, {number})\n",
+        target=f"x = {new}(path)\ny = {new}(other, {number})\n",
         gold_action=PatternAction(pattern=f"{old}($$$ARGS)", rewrite=f"{new}($$$ARGS)"),
         licence="MIT",
         group=f"g{number}",

@@ -30,7 +30,7 @@ from graftline.evals.evaluation import run_solver
 from graftline.evals.grading import grading_workers
 from graftline.pipeline.manifests import Manifest
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.answer_schema import AnswerFormat
+from graftline.rollouts.teachers.answer import AnswerFormat
 from tests.eval_cases import FunctionSolver
 
 _FALLBACK = PatternAction(pattern="$A.get($B)", rewrite="$A[$B]")

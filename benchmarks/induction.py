@@ -49,8 +49,7 @@ from benchmarks.induction_unseen import UnseenFiles, without_corpus
 from benchmarks.machine import machine
 from graftline.astgrep.binding import LANGUAGES, Language
 from graftline.codemod.equality import Level
-from graftline.codemod.induce import Inducing, induce
-from graftline.codemod.induction import Induction
+from graftline.codemod.induce import Induction, InductionConfig, induce
 from graftline.core.errors import DataError
 from graftline.core.hashing import digest
 from graftline.core.progress import Progress, progress_bars
@@ -286,7 +285,7 @@ def induced(pair: Pair, sandbox: Sandbox) -> Induction:
 
 def held_to(forms: Literal["plain", "literal"]) -> Way:
     """Return how pairs are solved with rules of some forms only."""
-    inducing = Inducing(forms=forms)
+    inducing = InductionConfig(forms=forms)
     return lambda pair, sandbox: induce(pair.before, pair.after, pair.language, sandbox, inducing)
 
 

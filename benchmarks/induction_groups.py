@@ -10,9 +10,9 @@ from benchmarks.induction_solving import percent
 from benchmarks.induction_text import learned, replaced
 from benchmarks.induction_unseen import edits
 from graftline.astgrep.binding import Language
-from graftline.codemod.equality import equality, without_blanks
+from graftline.codemod.equality import compare_texts, normalize_whitespace
+from graftline.codemod.induce import ScoredAction
 from graftline.codemod.induce_many import induce_many
-from graftline.codemod.induction import Scored
 from graftline.core.errors import DataError
 from graftline.core.hashing import digest
 from graftline.core.progress import Progress
@@ -103,7 +103,7 @@ def _shares(became: Counter[str]) -> dict[str, Any]:
     return {"other_pairs": became.total()} | shares
 
 
-def applied(pair: Pair, actions: Sequence[Scored], sandbox: Sandbox) -> str:
+def applied(pair: Pair, actions: Sequence[ScoredAction], sandbox: Sandbox) -> str:
     """Return the text before of `pair` after `actions`, one after the other.
 
     Raises:
@@ -119,10 +119,10 @@ def applied(pair: Pair, actions: Sequence[Scored], sandbox: Sandbox) -> str:
 
 def outcome(pair: Pair, text: str) -> str:
     """Return what became of `pair` when its text before was changed to `text`."""
-    if without_blanks(text) == without_blanks(pair.before):
+    if normalize_whitespace(text) == normalize_whitespace(pair.before):
         return "untouched"
     try:
-        if equality(text, pair.after, pair.language).is_verified:
+        if compare_texts(text, pair.after, pair.language).is_verified:
             return "solved"
     except DataError:
         return "wrong"

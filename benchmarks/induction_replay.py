@@ -7,9 +7,8 @@ from pathlib import Path
 
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language, executable, rules_document
-from graftline.codemod.equality import without_blanks
-from graftline.codemod.induction import Induction
-from graftline.codemod.tidy import tidied
+from graftline.codemod.equality import normalize_blank_lines, normalize_whitespace
+from graftline.codemod.induce import Induction
 from graftline.sandbox import Sandbox
 
 _ENDINGS: Mapping[Language, str] = {
@@ -44,7 +43,7 @@ def replayed(before: str, induction: Induction, language: Language, sandbox: San
         written = rewritten(text, step.action, language, folder)
         [answer] = sandbox.apply_many(step.before, language, [step.action])
         if written == answer.after:
-            text = tidied(step.before, answer)
+            text = normalize_blank_lines(step.before, answer)
         else:  # places of another text say nothing about this one
             text, is_same = written, False
         is_tidied = is_tidied or text != written
@@ -53,7 +52,9 @@ def replayed(before: str, induction: Induction, language: Language, sandbox: San
         own = before
         for step in induction.steps:
             own = rewritten(own, step.action, language, folder)
-    return Replay(is_same, text == induction.result, without_blanks(own) == without_blanks(induction.result))
+    return Replay(
+        is_same, text == induction.result, normalize_whitespace(own) == normalize_whitespace(induction.result)
+    )
 
 
 def rewritten(text: str, action: PatternAction | RuleAction, language: Language, folder: Path) -> str:

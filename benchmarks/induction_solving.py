@@ -12,7 +12,7 @@ from benchmarks.induction_pairs import Pair
 from benchmarks.induction_replay import Replay, replayed
 from benchmarks.induction_unseen import PER_LANGUAGE, UnseenFiles
 from graftline.codemod.equality import Level
-from graftline.codemod.induction import Induction
+from graftline.codemod.induce import Induction
 from graftline.core.errors import SandboxError
 from graftline.core.progress import Progress
 from graftline.sandbox import Sandbox

@@ -7,10 +7,10 @@ from typing import Any
 from benchmarks.induction_pairs import Pair
 from benchmarks.induction_solving import percent
 from graftline.core.progress import Progress
-from graftline.rollouts.collect import Collecting
+from graftline.rollouts.collect import RolloutConfig
+from graftline.rollouts.collect_many import worker_attempts
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.settings import InductionTeacherConfig
-from graftline.rollouts.workers import worker_attempts
+from graftline.rollouts.teachers.base import InductionTeacherConfig
 from graftline.sandbox import WarmSandboxConfig
 
 
@@ -22,7 +22,7 @@ def task_of_pair(pair: Pair) -> Task:
         language=pair.language,
         instruction=f"Change it as {pair.group} did.",
         before=pair.before,
-        wanted=pair.after,
+        target=pair.after,
         licence="MIT",
         group=pair.group,
         origin=pair.id,
@@ -38,7 +38,7 @@ def collected(tasks: Sequence[Task], wanted: int, workers: int, progress: Progre
     progress.start("induction", "trajectories")
     verified = general = steps = attempts = 0
     started = time.perf_counter()
-    with worker_attempts(workers, WarmSandboxConfig(), InductionTeacherConfig(), Collecting()) as attempted:
+    with worker_attempts(workers, WarmSandboxConfig(), InductionTeacherConfig(), RolloutConfig()) as attempted:
         for trajectory in attempted(tasks):
             attempts += 1
             if trajectory.is_verified:

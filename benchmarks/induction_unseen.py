@@ -10,8 +10,8 @@ from benchmarks.induction_pairs import File
 from graftline.astgrep.action import PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Language, parse
 from graftline.codemod.background import texts
-from graftline.codemod.diff import differences
-from graftline.codemod.equality import without_blanks
+from graftline.codemod.diff import diff_trees
+from graftline.codemod.equality import normalize_whitespace
 from graftline.core.errors import DataError
 from graftline.sandbox import Request, Sandbox, Verdict
 
@@ -100,7 +100,7 @@ def _lines(text: str) -> set[str]:
 def edits(before: str, after: str, language: Language) -> Edits:
     """Return the places at which `after` differs from `before` by more than blanks."""
     try:
-        sites = differences(parse(before, language), parse(after, language))
+        sites = diff_trees(parse(before, language), parse(after, language))
     except DataError:  # a rule made a text that is too long or too deep to be compared
-        return frozenset({(0, len(before), without_blanks(after))})
-    return frozenset((site.start, site.end, without_blanks(site.text)) for site in sites if not site.is_blank)
+        return frozenset({(0, len(before), normalize_whitespace(after))})
+    return frozenset((site.start, site.end, normalize_whitespace(site.text)) for site in sites if not site.is_blank)

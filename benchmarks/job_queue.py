@@ -33,11 +33,10 @@ from typing import Any
 from pydantic import SecretStr
 
 from benchmarks.machine import machine
-from graftline.rollouts.queue.base import Job, JobQueue
+from graftline.rollouts.queue.base import Job, JobQueue, MemoryQueueConfig, RedisQueueConfig
 from graftline.rollouts.queue.memory import MemoryJobQueue
 from graftline.rollouts.queue.redis import RedisJobQueue
-from graftline.rollouts.queue.settings import MemoryQueueConfig, RedisQueueConfig
-from graftline.rollouts.queue.worker import Stop, WorkerSettings, work
+from graftline.rollouts.queue.worker import StopRequest, WorkerSettings, run_worker
 from tests.redis_server import RedisServer
 
 BATCH = 100
@@ -175,7 +174,7 @@ def _work(url: str, results: Path, has_begun: Any) -> None:
             os.write(store, f"{job.key}\n".encode())
 
     queue = _queue(url, "killed")
-    work(queue, handle, WorkerSettings(concurrency=8), Stop(), f"worker {os.getpid()}")
+    run_worker(queue, handle, WorkerSettings(concurrency=8), StopRequest(), f"worker {os.getpid()}")
 
 
 def _measured(

@@ -27,22 +27,22 @@ from benchmarks.commands import CHECKOUT
 from benchmarks.machine import machine
 from benchmarks.teacher_tasks import QUALITY_TASKS, QualityTask
 from graftline.astgrep.binding import Language
-from graftline.codemod.equality import equality
+from graftline.codemod.equality import compare_texts
 from graftline.core.secrets import open_secrets
 from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic import synthesize
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import Actor, Fleet, load_fleet
 from graftline.llm.pool import ActorPool
-from graftline.rollouts.collect import Collecting, collect
+from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.retrieval.hashed import HashedEmbedder
 from graftline.rollouts.retrieval.memory import MemoryVectorStore
 from graftline.rollouts.state.state import StateUpdate
-from graftline.rollouts.step import Trajectory
 from graftline.rollouts.teachers.examples import Examples, VerifiedStep
 from graftline.rollouts.teachers.openai import OpenAITeacher
 from graftline.rollouts.teachers.prompt import Prompt, Shot, load_prompt
-from graftline.rollouts.teachers.wording import described
+from graftline.rollouts.teachers.wording import describe_action
+from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import Verdict
 
@@ -73,7 +73,7 @@ class Attempted:
             [result] = sandbox.apply_many(text, self.of.language, [action])
             # what one step of several was for may be missing here
             text = result.after if result.verdict is Verdict.OK and result.after is not None else text
-        return self.trajectory.is_verified and equality(text, self.of.other_wanted, self.of.language).is_verified
+        return self.trajectory.is_verified and compare_texts(text, self.of.other_wanted, self.of.language).is_verified
 
 
 def main() -> None:
@@ -143,7 +143,7 @@ def _attempts(
 
     def attempt(task: QualityTask) -> Attempted:
         done = Attempted(
-            task, collect(task.task, teacher, MemorySandbox(), Collecting(max_steps=steps, max_failed=steps))
+            task, collect(task.task, teacher, MemorySandbox(), RolloutConfig(max_steps=steps, max_failed=steps))
         )
         took = len(done.trajectory.steps)
         outcome = "solved" if done.trajectory.is_verified else done.trajectory.failure
@@ -195,7 +195,7 @@ def _verified_steps() -> Iterator[VerifiedStep]:
         for edit in synthesize(snippets, language, count, _SEED, MemorySandbox(), split="train") if count else ():
             if edit.gold_action is None or edit.gold_next:
                 continue
-            update = StateUpdate(history=[f"rewrote {described(edit.gold_action)}"[:200]], next_focus="done")
+            update = StateUpdate(history=[f"rewrote {describe_action(edit.gold_action)}"[:200]], next_focus="done")
             shot = Shot(
                 language=edit.language,
                 instruction=edit.instruction,

@@ -31,7 +31,7 @@ class QualityTask:
             language=self.language,
             instruction=self.instruction,
             before=self.before,
-            wanted=self.wanted,
+            target=self.wanted,
             licence="Apache-2.0",
             group="quality",
             origin=f"benchmarks/teacher_tasks.py {self.name}",

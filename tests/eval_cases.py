@@ -7,7 +7,7 @@ from graftline.core.hashing import digest
 from graftline.evals.attempt import Answered, Attempt, Cost, Failed, Question, Replies
 from graftline.evals.cases import Case, HeldOutExample
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.answer_schema import AnswerFormat
+from graftline.rollouts.teachers.answer import AnswerFormat
 from graftline.sandbox.actions.memory import MemorySandbox
 
 FORMAT = AnswerFormat(layout="action")
@@ -25,7 +25,7 @@ def case(number: int, edit_class: str = "rename", has_unseen: bool = False) -> C
         language="python",
         instruction=f"Rename `old` to `new`, in file {number}.",
         before=f"x = old(1)\ny = old({number})\nz = keep(3)\n",
-        wanted=f"x = new(1)\ny = new({number})\nz = keep(3)\n",
+        target=f"x = new(1)\ny = new({number})\nz = keep(3)\n",
         licence="MIT",
         group="g",
         origin=f"demo_{number}.py",

@@ -19,16 +19,16 @@ from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.memory import MemoryChatModel
 from graftline.pipeline.actor_loop import AttemptMaker, Spent, Store, open_states, spool
-from graftline.rollouts.assignment import Assignment
-from graftline.rollouts.collect import Collecting
+from graftline.rollouts.collect import RolloutConfig
+from graftline.rollouts.collect_many import AttemptJob
+from graftline.rollouts.queue.base import MemoryQueueConfig
 from graftline.rollouts.queue.memory import MemoryJobQueue
-from graftline.rollouts.queue.settings import MemoryQueueConfig
-from graftline.rollouts.queue.worker import Outcome, Stop, WorkerSettings, work
+from graftline.rollouts.queue.worker import JobOutcome, StopRequest, WorkerSettings, run_worker
 from graftline.rollouts.shards import read_shards, sealed_shards
-from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.openai import OpenAITeacher
 from graftline.rollouts.teachers.prompt import load_prompt
+from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.actions.memory import MemorySandbox
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
@@ -38,7 +38,7 @@ TASK = Task(
     language="python",
     instruction="Rename all of them.",
     before="old(1)\ng(2)\nk(3)\n",
-    wanted="x(1)\ny(2)\nz(3)\n",
+    target="x(1)\ny(2)\nz(3)\n",
     licence="MIT",
     group="g",
     origin="o",
@@ -56,7 +56,7 @@ class Attempts:
         self.requests: list[ChatRequest] = []
         self.spent = Spent()
 
-    def make(self, made_by: str = "settings", code_version: str = "code", max_tries: int = 5) -> Counter[Outcome]:
+    def make(self, made_by: str = "settings", code_version: str = "code", max_tries: int = 5) -> Counter[JobOutcome]:
         """Return how the deliveries of the one job ended."""
 
         async def answer(request: ChatRequest) -> str:
@@ -83,12 +83,12 @@ class Attempts:
             store = stack.enter_context(Store(Paths(self._root), "worker"))
             states = open_states(Paths(self._root), stack)
             maker = AttemptMaker(
-                queue, teacher, MemorySandbox(), Collecting(), states, store, Metrics(), made_by, code_version
+                queue, teacher, MemorySandbox(), RolloutConfig(), states, store, Metrics(), made_by, code_version
             )
             self.spent = maker.spent
-            assignment = Assignment(task=TASK, split="train", teacher=teacher.name, made_by=made_by)
+            assignment = AttemptJob(task=TASK, split="train", teacher=teacher.name, made_by=made_by)
             queue.put([assignment.job()])
-            return work(queue, maker, WorkerSettings(concurrency=1, until_empty=True), Stop(), "worker")
+            return run_worker(queue, maker, WorkerSettings(concurrency=1, until_empty=True), StopRequest(), "worker")
 
     def stored(self) -> list[Trajectory]:
         """Return the trajectories that were stored."""

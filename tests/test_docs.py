@@ -37,8 +37,8 @@ from graftline.pipeline.exporting import FORMATS, stored_attempts
 from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.prompt_files import PromptFile
 from graftline.pipeline.settings import TrajectorySettings
-from graftline.rollouts import step as steps
-from graftline.rollouts.export import STEPS, TRAJECTORIES
+from graftline.rollouts import trajectory as steps
+from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES
 from graftline.rollouts.reward import Reward, RewardWeights, reward
 from graftline.rollouts.state import StateStore, StateUpdate
 from graftline.rollouts.teachers.prompt import Prompts, load_prompt
@@ -201,7 +201,9 @@ def test_the_columns_of_the_parquet_files_are_the_documented_ones() -> None:
 def test_the_fields_of_the_json_lines_are_the_documented_ones() -> None:
     for heading, model in (("### Trajectory", steps.Trajectory), ("### Step", steps.TrajectoryStep)):
         rows = table(section("docs/trajectories.md", heading))
-        assert {field for row in rows for field in codes(row[0])} == set(model.model_fields)
+        assert {field for row in rows for field in codes(row[0])} == {
+            info.serialization_alias or name for name, info in model.model_fields.items()
+        }
     parts = {codes(row[0])[0]: set(codes(row[1])) for row in table(section("docs/trajectories.md", "### Step"))}
     models: Mapping[str, type[BaseModel]] = {
         "prompt": steps.Prompt,

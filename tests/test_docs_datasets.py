@@ -11,7 +11,7 @@ from graftline.datasets.catalog import Catalog, Decontamination, Splitting
 from graftline.datasets.division import LARGE_SHARE, REASONS
 from graftline.datasets.readers import ReaderName, agentpack, package_releases
 from graftline.pipeline.summary import STAGES
-from graftline.rollouts.open_task import OpenTask
+from graftline.rollouts.task import OpenTask
 from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, section, table
 
 PAGE = PAGES["docs/datasets.md"].read_text("utf-8")

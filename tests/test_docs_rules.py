@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from graftline.cli.main import main
 from graftline.codemod.history import MAX_BLOB_BYTES, MAX_FILES_OF_COMMIT
 from graftline.codemod.hunks import MAX_CHANGED_LINES, MAX_LINES
-from graftline.codemod.learning import REASONS
+from graftline.codemod.learn import REASONS
 from graftline.codemod.rule_file import read_rules
 from tests.pages import PAGES, codes, fences, section, table
 from tests.rules_examples import EXAMPLES, write_rules_examples

@@ -22,8 +22,8 @@ from graftline.codemod.equality import Level
 from graftline.core.build import Contents, Request
 from graftline.core.hashing import code_version, digest
 from graftline.pipeline.lineage import Lineage
-from graftline.rollouts.journal import times_folder
-from graftline.rollouts.step import AttemptTime
+from graftline.rollouts.collect_many import times_folder
+from graftline.rollouts.trajectory import AttemptTime
 from resources.artifacts import Artifacts
 from resources.warehouse import Warehouse
 

@@ -12,7 +12,7 @@ from graftline.core.parquet import Column
 from graftline.datasets.tables import DIVISION, DROPS, EDITS, NORMALIZED
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.stages.raw import raw_record
-from graftline.rollouts.export import STEPS, TRAJECTORIES
+from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES
 from resources.warehouse import of_lines, of_parquet, of_rows
 
 _NORMALIZED: Mapping[str, Column] = {name: NORMALIZED[name] for name in ("dataset", "id", "licence", "link_keys")}

@@ -6,7 +6,7 @@ from typing import Any
 
 from assets.reports.markdown import Rows, picture
 from graftline.core.markdown import table
-from graftline.rollouts.step import AttemptTime
+from graftline.rollouts.trajectory import AttemptTime
 
 
 def teacher_page(marts: Mapping[str, Rows], times: Rows) -> str:

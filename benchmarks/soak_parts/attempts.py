@@ -20,15 +20,15 @@ from graftline.pipeline.attempt_settings import attempt_settings
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.ports import Ports
 from graftline.pipeline.settings import load_settings
-from graftline.rollouts.assignment import Assignment
-from graftline.rollouts.collect import Collecting, attempt
+from graftline.rollouts.collect import RolloutConfig, collect_with_retry
+from graftline.rollouts.collect_many import AttemptJob
 from graftline.rollouts.queue.base import Depth, JobQueue
 from graftline.rollouts.reward import SAYS_NOTHING
 from graftline.rollouts.shards import read_shards, sealed_shards
 from graftline.rollouts.state.state import State
-from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.base import GaveUp, Proposal, Turn, Unreadable
+from graftline.rollouts.teachers.base import InvalidAnswer, NoProposal, Proposal, Turn
+from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.actions.memory import MemorySandbox
 from tests.harbor_lineage import task
 
@@ -40,20 +40,20 @@ _SAID = 100
 class Replay:
     """The teacher that says again what was said in a trajectory."""
 
-    listens = True
+    uses_feedback = True
 
     def __init__(self, trajectory: Trajectory) -> None:
         self.name, self._steps = trajectory.teacher, trajectory.steps
 
     def propose(
-        self, task: Task, text: str, state: State, turns: Sequence[Turn] = (), attempt: int = 1
-    ) -> Proposal | Unreadable | GaveUp:
+        self, task: Task, text: str, state: State, turns: Sequence[Turn] = (), collect_with_retry: int = 1
+    ) -> Proposal | InvalidAnswer | NoProposal:
         if len(turns) >= len(self._steps):
-            return GaveUp("no_more")
+            return NoProposal("no_more")
         said = self._steps[len(turns)].model_output
         if said.action is None:
             assert said.generation is not None  # only a model gives an answer that cannot be read
-            return Unreadable(said.think, said.generation)
+            return InvalidAnswer(said.think, said.generation)
         return Proposal(said.think, said.action, said.state_update, generation=said.generation)
 
 
@@ -104,7 +104,7 @@ class Attempts:
 
     def _run(self) -> None:
         for number in itertools.count(_FIRST_TASK):
-            assignment = Assignment(task=task(number), split="train", teacher=self._teacher, made_by=self._made_by)
+            assignment = AttemptJob(task=task(number), split="train", teacher=self._teacher, made_by=self._made_by)
             while not self._is_over.is_set():
                 try:
                     depth = self._queue.depth()
@@ -152,12 +152,12 @@ def lost(accepted: Set[str], ended: Set[str], depth: Depth) -> list[str]:
     return [f"{len(missing)} jobs have no attempt, and the queue holds {left}"] if missing else []
 
 
-def faults_of(stored: Trajectory, known: Task, collecting: Collecting) -> list[str]:
+def faults_of(stored: Trajectory, known: Task, collecting: RolloutConfig) -> list[str]:
     """Return what is wrong with the reward of an attempt at a task."""
     verdicts = {step.sandbox_result.verdict for step in stored.steps if step.sandbox_result is not None}
     if verdicts & SAYS_NOTHING or stored.ending in SAYS_NOTHING:
         return [] if stored.reward.value is None else ["says nothing, and has a reward all the same"]
-    again = attempt(known, Replay(stored), MemorySandbox(), collecting, stored.attempt, stored.made_by)
+    again = collect_with_retry(known, Replay(stored), MemorySandbox(), collecting, stored.attempt, stored.made_by)
     if (again.reward, again.level, again.ending) != (stored.reward, stored.level, stored.ending):
         return [
             f"is {stored.reward.value} ({stored.ending}), and what was said is worth {again.reward.value} ({again.ending})"

@@ -20,10 +20,9 @@ from graftline.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from graftline.astgrep.binding import Language
-    from graftline.codemod.journal import Gathered
-    from graftline.codemod.rewriting import Matched
+    from graftline.codemod.mine import CollectedPairs
     from graftline.codemod.rule_file import FileRule
-    from graftline.codemod.source_files import Search, SourceFile
+    from graftline.codemod.source_files import FileMatches, Search, SourceFile
     from graftline.sandbox import Sandbox, SandboxSettings
 
 _INTERRUPTED = 130
@@ -62,16 +61,16 @@ def induce(
     as_json: bool,
 ) -> None:
     """Find rules that make BEFORE into AFTER: two files, or two folders with files of the same names."""
-    from graftline.codemod.learning import learned
+    from graftline.codemod.learn import learn_rules
 
     if (before is None) != (after is None) or (before is None and not pairs):
         raise click.UsageError("give a file before and the same file after, or --pair")
     given = ([(before, after)] if before is not None and after is not None else []) + list(pairs)
     examples = [sides for one in given for sides in _sides(*one, language)]
     with _sandbox(root) as sandbox:
-        found = learned(examples, [_source(path, language) for path in keep], sandbox)
-        matched, skipped = _matched(check, found.rules, sandbox) if check else ([], None)
-    print_learned(found, examples, matched, skipped, out, as_json)
+        found = learn_rules(examples, [_source(path, language) for path in keep], sandbox)
+        match_files, skipped = _matched(check, found.rules, sandbox) if check else ([], None)
+    print_learned(found, examples, match_files, skipped, out, as_json)
 
 
 @click.command()
@@ -82,17 +81,16 @@ def induce(
 @click.pass_obj
 def apply(root: Path | None, rule_file: Path, paths: tuple[Path, ...], write: bool, as_json: bool) -> None:
     """Apply the rules of RULE_FILE, one after the other, to the files at PATHS, in the jail."""
-    from graftline.codemod.rewriting import rewritten
-    from graftline.codemod.source_files import replace_file, said
+    from graftline.codemod.source_files import describe_skipped, replace_file, rewrite_files
 
     rules = _rules(rule_file)
     search = _search(rules, paths)
     with _sandbox(root) as sandbox:
-        done = list(rewritten(_files(search, paths), rules, sandbox))
+        done = list(rewrite_files(_files(search, paths), rules, sandbox))
     changed = [one for one in done if not one.fault]
     for one in changed if write else ():
         replace_file(one.file.path, one.file.with_text(one.text), one.file.content)
-    print_rewritten(done, rules, said(search.skipped), write, as_json)
+    print_rewritten(done, rules, describe_skipped(search.skipped), write, as_json)
     if len(changed) < len(done):
         raise click.exceptions.Exit(1)
 
@@ -102,13 +100,13 @@ def apply(root: Path | None, rule_file: Path, paths: tuple[Path, ...], write: bo
 @json_option
 def explain(rule_file: Path, as_json: bool) -> None:
     """Say in words what every rule of RULE_FILE matches, what its variables stand for, and what it writes."""
-    from graftline.codemod.explain import explained, summary
+    from graftline.codemod.explain import explain, summarize
     from graftline.core.text_diff import escape_controls
 
     rules = _rules(rule_file)
     if as_json:
         rows = [
-            {"id": one.id, "language": one.language, "summary": summary(one.action), "lines": explained(one.action)}
+            {"id": one.id, "language": one.language, "summary": summarize(one.action), "lines": explain(one.action)}
             for one in rules
         ]
         click.echo(json.dumps({"rules": rows}))
@@ -116,7 +114,7 @@ def explain(rule_file: Path, as_json: bool) -> None:
     for number, rule in enumerate(rules):
         facts = [f"{key} {plain(value)}" for key, value in rule.facts.items()]
         head = f"{rule.id} ({rule.language}){': ' + ', '.join(facts) if facts else ''}"
-        lines = [(escape_controls(head), "bold"), *((escape_controls(line), "") for line in explained(rule.action))]
+        lines = [(escape_controls(head), "bold"), *((escape_controls(line), "") for line in explain(rule.action))]
         print_lines([*lines, ("", "")] if number < len(rules) - 1 else lines)
 
 
@@ -127,11 +125,11 @@ def explain(rule_file: Path, as_json: bool) -> None:
 @click.pass_obj
 def test(root: Path | None, rule_file: Path, export: Path | None, as_json: bool) -> None:
     """Try the examples that the rules of RULE_FILE are written with, in the jail. Fails unless all pass."""
-    from graftline.codemod.examples import examples_tried
+    from graftline.codemod.learn import check_examples
 
     rules = _rules(rule_file)
     with _sandbox(root) as sandbox:
-        outcomes = [outcome for rule in rules for outcome in examples_tried(rule, sandbox)]
+        outcomes = [outcome for rule in rules for outcome in check_examples(rule, sandbox)]
     if export is not None:
         _export(rules, export)
     untested = [rule.id for rule in rules if not rule.examples]
@@ -188,16 +186,16 @@ def mine(
 ) -> None:
     """Find the edits that a git history repeats, as rules with the number of commits, files and places they come from."""
     from graftline.codemod.history import History
-    from graftline.codemod.mine import Mining, mined
+    from graftline.codemod.mine import MiningConfig, mine_rules
 
     folder, span = (Path(), where) if ".." in where and ".." not in Path(where).parts else (Path(where), span or "")
     history = History.read(folder, span, commits)
     if history.is_shallow:
         click.echo(f"{folder}: is a shallow clone; only the commits that were fetched are looked at", err=True)
-    mining = Mining(min_support=min_support, min_precision=min_precision, needs_general=general)
+    mining = MiningConfig(min_support=min_support, min_precision=min_precision, needs_general=general)
     changes = _gathered(root, history, frozenset(languages or _ALL), workers, journal)
     with _sandbox(root) as sandbox:
-        found = mined(changes.pairs, mining, sandbox)
+        found = mine_rules(changes.pairs, mining, sandbox)
     print_mined(found, changes, len(history.commits), out, as_json)
     if changes.is_interrupted:
         click.echo("interrupted; these are the rules of what was looked at until then", err=True)
@@ -286,18 +284,17 @@ def _files(search: "Search", paths: Sequence[Path]) -> "Iterator[SourceFile]":
             yield file
 
 
-def _matched(paths: Sequence[Path], rules: "Sequence[FileRule]", sandbox: "Sandbox") -> "tuple[list[Matched], str]":
-    from graftline.codemod.rewriting import matched
-    from graftline.codemod.source_files import said
+def _matched(paths: Sequence[Path], rules: "Sequence[FileRule]", sandbox: "Sandbox") -> "tuple[list[FileMatches], str]":
+    from graftline.codemod.source_files import describe_skipped, match_files
 
     search = _search(rules, paths)
-    return list(matched(_files(search, paths), rules, sandbox)), said(search.skipped)
+    return list(match_files(_files(search, paths), rules, sandbox)), describe_skipped(search.skipped)
 
 
 def _gathered(
     root: Path | None, history: Any, languages: "frozenset[Language]", workers: int | None, journal: Path | None
-) -> "Gathered":
-    from graftline.codemod.journal import Journal, gathered
+) -> "CollectedPairs":
+    from graftline.codemod.mine import Journal, collect_pairs
     from graftline.core.processes import default_workers
     from graftline.core.progress import progress_bars
     from graftline.datasets.extensions import language_of_path
@@ -306,7 +303,7 @@ def _gathered(
     count = default_workers() if workers is None else workers
     with progress_bars() as bars, Journal(journal) as kept:
         bars.start("commits of", history.folder.resolve().name)
-        found = gathered(
+        found = collect_pairs(
             history.changes(language_of_path, languages),
             kept,
             count,
@@ -318,7 +315,7 @@ def _gathered(
 
 
 def _export(rules: "Sequence[FileRule]", folder: Path) -> None:
-    from graftline.codemod.examples import ast_grep_project
+    from graftline.codemod.learn import ast_grep_project
     from graftline.codemod.source_files import replace_file
 
     if folder.exists():

@@ -10,12 +10,10 @@ import click
 from graftline.cli.main import print_table
 
 if TYPE_CHECKING:
-    from graftline.codemod.journal import Gathered
-    from graftline.codemod.learning import Learned
-    from graftline.codemod.mine import Mined
-    from graftline.codemod.rewriting import Matched, Rewritten
+    from graftline.codemod.learn import LearnedRules
+    from graftline.codemod.mine import CollectedPairs, MinedRules
     from graftline.codemod.rule_file import FileRule
-    from graftline.codemod.source_files import SourceFile
+    from graftline.codemod.source_files import FileMatches, RewrittenFile, SourceFile
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan", "\\": "dim"}
 _PLACES_SHOWN = 3
@@ -32,18 +30,18 @@ def _write_rules(text: str, out: Path | None) -> None:
 
 
 def print_learned(
-    found: "Learned",
+    found: "LearnedRules",
     examples: "Sequence[tuple[SourceFile, SourceFile]]",
-    matched: "Sequence[Matched]",
+    matched: "Sequence[FileMatches]",
     skipped: str | None,
     out: Path | None,
     as_json: bool,
 ) -> None:
     """Print rules, what they make of the examples and what they match; end with 1 where an example is unsolved."""
-    from graftline.codemod.learning import REASONS
-    from graftline.codemod.rule_file import written
+    from graftline.codemod.learn import REASONS
+    from graftline.codemod.rule_file import format_rules
 
-    has_looked, text = skipped is not None, written(found.rules) if found.rules else ""
+    has_looked, text = skipped is not None, format_rules(found.rules) if found.rules else ""
     if as_json:
         said = {
             "solved": not found.unsolved,
@@ -75,7 +73,7 @@ def print_learned(
         raise click.exceptions.Exit(1)
 
 
-def _print_places(matched: "Sequence[Matched]", has_looked: bool) -> None:
+def _print_places(matched: "Sequence[FileMatches]", has_looked: bool) -> None:
     total = sum(len(one.lines) for one in matched)
     if has_looked:
         click.echo(f"  matches {counted(total, 'place')} in {counted(len(matched), 'file')}", err=True)
@@ -98,7 +96,7 @@ def _row(rule: "FileRule") -> dict[str, Any]:
 
 
 def print_rewritten(
-    done: "Sequence[Rewritten]", rules: "Sequence[FileRule]", skipped: str, is_written: bool, as_json: bool
+    done: "Sequence[RewrittenFile]", rules: "Sequence[FileRule]", skipped: str, is_written: bool, as_json: bool
 ) -> None:
     """Print what the rules make of files."""
     changed, faults = [one for one in done if not one.fault], [one.fault for one in done if one.fault]
@@ -124,14 +122,14 @@ def print_rewritten(
         click.echo(f"error: {fault}", err=True)
 
 
-def print_mined(found: "Mined", changes: "Gathered", commits: int, out: Path | None, as_json: bool) -> None:
+def print_mined(found: "MinedRules", changes: "CollectedPairs", commits: int, out: Path | None, as_json: bool) -> None:
     """Print the rules of a history, or a table of those that `out` has."""
-    from graftline.codemod.rule_file import named, written
+    from graftline.codemod.rule_file import assign_ids, format_rules
 
-    rules = named(found.rules)
+    rules = assign_ids(found.rules)
     small = counted(found.pairs, "small change")
     heading = [f"{counted(len(rules), 'rule')} from {small} in {counted(commits, 'commit')}"]
-    text = written(rules, heading) if rules else ""
+    text = format_rules(rules, heading) if rules else ""
     if as_json:
         counts = {"commits": commits, "files": changes.changes, "changes": found.pairs, "candidates": found.candidates}
         click.echo(json.dumps({**counts, "rules": [_row(rule) for rule in rules], "yaml": text}))

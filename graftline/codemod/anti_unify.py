@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graftline.astgrep.binding import Node
-from graftline.codemod.change import Change, Region, column, dedented
+from graftline.codemod.change import Change, Region, column, dedent
 from graftline.codemod.diff import Site, is_sequence
 
 Policy = Literal["named", "scoped", "all", "literal"]
@@ -55,7 +55,7 @@ class Template:
     """Number of metavariables in `pattern`."""
 
 
-def template(change: Change, region: Region, policy: Policy, lists: Lists) -> Template | None:
+def make_template(change: Change, region: Region, policy: Policy, lists: Lists) -> Template | None:
     """Return the template of `region` under a policy; None where it would say nothing or cannot be written.
 
     It cannot be written where the source itself holds something that reads as a metavariable.
@@ -71,8 +71,8 @@ def template(change: Change, region: Region, policy: Policy, lists: Lists) -> Te
     cut = [hole for hole in holes.found if not any(_covers(site, hole) for site in sites)]
     new = [(site.start, site.end, holes.in_new_text(site)) for site in sites]
     indent = column(text, region.start)
-    pattern = dedented(_filled(text, region.start, region.first.end, holes.found), indent)
-    rewrite = dedented(_filled(text, region.start, region.end, sorted([*cut, *new])), indent)
+    pattern = dedent(_filled(text, region.start, region.first.end, holes.found), indent)
+    rewrite = dedent(_filled(text, region.start, region.end, sorted([*cut, *new])), indent)
     variables = set(VARIABLE.findall(pattern))
     if set(VARIABLE.findall(rewrite)) - variables:
         return None

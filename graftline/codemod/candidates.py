@@ -7,14 +7,12 @@ from difflib import SequenceMatcher
 from typing import Any, Literal
 
 from graftline.astgrep.action import MAX_TEXT, PatternAction, RuleAction
-from graftline.astgrep.binding import Language, Node
-from graftline.codemod.anti_unify import POLICIES, VARIABLE, template
-from graftline.codemod.change import Change, Region, column, dedented
-from graftline.codemod.cost import description_length
-from graftline.codemod.diff import Site, is_sequence, replaced
-from graftline.codemod.generality import free_parts
-from graftline.codemod.keywords import KEYWORDS
-from graftline.codemod.matcher import by_name, by_text, matcher_of, rust_regex
+from graftline.astgrep.binding import Language, Node, Tree, matches
+from graftline.codemod.anti_unify import POLICIES, VARIABLE, make_template
+from graftline.codemod.change import Change, Region, column, dedent
+from graftline.codemod.cost import count_free_parts, description_length
+from graftline.codemod.diff import Site, apply_sites, is_sequence
+from graftline.codemod.grammar import CONTEXTS, KEYWORDS
 
 Forms = Literal["all", "plain", "literal"]
 """Which candidates are made: all, those that are a pattern and a rewrite and nothing else, or those without variables."""
@@ -48,7 +46,7 @@ class Candidate:
     """Words that a text must have for the rule to match in it."""
 
 
-def candidates(change: Change, site: Site, forms: Forms = "all") -> Iterator[Candidate]:
+def generate_candidates(change: Change, site: Site, forms: Forms = "all") -> Iterator[Candidate]:
     """Yield the candidates for `site`, each action once."""
     seen = set()
     for candidate in (*_spacings(change, site), *_all(change, site)):
@@ -74,7 +72,9 @@ def _general(change: Change, region: Region) -> Iterator[Candidate]:
     """Yield the templates of `region`."""
     seen = set()
     is_large = region.end - region.start > _MAX_PATTERN_CHARACTERS
-    templates = {key: None if is_large and key[0] == "literal" else template(change, region, *key) for key in POLICIES}
+    templates = {
+        key: None if is_large and key[0] == "literal" else make_template(change, region, *key) for key in POLICIES
+    }
     named = templates["named", "long_runs"]
     has_names = named is not None and bool(_names(VARIABLE.sub("", named.pattern), change.before.language))
     for preference, ((policy, _), found) in enumerate(templates.items()):
@@ -89,7 +89,7 @@ def _general(change: Change, region: Region) -> Iterator[Candidate]:
         fix: str | dict[str, Any] = found.rewrite
         if not region.is_single:
             text = change.before.of(region.last)
-            last = matcher_of(change.before, region.last, dedented(text, column(change.before.text, region.last.start)))
+            last = matcher_of(change.before, region.last, dedent(text, column(change.before.text, region.last.start)))
             if last is None:
                 continue
             fix = {"template": found.rewrite, "expandEnd": {**last, "stopBy": "end"}}
@@ -117,7 +117,7 @@ def _candidate(
     # how a string is escaped does not count where it is matched
     words = frozenset(_WORDS.findall(_QUOTES.sub(" ", quoted) if "\\" in quoted else quoted))
     cost = description_length(action) + (_DEFINITION_COST if DEFINITION.match(region.first.kind) else 0.0)
-    return Candidate(action, free_parts(action), cost, preference, region, words)
+    return Candidate(action, count_free_parts(action), cost, preference, region, words)
 
 
 def action_of(
@@ -138,7 +138,7 @@ def _special(change: Change, region: Region) -> Iterator[Candidate]:
     if node.parent is None or not node.is_named:
         return
     sites = [site for _, site in change.inside(region.start, region.end) or ()]
-    if not replaced(change.before.text, sites, region.start, region.end):
+    if not apply_sites(change.before.text, sites, region.start, region.end):
         yield from _deletions(change, region)
         return
     if not region.is_single:
@@ -182,7 +182,7 @@ def _patterns(change: Change, region: Region) -> Iterator[dict[str, Any]]:
     """Yield the rules of the patterns of a region that are not literal."""
     seen = set()
     for policy, lists in POLICIES:
-        found = template(change, region, policy, lists)
+        found = make_template(change, region, policy, lists)
         if found is not None and found.variables and found.pattern not in seen:
             seen.add(found.pattern)
             rule = matcher_of(change.before, region.first, found.pattern)
@@ -201,7 +201,7 @@ def _matchers(change: Change, node: Node) -> list[dict[str, Any]]:
     """Return rules for `node`: by its name or first line, and, of a small one, by its text."""
     rules: list[dict[str, Any]] = [by_name(change.before, node)]
     if node.end - node.start < _MAX_QUOTED:
-        text = dedented(change.before.of(node), column(change.before.text, node.start))
+        text = dedent(change.before.of(node), column(change.before.text, node.start))
         rules += [rule for rule in [matcher_of(change.before, node, text)] if rule is not None]
     return rules
 
@@ -218,17 +218,17 @@ def _spacings(change: Change, site: Site) -> Iterator[Candidate]:
         if right is None and site.start == site.end == left.end:
             yield _candidate(Region(left, left), rule, "$A" + site.text, _SPECIAL, quoted)
         elif right is not None and right.is_named:
-            blanks = dedented(replaced(text, [site], left.end, right.start), indent)
+            blanks = dedent(apply_sites(text, [site], left.end, right.start), indent)
             fix = {"template": f"$A{blanks}$N", "expandEnd": {"pattern": "$N"}}
             yield _candidate(Region(left, left), {**rule, "precedes": {"pattern": "$N"}}, fix, _SPECIAL, quoted)
         elif right is not None:
             token = change.before.of(right)
-            blanks = dedented(replaced(text, [site], left.end, right.start), indent)
+            blanks = dedent(apply_sites(text, [site], left.end, right.start), indent)
             fix = {"template": f"$A{blanks}{token}", "expandEnd": {"regex": f"^{rust_regex(token)}$"}}
             yield _candidate(Region(left, left), rule, fix, _SPECIAL, quoted)
     elif left is not None and right is not None and right.is_named:
         token = change.before.of(left)
-        blanks = dedented(replaced(text, [site], left.end, right.start), column(text, right.start))
+        blanks = dedent(apply_sites(text, [site], left.end, right.start), column(text, right.start))
         fix = {"template": f"{token}{blanks}$A", "expandStart": {"regex": f"^{rust_regex(token)}$"}}
         rule = {"pattern": "$A", **by_name(change.before, right)}
         yield _candidate(Region(right, right), rule, fix, _SPECIAL, _quoted_name(change, right))
@@ -239,7 +239,7 @@ def _insertions(change: Change, region: Region, site: Site) -> Iterator[Candidat
     node = region.first
     if VARIABLE.search(site.text):
         return
-    new = dedented(site.text, column(change.before.text, node.start))
+    new = dedent(site.text, column(change.before.text, node.start))
     fix = "$A" + new if site.start == node.end else new + "$A"
     rule = {"pattern": "$A", **by_name(change.before, node)}
     yield _candidate(region, rule, fix, _SPECIAL, _quoted_name(change, node))
@@ -249,17 +249,17 @@ def _text_edits(change: Change, region: Region, sites: Sequence[Site]) -> Iterat
     """Yield edits of a comment or a string: fragments of it, or all of it where its lines cannot be told apart."""
     node = region.first
     old = change.before.of(node)
-    new = replaced(change.before.text, sites, node.start, node.end)
+    new = apply_sites(change.before.text, sites, node.start, node.end)
     yield from _fragments(region, old, new)
     indent = column(change.before.text, node.start)
     if "\n" in old and not VARIABLE.search(old + new) and len(new) <= MAX_TEXT:
         for line in old.splitlines():
             if len(line.strip()) > 3 and "\n" not in line:
                 rule = {"kind": node.kind, "regex": rust_regex(line.strip()[:_MAX_FRAGMENT_CHARACTERS])}
-                yield _candidate(region, rule, dedented(new, indent), _SPECIAL, "")
+                yield _candidate(region, rule, dedent(new, indent), _SPECIAL, "")
                 break
     elif not node.children and not VARIABLE.search(new):
-        yield _candidate(region, by_text(node.kind, old), dedented(new, indent), _SPECIAL, old)
+        yield _candidate(region, by_text(node.kind, old), dedent(new, indent), _SPECIAL, old)
 
 
 def _fragments(region: Region, old: str, new: str) -> Iterator[Candidate]:
@@ -301,3 +301,60 @@ def _fragments(region: Region, old: str, new: str) -> Iterator[Candidate]:
 def _quoted_name(change: Change, node: Node) -> str:
     name = node.handle.field("name")
     return name.text() if name is not None else ""
+
+
+_LEAVES = re.compile(r"identifier|comment|string_(content|fragment)")
+_MAX_LITERAL = 160
+_FIRST_LINE = 80
+
+
+def matcher_of(tree: Tree, node: Node, pattern: str) -> dict[str, Any] | None:
+    """Return the rule by which `pattern` matches `node`; None where no form does.
+
+    Some patterns are no program alone: they are put where they can stand, and the kind of the node selected there.
+    """
+    is_literal = not VARIABLE.search(pattern)
+    if is_literal and not node.children and _LEAVES.search(node.kind):
+        return by_text(node.kind, tree.of(node))
+    nodes = list(same_span(node))
+    rule: dict[str, Any] = {"pattern": pattern}
+    if any(matches(one, rule) for one in nodes):
+        return rule
+    surroundings = CONTEXTS[tree.language].get(node.kind)
+    if surroundings is not None:
+        rule = {"pattern": {"context": surroundings.replace("@", pattern), "selector": node.kind}}
+        if any(matches(one, rule) for one in nodes):
+            return rule
+    if is_literal and node.is_named and len(pattern) < _MAX_LITERAL and "\n" not in pattern:
+        return by_text(node.kind, tree.of(node))
+    return None
+
+
+def by_text(kind: str, text: str) -> dict[str, str]:
+    """Return the rule that matches nodes of `kind` whose text is `text`."""
+    return {"kind": kind, "regex": f"^{rust_regex(text)}$"}
+
+
+def by_name(tree: Tree, node: Node) -> dict[str, Any]:
+    """Return a rule for `node` that does not quote it: its kind and name, else its kind and first line."""
+    name = node.handle.field("name")
+    if name is not None:
+        return {"kind": node.kind, "has": {"field": "name", "regex": f"^{rust_regex(name.text())}$"}}
+    line = tree.of(node).partition("\n")[0]
+    end = "$" if line == tree.of(node) and len(line) <= _FIRST_LINE else ""
+    return {"kind": node.kind, "regex": f"^{rust_regex(line[:_FIRST_LINE])}{end}"}
+
+
+def rust_regex(text: str) -> str:
+    """Return a regular expression of Rust's `regex` for `text` itself."""
+    # Python also escapes blanks, which the regex crate refuses
+    escaped = re.escape(text).replace("\\ ", " ")
+    return escaped.replace("\\\n", "\\n").replace("\\\t", "\\t").replace("\\\r", "\\r")
+
+
+def same_span(node: Node) -> Iterator[Node]:
+    """Yield `node` and the nodes below it that hold the same text: a pattern may match any of them."""
+    yield node
+    while len(node.children) == 1 and (node.children[0].start, node.children[0].end) == (node.start, node.end):
+        node = node.children[0]
+        yield node

@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Any
 
 from graftline.astgrep.action import ACTION, PatternAction, RuleAction
 from graftline.astgrep.binding import Language
 from graftline.codemod.anti_unify import VARIABLE
-from graftline.codemod.contexts import context_of
+from graftline.codemod.grammar import CONTEXTS
 from graftline.core.hashing import canonical_json
 
 _VARIABLE = re.compile(r"(?<!\$)(\${1,3})([A-Z][A-Z0-9_]*)")
@@ -21,7 +22,7 @@ _KEYED_BY_VARIABLES = ("constraints", "transform")
 _NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def canonical(action: PatternAction | RuleAction) -> PatternAction | RuleAction:
+def canonicalize(action: PatternAction | RuleAction) -> PatternAction | RuleAction:
     """Return `action` with its variables named A, B, C in the order in which they come, and its keys sorted.
 
     Variables that capture nothing (`$_`) keep their names.
@@ -36,12 +37,12 @@ def canonical_text(action: PatternAction | RuleAction) -> str:
 
     {"pattern": "f($X,  $Y)", "rewrite": "$Y"}  ->  {"pattern": "f($A, $B)", "rewrite": "$B"}
     """
-    return json.dumps(_collapsed(canonical(action).model_dump()), sort_keys=True, ensure_ascii=False)
+    return json.dumps(_collapsed(canonicalize(action).model_dump()), sort_keys=True, ensure_ascii=False)
 
 
 def key_of(action: PatternAction | RuleAction) -> str:
     """Return a text that is the same for actions that `canonical` makes the same."""
-    return canonical_json(canonical(action).model_dump())
+    return canonical_json(canonicalize(action).model_dump())
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -49,7 +50,7 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text))
 
 
-def needed_words(action: PatternAction | RuleAction, language: Language) -> frozenset[str]:
+def required_words(action: PatternAction | RuleAction, language: Language) -> frozenset[str]:
     """Return words that a text must have for `action` to match in it; perhaps not all of them."""
     if isinstance(action, RuleAction):
         return frozenset(_words_of_rule(action.rule))
@@ -62,7 +63,7 @@ def needed_words(action: PatternAction | RuleAction, language: Language) -> froz
 
 def _within(pattern: str, selector: str, language: Language) -> str:
     """Return what stands in a context of ours; nothing where the context is another's, whose words need not be there."""
-    before, hole, after = (context_of(selector, language) or "").partition("@")
+    before, hole, after = (CONTEXTS[language].get(selector) or "").partition("@")
     is_ours = hole and len(pattern) >= len(before + after) and pattern.startswith(before) and pattern.endswith(after)
     return pattern[len(before) : len(pattern) - len(after)] if is_ours else ""
 
@@ -144,3 +145,21 @@ def _collapsed(value: Any, key: str = "") -> Any:
     if isinstance(value, Mapping):
         return {name: _collapsed(inner, name) for name, inner in value.items()}
     return [_collapsed(inner, key) for inner in value] if isinstance(value, list) else value
+
+
+MAX_COMPARED_CHARACTERS = 4_000
+"""Of one canonical form; matching takes time in the square of it."""
+
+
+def similarity(action: PatternAction | RuleAction, golds: Sequence[PatternAction | RuleAction]) -> float | None:
+    """Return the similarity of `action` to the nearest of `golds`, from 0 to 1; None where it cannot be told.
+
+    It cannot where there is no gold, or a canonical form is longer than `MAX_COMPARED_CHARACTERS`.
+    """
+    forms = [canonical_text(gold) for gold in golds]
+    own = canonical_text(action)
+    if own in forms:
+        return 1.0
+    if not forms or max(map(len, (own, *forms))) > MAX_COMPARED_CHARACTERS:
+        return None
+    return round(max(SequenceMatcher(None, own, form, autojunk=False).ratio() for form in forms), 6)

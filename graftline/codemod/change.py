@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from graftline.astgrep.binding import Language, Node, Tree, outline
-from graftline.codemod.diff import Site, differences, is_sequence
+from graftline.codemod.diff import Site, diff_trees, is_sequence
 
 _MAX_REGION_CHARACTERS = 20_000
 _MAX_LEVELS = 6
@@ -51,7 +51,7 @@ class Change:
 
     def __init__(self, before: Tree, after: Tree) -> None:
         self.before, self.after = before, after
-        self.sites = differences(before, after)
+        self.sites = diff_trees(before, after)
         self._moved = [
             (self._left_of_blanks(site), self._right_of_blanks(site)) if site.is_insertion else (None, None)
             for site in self.sites
@@ -217,7 +217,7 @@ def column(text: str, offset: int) -> int:
     return len(line) - len(line.lstrip(" "))
 
 
-def dedented(text: str, indent: int) -> str:
+def dedent(text: str, indent: int) -> str:
     """Return `text` with its lines but the first moved left: ast-grep moves them right by the column of the match."""
     return re.sub(rf"\n {{{indent}}}", "\n", text) if indent else text
 

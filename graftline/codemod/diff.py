@@ -48,17 +48,17 @@ def is_sequence(node: Node) -> bool:
     return node.kind.endswith(_SEQUENCES)
 
 
-def differences(before: Tree, after: Tree) -> list[Site]:
+def diff_trees(before: Tree, after: Tree) -> list[Site]:
     """Return the sites at which `before` has to change to become `after`, in the order of the text.
 
     The two ends of each site are outside white space wherever that is possible.
     """
     sites = list(_Comparison(before, after).between(before.root, after.root))
-    assert replaced(before.text, sites) == after.text, "the sites of a difference must make the text after"
+    assert apply_sites(before.text, sites) == after.text, "the sites of a difference must make the text after"
     return sites
 
 
-def replaced(text: str, sites: Sequence[Site], start: int = 0, end: int | None = None) -> str:
+def apply_sites(text: str, sites: Sequence[Site], start: int = 0, end: int | None = None) -> str:
     """Return characters `start` to `end` of `text` with `sites` (in order, all inside) replaced."""
     pieces, position = [], start
     for site in sites:

@@ -1,12 +1,14 @@
 """How equal two texts are: in bytes, but for blanks, or as trees."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from itertools import groupby
 from typing import Any
 
 from graftline.astgrep.binding import Language, Node, Tree, parse
+from graftline.sandbox.base import SandboxResult
 
 _TRAILING_BLANKS = re.compile(r"(?<![\\ \t])[ \t]+(?=\n|$)")  # after a backslash they break the line that it joins
 _EMPTY_LINES = re.compile(r"\n\s*\n+")
@@ -35,13 +37,13 @@ class Level(StrEnum):
         return self in (Level.EXACT, Level.BLANKS, Level.TREE, Level.TESTS)
 
 
-def without_blanks(text: str) -> str:
+def normalize_whitespace(text: str) -> str:
     """Return `text` without blanks at line ends, empty lines and outer white space."""
     # the blanks that the first line starts with are its indentation
     return _EMPTY_LINES.sub("\n", _TRAILING_BLANKS.sub("", text)).strip("\n")
 
 
-def equality(text: str, wanted: str, language: Language) -> Level:
+def compare_texts(text: str, wanted: str, language: Language) -> Level:
     """Return how equal `text` is to `wanted`: exact, blanks, tree or none.
 
     Raises:
@@ -52,7 +54,7 @@ def equality(text: str, wanted: str, language: Language) -> Level:
     tree, wanted_tree = parse(text, language), parse(wanted, language)
     if wanted_tree.is_clean != tree.is_clean:
         return Level.NONE
-    if without_blanks(text) == without_blanks(wanted) and _strings(tree) == _strings(wanted_tree):
+    if normalize_whitespace(text) == normalize_whitespace(wanted) and _strings(tree) == _strings(wanted_tree):
         return Level.BLANKS
     return Level.TREE if _shape(tree) == _shape(wanted_tree) else Level.NONE
 
@@ -127,3 +129,40 @@ def _is_ragged(tree: Tree, node: Node) -> bool:
             indents.add(indent)
         position = child.end
     return len(indents) > 1
+
+
+_LINES = ("\n", "\r\n")
+_BLANK_LINE = re.compile(r"^[ \t]+(?=\r?$)", re.MULTILINE)
+
+
+def normalize_blank_lines(before: str, result: SandboxResult) -> str:
+    """Return the text after `result`; lines of blanks that an edit made are empty, unless what it replaced had one.
+
+    A text that the sandbox did not change comes back as it was.
+    """
+    if result.after is None:
+        return before
+    edits = []
+    shift = 0
+    for match in result.matches:
+        start = match.start + shift
+        had = Counter(_BLANK_LINE.findall(before[match.start : match.end]))
+        has = Counter(_BLANK_LINE.findall(match.replacement))
+        kept = frozenset(line for line in had if has[line] <= had[line])
+        edits.append((start, start + len(match.replacement), kept))
+        shift += len(match.replacement) - (match.end - match.start)
+    pieces, position, number = [], 0, 0
+    for line in _BLANK_LINE.finditer(result.after):
+        while number < len(edits) and edits[number][1] < line.start():
+            number += 1
+        if number < len(edits) and edits[number][0] <= line.end() and line[0] not in edits[number][2]:
+            pieces.append(result.after[position : line.start()])
+            position = line.end()
+    text = "".join(pieces) + result.after[position:]
+    if result.matches and not result.matches[0].replacement.strip() and not before[: result.matches[0].start].strip():
+        text = text if before.startswith(_LINES) else text.lstrip("\r\n")
+    if result.matches and not result.matches[-1].replacement.strip() and not before[result.matches[-1].end :].strip():
+        end = before[len(before.rstrip("\r\n")) :]
+        rest = text.rstrip("\r\n")
+        text = rest + end if rest else text
+    return text

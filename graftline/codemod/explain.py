@@ -19,7 +19,7 @@ _STRICTNESS = {
 }
 
 
-def summary(action: PatternAction | RuleAction) -> str:
+def summarize(action: PatternAction | RuleAction) -> str:
     """Return one line that says what `action` does."""
     rule = rule_of(action)
     what = _what(rule["rule"])
@@ -36,7 +36,7 @@ def summary(action: PatternAction | RuleAction) -> str:
     return f"Replace {what} by {_quoted(fix)}"
 
 
-def explained(action: PatternAction | RuleAction) -> list[str]:
+def explain(action: PatternAction | RuleAction) -> list[str]:
     """Return lines that say all that `action` means; those that belong to one above are indented."""
     rule = rule_of(action)
     return [

@@ -29,13 +29,12 @@ from dataclasses import dataclass
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language, parse
 from graftline.codemod import background
-from graftline.codemod.canonical import needed_words, words_of
+from graftline.codemod.canonical import required_words, words_of
 from graftline.codemod.change import Change
 from graftline.codemod.cost import description_length
-from graftline.codemod.diff import differences
-from graftline.codemod.equality import Level, equality
-from graftline.codemod.judge import judged
-from graftline.codemod.tidy import tidied
+from graftline.codemod.diff import diff_trees
+from graftline.codemod.equality import Level, compare_texts, normalize_blank_lines
+from graftline.codemod.judge import judge
 from graftline.core.errors import DataError
 from graftline.sandbox.base import Match, Request, Sandbox, SandboxResult, Verdict, ensure_decided
 
@@ -60,15 +59,15 @@ class Grade:
 class Measures:
     """What an action did, and would do, beside coming nearer; all None where it was not applied."""
 
-    over_in: int | None = None
+    false_positives: int | None = None
     """Matches that change something of the text that is not wanted; 0 where the text after is the wanted one."""
-    over_out: float | None = None
+    background_matches: float | None = None
     """Places it changes in the background corpus of the language, per 100,000 characters."""
     idempotent: bool | None = None
     """Whether it changes nothing in the wanted text, nor once more in its own result."""
-    neg_fail: int | None = None
+    negatives_changed: int | None = None
     """Texts that it changes of those that must stay as they are; None where the task has none."""
-    mdl: float | None = None
+    description_length: float | None = None
     """Description length (`rules.cost`) over that of the literal rules for the same places; below 1 is shorter."""
     support: int | None = None
     """Places of the text that it puts right, blanks aside."""
@@ -80,7 +79,7 @@ def grade(before: str, text: str, wanted: str, language: Language, passes_tests:
     Raises:
         DataError: one of the three cannot be parsed at all.
     """
-    level = equality(text, wanted, language)
+    level = compare_texts(text, wanted, language)
     if level.is_verified:
         return Grade(level, 1.0)
     if passes_tests:
@@ -93,11 +92,11 @@ def grade(before: str, text: str, wanted: str, language: Language, passes_tests:
 
 def difference_cost(before: str, after: str, language: Language) -> int:
     """Return the tokens that have to be removed and added to make `after` from `before`."""
-    sites = differences(parse(before, language), parse(after, language))
+    sites = diff_trees(parse(before, language), parse(after, language))
     return sum(len(_TOKEN.findall(before[site.start : site.end])) + len(_TOKEN.findall(site.text)) for site in sites)
 
 
-def measured(
+def measure(
     action: PatternAction | RuleAction,
     text: str,
     result: SandboxResult,
@@ -116,21 +115,23 @@ def measured(
     """
     if result.verdict is not Verdict.OK:
         return Measures()
-    after = tidied(text, result)
-    over_in, support = _judged(text, result, after, wanted, language)
+    after = normalize_blank_lines(text, result)
+    false_positives, support = _judged(text, result, after, wanted, language)
     again = [_changes(action, again, language, sandbox) for again in dict.fromkeys((wanted, after))]
     failed = [_changes(action, negative, language, sandbox) for negative in negatives]
     return Measures(
-        over_in=over_in,
-        over_out=over_out(action, language, sandbox, own),
+        false_positives=false_positives,
+        background_matches=count_background_matches(action, language, sandbox, own),
         idempotent=None if None in again else not any(again),
-        neg_fail=None if None in failed or not failed else sum(map(bool, failed)),
-        mdl=_relative_length(action, text, result.matches),
+        negatives_changed=None if None in failed or not failed else sum(map(bool, failed)),
+        description_length=_relative_length(action, text, result.matches),
         support=support,
     )
 
 
-def over_out(action: PatternAction | RuleAction, language: Language, sandbox: Sandbox, own: str = "") -> float | None:
+def count_background_matches(
+    action: PatternAction | RuleAction, language: Language, sandbox: Sandbox, own: str = ""
+) -> float | None:
     """Return the places that `action` changes in the background corpus, per 100,000 characters of it.
 
     Copies of `own` in the corpus count for nothing. None where the corpus has nothing in `language`, or the action
@@ -139,7 +140,7 @@ def over_out(action: PatternAction | RuleAction, language: Language, sandbox: Sa
     Raises:
         SandboxError: as `measured`.
     """
-    words = needed_words(action, language)
+    words = required_words(action, language)
     texts = [text for text in background.texts(language) if words <= words_of(text)]
     requests = [Request(text, language, (action,)) for text in texts]
     results = [ensure_decided(result) for [result] in sandbox.apply_each(requests)]
@@ -165,8 +166,8 @@ def _judged(
 ) -> tuple[int | None, int | None]:
     """Return the unwanted matches, and the places put right."""
     try:
-        judgment = judged(Change.between(text, wanted, language), result)
-        is_verified = equality(after, wanted, language).is_verified
+        judgment = judge(Change.between(text, wanted, language), result)
+        is_verified = compare_texts(after, wanted, language).is_verified
     except DataError:
         return None, None
     # differences of trees may be told in other ways than by these sites
@@ -206,7 +207,7 @@ def _changes(action: PatternAction | RuleAction, text: str, language: Language, 
     """Return whether `action` changes `text`; None where it cannot be applied to it."""
     result = ensure_decided(sandbox.apply_many(text, language, [action])[0])
     if result.verdict is Verdict.OK:
-        return tidied(text, result) != text
+        return normalize_blank_lines(text, result) != text
     return False if result.verdict is Verdict.NO_MATCH else None
 
 

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from typing import Literal
 
 from graftline.astgrep.binding import Language, Node, Tree, parse
-from graftline.codemod.equality import without_blanks
+from graftline.codemod.equality import normalize_whitespace
 from graftline.core.errors import DataError
 
 MAX_CHANGED_LINES = 20
@@ -43,7 +43,9 @@ class _Range:
     new_end: int
 
 
-def hunks(before: str, after: str, language: Language, units: Sequence[Unit] = ("function", "statement")) -> list[Hunk]:
+def split_into_hunks(
+    before: str, after: str, language: Language, units: Sequence[Unit] = ("function", "statement")
+) -> list[Hunk]:
     """Return the changes between two texts that are small enough, each in the first of `units` that makes a small text.
 
     A change of more than `MAX_CHANGED_LINES` lines, or one that has no unit of at most `MAX_LINES` that parses, is left out.
@@ -71,7 +73,7 @@ def hunks(before: str, after: str, language: Language, units: Sequence[Unit] = (
     ]
 
 
-def statement_at(text: str, language: Language, line: int) -> str | None:
+def find_statement(text: str, language: Language, line: int) -> str | None:
     """Return the statement that has line `line` (from 1), moved to the left margin; None where it does not parse alone.
 
     Raises:
@@ -226,7 +228,7 @@ def _hunk(area: _Range, changes: Sequence[_Range], old: _Lines, new: _Lines) -> 
     if changed > 2 * MAX_CHANGED_LINES:
         return None
     before, after = _dedented(old.lines[area.start : area.end], new.lines[area.new_start : area.new_end])
-    if not before.strip() or not after.strip() or without_blanks(before) == without_blanks(after):
+    if not before.strip() or not after.strip() or normalize_whitespace(before) == normalize_whitespace(after):
         return None
     language = old.tree.language
     if language != "python" and old.is_in_class(area.start, area.end):

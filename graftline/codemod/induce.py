@@ -18,23 +18,135 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Literal
 
 from pydantic import Field
 
-from graftline.astgrep.action import rule_of
+from graftline.astgrep.action import PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import MAX_LINE_CHARACTERS, MAX_SOURCE_CHARACTERS, Language
 from graftline.codemod import background
-from graftline.codemod.candidates import Candidate, Forms, candidates
+from graftline.codemod.candidates import Candidate, Forms, generate_candidates
 from graftline.codemod.change import Change
-from graftline.codemod.equality import Level, equality
-from graftline.codemod.induction import Induction, Rejected, Scored, Step, Unsolved
-from graftline.codemod.judge import Judgment, judged
-from graftline.codemod.repair import repaired
-from graftline.codemod.tidy import tidied
+from graftline.codemod.equality import Level, compare_texts, normalize_blank_lines
+from graftline.codemod.judge import Judgment, judge
+from graftline.codemod.repair import repair
 from graftline.core.config import Config
 from graftline.core.errors import DataError
-from graftline.sandbox.base import Sandbox, SandboxResult, ensure_decided
+from graftline.sandbox.base import Match, Sandbox, SandboxResult, ensure_decided
 from graftline.sandbox.runner import default_sandbox
+
+Unsolved = Literal["", "unreadable", "too_large", "too_different", "no_candidate", "partial", "repeated", "max_steps"]
+"""Why the steps do not lead to the wanted text; empty where they do.
+
+`unreadable`: a side is no valid Unicode or nested too deep; `too_large`: longer, or with a longer line, than is parsed;
+`too_different`: more places differ than are looked at; `no_candidate`: not one rule holds; `partial`: some rules hold,
+none for what is left; `repeated`: a step led back to an earlier text; `max_steps`: the steps that may be taken did not
+do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredAction:
+    """An action that changes nothing but what is wanted, and what it costs to say it."""
+
+    action: PatternAction | RuleAction
+    variables: int
+    """Metavariables that it leaves free; 0 says that it memorises the example."""
+    description_length: float
+    """Description length over that of the shortest literal action for the same places; below 1 is shorter."""
+    sites: int
+    """Places of the text that it puts right, blanks aside."""
+    pairs: int
+    """Pairs of texts in which it does so; 1 where there is one."""
+    background: int
+    """Places it would change in the background corpus of its language (`rules.background`)."""
+
+    @property
+    def is_general(self) -> bool:
+        """Whether it leaves something free."""
+        return self.variables > 0
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedAction:
+    """A candidate that would also change what must stay."""
+
+    action: PatternAction | RuleAction
+    right: int
+    """Number of matches that it would change as it should."""
+    wrong: int
+    """Number of matches that it would change otherwise."""
+    line: int
+    """Line of the first wrong one, from 1, in the text the step starts from."""
+
+
+@dataclass(frozen=True, slots=True)
+class InductionStep:
+    """One induced action and what it does to the text it was induced on."""
+
+    chosen: ScoredAction
+    before: str
+    written: str
+    """What `ast-grep scan --update-all` makes of the text before."""
+    after: str
+    """The same, tidied (`rules.tidy`): the text that the next step starts from."""
+    places: tuple[Match, ...]
+    """What it replaces, in the order of the text."""
+    sites_left: int
+    """Places that still differ afterwards, blanks aside."""
+    alternatives: tuple[ScoredAction, ...]
+    """Others that hold at this place, the most general last; the literal one, where there is one, first."""
+    rejected: tuple[RejectedAction, ...]
+    """The cheapest candidates that failed, cheapest first."""
+
+    @property
+    def action(self) -> PatternAction | RuleAction:
+        """The action of the step."""
+        return self.chosen.action
+
+    @property
+    def matches(self) -> int:
+        """Number of places that it replaces."""
+        return len(self.places)
+
+
+@dataclass(frozen=True, slots=True)
+class Induction:
+    """Steps from one text towards another."""
+
+    steps: tuple[InductionStep, ...]
+    result: str
+    """The text that they lead to."""
+    level: Level
+    """How equal it is to the wanted one; `none` where it is not, however near it came."""
+    unsolved: Unsolved
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether the text reached counts as the wanted one."""
+        return self.level.is_verified
+
+    @property
+    def is_all_general(self) -> bool:
+        """Whether every step leaves something free; False without steps."""
+        return bool(self.steps) and all(step.chosen.is_general for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedInduction:
+    """One list of actions for several pairs of texts."""
+
+    actions: tuple[ScoredAction, ...]
+    """In the order in which they are applied; each holds on every pair and leaves every negative as it is."""
+    results: tuple[str, ...]
+    """The text that all of them lead to, for each pair."""
+    levels: tuple[Level, ...]
+    """How equal it is to the wanted one."""
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether every pair is solved."""
+        return all(level.is_verified for level in self.levels)
+
 
 _MAX_SQUARES = 500_000_000
 """Of the lengths of lines together: the binding takes time in the square of each."""
@@ -45,7 +157,7 @@ _UNTIDY_COST = 15.0
 _MAX_REJECTED, _MAX_ALTERNATIVES = 2, 4
 
 
-class Inducing(Config):
+class InductionConfig(Config):
     """How rules are looked for."""
 
     max_steps: int = Field(default=16, ge=1, le=64)
@@ -72,7 +184,7 @@ class _Tried:
 
 
 def induce(
-    before: str, after: str, language: Language, sandbox: Sandbox | None = None, inducing: Inducing | None = None
+    before: str, after: str, language: Language, sandbox: Sandbox | None = None, inducing: InductionConfig | None = None
 ) -> Induction:
     """Return steps that lead from `before` to `after`, or as far as they go.
 
@@ -86,8 +198,8 @@ def induce(
     Raises:
         SandboxError: the sandbox failed.
     """
-    settings, sandbox = inducing or Inducing(), sandbox or default_sandbox()
-    steps: list[Step] = []
+    settings, sandbox = inducing or InductionConfig(), sandbox or default_sandbox()
+    steps: list[InductionStep] = []
     text, seen = before, {before}
     cause: Unsolved = ""
     while text != after and not cause:
@@ -107,15 +219,15 @@ def induce(
     return Induction(tuple(steps), text, level, "" if level.is_verified else cause or "partial")
 
 
-def next_step(
-    before: str, after: str, language: Language, sandbox: Sandbox, inducing: Inducing | None = None
-) -> Step | Unsolved:
+def induce_step(
+    before: str, after: str, language: Language, sandbox: Sandbox, inducing: InductionConfig | None = None
+) -> InductionStep | Unsolved:
     """Return the best single action on the way from `before` to `after`, or why there is none.
 
     Raises:
         SandboxError: the sandbox failed.
     """
-    return _tried_step(before, after, language, sandbox, inducing or Inducing())
+    return _tried_step(before, after, language, sandbox, inducing or InductionConfig())
 
 
 def rank(candidate: Candidate, judgments: Sequence[Judgment], hits: int) -> tuple[bool, float, int, str]:
@@ -149,12 +261,14 @@ def level_of(text: str, after: str, language: Language) -> Level:
     if text == after:
         return Level.EXACT
     try:
-        return equality(text, after, language)
+        return compare_texts(text, after, language)
     except DataError:
         return Level.NONE
 
 
-def _tried_step(before: str, after: str, language: Language, sandbox: Sandbox, settings: Inducing) -> Step | Unsolved:
+def _tried_step(
+    before: str, after: str, language: Language, sandbox: Sandbox, settings: InductionConfig
+) -> InductionStep | Unsolved:
     if is_too_large(before) or is_too_large(after):
         return "too_large"
     try:
@@ -163,18 +277,18 @@ def _tried_step(before: str, after: str, language: Language, sandbox: Sandbox, s
         return "unreadable"
 
 
-def _best_step(change: Change, sandbox: Sandbox, settings: Inducing) -> Step | Unsolved:
+def _best_step(change: Change, sandbox: Sandbox, settings: InductionConfig) -> InductionStep | Unsolved:
     wanted = change.wanted or change.sites
     if len(wanted) > settings.max_sites:
         return "too_different"
     failed: list[_Tried] = []
     for site in wanted[: settings.max_sites_tried]:
-        tried = _judged(change, list(candidates(change, site, settings.forms)), sandbox)
+        tried = _judged(change, list(generate_candidates(change, site, settings.forms)), sandbox)
         failed += [one for one in tried if one.judgment.wrong]
         holding = [one for one in tried if one.judgment.holds]
         if not holding:
             fixable = sorted((one for one in tried if one.judgment.right), key=lambda one: one.candidate.cost)
-            again = (better for one in fixable for better in repaired(change, one.candidate, one.judgment))
+            again = (better for one in fixable for better in repair(change, one.candidate, one.judgment))
             tried = _judged(change, list(islice(again, settings.max_repairs)), sandbox)
             holding = [one for one in tried if one.judgment.holds]
         if holding:
@@ -187,10 +301,12 @@ def _judged(change: Change, tried: Sequence[Candidate], sandbox: Sandbox) -> lis
         return []
     actions = [candidate.action for candidate in tried]
     results = map(ensure_decided, sandbox.apply_many(change.before.text, change.language, actions))
-    return [_Tried(candidate, result, judged(change, result)) for candidate, result in zip(tried, results, strict=True)]
+    return [_Tried(candidate, result, judge(change, result)) for candidate, result in zip(tried, results, strict=True)]
 
 
-def _step(change: Change, holding: Sequence[_Tried], failed: Sequence[_Tried], settings: Inducing) -> Step:
+def _step(
+    change: Change, holding: Sequence[_Tried], failed: Sequence[_Tried], settings: InductionConfig
+) -> InductionStep:
     ranked = _weighed(sorted(holding, key=_Tried.rank), change.language, settings)
     best, _ = ranked[0]
     literal = min((one.candidate.cost for one in holding if not one.candidate.free), default=None)
@@ -198,12 +314,12 @@ def _step(change: Change, holding: Sequence[_Tried], failed: Sequence[_Tried], s
     others = [_scored(one, hits, literal) for one, hits in ranked[1:]][:_MAX_ALTERNATIVES]
     cheapest = sorted(failed, key=lambda one: (one.candidate.cost, one.candidate.action.model_dump_json()))
     # another way to the same program is no failure
-    wrong = (one for one in cheapest if not _is_wanted(change, tidied(before, one.result)))
-    return Step(
+    wrong = (one for one in cheapest if not _is_wanted(change, normalize_blank_lines(before, one.result)))
+    return InductionStep(
         chosen=_scored(*ranked[0], literal),
         before=before,
         written=before if best.result.after is None else best.result.after,
-        after=tidied(before, best.result),
+        after=normalize_blank_lines(before, best.result),
         places=best.result.matches,
         sites_left=len(change.wanted) - best.judgment.real,
         alternatives=tuple(sorted(others, key=lambda one: one.variables)),
@@ -220,7 +336,7 @@ def _squeezed(text: str) -> str:
     return _LAYOUT.sub("", text)
 
 
-def _weighed(ranked: Sequence[_Tried], language: Language, settings: Inducing) -> list[tuple[_Tried, int]]:
+def _weighed(ranked: Sequence[_Tried], language: Language, settings: InductionConfig) -> list[tuple[_Tried, int]]:
     """Return the best of `ranked` with the places they would change in the background, best first."""
     if not settings.uses_background:
         return [(one, 0) for one in ranked]
@@ -233,13 +349,13 @@ def _weighed(ranked: Sequence[_Tried], language: Language, settings: Inducing) -
     return sorted(weighed, key=lambda pair: pair[0].rank(pair[1]))
 
 
-def _scored(tried: _Tried, hits: int, literal: float | None) -> Scored:
+def _scored(tried: _Tried, hits: int, literal: float | None) -> ScoredAction:
     candidate = tried.candidate
     mdl = relative_length(candidate, literal)
-    return Scored(candidate.action, candidate.free, mdl, tried.judgment.real, 1, hits)
+    return ScoredAction(candidate.action, candidate.free, mdl, tried.judgment.real, 1, hits)
 
 
-def _rejected(before: str, tried: _Tried) -> Rejected:
+def _rejected(before: str, tried: _Tried) -> RejectedAction:
     wrong = tried.judgment.wrong
     line = before.count("\n", 0, wrong[0].start) + 1
-    return Rejected(tried.candidate.action, len(tried.judgment.right), len(wrong), line)
+    return RejectedAction(tried.candidate.action, len(tried.judgment.right), len(wrong), line)

@@ -12,13 +12,20 @@ from itertools import islice
 from graftline.astgrep.action import rule_of
 from graftline.astgrep.binding import Language
 from graftline.codemod import background
-from graftline.codemod.candidates import Candidate, candidates
+from graftline.codemod.candidates import Candidate, generate_candidates
 from graftline.codemod.change import Change
-from graftline.codemod.induce import Inducing, is_too_large, level_of, rank, relative_length
-from graftline.codemod.induction import Scored, SharedInduction
-from graftline.codemod.judge import Judgment, judged
-from graftline.codemod.repair import repaired
-from graftline.codemod.tidy import tidied
+from graftline.codemod.equality import normalize_blank_lines
+from graftline.codemod.induce import (
+    InductionConfig,
+    ScoredAction,
+    SharedInduction,
+    is_too_large,
+    level_of,
+    rank,
+    relative_length,
+)
+from graftline.codemod.judge import Judgment, judge
+from graftline.codemod.repair import repair
 from graftline.core.errors import DataError
 from graftline.sandbox.base import Request, Sandbox, SandboxResult, Verdict, ensure_decided
 from graftline.sandbox.runner import default_sandbox
@@ -64,7 +71,7 @@ def induce_many(
     language: Language,
     sandbox: Sandbox | None = None,
     negatives: Sequence[str] = (),
-    inducing: Inducing | None = None,
+    inducing: InductionConfig | None = None,
 ) -> SharedInduction:
     """Return one list of actions that leads from the first to the second text of every pair, or as far as it goes.
 
@@ -78,9 +85,9 @@ def induce_many(
     Raises:
         SandboxError: the sandbox failed.
     """
-    settings, sandbox = inducing or Inducing(), sandbox or default_sandbox()
+    settings, sandbox = inducing or InductionConfig(), sandbox or default_sandbox()
     state = [_Pair(before, after, _change(before, after, language, settings)) for before, after in pairs]
-    actions: list[Scored] = []
+    actions: list[ScoredAction] = []
     given_up: set[int] = set()
     while len(actions) < settings.max_steps * max(1, len(pairs)):
         at = next((i for i, pair in enumerate(state) if pair.text != pair.wanted and i not in given_up), None)
@@ -91,18 +98,21 @@ def induce_many(
             given_up.add(at)
             continue
         held, scored = best
-        if all(tidied(pair.text, result) == pair.text for pair, result in zip(state, held.results, strict=True)):
+        if all(
+            normalize_blank_lines(pair.text, result) == pair.text
+            for pair, result in zip(state, held.results, strict=True)
+        ):
             given_up.add(at)
             continue
         actions.append(scored)
         for pair, result in zip(state, held.results, strict=True):
-            pair.text = tidied(pair.text, result)
+            pair.text = normalize_blank_lines(pair.text, result)
             pair.change = _change(pair.text, pair.wanted, language, settings)
     levels = tuple(level_of(pair.text, pair.wanted, language) for pair in state)
     return SharedInduction(tuple(actions), tuple(pair.text for pair in state), levels)
 
 
-def _change(before: str, after: str, language: Language, settings: Inducing) -> Change | None:
+def _change(before: str, after: str, language: Language, settings: InductionConfig) -> Change | None:
     if is_too_large(before) or is_too_large(after):
         return None
     try:
@@ -113,31 +123,36 @@ def _change(before: str, after: str, language: Language, settings: Inducing) -> 
 
 
 def _best(
-    state: Sequence[_Pair], at: int, language: Language, sandbox: Sandbox, negatives: Sequence[str], settings: Inducing
-) -> tuple[_Held, Scored] | None:
+    state: Sequence[_Pair],
+    at: int,
+    language: Language,
+    sandbox: Sandbox,
+    negatives: Sequence[str],
+    settings: InductionConfig,
+) -> tuple[_Held, ScoredAction] | None:
     """Return the best candidate for a site of pair `at` that is right everywhere; None where there is none."""
     change = state[at].change
     if change is None:
         return None
     for site in (change.wanted or change.sites)[: settings.max_sites_tried]:
-        tried = list(candidates(change, site, settings.forms))
+        tried = list(generate_candidates(change, site, settings.forms))
         held, close = _held(state, at, tried, language, sandbox, negatives)
         if not held:
-            again = (better for one, verdict in close for better in repaired(change, one, verdict))
+            again = (better for one, verdict in close for better in repair(change, one, verdict))
             held, _ = _held(state, at, list(islice(again, settings.max_repairs)), language, sandbox, negatives)
         if held:
             return _cheapest(held, language, settings)
     return None
 
 
-def _cheapest(held: Sequence[_Held], language: Language, settings: Inducing) -> tuple[_Held, Scored]:
+def _cheapest(held: Sequence[_Held], language: Language, settings: InductionConfig) -> tuple[_Held, ScoredAction]:
     ranked = sorted(held, key=_Held.rank)[:_MAX_WEIGHED]
     hits = [_hits(one.candidate, language) if settings.uses_background else 0 for one in ranked]
     best, foreign = min(zip(ranked, hits, strict=True), key=lambda pair: pair[0].rank(pair[1]))
     literal = min((one.candidate.cost for one in held if not one.candidate.free), default=None)
     candidate = best.candidate
     mdl = relative_length(candidate, literal)
-    return best, Scored(candidate.action, candidate.free, mdl, best.sites, best.pairs, foreign)
+    return best, ScoredAction(candidate.action, candidate.free, mdl, best.sites, best.pairs, foreign)
 
 
 def _held(
@@ -190,7 +205,7 @@ def _on_all(
 
 def _judged(pair: _Pair, result: SandboxResult) -> Judgment:
     if pair.change is not None:
-        return judged(pair.change, result)
+        return judge(pair.change, result)
     # of a pair that cannot be compared nothing may change
     wrong = result.matches if _changes(pair.text, result) else ()
     return Judgment(frozenset(), 0, (), wrong, 0)

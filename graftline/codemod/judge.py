@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from graftline.codemod.change import Change
-from graftline.codemod.diff import Site, replaced
-from graftline.codemod.equality import without_blanks
+from graftline.codemod.diff import Site, apply_sites
+from graftline.codemod.equality import normalize_whitespace
 from graftline.sandbox.base import Match, SandboxResult, Verdict
 
 _MAX_COMBINED = 6
@@ -36,7 +36,7 @@ class Judgment:
         return bool(self.fixed) and not self.wrong
 
 
-def judged(change: Change, result: SandboxResult) -> Judgment:
+def judge(change: Change, result: SandboxResult) -> Judgment:
     """Return what `result`, of an action on the text before, means for `change`.
 
     A match that leaves its text as it was is neither right nor wrong.
@@ -91,9 +91,9 @@ def _explained_within(change: Change, match: Match, start: int, end: int) -> tup
     made = _made(text, match, start, end)
     wanted = _bare(text, start, end, made)
     for chosen in _subsets(inside):
-        if chosen and _bare(text, start, end, replaced(text, [site for _, site in chosen], start, end)) == wanted:
+        if chosen and _bare(text, start, end, apply_sites(text, [site for _, site in chosen], start, end)) == wanted:
             fixed = {index for index, _ in chosen}
-            tidy = replaced(text, [site for index, site in inside if site.is_blank or index in fixed], start, end)
+            tidy = apply_sites(text, [site for index, site in inside if site.is_blank or index in fixed], start, end)
             return fixed, _without_line_ends(tidy) == _without_line_ends(made)
     return None
 
@@ -132,7 +132,7 @@ def _bare(text: str, start: int, end: int, new: str) -> str:
     # at its two ends they may be indentation, unless the line ends there
     front = "\n" if text[:start].endswith("\n") else ""
     back = "\n" if text[end : end + 1] in ("\n", "") else ""
-    return without_blanks(f"{_EDGE}{front}{new}{back}{_EDGE}")
+    return normalize_whitespace(f"{_EDGE}{front}{new}{back}{_EDGE}")
 
 
 def _common(left: str, right: str) -> int:

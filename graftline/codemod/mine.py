@@ -15,29 +15,30 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import IO, Any, Self
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from graftline.astgrep.action import Action, PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Language
 from graftline.codemod import background
-from graftline.codemod.canonical import canonical, key_of, needed_words, words_of
+from graftline.codemod.canonical import canonicalize, key_of, required_words, words_of
 from graftline.codemod.change import Change
-from graftline.codemod.cost import description_length
-from graftline.codemod.examples import example_of
-from graftline.codemod.generality import is_general
+from graftline.codemod.cost import description_length, is_general
+from graftline.codemod.equality import normalize_blank_lines
 from graftline.codemod.history import FileChange
-from graftline.codemod.hunks import hunks
-from graftline.codemod.induce import Inducing, induce
+from graftline.codemod.hunks import split_into_hunks
+from graftline.codemod.induce import InductionConfig, induce
 from graftline.codemod.induce_many import induce_many
-from graftline.codemod.judge import judged
+from graftline.codemod.judge import judge
+from graftline.codemod.learn import extract_example
 from graftline.codemod.rule_file import Example, FileRule
-from graftline.codemod.tidy import tidied
 from graftline.core.config import Config
 from graftline.core.errors import DataError
+from graftline.core.hashing import code_version, digest, sha256_text
 from graftline.core.processes import Workers
 from graftline.sandbox.actions import SandboxConfig, open_sandbox
 from graftline.sandbox.base import Request, Sandbox, SandboxResult, ensure_decided
@@ -50,7 +51,7 @@ _MAX_GROUPS = 400
 _CONTRADICTION_COST, _BACKGROUND_COST = 2.0, 3.0
 
 
-class Mining(Config):
+class MiningConfig(Config):
     """What is kept."""
 
     min_support: int = Field(default=2, ge=1)
@@ -74,7 +75,7 @@ class Pair(Config):
 
 
 @dataclass(frozen=True, slots=True)
-class Mined:
+class MinedRules:
     """What a history came to."""
 
     rules: tuple[FileRule, ...]
@@ -113,7 +114,7 @@ class _Tried:
         return -explained, description_length(self.action) + _BACKGROUND_COST * breadth, key_of(self.action)
 
 
-def induced_pairs(
+def induce_pairs(
     changes: Iterable[FileChange], count: int, config: SandboxConfig
 ) -> Iterator[tuple[FileChange, list[Pair]]]:
     """Yield every change with its small ones and what was induced from them, on `count` processes (0: this one).
@@ -138,10 +139,10 @@ def _induced(sandbox: Sandbox, change: FileChange) -> tuple[FileChange, list[Pai
 
 
 def _pairs(change: FileChange, sandbox: Sandbox) -> Iterator[Pair]:
-    for hunk in hunks(change.before, change.after, change.language):
-        found = induce(hunk.before, hunk.after, change.language, sandbox, Inducing(max_steps=6))
+    for hunk in split_into_hunks(change.before, change.after, change.language):
+        found = induce(hunk.before, hunk.after, change.language, sandbox, InductionConfig(max_steps=6))
         scored = [one for step in found.steps for one in (step.chosen, *step.alternatives)]
-        actions = {key_of(one.action): canonical(one.action) for one in scored}
+        actions = {key_of(one.action): canonicalize(one.action) for one in scored}
         yield Pair(
             commit=change.commit,
             path=change.path,
@@ -153,12 +154,12 @@ def _pairs(change: FileChange, sandbox: Sandbox) -> Iterator[Pair]:
         )
 
 
-def mined(
+def mine_rules(
     pairs: Sequence[Pair],
-    mining: Mining,
+    mining: MiningConfig,
     sandbox: Sandbox,
     advance: Callable[[int, int], None] = lambda done, total: None,
-) -> Mined:
+) -> MinedRules:
     """Return the rules that `pairs` have in common; `advance` is told how many of them were looked at.
 
     Raises:
@@ -170,7 +171,7 @@ def mined(
     good = [replace(one, background=_hits(one)) for one in tried if _is_kept(one, mining)]
     kept = list(_explaining(sorted(good, key=lambda one: one.rank), mining.min_support))
     rules = tuple(_rule(one, readable, sandbox) for one in kept)
-    return Mined(rules, len(pairs), len(candidates))
+    return MinedRules(rules, len(pairs), len(candidates))
 
 
 def _change(pair: Pair) -> Change | None:
@@ -191,7 +192,7 @@ def _candidates(pairs: Sequence[Pair], sandbox: Sandbox) -> list[tuple[Language,
     for language, action in _shared(pairs, sandbox):
         key = language, key_of(action)
         seen[key] += 1
-        actions[key] = canonical(action)
+        actions[key] = canonicalize(action)
     repeated = [key for key in actions if seen[key] > 1 or is_general(actions[key])]
     repeated.sort(key=lambda key: (-seen[key], description_length(actions[key]), key))
     return [(key[0], actions[key]) for key in repeated[:_MAX_CANDIDATES]]
@@ -216,7 +217,7 @@ def _tried(
     advance: Callable[[int, int], None],
 ) -> list[_Tried]:
     """Return what every candidate did, over all pairs."""
-    words = [needed_words(action, language) for language, action in candidates]
+    words = [required_words(action, language) for language, action in candidates]
     right: dict[int, set[tuple[int, int]]] = defaultdict(set)
     places: Counter[int] = Counter()
     contradictions: Counter[int] = Counter()
@@ -274,17 +275,17 @@ def _compared(change: Change, result: SandboxResult) -> tuple[list[int], int, in
 
     A place within code that was rewritten as a whole is neither: nobody knows what would have become of it.
     """
-    found = judged(change, result)
+    found = judge(change, result)
     sites = [index for index in sorted(found.fixed) if not change.sites[index].is_blank]
     wrong = [match for match in found.wrong if change.inside(match.start, match.end) is not None]
     return sites, len(found.right), len(wrong)
 
 
 def _hits(tried: _Tried) -> int:
-    return background.hits(rule_of(tried.action), tried.language, needed_words(tried.action, tried.language))
+    return background.hits(rule_of(tried.action), tried.language, required_words(tried.action, tried.language))
 
 
-def _is_kept(tried: _Tried, mining: Mining) -> bool:
+def _is_kept(tried: _Tried, mining: MiningConfig) -> bool:
     is_repeated = len(tried.pairs) >= mining.min_support and tried.precision >= mining.min_precision
     return is_repeated and (is_general(tried.action) or not mining.needs_general)
 
@@ -316,7 +317,115 @@ def _rule(tried: _Tried, readable: Sequence[tuple[Pair, Change]], sandbox: Sandb
         if len(examples) < _MAX_EXAMPLES:
             result = ensure_decided(*sandbox.apply_many(pair.before, pair.language, [tried.action]))
             source = f"{pair.commit[:12]} {pair.path}:{pair.line}"
-            found = example_of(pair.before, tidied(pair.before, result), tried.action, pair.language, sandbox, source)
+            found = extract_example(
+                pair.before, normalize_blank_lines(pair.before, result), tried.action, pair.language, sandbox, source
+            )
             if found is not None:
                 examples.setdefault((found.before, found.after), found)
     return FileRule(tried.action, tried.language, examples=tuple(examples.values()), facts=facts)
+
+
+class _Line(Config):
+    key: str
+    pairs: tuple[Pair, ...]
+
+
+class Journal:
+    """A file with one line per change; lines of other code than this are not looked at."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Without a path, nothing is kept."""
+        self._path = path
+        self._known: dict[str, tuple[Pair, ...]] = {}
+        self._stream: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        if self._path is not None:
+            try:
+                if self._path.exists():
+                    self._known = dict(_lines(self._path))
+                self._stream = self._path.open("a", encoding="utf-8")
+                if self._stream.tell() and not self._path.read_bytes().endswith(b"\n"):
+                    self._stream.write("\n")  # after the line that an interrupt cut
+            except OSError as error:
+                raise DataError(f"{self._path}: cannot be kept as a journal ({error.strerror}); name a file") from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    def get(self, change: FileChange) -> tuple[Pair, ...] | None:
+        """Return what was induced from `change` before."""
+        return self._known.get(_key(change)) if self._known else None
+
+    def add(self, change: FileChange, pairs: Sequence[Pair]) -> None:
+        """Keep what was induced from `change`."""
+        if self._stream is not None:
+            line = _Line(key=_key(change), pairs=tuple(pairs))
+            self._stream.write(line.model_dump_json() + "\n")
+            self._stream.flush()
+
+
+@dataclass(slots=True)
+class CollectedPairs:
+    """The small changes of a history."""
+
+    pairs: list[Pair] = field(default_factory=list)
+    changes: int = 0
+    is_interrupted: bool = False
+    """Whether these are not all of them, for somebody had enough."""
+
+
+def collect_pairs(
+    changes: Iterable[FileChange],
+    journal: Journal,
+    count: int,
+    config: SandboxConfig,
+    advance: Callable[[FileChange], None] = lambda change: None,
+) -> CollectedPairs:
+    """Return the small changes of `changes`, in their order, with what is induced from them on `count` processes.
+
+    An interrupt (Ctrl-C) ends it with what there is until then.
+
+    Raises:
+        SandboxError: the sandbox failed.
+    """
+    found: dict[int, Sequence[Pair]] = {}
+    waiting: list[int] = []
+
+    def unknown() -> Iterator[FileChange]:
+        for number, change in enumerate(changes):
+            known = journal.get(change)
+            if known is None:
+                waiting.append(number)
+                yield change
+            else:
+                found[number] = known
+                advance(change)
+
+    is_interrupted = False
+    try:
+        for number, (change, pairs) in enumerate(induce_pairs(unknown(), count, config)):
+            found[waiting[number]] = pairs
+            journal.add(change, pairs)
+            advance(change)
+    except KeyboardInterrupt:
+        is_interrupted = True
+    ordered = [pair for number in sorted(found) for pair in found[number]]
+    return CollectedPairs(ordered, len(found), is_interrupted)
+
+
+def _lines(path: Path) -> Iterator[tuple[str, tuple[Pair, ...]]]:
+    with path.open("rb") as stream:
+        for line in stream:
+            try:
+                row = _Line.model_validate_json(line)
+            except ValidationError:
+                continue  # the line that an interrupt cut, or one of another version
+            yield row.key, row.pairs
+
+
+def _key(change: FileChange) -> str:
+    sides = sha256_text(change.before), sha256_text(change.after)
+    return digest([code_version("graftline.codemod.mine"), change.commit, change.path, change.language, *sides])

@@ -7,12 +7,11 @@ from typing import Any
 from graftline.astgrep.action import RuleAction, rule_of
 from graftline.astgrep.binding import Node, captures_of
 from graftline.codemod.anti_unify import VARIABLE
-from graftline.codemod.candidates import DEFINITION, Candidate
+from graftline.codemod.candidates import DEFINITION, Candidate, by_name, by_text, rust_regex
 from graftline.codemod.change import Change
 from graftline.codemod.cost import description_length
 from graftline.codemod.diff import is_sequence
 from graftline.codemod.judge import Judgment
-from graftline.codemod.matcher import by_name, by_text, rust_regex
 
 _MAX_ALTERNATIVES = 3
 _INSIDE_COST, _BESIDE_COST, _COUNTED_COST = 8.0, 10.0, 20.0
@@ -21,7 +20,7 @@ _MAX_COUNTED = 250_000
 """Matches times siblings beyond which a match is not known by its number: ast-grep counts from the first every time."""
 
 
-def repaired(change: Change, candidate: Candidate, judgment: Judgment) -> Iterator[Candidate]:
+def repair(change: Change, candidate: Candidate, judgment: Judgment) -> Iterator[Candidate]:
     """Yield `candidate` with constraints on what its variables capture, and restricted to a definition by its name.
 
     Only what tells the right matches of `judgment` from the wrong ones is tried.

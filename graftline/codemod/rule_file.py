@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 from graftline.astgrep.action import MAX_RULE, PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Language
 from graftline.astgrep.rule_text import rule_action
-from graftline.codemod.explain import summary
+from graftline.codemod.explain import summarize
 from graftline.core.config import Config, parse_yaml, to_yaml
 from graftline.core.errors import DataError
 
@@ -60,7 +60,7 @@ class FileRule:
     message: str = ""
 
 
-def written(rules: Sequence[FileRule], heading: Sequence[str] = ()) -> str:
+def format_rules(rules: Sequence[FileRule], heading: Sequence[str] = ()) -> str:
     """Return the text of a rule file; lines of `heading` stand before the rules as comments.
 
     Examples are left out, last first, of a rule that they would make too long to be read.
@@ -69,10 +69,10 @@ def written(rules: Sequence[FileRule], heading: Sequence[str] = ()) -> str:
         DataError: a rule holds something that no rule file can say.
     """
     comments = "".join(f"# {line}".rstrip() + "\n" for line in heading)
-    return comments + "---\n".join(map(_document, named(rules)))
+    return comments + "---\n".join(map(_document, assign_ids(rules)))
 
 
-def named(rules: Sequence[FileRule]) -> list[FileRule]:
+def assign_ids(rules: Sequence[FileRule]) -> list[FileRule]:
     """Return `rules` with ids that tell them apart; those that have one keep it, if it is the first of its name."""
     taken: set[str] = set()
     found = []
@@ -123,7 +123,7 @@ def read_rules(text: str, source: str) -> tuple[FileRule, ...]:
         raise DataError(f"{source}: holds {len(documents)} rules; at most {MAX_RULES} are read; divide it")
     is_one = len(documents) == 1
     rules = [_read(part, source if is_one else f"{source}: rule {n}") for n, part in enumerate(documents, 1)]
-    return tuple(named(rules))
+    return tuple(assign_ids(rules))
 
 
 def _read(document: str, source: str) -> FileRule:
@@ -176,7 +176,7 @@ def _text(rule: FileRule) -> str:
         "id": rule.id,
         "language": rule.language,
         "severity": "hint",
-        "message": rule.message or summary(rule.action),
+        "message": rule.message or summarize(rule.action),
         **({"note": note} if (note := _note(rule)) else {}),
         **rule_of(rule.action),
         **({"metadata": metadata} if metadata else {}),

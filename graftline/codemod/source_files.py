@@ -6,13 +6,17 @@ Never through a symbolic link. Which language a path is in is told by a function
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from graftline.astgrep.binding import MAX_LINE_CHARACTERS, MAX_SOURCE_CHARACTERS, Language
+from graftline.codemod.equality import normalize_blank_lines
+from graftline.codemod.rule_file import FileRule
 from graftline.core.errors import DataError
+from graftline.sandbox.base import Request, Sandbox, SandboxResult, Verdict, ensure_decided
 
 MAX_FILES = 50_000
 MAX_BYTES = 4 * MAX_SOURCE_CHARACTERS
@@ -210,7 +214,7 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def said(skipped: Skipped) -> str:
+def describe_skipped(skipped: Skipped) -> str:
     """Return what was left out as words, empty if nothing was."""
     return ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
 
@@ -224,3 +228,95 @@ def changed_pairs(before: Path, after: Path, language_of: LanguageOf) -> Iterato
             pair = read_source(path, language), read_source(twin, language)
             if pair[0].text != pair[1].text:
                 yield pair
+
+
+_BATCH_FILES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenFile:
+    """What the rules made of a file."""
+
+    file: SourceFile
+    text: str
+    """As it was where there is a fault."""
+    places: tuple[int, ...]
+    """Places that each rule changed."""
+    fault: str = ""
+    """Why it could not be rewritten."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileMatches:
+    """The places of a file that a rule would change."""
+
+    rule: str
+    file: SourceFile
+    lines: tuple[int, ...]
+    """Their lines, from 1."""
+
+
+def rewrite_files(files: Iterable[SourceFile], rules: Sequence[FileRule], sandbox: Sandbox) -> Iterator[RewrittenFile]:
+    """Yield the files that some rule changes, or that cannot be rewritten; the rules follow one another.
+
+    Raises:
+        DataError: ast-grep refuses a rule.
+        SandboxError: the sandbox failed.
+    """
+    for file, results in _all_of_each(files, rules, sandbox):
+        if any(result.verdict is not Verdict.NO_MATCH for result in results):
+            done = _in_order(file, rules, sandbox)
+            if done.fault or done.text != file.text:
+                yield done
+
+
+def match_files(files: Iterable[SourceFile], rules: Sequence[FileRule], sandbox: Sandbox) -> Iterator[FileMatches]:
+    """Yield what each rule, on its own, would change in every file.
+
+    Raises:
+        DataError: ast-grep refuses a rule.
+        SandboxError: the sandbox failed.
+    """
+    for file, results in _all_of_each(files, rules, sandbox):
+        of_language = [rule for rule in rules if rule.language == file.language]
+        for rule, result in zip(of_language, results, strict=True):
+            lines = tuple(file.text.count("\n", 0, match.start) + 1 for match in result.matches)
+            if lines:
+                yield FileMatches(rule.id, file, lines)
+
+
+def _all_of_each(
+    files: Iterable[SourceFile], rules: Sequence[FileRule], sandbox: Sandbox
+) -> Iterator[tuple[SourceFile, list[SandboxResult]]]:
+    """Yield every file with what the rules of its language do to it, each on its own."""
+    pending = iter(files)
+    while some := list(islice(pending, _BATCH_FILES)):
+        requests = [
+            Request(file.text, file.language, tuple(rule.action for rule in rules if rule.language == file.language))
+            for file in some
+        ]
+        for file, results in zip(some, sandbox.apply_each(requests), strict=True):
+            for rule, result in zip([rule for rule in rules if rule.language == file.language], results, strict=True):
+                _checked(rule, ensure_decided(result))
+            yield file, results
+
+
+def _in_order(file: SourceFile, rules: Sequence[FileRule], sandbox: Sandbox) -> RewrittenFile:
+    text, places = file.text, []
+    for rule in rules:
+        if rule.language != file.language:
+            places.append(0)
+            continue
+        result = _checked(rule, ensure_decided(*sandbox.apply_many(text, file.language, [rule.action])))
+        if result.verdict not in (Verdict.OK, Verdict.NO_MATCH):
+            fault = f"{file.path}: rule {rule.id!r}: {result.verdict}{': ' + result.error if result.error else ''}"
+            return RewrittenFile(file, file.text, tuple(0 for _ in rules), fault)
+        places.append(len(result.matches))
+        text = normalize_blank_lines(text, result)
+    return RewrittenFile(file, text, tuple(places))
+
+
+def _checked(rule: FileRule, result: SandboxResult) -> SandboxResult:
+    if result.verdict is Verdict.ACTION_ERROR:
+        raise DataError(f"rule {rule.id!r}: ast-grep refuses it: {result.error}")
+    return result

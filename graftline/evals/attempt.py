@@ -12,8 +12,8 @@ from graftline.astgrep.action import Action
 from graftline.astgrep.binding import Language
 from graftline.codemod.equality import Level
 from graftline.evals.cases import Case
-from graftline.rollouts.step import Trajectory
-from graftline.rollouts.teachers.answer_schema import AnswerFormat
+from graftline.rollouts.teachers.answer import AnswerFormat
+from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.base import Verdict
 
 

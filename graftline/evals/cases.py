@@ -19,7 +19,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graftline.astgrep.binding import Language
-from graftline.codemod.equality import equality
+from graftline.codemod.equality import compare_texts
 from graftline.core.errors import DataError
 from graftline.core.hashing import digest
 from graftline.rollouts.task import Task
@@ -121,7 +121,7 @@ def _read_case(path: Path, number: int, line: bytes) -> Case:
         language=pair.language,
         instruction=pair.instruction,
         before=pair.pre,
-        wanted=pair.post,
+        target=pair.post,
         licence="",
         group="",
         origin=f"{path.name}:{number}",
@@ -133,7 +133,7 @@ def _read_case(path: Path, number: int, line: bytes) -> Case:
 def _why_ungradable(text: _Text, language: Language) -> str:
     """Return why nothing can be graded by a pair of texts; empty where it can."""
     try:
-        if equality(text.pre, text.post, language).is_verified:
+        if compare_texts(text.pre, text.post, language).is_verified:
             return f"pre and post are the same {language}, so there is nothing to do; write what has to come out"
     except DataError as error:
         return f"pre or post cannot be read as {language} ({error}); mend them, or name another language"

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from graftline.core.config import Config, load_yaml
 from graftline.evals.sources import TaskSource
-from graftline.rollouts.teachers.settings import InductionTeacherConfig, MemoryTeacherConfig
+from graftline.rollouts.teachers.base import InductionTeacherConfig, MemoryTeacherConfig
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 _TEMPERATURE_OF_SEVERAL = 0.8

@@ -7,15 +7,14 @@ from typing import Any
 
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language
-from graftline.codemod.equality import Level, equality
-from graftline.codemod.tidy import tidied
+from graftline.codemod.equality import Level, compare_texts, normalize_blank_lines
 from graftline.core.errors import DataError, SandboxError
 from graftline.core.processes import WorkerDied, Workers
 from graftline.evals.attempt import Answered, Attempt, Attempted, Failed, Reply, Unaskable
 from graftline.evals.cases import Case, HeldOutExample
 from graftline.rollouts.answer_grading import grade_answer
 from graftline.rollouts.reward import RewardWeights
-from graftline.rollouts.step import TrajectoryStep
+from graftline.rollouts.trajectory import TrajectoryStep
 from graftline.sandbox.actions import SandboxConfig, open_sandbox
 from graftline.sandbox.base import Sandbox, Verdict, ensure_decided
 
@@ -129,9 +128,9 @@ def solves(
         [result] = sandbox.apply_many(text, language, [action])
         if ensure_decided(result).verdict is not Verdict.OK:
             return False
-        text = tidied(text, result)
+        text = normalize_blank_lines(text, result)
     try:
-        return equality(text, example.post, language).is_verified
+        return compare_texts(text, example.post, language).is_verified
     except DataError:  # the actions made a text that cannot be read
         return False
 
@@ -161,7 +160,7 @@ def _open_grader(sandbox: SandboxConfig, weights: RewardWeights | None) -> Calla
 
 def _facts(steps: Sequence[TrajectoryStep]) -> dict[str, Any]:
     """Return what the steps of an attempt say together: an over-application anywhere is one of the attempt."""
-    changes = [step.over_in for step in steps if step.over_in is not None]
+    changes = [step.false_positives for step in steps if step.false_positives is not None]
     outcome = steps[-1].sandbox_result if steps else None
     return {
         "actions": tuple(step.model_output.action for step in steps if step.model_output.action is not None),

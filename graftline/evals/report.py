@@ -214,7 +214,7 @@ def _show_task(case: Case) -> dict[str, Any]:
         "language": task.language,
         "instruction": _cut(task.instruction),
         "before": _cut(task.before),
-        "wanted": _diff(task.before, task.wanted),
+        "wanted": _diff(task.before, task.target),
         "origin": _cut(task.origin),
     }
 
@@ -232,7 +232,7 @@ def _show_attempt(attempt: Attempt, case: Case) -> dict[str, Any]:
         "said": _cut(attempt.text),
         "action": _cut("\n".join(json.dumps(action, ensure_ascii=False, indent=1) for action in actions)),
         "diff": None if attempt.after is None else _diff(case.task.before, attempt.after),
-        "off": None if attempt.after is None or attempt.is_verified else _diff(case.task.wanted, attempt.after),
+        "off": None if attempt.after is None or attempt.is_verified else _diff(case.task.target, attempt.after),
     }
 
 

@@ -19,7 +19,7 @@ from graftline.evals.cases import Case
 from graftline.llm.base import ChatRequest, Message
 from graftline.llm.blocking import BlockingChatModel
 from graftline.rollouts.answer_grading import first_question
-from graftline.rollouts.collect import Collecting, collect
+from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.teachers.base import Teacher
 from graftline.rollouts.teachers.openai import chat_request
 from graftline.rollouts.teachers.prompt import Prompt
@@ -150,7 +150,7 @@ class TeacherSolver:
 
     def __init__(self, teacher: Teacher, sandbox: Sandbox, most_steps: int = 1) -> None:
         self._teacher, self._sandbox = teacher, sandbox
-        self._collecting = Collecting(max_steps=most_steps)
+        self._collecting = RolloutConfig(max_steps=most_steps)
         self.digest = digest(["teacher", teacher.name, most_steps])
 
     def replies(self, questions: Sequence[Question]) -> Replies:
@@ -169,7 +169,7 @@ class TeacherSolver:
 def is_text(case: Case) -> bool:
     """Return whether a task can be sent: half a surrogate pair is no text."""
     try:
-        f"{case.task.instruction}{case.task.before}{case.task.wanted}".encode()
+        f"{case.task.instruction}{case.task.before}{case.task.target}".encode()
     except UnicodeEncodeError:
         return False
     return True

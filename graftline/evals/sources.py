@@ -29,7 +29,7 @@ from graftline.datasets.synthetic.trial import Trial, outcomes
 from graftline.datasets.synthetic.words import read_tree, words_in
 from graftline.evals.cases import Case, HeldOutExample, case_of, read_pairs
 from graftline.rollouts.shards import read_shards, sealed_shards
-from graftline.rollouts.task import Task, sound_tasks
+from graftline.rollouts.task import Task, validate_tasks
 from graftline.rollouts.task_selection import OVERSAMPLING, balance, template_of
 from graftline.sandbox.base import Sandbox
 
@@ -194,7 +194,9 @@ def _make_synthetic(
             advance(len(edits), share * len(source.languages))
     # a family brings its way back, whichever of the two was asked for
     tasks = [
-        task for task in sound_tasks(edits, sandbox).tasks if not task.gold_next and template_of(task) in source.chosen
+        task
+        for task in validate_tasks(edits, sandbox).tasks
+        if not task.gold_next and template_of(task) in source.chosen
     ]
     return add_held_out_examples(_select(map(case_of, tasks), source.most), snippets, sandbox)
 

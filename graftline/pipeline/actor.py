@@ -23,7 +23,7 @@ from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.ports import Ports, open_ports
 from graftline.pipeline.settings import load_settings, stage_code
 from graftline.rollouts.queue.base import DeadLetter, Depth
-from graftline.rollouts.queue.worker import Outcome, WorkerSettings, stop_on_signals, work, worker_name
+from graftline.rollouts.queue.worker import JobOutcome, WorkerSettings, run_worker, stop_on_signals, worker_name
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class ActorRun(Config):
     """Whether what is sealed is also put into the blob store of the manifest."""
 
 
-def run_actor(paths: Paths, manifest: Manifest, settings: ActorRun) -> Counter[Outcome]:
+def run_actor(paths: Paths, manifest: Manifest, settings: ActorRun) -> Counter[JobOutcome]:
     """Make the attempts of the queue until asked to stop, or until it is empty; return how many came to which end.
 
     Raises:
@@ -78,7 +78,7 @@ def run_actor(paths: Paths, manifest: Manifest, settings: ActorRun) -> Counter[O
             ports.queue, ports.teacher, ports.sandbox, collecting, states, store, metrics, made_by,
             stage_code("teacher_trajectories"), redact=ports.secrets.redact,
         )  # fmt: skip
-        return work(ports.queue, make, settings.worker, stop, name, figures, ports.secrets.redact)
+        return run_worker(ports.queue, make, settings.worker, stop, name, figures, ports.secrets.redact)
 
 
 def _telemetry(paths: Paths, settings: ActorRun) -> TelemetrySettings:

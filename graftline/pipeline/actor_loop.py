@@ -24,16 +24,16 @@ from graftline.core.metrics import Metrics
 from graftline.core.paths import Paths, file_name
 from graftline.llm.stats import PoolStats
 from graftline.pipeline.asking import Budget
-from graftline.rollouts.assignment import Assignment
-from graftline.rollouts.collect import Collecting, attempt
+from graftline.rollouts.collect import RolloutConfig, collect_with_retry
+from graftline.rollouts.collect_many import AttemptJob
 from graftline.rollouts.queue.base import Delivery, Job, JobQueue
-from graftline.rollouts.queue.worker import Outcome
+from graftline.rollouts.queue.worker import JobOutcome
 from graftline.rollouts.shards import ShardWriter
 from graftline.rollouts.state.attempts import AttemptLog, Claim
 from graftline.rollouts.state.state import State
 from graftline.rollouts.state.store import StateStore
-from graftline.rollouts.step import Trajectory, TrajectoryStep
 from graftline.rollouts.teachers.base import Teacher
+from graftline.rollouts.trajectory import Trajectory, TrajectoryStep
 from graftline.sandbox.base import Sandbox, SharedSandbox, Verdict
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class Store:
         self._writers: dict[Path, ShardWriter] = {}
         self._lock = threading.Lock()
 
-    def add(self, assignment: Assignment, trajectory: Trajectory) -> None:
+    def add(self, assignment: AttemptJob, trajectory: Trajectory) -> None:
         """Store `trajectory`; it is on disk when this returns."""
         folder = spool(self._paths, assignment.task.language, assignment.split, assignment.teacher)
         with self._lock:
@@ -106,7 +106,7 @@ class SavedSteps:
     """The steps of one attempt in the state store, a `trajectories.collect.Progress`; `count` is called with new ones."""
 
     def __init__(
-        self, states: StateStore, assignment: Assignment, code_version: str, count: Callable[[TrajectoryStep], None]
+        self, states: StateStore, assignment: AttemptJob, code_version: str, count: Callable[[TrajectoryStep], None]
     ) -> None:
         self._states, self._log, self._count = states, AttemptLog(states), count
         self._key = f"{assignment.task.id}#{assignment.attempt}"
@@ -162,7 +162,7 @@ class AttemptMaker:
         queue: JobQueue,
         teacher: Teacher,
         sandbox: Sandbox,
-        collecting: Collecting,
+        collecting: RolloutConfig,
         states: StateStore,
         store: Store,
         metrics: Metrics,
@@ -186,7 +186,7 @@ class AttemptMaker:
             ConfigError: it asks for another teacher.
             BoundaryError: teacher or sandbox cannot answer; nothing is known about the attempt.
         """
-        assignment = Assignment.of(job)
+        assignment = AttemptJob.of(job)
         if assignment.teacher != self._teacher.name:
             raise ConfigError(
                 f"job {job.key!r}: is for teacher {assignment.teacher!r}, but this worker is {self._teacher.name!r};"
@@ -209,9 +209,9 @@ class AttemptMaker:
             threading.Event().wait(0.1)
         steps.end(trajectory)
 
-    def _attempt(self, assignment: Assignment, steps: SavedSteps) -> Trajectory:
+    def _attempt(self, assignment: AttemptJob, steps: SavedSteps) -> Trajectory:
         try:
-            return attempt(
+            return collect_with_retry(
                 assignment.task,
                 self._teacher,
                 self._sandbox,
@@ -254,7 +254,7 @@ class AttemptMaker:
 class WorkMetrics:
     """Tells the figures what the worker does; an observer of `jobs.worker.work`."""
 
-    def __init__(self, metrics: Metrics, ended: Callable[[Outcome], None] = lambda outcome: None) -> None:
+    def __init__(self, metrics: Metrics, ended: Callable[[JobOutcome], None] = lambda outcome: None) -> None:
         self._metrics, self._ended = metrics, ended
         self._lock = threading.Lock()
         self.in_flight = 0
@@ -264,7 +264,7 @@ class WorkMetrics:
             self.in_flight += 1
         self._metrics.count_job_start()
 
-    def ended(self, delivery: Delivery, outcome: Outcome, seconds: float) -> None:
+    def ended(self, delivery: Delivery, outcome: JobOutcome, seconds: float) -> None:
         with self._lock:
             self.in_flight -= 1
         self._metrics.count_job_end(outcome, seconds)

@@ -22,15 +22,14 @@ from graftline.pipeline.example_store import refresh_examples
 from graftline.pipeline.job_feed import JobFeed
 from graftline.pipeline.ports import Ports
 from graftline.pipeline.settings import TrajectorySettings, stage_code
-from graftline.rollouts.assignment import Assignment
-from graftline.rollouts.queue.base import JobQueue
+from graftline.rollouts.collect_many import AttemptJob
+from graftline.rollouts.queue.base import JobQueue, MemoryQueueConfig, QueueConfig
 from graftline.rollouts.queue.memory import MemoryJobQueue
-from graftline.rollouts.queue.settings import MemoryQueueConfig, QueueConfig
-from graftline.rollouts.queue.worker import Stop, WorkerSettings, work, worker_name
+from graftline.rollouts.queue.worker import StopRequest, WorkerSettings, run_worker, worker_name
 from graftline.rollouts.shards import latest_by_key, read_shards, sealed_shards
-from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import Teacher
+from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.base import Sandbox
 
 logger = logging.getLogger(__name__)
@@ -76,7 +75,7 @@ def ask(
     def all_known() -> dict[str, Trajectory]:
         return {**known, **stored(paths, partition)}
 
-    def left() -> list[Assignment]:
+    def left() -> list[AttemptJob]:
         return missing(tasks, partition, asking, all_known())
 
     assignments = left()
@@ -96,7 +95,7 @@ def stored(paths: Paths, partition: Partition) -> dict[str, Trajectory]:
 
 def missing(
     tasks: Sequence[Task], partition: Partition, asking: Asking, known: Mapping[str, Trajectory]
-) -> list[Assignment]:
+) -> list[AttemptJob]:
     """Return the next attempt at every task that has no verified one yet, nor all that it is to have."""
     ways = (_way(task, partition, asking, known) for task in tasks[: asking.most_tasks])
     return [following for _, following in ways if following is not None]
@@ -112,9 +111,9 @@ def made(
 
 def _way(
     task: Task, partition: Partition, asking: Asking, known: Mapping[str, Trajectory]
-) -> tuple[list[Trajectory], Assignment | None]:
+) -> tuple[list[Trajectory], AttemptJob | None]:
     """Return the attempts at `task`, and the one that comes next."""
-    following: Assignment | None = Assignment(
+    following: AttemptJob | None = AttemptJob(
         task=task,
         split=partition.split,
         teacher=partition.teacher.name,
@@ -129,7 +128,7 @@ def _way(
 
 
 def make_here(
-    assignments: Sequence[Assignment],
+    assignments: Sequence[AttemptJob],
     partition: Partition,
     settings: TrajectorySettings,
     rules: MemoryQueueConfig,
@@ -146,7 +145,7 @@ def make_here(
         ActorError: attempts could not be made; those that could are stored.
     """
     queue = MemoryJobQueue(rules.model_copy(update={"max_waiting": max(rules.max_waiting, len(assignments))}))
-    asking, stop, done = settings.asking, Stop(), 0
+    asking, stop, done = settings.asking, StopRequest(), 0
     with ExitStack() as stack:
         stack.callback(queue.close)
         metrics = Metrics()
@@ -169,7 +168,7 @@ def make_here(
         )  # fmt: skip
         queue.put([assignment.job() for assignment in assignments])
         working = WorkerSettings(concurrency=asking.at_once, until_empty=True, drain_s=600.0)
-        work(queue, make, working, stop, worker_name(), WorkMetrics(metrics, ended))
+        run_worker(queue, make, working, stop, worker_name(), WorkMetrics(metrics, ended))
         dead = queue.dead()
     if dead:
         raise ActorError(
@@ -179,9 +178,9 @@ def make_here(
 
 
 def wait_for_workers(
-    assignments: Sequence[Assignment],
+    assignments: Sequence[AttemptJob],
     queue: JobQueue,
-    is_missing: Callable[[], Sequence[Assignment]],
+    is_missing: Callable[[], Sequence[AttemptJob]],
     advance: Advance,
     feed: JobFeed | None = None,
     sleep: Callable[[float], None] = time.sleep,

@@ -7,7 +7,7 @@ from graftline.core.paths import Paths
 from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.ports import Ports
 from graftline.pipeline.settings import Settings
-from graftline.rollouts.teachers.settings import OpenAITeacherConfig
+from graftline.rollouts.teachers.base import OpenAITeacherConfig
 
 if TYPE_CHECKING:
     from graftline.rollouts.teachers.prompt import Prompt

@@ -14,10 +14,10 @@ from graftline.datasets.edit import Edit, Label
 from graftline.datasets.fingerprints import key
 from graftline.datasets.tables import EDITS
 from graftline.pipeline.lineage import Lineage
-from graftline.rollouts.export import STEPS, TRAJECTORIES
+from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES
 from graftline.rollouts.shards import sealed_shards
-from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
+from graftline.rollouts.trajectory import Trajectory
 
 MOST_FAULTS = 20
 

@@ -16,13 +16,12 @@ from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, load_record, load_verified
 from graftline.datasets.division import Split
 from graftline.pipeline.export_record import record_path, write_export_record
-from graftline.rollouts.current import current_attempts
 from graftline.rollouts.exports.atif import atif
-from graftline.rollouts.exports.rows import dpo_rows, rl_rows, sft_rows, srl_rows
-from graftline.rollouts.shards import read_shards, sealed_shards
-from graftline.rollouts.step import Trajectory
+from graftline.rollouts.exports.chats import dpo_rows, rl_rows, sft_rows, srl_rows
+from graftline.rollouts.shards import current_attempts, read_shards, sealed_shards
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
+from graftline.rollouts.trajectory import Trajectory
 
 Rows = Callable[[Iterable[Trajectory], Prompt], Iterator[dict[str, Any]]]
 

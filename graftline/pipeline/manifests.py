@@ -15,9 +15,9 @@ from graftline.datasets.store.open import DatasetStoreConfig, FilesDatasetStoreC
 from graftline.llm.open import ActorsConfig, ChatModelConfig
 from graftline.pipeline.executor import ExecutorConfig, InProcessConfig
 from graftline.pipeline.harbor_port import HarborPortConfig, LocalHarborConfig
-from graftline.rollouts.queue.settings import MemoryQueueConfig, QueueConfig
-from graftline.rollouts.retrieval.open import HashedEmbedderConfig, SqliteVectorStoreConfig, VectorStoreConfig
-from graftline.rollouts.teachers.settings import TeacherConfig
+from graftline.rollouts.queue.base import MemoryQueueConfig, QueueConfig
+from graftline.rollouts.retrieval import HashedEmbedderConfig, SqliteVectorStoreConfig, VectorStoreConfig
+from graftline.rollouts.teachers.base import TeacherConfig
 from graftline.sandbox.actions import SandboxConfig
 from graftline.training.open import LocalBackendConfig, TrainingClientConfig
 

@@ -19,10 +19,10 @@ from graftline.llm.fleet import load_fleet
 from graftline.llm.open import ActorsConfig, open_chat_model
 from graftline.pipeline.harbor_port import HarborService, open_harbor
 from graftline.pipeline.manifests import Manifest, load_manifest
+from graftline.rollouts.queue import open_queue
 from graftline.rollouts.queue.base import JobQueue
-from graftline.rollouts.queue.open import open_queue
+from graftline.rollouts.retrieval import open_embedder, open_vector_store
 from graftline.rollouts.retrieval.base import Embedder, VectorStore
-from graftline.rollouts.retrieval.open import open_embedder, open_vector_store
 from graftline.rollouts.teachers.base import Teacher
 from graftline.sandbox.actions import open_sandbox
 from graftline.sandbox.base import Sandbox
@@ -40,7 +40,7 @@ ClosedT = TypeVar("ClosedT", bound=_Closed)
 
 if TYPE_CHECKING:
     from graftline.rollouts.teachers.examples import Examples
-    from graftline.rollouts.teachers.open import Served
+    from graftline.rollouts.teachers.open import ServedModel
 
 _MEMORY_CONTEXT_TOKENS = 32_768
 
@@ -195,13 +195,13 @@ class Ports:
         self._stack.callback(port.close)
         return port
 
-    def _served(self) -> "Served":
-        from graftline.rollouts.teachers.open import Served
+    def _served(self) -> "ServedModel":
+        from graftline.rollouts.teachers.open import ServedModel
 
         config, context_tokens = self._manifest.chat_model, _MEMORY_CONTEXT_TOKENS
         if isinstance(config, ActorsConfig):
             context_tokens = load_fleet(self._paths.configs, config.fleet).context_tokens
-        return Served(self.chat_model, context_tokens, self._paths.configs, self.examples)
+        return ServedModel(self.chat_model, context_tokens, self._paths.configs, self.examples)
 
 
 def dataset_hub(manifest: Manifest, paths: Paths, environment: Mapping[str, str] | None = None) -> DatasetHub:

@@ -13,7 +13,7 @@ from graftline.datasets.readers import ReaderName
 from graftline.datasets.sources.base import MIRROR_VARIABLE
 from graftline.pipeline.asking import Asking
 from graftline.pipeline.stages.table import CODE_OF_EVALUATIONS, STAGES
-from graftline.rollouts.collect import Collecting
+from graftline.rollouts.collect import RolloutConfig
 
 DATASETS_VARIABLE = "GRAFTLINE_DATASETS"
 """Names the datasets in use, in the environment."""
@@ -22,7 +22,7 @@ DATASETS_VARIABLE = "GRAFTLINE_DATASETS"
 class TrajectorySettings(Config):
     """`configs/trajectories.yaml`."""
 
-    collecting: Collecting = Collecting()
+    collecting: RolloutConfig = RolloutConfig()
     asking: Asking = Asking()
     workers: int = Field(default=0, ge=0, le=256)
     """Processes that make attempts; 0 for one per core, 8 at most. What they make does not depend on it."""

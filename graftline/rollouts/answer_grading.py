@@ -5,16 +5,15 @@ Evaluation and training ask and grade alike: an answer is graded as a step of a 
 
 from dataclasses import dataclass
 
-from graftline.rollouts.exports.chats import Chat, plain
-from graftline.rollouts.graded_step import graded_step
+from graftline.rollouts.collect import grade_step
+from graftline.rollouts.exports.chats import Chat, message_dicts
 from graftline.rollouts.reward import BAD_FORMAT, Reward, RewardWeights
 from graftline.rollouts.state.state import State
-from graftline.rollouts.step import TrajectoryStep
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.answer import Answer, Fault, read
-from graftline.rollouts.teachers.answer_schema import AnswerFormat
+from graftline.rollouts.teachers.answer import Answer, AnswerFormat, ParseError, parse_answer
 from graftline.rollouts.teachers.base import Proposal
 from graftline.rollouts.teachers.prompt import Prompt
+from graftline.rollouts.trajectory import TrajectoryStep
 from graftline.sandbox.base import Sandbox
 
 
@@ -37,7 +36,7 @@ class GradedAnswer:
 
 def first_question(task: Task, prompt: Prompt) -> Chat:
     """Return what is asked about `task` before anything was tried."""
-    return plain(prompt.chat(task, task.before, State(), wanted=task.wanted))
+    return message_dicts(prompt.chat(task, task.before, State(), target=task.target))
 
 
 def grade_answer(
@@ -48,9 +47,9 @@ def grade_answer(
     Raises:
         SandboxError: the sandbox failed.
     """
-    answer = read(text, answer_format)
-    if isinstance(answer, Fault):
+    answer = parse_answer(text, answer_format)
+    if isinstance(answer, ParseError):
         return GradedAnswer(text, Reward(value=0.0, cause=BAD_FORMAT))
     proposal = Proposal(answer.think, answer.action, answer.state_update, is_strict=answer.is_strict)
-    step = graded_step(task, task.before, State(), proposal, (), sandbox, weights)
+    step = grade_step(task, task.before, State(), proposal, (), sandbox, weights)
     return GradedAnswer(text, step.reward, answer, step)

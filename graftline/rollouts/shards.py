@@ -12,7 +12,9 @@ import fcntl
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -20,7 +22,8 @@ from typing import IO, Self
 from pydantic import ValidationError
 
 from graftline.core.errors import DataError, RecordError
-from graftline.rollouts.step import Trajectory
+from graftline.rollouts.task import Task
+from graftline.rollouts.trajectory import Trajectory
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _OPEN = ".open"
@@ -183,3 +186,30 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """The attempts that count, in the order of tasks, teachers and attempts, and how many others there are."""
+
+    attempts: list[Trajectory]
+    left_out: dict[str, int]
+    """`not_kept.other_task`: the task is gone, or has changed; `not_kept.superseded`: made again since."""
+
+
+def current_attempts(attempts: Iterable[Trajectory], tasks: Sequence[Task]) -> Current:
+    """Return those of `attempts`, which stand in the order in which they were made, that count for `tasks`."""
+    order = {task.digest: number for number, task in enumerate(tasks)}
+    latest: dict[tuple[int, str, int], Trajectory] = {}
+    left_out: Counter[str] = Counter()
+    for attempt in attempts:
+        number = order.get(attempt.task_digest)
+        if number is None:
+            left_out["not_kept.other_task"] += 1
+            continue
+        place = number, attempt.teacher, attempt.attempt
+        left_out["not_kept.superseded"] += place in latest
+        latest[place] = attempt
+    return Current(
+        [latest[place] for place in sorted(latest)], {name: count for name, count in left_out.items() if count}
+    )

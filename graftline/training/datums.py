@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from graftline.core.errors import ConfigError, DataError, ModelError, install_command
-from graftline.rollouts.exports.chats import Chat
-from graftline.rollouts.exports.rows import sft_rows
-from graftline.rollouts.step import Trajectory
+from graftline.rollouts.exports.chats import Chat, sft_rows
 from graftline.rollouts.teachers.prompt import Prompt
+from graftline.rollouts.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from tinker import Datum

@@ -6,7 +6,7 @@ from typing import Any
 
 from graftline.astgrep.action import ACTION
 from graftline.astgrep.binding import Language
-from graftline.codemod.canonical import canonical
+from graftline.codemod.canonical import canonicalize
 from graftline.core.errors import ConfigError
 from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
@@ -15,13 +15,13 @@ from graftline.datasets.synthetic.composed import compose
 from graftline.datasets.synthetic.held_out import has_held_out_form
 from graftline.datasets.synthetic.pieces import in_pieces
 from graftline.rollouts.answer_grading import first_question
-from graftline.rollouts.exports.rows import dpo_rows, sft_rows, srl_rows
+from graftline.rollouts.exports.chats import dpo_rows, sft_rows, srl_rows
 from graftline.rollouts.state.state import StateUpdate
-from graftline.rollouts.step import Trajectory
-from graftline.rollouts.task import Task, sound_tasks
+from graftline.rollouts.task import Task, validate_tasks
 from graftline.rollouts.task_selection import OVERSAMPLING, balance, template_of
-from graftline.rollouts.teachers.answer import Answer, fits, written
+from graftline.rollouts.teachers.answer import Answer, fits_format, format_answer
 from graftline.rollouts.teachers.prompt import Prompt
+from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.base import Match, Request, Sandbox
 from graftline.training.data_sources import ComposedSource, Part, Source, SyntheticSource, TrajectorySource, parts_of
 
@@ -85,17 +85,17 @@ def check_fits(recipe: str, source: Source) -> None:
 
 def is_answerable(task: Task, prompt: Prompt) -> bool:
     """Return whether one action that is known solves `task`, and may be said in answer to `prompt`."""
-    return task.gold_action is not None and not task.gold_next and fits(_answer(task), prompt.settings.answer)
+    return task.gold_action is not None and not task.gold_next and fits_format(_answer(task), prompt.settings.answer)
 
 
 def _chat(task: Task, prompt: Prompt, think: str) -> Row:
     answer = replace(_answer(task), think=think)
-    said = {"role": "assistant", "content": written(answer, prompt.settings.answer.layout)}
+    said = {"role": "assistant", "content": format_answer(answer, prompt.settings.answer.layout)}
     return {"messages": [*first_question(task, prompt), said], **_origin(task)}
 
 
 def _expert(task: Task, prompt: Prompt, think: str) -> Row:
-    action = ACTION.dump_python(canonical(_answer(task).action), mode="json")
+    action = ACTION.dump_python(canonicalize(_answer(task).action), mode="json")
     return {"prompt": first_question(task, prompt), "expert_action": action, **_origin(task)}
 
 
@@ -114,7 +114,7 @@ _OF_TASKS: Mapping[str, Callable[[Task, Prompt, str], Row]] = {
 def _answer(task: Task) -> Answer:
     assert task.gold_action is not None  # `is_answerable`
     # variables of the same names in the same order: what can be said in one way is learned sooner
-    return Answer("", canonical(task.gold_action), StateUpdate(), is_strict=True)
+    return Answer("", canonicalize(task.gold_action), StateUpdate(), is_strict=True)
 
 
 def _on_a_line(text: str) -> str:
@@ -182,7 +182,7 @@ def _made(material: Material, source: SyntheticSource | ComposedSource, prompt: 
             share = -(-most * OVERSAMPLING // len(source.languages))
             per_snippet, templates = source.per_snippet, source.templates
             made += synthesize(pieces, language, share, seed, sandbox, material.split, per_snippet, templates)
-    sound = sound_tasks(material.counted(made), sandbox).tasks
+    sound = validate_tasks(material.counted(made), sandbox).tasks
     fitting = [task for task in sound if is_answerable(task, prompt)]
     return balance(fitting, most, lambda task: task.language, template_of)
 

@@ -7,8 +7,8 @@ from operator import mul
 
 import pytest
 
+from graftline.rollouts.retrieval import HashedEmbedderConfig, open_embedder
 from graftline.rollouts.retrieval.base import Embedder, Vector
-from graftline.rollouts.retrieval.open import HashedEmbedderConfig, open_embedder
 
 CONFIGS = {"hashed": HashedEmbedderConfig(), "hashed, small": HashedEmbedderConfig(dimensions=64)}
 TEXTS = ("Rename `old` to `new`.\nx = old(1)\n", "return await getUserName(id)", "für 空 🎉", "\ud800 x", "x" * 100_000)
@@ -43,7 +43,7 @@ def test_the_same_text_has_the_same_vector_whatever_stands_beside_it(embedder: E
 
 def test_the_same_text_has_the_same_vector_in_another_process(embedder: Embedder) -> None:
     program = (
-        "from graftline.rollouts.retrieval.open import HashedEmbedderConfig, open_embedder\n"
+        "from graftline.rollouts.retrieval import HashedEmbedderConfig, open_embedder\n"
         f"found = open_embedder(HashedEmbedderConfig(dimensions={embedder.dimensions}))\n"
         f"print(found.name, found.embed([{TEXTS[1]!r}])[0].tobytes().hex())"
     )

@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from graftline.core.secrets import EnvironmentSecrets, Secrets
-from graftline.rollouts.queue.base import DeadLetter, Delivery, Depth, Job, JobQueue
-from graftline.rollouts.queue.open import open_queue
-from graftline.rollouts.queue.settings import MemoryQueueConfig, RedisQueueConfig
+from graftline.rollouts.queue import open_queue
+from graftline.rollouts.queue.base import (
+    DeadLetter,
+    Delivery,
+    Depth,
+    Job,
+    JobQueue,
+    MemoryQueueConfig,
+    RedisQueueConfig,
+)
 from tests.redis_server import RedisServer
 
 KINDS = ("memory", "redis")

@@ -8,9 +8,8 @@ from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language
 from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.base import GaveUp, Proposal, Teacher
+from graftline.rollouts.teachers.base import InductionTeacherConfig, MemoryTeacherConfig, NoProposal, Proposal, Teacher
 from graftline.rollouts.teachers.open import open_teacher
-from graftline.rollouts.teachers.settings import InductionTeacherConfig, MemoryTeacherConfig
 from graftline.sandbox import MemorySandboxConfig, Sandbox, Verdict, open_sandbox
 
 CONFIGS = {"induction": InductionTeacherConfig(), "memory": MemoryTeacherConfig()}
@@ -37,7 +36,7 @@ def task(
         language=language,
         instruction="Rename `old` to `new`.",
         before=before,
-        wanted=wanted,
+        target=wanted,
         gold_action=gold,
         licence="MIT",
         group="g",
@@ -68,7 +67,7 @@ def test_what_is_proposed_can_be_applied(teacher: Teacher, sandbox: Sandbox) -> 
     proposal = teacher.propose(SOLVABLE, SOLVABLE.before, State())
     assert isinstance(proposal, Proposal)
     [result] = sandbox.apply_many(SOLVABLE.before, SOLVABLE.language, [proposal.action])
-    assert (result.verdict, result.after) == (Verdict.OK, SOLVABLE.wanted)
+    assert (result.verdict, result.after) == (Verdict.OK, SOLVABLE.target)
 
 
 def test_the_update_leaves_a_state_that_can_be_stored(teacher: Teacher) -> None:
@@ -96,7 +95,7 @@ def test_a_teacher_that_is_done_gives_up(teacher: Teacher) -> None:
     proposal = teacher.propose(SOLVABLE, SOLVABLE.before, State())
     assert isinstance(proposal, Proposal)
     state = State().merged(proposal.state_update)
-    assert teacher.propose(SOLVABLE, SOLVABLE.wanted, state) == GaveUp("done")
+    assert teacher.propose(SOLVABLE, SOLVABLE.target, state) == NoProposal("done")
 
 
 UNSOLVABLE = {
@@ -110,17 +109,17 @@ UNSOLVABLE = {
 @pytest.mark.parametrize("name", UNSOLVABLE)
 def test_a_teacher_that_knows_nothing_gives_up_and_says_why(teacher: Teacher, name: str) -> None:
     given, cause = UNSOLVABLE[name]
-    expected = {"induction": GaveUp(cause), "memory": GaveUp("no_gold")}
+    expected = {"induction": NoProposal(cause), "memory": NoProposal("no_gold")}
     assert teacher.propose(given, given.before, State()) == expected[teacher.name]
 
 
 def test_several_gold_actions_are_proposed_in_their_order(sandbox: Sandbox) -> None:
     second = PatternAction(pattern="new($A)", rewrite="newer($A)")
-    given = SOLVABLE.model_copy(update={"gold_next": (second,), "wanted": "x = newer(1)\ny = newer(2)\n"})
+    given = SOLVABLE.model_copy(update={"gold_next": (second,), "target": "x = newer(1)\ny = newer(2)\n"})
     teacher, text, state, proposed = open_teacher(MemoryTeacherConfig(), sandbox), given.before, State(), []
     while isinstance(answer := teacher.propose(given, text, state), Proposal):
         proposed.append(answer.action)
         [result] = sandbox.apply_many(text, given.language, [answer.action])
         assert result.after is not None
         text, state = result.after, state.merged(answer.state_update)
-    assert (proposed, answer) == ([RENAME, second], GaveUp("done"))
+    assert (proposed, answer) == ([RENAME, second], NoProposal("done"))

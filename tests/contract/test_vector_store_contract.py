@@ -7,12 +7,12 @@ from threading import Thread
 
 import pytest
 
-from graftline.rollouts.retrieval.base import Entry, Found, Vector, VectorStore
-from graftline.rollouts.retrieval.open import (
+from graftline.rollouts.retrieval import (
     MemoryVectorStoreConfig,
     SqliteVectorStoreConfig,
     open_vector_store,
 )
+from graftline.rollouts.retrieval.base import Neighbor, Vector, VectorEntry, VectorStore
 
 CONFIGS = {"memory": MemoryVectorStoreConfig(), "sqlite": SqliteVectorStoreConfig(path="data/found.sqlite")}
 
@@ -28,11 +28,11 @@ def vector(*values: float) -> Vector:
     return array("f", values)
 
 
-def entry(key: str, *values: float, language: str = "python", group: str = "g") -> Entry:
-    return Entry(key, vector(*values), f"content of {key}", {"language": language, "origin_group": group})
+def entry(key: str, *values: float, language: str = "python", group: str = "g") -> VectorEntry:
+    return VectorEntry(key, vector(*values), f"content of {key}", {"language": language, "origin_group": group})
 
 
-def keys(found: list[Found]) -> list[str]:
+def keys(found: list[Neighbor]) -> list[str]:
     return [one.key for one in found]
 
 
@@ -69,7 +69,7 @@ def test_labels_choose_and_leave_out_before_the_nearest_are_counted(store: Vecto
 
 def test_what_is_replaced_is_gone(store: VectorStore) -> None:
     store.replace("first", COMPASS)
-    store.replace("second", [Entry("up", vector(0, 0, 1), "other labels", {"kind": "k"})])
+    store.replace("second", [VectorEntry("up", vector(0, 0, 1), "other labels", {"kind": "k"})])
     assert store.identity == "second"
     assert keys(store.nearest(vector(0, 1, 1), 9, having={"kind": "k"})) == ["up"]
 
@@ -86,10 +86,10 @@ def test_zeros_find_nothing_and_are_not_found(store: VectorStore) -> None:
     assert "nothing" not in keys(store.nearest(vector(1, 0), 9))
 
 
-WRONG: dict[str, Callable[[], list[Entry]]] = {
+WRONG: dict[str, Callable[[], list[VectorEntry]]] = {
     "the same key": lambda: [entry("a", 1, 0), entry("a", 0, 1)],
     "other dimensions": lambda: [entry("a", 1, 0), entry("b", 1)],
-    "other labels": lambda: [entry("a", 1, 0), Entry("b", vector(1, 0), "", {"language": "python"})],
+    "other labels": lambda: [entry("a", 1, 0), VectorEntry("b", vector(1, 0), "", {"language": "python"})],
 }
 
 
@@ -102,7 +102,7 @@ def test_entries_that_do_not_go_together_change_nothing(store: VectorStore, name
 
 
 def test_an_error_of_who_makes_the_entries_changes_nothing(store: VectorStore) -> None:
-    def broken() -> Iterator[Entry]:
+    def broken() -> Iterator[VectorEntry]:
         yield entry("a", 1, 0)
         raise RuntimeError("lost")
 

@@ -24,7 +24,7 @@ from graftline.datasets.edit import Edit
 from graftline.pipeline import checks
 from graftline.pipeline.lineage import open_lineage
 from graftline.pipeline.manifests import load_manifest
-from graftline.rollouts.open_task import OpenTask
+from graftline.rollouts.task import OpenTask
 from tests.small_mirror import LANGUAGES, PLANTED_LINES, configure, shared_data, small_mirror
 
 SOURCES = ("commitpackft", "editpackft", "oce_dataft", "agentpack", "marv", "smellycode")

@@ -16,9 +16,9 @@ import pytest
 
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.core.errors import SandboxError
-from graftline.rollouts.collect import Collecting, attempt
+from graftline.rollouts.collect import RolloutConfig, collect_with_retry
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.memory import MemoryTeacher
+from graftline.rollouts.teachers.induction import MemoryTeacher
 from graftline.sandbox.actions.process import ProcessSandbox
 from graftline.sandbox.actions.warm import WarmSandbox
 from graftline.sandbox.base import Limits, Sandbox, SandboxResult, Verdict
@@ -318,7 +318,7 @@ TASK = Task(
     language="python",
     instruction="Rename f.",
     before="f(1)\n",
-    wanted="g(1)\n",
+    target="g(1)\n",
     gold_action=RENAME,
     licence="MIT",
     group="g",
@@ -333,7 +333,7 @@ def test_an_attempt_during_which_the_spawner_dies_is_made_again_and_rewarded_for
     os.kill(spawner.pid, signal.SIGSTOP)
     timer = threading.Timer(0.1, spawner.kill)
     timer.start()
-    trajectory = attempt(TASK, MemoryTeacher(), sandbox, Collecting())
+    trajectory = collect_with_retry(TASK, MemoryTeacher(), sandbox, RolloutConfig())
     timer.join()
     assert (trajectory.ending, trajectory.reward.value) == ("done", 1.0)
 
@@ -346,4 +346,4 @@ def test_an_attempt_on_a_machine_that_stays_broken_has_no_reward_at_all(
     wait_until_ended(spawner.pid)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(SandboxError):
-        attempt(TASK, MemoryTeacher(), sandbox, Collecting())
+        collect_with_retry(TASK, MemoryTeacher(), sandbox, RolloutConfig())

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from graftline.astgrep.action import PatternAction
 from graftline.astgrep.binding import Language, Node, Tree
-from graftline.codemod.canonical import canonical
+from graftline.codemod.canonical import canonicalize
 from graftline.core.hashing import digest
 from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic.fillings import filling, metavariables
@@ -129,7 +129,7 @@ def _of_text(edit: Edit, tree: Tree, words: Words, rng: random.Random) -> Iterat
 
 
 def _action(pattern: str, rewrite: str) -> PatternAction:
-    action = canonical(PatternAction(pattern=pattern, rewrite=rewrite))
+    action = canonicalize(PatternAction(pattern=pattern, rewrite=rewrite))
     assert isinstance(action, PatternAction)  # it was one
     return action
 

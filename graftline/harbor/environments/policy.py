@@ -12,7 +12,7 @@ from graftline.harbor.refusal import RequestError
 from graftline.llm.blocking import BlockingChatModel
 from graftline.rollouts.state.state import State
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.base import GaveUp, Turn
+from graftline.rollouts.teachers.base import NoProposal, Turn
 from graftline.rollouts.teachers.examples import Examples
 from graftline.rollouts.teachers.prompt import Prompt, PromptSettings
 
@@ -68,10 +68,10 @@ class NopTeacher:
     """Does nothing: what that earns is the floor of the reward."""
 
     name = "nop"
-    listens = False
+    uses_feedback = False
 
-    def propose(self, task: Task, text: str, state: State, turns: Sequence[Turn] = (), attempt: int = 1) -> GaveUp:
-        return GaveUp("nop")
+    def propose(self, task: Task, text: str, state: State, turns: Sequence[Turn] = (), attempt: int = 1) -> NoProposal:
+        return NoProposal("nop")
 
 
 class PromptFault(ValueError):

@@ -35,14 +35,13 @@ from graftline.harbor.environments.policy import (
 )
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.refusal import RequestError
-from graftline.rollouts.collect import Collecting, attempt
+from graftline.rollouts.collect import RolloutConfig, collect_with_retry
 from graftline.rollouts.exports.atif import atif
-from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import Teacher
-from graftline.rollouts.teachers.induction import InductionTeacher
-from graftline.rollouts.teachers.memory import MemoryTeacher
+from graftline.rollouts.teachers.induction import InductionTeacher, MemoryTeacher
 from graftline.rollouts.teachers.openai import OpenAITeacher
+from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.base import Sandbox, SharedSandbox, Verdict
 
 APP_ID = "refactoring"
@@ -72,7 +71,7 @@ class RefactoringEnvironment:
         *,
         manifest: SeedManifest | None = None,
         models: Mapping[str, ServedModel] | None = None,
-        collecting: Collecting | None = None,
+        collecting: RolloutConfig | None = None,
     ) -> None:
         self.manifest = manifest or SeedManifest.of(tasks)
         self.tasks = self.manifest.task_of(by_id(tasks))
@@ -82,7 +81,7 @@ class RefactoringEnvironment:
                 "refactoring environment: no seed stands for a task; give it tasks that the manifest names"
             )
         self._sandbox, self._models = SharedSandbox(sandbox), dict(models or {})
-        self._collecting = collecting or Collecting()
+        self._collecting = collecting or RolloutConfig()
 
     def provide_taskset_description(self) -> dict[str, Any]:
         """Return what all tasks have in common."""
@@ -131,7 +130,7 @@ class RefactoringEnvironment:
             return _not_applied(request, str(fault))
         settings = policy.model_dump(mode="json", exclude={"prompt", "attempt"})
         made_by = digest([settings, prompt_digest, collecting.model_dump(mode="json")])
-        trajectory = attempt(task, teacher, self._sandbox, collecting, policy.attempt, made_by)
+        trajectory = collect_with_retry(task, teacher, self._sandbox, collecting, policy.attempt, made_by)
         response = response_of(trajectory, request.trace_correlation_id)
         response.metadata = {
             "teacher": teacher.name,
@@ -207,7 +206,7 @@ def refactoring_app_config(
     *,
     manifest: SeedManifest | None = None,
     models: Mapping[str, ServedModel] | None = None,
-    collecting: Collecting | None = None,
+    collecting: RolloutConfig | None = None,
     app_id: str = APP_ID,
     api_key: SecretStr | None = None,
     require_api_key: bool = True,
@@ -223,7 +222,7 @@ def refactoring_app_config(
         rollout=environment.run_rollout,
         base_task_info=TaskInfo(
             task=TaskDescription(id=app_id, name=NAME, description=DESCRIPTION, version=environment.manifest.version),
-            limits={"max_turns": (collecting or Collecting()).max_steps},
+            limits={"max_turns": (collecting or RolloutConfig()).max_steps},
         ),
         api_key=api_key,
         require_api_key=require_api_key,
@@ -254,8 +253,8 @@ def response_of(trajectory: Trajectory, trace_correlation_id: str) -> RolloutRes
 
 def _details(trajectory: Trajectory) -> dict[str, Any]:
     steps, path = trajectory.steps, trajectory.path
-    over_in = [step.over_in for step in path if step.over_in is not None]
-    over_out = [step.over_out for step in path if step.over_out is not None]
+    over_in = [step.false_positives for step in path if step.false_positives is not None]
+    over_out = [step.background_matches for step in path if step.background_matches is not None]
     return {
         "task_id": trajectory.task_id,
         "reward_cause": trajectory.reward.cause,

@@ -63,8 +63,8 @@ def harbor_task(task: Task) -> HarborTask:
         "instruction.md": instruction,
         "environment/Dockerfile": f"FROM {IMAGE}\nWORKDIR /app\nCOPY {name} /app/{name}\n",
         f"environment/{name}": task.before,
-        f"tests/wanted.{suffix}": task.wanted,
-        f"solution/wanted.{suffix}": task.wanted,
+        f"tests/wanted.{suffix}": task.target,
+        f"solution/wanted.{suffix}": task.target,
         "tests/test.sh": _TEST.format(name=name, suffix=suffix),
         "solution/solve.sh": _SOLVE.format(name=name, suffix=suffix),
     }
@@ -119,7 +119,7 @@ def slug(name: str) -> str:
 
 
 def _metadata(task: Task) -> dict[str, Any]:
-    known = task.model_dump(mode="json", exclude={"before", "wanted", "gold_action", "gold_next"})
+    known = task.model_dump(mode="json", exclude={"before", "target", "gold_action", "gold_next"})
     golds = [action for action in (task.gold_action, *task.gold_next) if action is not None]
     known["gold"] = [json.dumps(ACTION.dump_python(action, mode="json"), ensure_ascii=False) for action in golds]
     return known

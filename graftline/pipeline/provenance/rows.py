@@ -30,7 +30,7 @@ from graftline.datasets.readers import source_of
 from graftline.datasets.readers.base import RawRow, Source
 from graftline.pipeline.exporting import stored_attempts
 from graftline.pipeline.provenance.trace import Ancestry
-from graftline.rollouts.step import Trajectory
+from graftline.rollouts.trajectory import Trajectory
 
 _SYNTHETIC = re.compile(r"(?P<template>\w+) on (?P<edit>\S+), ")
 _PIECE = re.compile(r"/\d+$")

@@ -8,7 +8,7 @@ from graftline.core.jsonl import read_lines, write_lines
 from graftline.datasets.edit import Label
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code
-from graftline.rollouts.open_task import OpenTask, open_task_of
+from graftline.rollouts.task import OpenTask, open_task_of
 
 
 def label_tasks(lineage: Lineage) -> Built:

@@ -34,7 +34,7 @@ from graftline.prompts.comparison import mean
 from graftline.prompts.journal import FileJournal
 from graftline.prompts.outcome import Outcome
 from graftline.prompts.stop_file import ask_to_stop, stopped_by
-from graftline.rollouts.collect import Collecting
+from graftline.rollouts.collect import RolloutConfig
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt, Prompts, PromptSettings, Shot, load_prompt
 
@@ -185,7 +185,7 @@ def _optimized(
         ports.sandbox,
         manifest=manifest,
         models={"policy": ServedModel(ports.chat_model, prompt, _context_tokens(lineage))},
-        collecting=Collecting(max_steps=file.max_steps),
+        collecting=RolloutConfig(max_steps=file.max_steps),
     )
     journal = FileJournal(partial / JOURNAL)
 

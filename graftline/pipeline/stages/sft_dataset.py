@@ -21,11 +21,10 @@ from graftline.datasets.edit import Edit
 from graftline.pipeline.attempt_settings import rewriter
 from graftline.pipeline.lineage import Lineage, identities
 from graftline.pipeline.settings import stage_code
-from graftline.rollouts.current import current_attempts
-from graftline.rollouts.shards import read_shards, sealed_shards
-from graftline.rollouts.step import Trajectory
+from graftline.rollouts.shards import current_attempts, read_shards, sealed_shards
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
+from graftline.rollouts.trajectory import Trajectory
 from graftline.training.data_sources import HELD_OUT, TASKS, TRAIN, Source, TrajectorySource, parts_of
 from graftline.training.recipes.open import configured, load_recipe
 from graftline.training.rows import Material, Row, check_fits, rows_of

@@ -53,7 +53,7 @@ STAGES: Mapping[str, Stage] = {
     "division": Stage("everything", "stages.division:division", ("graftline.datasets.split",)),
     "splits": Stage("partition", "stages.splits:splits", ("graftline.datasets.split",)),
     "label_tasks": Stage(
-        "everything", "stages.label_tasks:label_tasks", ("graftline.rollouts.open_task", "graftline.core.jsonl")
+        "everything", "stages.label_tasks:label_tasks", ("graftline.rollouts.task", "graftline.core.jsonl")
     ),
     "synthetic_rules": Stage(
         "partition", "stages.synthetic_rules:synthetic_rules", ("graftline.datasets.synthetic", *_SANDBOX, *_FILES)
@@ -64,7 +64,9 @@ STAGES: Mapping[str, Stage] = {
         "stages.teacher_trajectories:teacher_trajectories",
         ("graftline.rollouts.collect", "graftline.rollouts.teachers.open", *_SANDBOX, *_FILES),
     ),
-    "trajectories": Stage("partition", "stages.trajectories:trajectories", ("graftline.rollouts.export", *_FILES)),
+    "trajectories": Stage(
+        "partition", "stages.trajectories:trajectories", ("graftline.rollouts.exports.parquet", *_FILES)
+    ),
     "sft_dataset": Stage("recipe", "stages.sft_dataset:sft_dataset", ("graftline.training.rows", *_SANDBOX), True),
     "trained_adapter": Stage(
         "recipe",

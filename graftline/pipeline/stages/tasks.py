@@ -9,7 +9,7 @@ from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
 from graftline.pipeline.attempt_settings import rewriter
 from graftline.pipeline.lineage import Lineage, request_of
-from graftline.rollouts.task import sound_tasks
+from graftline.rollouts.task import validate_tasks
 
 _SOURCES = {"splits": "processed", "synthetic_rules": "synthetic"}
 """Folders by stage."""
@@ -23,9 +23,9 @@ def tasks(lineage: Lineage, language: Language, split: Split) -> Built:
 
     def make(folder: Path) -> Contents:
         edits = [edit for source in folders.values() for edit in read_lines(source / "edits.jsonl", Edit)]
-        soundness = sound_tasks(lineage.counted(edits), lineage.ports.sandbox)
+        soundness = validate_tasks(lineage.counted(edits), lineage.ports.sandbox)
         write_lines(folder / "tasks.jsonl", soundness.tasks)
-        unsound = {f"unsound.{reason}": count for reason, count in sorted(soundness.unsound.items())}
+        unsound = {f"unsound.{reason}": count for reason, count in sorted(soundness.invalid.items())}
         return Contents({"rows": len(soundness.tasks), **unsound})
 
     return lineage.build(lineage.paths.partition("tasks", language, split), request, make)

@@ -15,13 +15,12 @@ from graftline.datasets.division import Split
 from graftline.pipeline.attempt_settings import attempt_settings, has_examples
 from graftline.pipeline.job_feed import JobFeed
 from graftline.pipeline.lineage import Lineage, request_of
-from graftline.rollouts.collect import attempt
-from graftline.rollouts.journal import collect_many, times_folder
+from graftline.rollouts.collect import collect_with_retry
+from graftline.rollouts.collect_many import Attempts, collect_many, times_folder, worker_attempts
 from graftline.rollouts.queue.base import Job
 from graftline.rollouts.shards import latest_by_key, linked_shards, read_shards, sealed_shards
-from graftline.rollouts.step import Trajectory, attempt_key, tally
 from graftline.rollouts.task import Task
-from graftline.rollouts.workers import Attempts, worker_attempts
+from graftline.rollouts.trajectory import Trajectory, attempt_key, tally
 
 
 def teacher_trajectories(lineage: Lineage, language: Language, split: Split) -> Built:
@@ -37,7 +36,7 @@ def teacher_trajectories(lineage: Lineage, language: Language, split: Split) -> 
         record = _stored(folder, "teacher_trajectories")
         earlier = linked_shards(folder, target) if record else []
         known = latest_by_key(read_shards(earlier))
-        if teacher.listens:
+        if teacher.uses_feedback:
             current = _asked(lineage, language, split, made_by, tasks, known)
         else:
             # another code may come to something else at all of them
@@ -57,7 +56,7 @@ def feed_workers(lineage: Lineage) -> None:
 
     To be called once the tasks of all are made. Nothing changes where attempts are made in this process.
     """
-    if lineage.ports.teacher.listens and lineage.manifest.queue.kind != "memory":
+    if lineage.ports.teacher.uses_feedback and lineage.manifest.queue.kind != "memory":
         examples = has_examples(lineage.paths, lineage.manifest)
         lineage.feed = JobFeed(lineage.partitions(), partial(_missing_jobs, lineage), examples)
 
@@ -68,7 +67,7 @@ def _attempts_request(lineage: Lineage, language: Language, split: Split) -> tup
     folder = lineage.paths.attempts(language, split, teacher.name)
     config = attempt_settings(lineage.paths, lineage.manifest, lineage.settings, lineage.ports)
     made_by = digest(config)
-    if teacher.listens:
+    if teacher.uses_feedback:
         config["asking"] = lineage.settings.trajectories.asking.model_dump(mode="json", exclude={"at_once"})
     inputs = {"tasks": lineage.verified(lineage.paths.partition("tasks", language, split), "tasks")}
     name = f"{language}/{split}/{folder.name}"
@@ -136,7 +135,7 @@ def _workers(lineage: Lineage) -> Attempts:
     workers = settings.workers or default_workers()
     if workers == 1:
         teacher, sandbox = lineage.ports.teacher, lineage.ports.sandbox
-        return lambda tasks: (attempt(task, teacher, sandbox, settings.collecting) for task in tasks)
+        return lambda tasks: (collect_with_retry(task, teacher, sandbox, settings.collecting) for task in tasks)
     opened = worker_attempts(workers, lineage.manifest.sandbox, lineage.manifest.teacher, settings.collecting)
     return lineage.open_until_end.enter_context(opened)
 

@@ -9,11 +9,10 @@ from graftline.core.jsonl import read_lines
 from graftline.core.parquet import write_parquet
 from graftline.datasets.division import Split
 from graftline.pipeline.lineage import Lineage, request_of
-from graftline.rollouts.current import current_attempts
-from graftline.rollouts.export import STEPS, TRAJECTORIES, step_rows, trajectory_rows
-from graftline.rollouts.shards import read_shards, sealed_shards
-from graftline.rollouts.step import tally
+from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES, step_rows, trajectory_rows
+from graftline.rollouts.shards import current_attempts, read_shards, sealed_shards
 from graftline.rollouts.task import Task
+from graftline.rollouts.trajectory import tally
 
 
 def trajectories(lineage: Lineage, language: Language, split: Split) -> Built:

@@ -9,8 +9,8 @@ from typing import Any
 
 from graftline import __version__
 from graftline.astgrep.action import ACTION
-from graftline.rollouts.step import Trajectory, TrajectoryStep
 from graftline.rollouts.teachers.base import Generation
+from graftline.rollouts.trajectory import Trajectory, TrajectoryStep
 
 SCHEMA_VERSION = "ATIF-v1.8"
 _TOOL = "apply_astgrep"

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from threading import Condition
 
-from graftline.rollouts.queue.base import DeadLetter, Delivery, Depth, Job
-from graftline.rollouts.queue.settings import QueueRules
+from graftline.rollouts.queue.base import DeadLetter, Delivery, Depth, Job, QueueRules
 
 
 @dataclass(slots=True)

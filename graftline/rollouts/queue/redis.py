@@ -19,8 +19,7 @@ from redis.backoff import FullJitterBackoff, NoBackoff
 from redis.retry import Retry
 
 from graftline.core.errors import ConfigError, QueueError
-from graftline.rollouts.queue.base import DeadLetter, Delivery, Depth, Job
-from graftline.rollouts.queue.settings import RedisQueueConfig
+from graftline.rollouts.queue.base import DeadLetter, Delivery, Depth, Job, RedisQueueConfig
 
 logger = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ _LONGEST_WAIT_S = 1.0  # for a job; then a worker looks whether it shall stop
 _LOOK_S = 0.1
 _REASON_CHARACTERS = 2000
 
-Outcome = Literal["finished", "given_back", "dead", "lost"]
+JobOutcome = Literal["finished", "given_back", "dead", "lost"]
 """`lost`: the job was another worker's by then, or nobody could tell the queue."""
 
 Handler = Callable[[Job, Callable[[], bool]], None]
@@ -55,7 +55,7 @@ class WorkObserver(Protocol):
     def taken(self, delivery: Delivery) -> None:
         """A job begins."""
 
-    def ended(self, delivery: Delivery, outcome: Outcome, seconds: float) -> None:
+    def ended(self, delivery: Delivery, outcome: JobOutcome, seconds: float) -> None:
         """A job ended, `seconds` after it began."""
 
 
@@ -65,11 +65,11 @@ class NoObserver:
     def taken(self, delivery: Delivery) -> None:
         pass
 
-    def ended(self, delivery: Delivery, outcome: Outcome, seconds: float) -> None:
+    def ended(self, delivery: Delivery, outcome: JobOutcome, seconds: float) -> None:
         pass
 
 
-class Stop:
+class StopRequest:
     """Asked once: finish what is in flight. Asked twice: leave at once."""
 
     def __init__(self) -> None:
@@ -89,9 +89,9 @@ class Stop:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[Stop]:
+def stop_on_signals() -> Iterator[StopRequest]:
     """Ask to stop at SIGTERM and SIGINT; from the second one on they also end what the main thread waits for."""
-    stop = Stop()
+    stop = StopRequest()
 
     def asked(_signal: int, _frame: FrameType | None) -> None:
         stop.ask()
@@ -111,15 +111,15 @@ def worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def work(
+def run_worker(
     queue: JobQueue,
     handle: Handler,
     settings: WorkerSettings,
-    stop: Stop,
+    stop: StopRequest,
     name: str,
     observer: WorkObserver | None = None,
     redact: Callable[[str], str] = str,
-) -> Counter[Outcome]:
+) -> Counter[JobOutcome]:
     """Do jobs until `stop` is asked, or the queue is empty; return how many came to which end.
 
     `redact` takes secrets out of the reasons that the queue keeps.
@@ -153,7 +153,7 @@ class _Worker:
         queue: JobQueue,
         handle: Handler,
         settings: WorkerSettings,
-        stop: Stop,
+        stop: StopRequest,
         name: str,
         observer: WorkObserver,
         redact: Callable[[str], str],
@@ -163,7 +163,7 @@ class _Worker:
         self._changed = threading.Condition()
         self._running: list[_Running] = []
         self._is_over = threading.Event()
-        self.ended: Counter[Outcome] = Counter()
+        self.ended: Counter[JobOutcome] = Counter()
 
     def take(self) -> None:
         """Start jobs as long as there is a reason to."""
@@ -227,7 +227,7 @@ class _Worker:
         # who was told that the job is another one's has written nothing, and has nothing to say
         self._end(running, "lost" if running.was_told else outcome, reason)
 
-    def _attempt(self, job: Job, is_still_mine: Callable[[], bool]) -> tuple[Outcome, str]:
+    def _attempt(self, job: Job, is_still_mine: Callable[[], bool]) -> tuple[JobOutcome, str]:
         try:
             self._handle(job, is_still_mine)
         except BoundaryError as error:
@@ -239,7 +239,7 @@ class _Worker:
             return "given_back", _reason(error)
         return "finished", ""
 
-    def _end(self, running: _Running, outcome: Outcome, reason: str = "") -> Outcome:
+    def _end(self, running: _Running, outcome: JobOutcome, reason: str = "") -> JobOutcome:
         """Tell the queue what became of a job, and make room for another one."""
         try:
             outcome = self._told(running.delivery, outcome, self._redact(reason)[:_REASON_CHARACTERS])
@@ -258,7 +258,7 @@ class _Worker:
         self._observer.ended(running.delivery, outcome, time.monotonic() - running.began)
         return outcome
 
-    def _told(self, delivery: Delivery, outcome: Outcome, reason: str) -> Outcome:
+    def _told(self, delivery: Delivery, outcome: JobOutcome, reason: str) -> JobOutcome:
         match outcome:
             case "finished":
                 return "finished" if self._queue.finish([delivery]) else "lost"

@@ -13,7 +13,7 @@ Vector: TypeAlias = "array[float]"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class VectorEntry:
     """Something that can be found."""
 
     key: str
@@ -26,7 +26,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Neighbor:
     """An entry that is near."""
 
     key: str
@@ -57,7 +57,7 @@ class VectorStore(Protocol):
     def identity(self) -> str:
         """What the entries were made from, as `replace` was told; empty where nothing was stored yet."""
 
-    def replace(self, identity: str, entries: Iterable[Entry]) -> None:
+    def replace(self, identity: str, entries: Iterable[VectorEntry]) -> None:
         """Put `entries` in the place of all there are; who looks meanwhile finds the ones before.
 
         Raises:
@@ -71,7 +71,7 @@ class VectorStore(Protocol):
         count: int,
         having: Mapping[str, str] | None = None,
         lacking: Mapping[str, str] | None = None,
-    ) -> list[Found]:
+    ) -> list[Neighbor]:
         """Return at most `count` entries, nearest first, equally near ones in the order of their keys.
 
         Args:
@@ -89,7 +89,7 @@ class VectorStore(Protocol):
         """Let go of files. A second call does nothing."""
 
 
-def alike(entries: Iterable[Entry]) -> list[Entry]:
+def alike(entries: Iterable[VectorEntry]) -> list[VectorEntry]:
     """Return `entries` if their keys differ and their labels and dimensions do not.
 
     Raises:

@@ -3,20 +3,20 @@
 from collections.abc import Iterable, Mapping
 from operator import mul
 
-from graftline.rollouts.retrieval.base import Entry, Found, Vector, alike, check_question
+from graftline.rollouts.retrieval.base import Neighbor, Vector, VectorEntry, alike, check_question
 
 
 class MemoryVectorStore:
     """Holds entries until it is closed."""
 
     def __init__(self) -> None:
-        self._held: tuple[str, tuple[Entry, ...]] = ("", ())
+        self._held: tuple[str, tuple[VectorEntry, ...]] = ("", ())
 
     @property
     def identity(self) -> str:
         return self._held[0]
 
-    def replace(self, identity: str, entries: Iterable[Entry]) -> None:
+    def replace(self, identity: str, entries: Iterable[VectorEntry]) -> None:
         self._held = (identity, tuple(alike(entries)))
 
     def nearest(
@@ -25,7 +25,7 @@ class MemoryVectorStore:
         count: int,
         having: Mapping[str, str] | None = None,
         lacking: Mapping[str, str] | None = None,
-    ) -> list[Found]:
+    ) -> list[Neighbor]:
         same, other = (having or {}).items(), (lacking or {}).items()
         entries = self._held[1]
         if not entries:
@@ -38,7 +38,7 @@ class MemoryVectorStore:
             and all(entry.labels[name] == value for name, value in same)
             and all(entry.labels[name] != value for name, value in other)
         ]
-        found = [Found(entry.key, entry.content, 1 - sum(map(mul, vector, entry.vector))) for entry in chosen]
+        found = [Neighbor(entry.key, entry.content, 1 - sum(map(mul, vector, entry.vector))) for entry in chosen]
         return sorted(found, key=lambda one: (one.distance, one.key))[:count] if any(vector) else []
 
     def close(self) -> None:

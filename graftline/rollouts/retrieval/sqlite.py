@@ -16,7 +16,7 @@ import apsw
 import sqlite_vec
 
 from graftline.core.errors import RecordError
-from graftline.rollouts.retrieval.base import Entry, Found, Vector, alike, check_question
+from graftline.rollouts.retrieval.base import Neighbor, Vector, VectorEntry, alike, check_question
 
 _VERSION = 1
 _BUSY_MS = 60_000
@@ -36,7 +36,7 @@ class SqliteVectorStore:
         with self._transaction() as connection:
             return _identity(connection)
 
-    def replace(self, identity: str, entries: Iterable[Entry]) -> None:
+    def replace(self, identity: str, entries: Iterable[VectorEntry]) -> None:
         # which of equally near entries are found depends on their rows
         found = sorted(alike(entries), key=lambda entry: entry.key)
         labels = [*found[0].labels] if found else []
@@ -67,7 +67,7 @@ class SqliteVectorStore:
         count: int,
         having: Mapping[str, str] | None = None,
         lacking: Mapping[str, str] | None = None,
-    ) -> list[Found]:
+    ) -> list[Neighbor]:
         same, other = dict(having or {}), dict(lacking or {})
         with self._transaction() as connection:
             if not _identity(connection):
@@ -84,7 +84,7 @@ class SqliteVectorStore:
                 f"{''.join(f' AND {condition}' for condition in conditions)} ORDER BY distance",
                 (_blob(vector), min(count, _MAX_FOUND), *same.values(), *other.values()),
             )
-            return sorted((Found(*row) for row in found), key=lambda one: (one.distance, one.key))
+            return sorted((Neighbor(*row) for row in found), key=lambda one: (one.distance, one.key))
 
     def close(self) -> None:
         with self._lock:

@@ -5,9 +5,16 @@ their attempts came; `state_update_of` reads what a model says.
 """
 
 from graftline.rollouts.state.attempts import AttemptLog, AttemptStatus
-from graftline.rollouts.state.state import State, StateLimits, StateUpdate, merge, render, summarize_history
+from graftline.rollouts.state.state import (
+    State,
+    StateLimits,
+    StateUpdate,
+    merge,
+    render,
+    state_update_of,
+    summarize_history,
+)
 from graftline.rollouts.state.store import Change, Entry, StateStore
-from graftline.rollouts.state.updates import state_update_of
 
 __all__ = [
     "AttemptLog",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graftline.core.errors import BoundaryError
-from graftline.rollouts.state.store import StateStore, checked
+from graftline.rollouts.state.store import StateStore, check_key
 
 Phase = Literal["running", "interrupted", "failed", "verified"]
 """`running`: a worker has it, or was killed; `interrupted`: a worker gave it up, and the next one resumes it."""
@@ -57,7 +57,7 @@ class AttemptLog:
             connection.execute(
                 "DELETE FROM steps WHERE identity IN"
                 " (SELECT identity FROM attempts WHERE key = ? AND teacher = ? AND identity <> ?)",
-                (checked(key), teacher, identity),
+                (check_key(key), teacher, identity),
             )
             rows = connection.execute("SELECT number, step FROM steps WHERE identity = ? ORDER BY number", (identity,))
             steps = [step for place, (number, step) in enumerate(rows.fetchall(), 1) if number == place]
@@ -110,7 +110,7 @@ class AttemptLog:
     def statuses(self, key: str | None = None) -> Sequence[AttemptStatus]:
         """Return how far attempts came, all or those under `key`: by key, the one that was written last first."""
         if key is not None:
-            checked(key)
+            check_key(key)
         with self._states.reading() as connection:
             rows = connection.execute(
                 "SELECT key, teacher, phase, steps, reason, written_at FROM attempts WHERE ?1 IS NULL OR key = ?1"

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import to_json
 
 from graftline.core.config import Config
+from graftline.core.errors import DataError
 from graftline.core.tokens import count_tokens
 
 MAX_HISTORY = 3
@@ -111,7 +112,7 @@ def merge(state: State, update: StateUpdate, limits: StateLimits = LIMITS) -> St
     are the same text; what is said again becomes the newest. Over the budget, what is older than `update` is summarized;
     an update that alone is over it is cut.
     """
-    given = capped(update.model_dump(exclude_none=True), limits)
+    given = cap_update(update.model_dump(exclude_none=True), limits)
     merged = _joined(state, given, limits)
     if not _note(state) and _fits(merged, limits.budget_tokens):
         return merged
@@ -139,7 +140,7 @@ def summarize_history(state: State, budget: int, max_history: int = MAX_HISTORY)
     return shorter if _fits(shorter, budget) else _without_note(shorter)
 
 
-def capped(given: Mapping[str, Any], limits: StateLimits) -> dict[str, Any]:
+def cap_update(given: Mapping[str, Any], limits: StateLimits) -> dict[str, Any]:
     """Return the fields of an update as far as they count: long texts clipped, repeats once, the last of long lists."""
     kept: dict[str, Any] = {}
     for name, value in given.items():
@@ -259,3 +260,56 @@ def _key(text: str) -> str:
 
 def _clipped(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+_FIELDS = tuple(StateUpdate.model_fields)
+_MAX_SHOWN = 40
+_KINDS = ((type(None), "null"), (bool, "true or false"), (int | float, "a number"), (str, "a text"), (list, "a list"))
+
+
+def state_update_of(tree: object, limits: StateLimits = LIMITS) -> StateUpdate:
+    """Return the update that the JSON value `tree` says; null is the same as not given.
+
+    Texts over the cap end in "…"; blank ones, repeats and the first of too many are left out.
+
+    Raises:
+        DataError: fields are unknown or of a wrong type; all of them in one message.
+    """
+    if not isinstance(tree, Mapping):
+        raise DataError(f"state update: expected an object with some of {', '.join(_FIELDS)}, got {_kind(tree)}")
+    given = {name: value for name, value in tree.items() if value is not None}
+    if faults := [fault for name, value in given.items() if (fault := _fault(name, value))]:
+        raise DataError(f"state update: {'; '.join(faults)}")
+    texts = {
+        name: _text(value) if name == "next_focus" else [_text(one) for one in value] for name, value in given.items()
+    }
+    return StateUpdate.model_validate({name: _plain(value) for name, value in cap_update(texts, limits).items()})
+
+
+def _fault(name: object, value: object) -> str:
+    if name not in _FIELDS:
+        return f"{_short(str(name))}: is not known; expected some of {', '.join(_FIELDS)}"
+    if name == "next_focus":
+        return "" if isinstance(value, str) else f"next_focus: expected a text, got {_kind(value)}"
+    if not isinstance(value, list):
+        return f"{name}: expected a list of texts, got {_kind(value)}"
+    wrong = [f"{_kind(one)} in place {place}" for place, one in enumerate(value, 1) if not isinstance(one, str)]
+    more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    return f"{name}: expected a list of texts, got {wrong[0]}{more}" if wrong else ""
+
+
+def _text(value: str) -> str:
+    # half a character, as JSON can say it, cannot be stored
+    return value.encode("utf-8", "replace").decode("utf-8").strip()
+
+
+def _plain(value: str | tuple[str, ...]) -> str | list[str]:
+    return value if isinstance(value, str) else list(value)
+
+
+def _kind(value: object) -> str:
+    return next((name for kind, name in _KINDS if isinstance(value, kind)), "an object")
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…")

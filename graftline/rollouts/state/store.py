@@ -8,7 +8,7 @@ before them. It must lie on a file system of this machine: SQLite's write-ahead 
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +20,8 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
 from graftline.core.clock import Clock, utc_now
-from graftline.core.errors import BoundaryError, DataError, RecordError
+from graftline.core.errors import BoundaryError, ConfigError, DataError, RecordError
 from graftline.core.tokens import count_tokens
-from graftline.rollouts.state.migrations import migrate
 from graftline.rollouts.state.state import LIMITS, State, StateLimits, StateUpdate
 
 MAX_KEY_CHARACTERS = 256
@@ -90,22 +89,22 @@ class StateStore:
             RecordError: what is stored there is no state.
         """
         with self._access():
-            return self._stored(checked(key))[1]
+            return self._stored(check_key(key))[1]
 
     def save(self, key: str, state: State) -> None:
         """Put `state` in the place of what is stored under `key`."""
-        self._replace(checked(key), lambda before: state)
+        self._replace(check_key(key), lambda before: state)
 
     def update(self, key: str, update: StateUpdate) -> State:
         """Merge `update` into the state under `key`, and return what is stored from then on."""
         count_tokens("")  # reads the vocabulary, once and for a second, in which nobody else should have to wait
-        return self._replace(checked(key), lambda before: before.merged(update, self._limits))
+        return self._replace(check_key(key), lambda before: before.merged(update, self._limits))
 
     def history(self, key: str) -> list[Change]:
         """Return every change of the state under `key`, oldest first; writes that changed nothing are not among them."""
         sql = "SELECT version, written_at, changed FROM changes WHERE key = ? ORDER BY version"
         with self._access():
-            rows = self._connection.execute(sql, (checked(key),)).fetchall()
+            rows = self._connection.execute(sql, (check_key(key),)).fetchall()
         return [Change(version, written_at, from_json(changed)) for version, written_at, changed in rows]
 
     def entries(self) -> list[Entry]:
@@ -253,7 +252,7 @@ class StateStore:
                 ) from error
 
 
-def checked(key: str) -> str:
+def check_key(key: str) -> str:
     """Return `key` if a state may be stored under it.
 
     Raises:
@@ -275,3 +274,109 @@ def _lock_file(path: Path) -> int:
         raise BoundaryError(
             f"{path}: cannot be opened ({error.strerror}); name a file in a folder that this user may write to"
         ) from None
+
+
+APPLICATION_ID = 0x67667374
+"""In the header of the file, by which it is told from databases of other programs; "gfst" in ASCII."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step from a schema to the next."""
+
+    name: str
+    statements: tuple[str, ...]
+
+
+MIGRATIONS = (
+    Migration(
+        "states and their changes",
+        (
+            """
+            CREATE TABLE states (
+                key TEXT PRIMARY KEY CHECK (length(key) BETWEEN 1 AND 256),
+                version INTEGER NOT NULL CHECK (version > 0),
+                written_at TEXT NOT NULL,
+                state TEXT NOT NULL CHECK (json_valid(state))
+            ) STRICT
+            """,
+            """
+            CREATE TABLE changes (
+                key TEXT NOT NULL,
+                version INTEGER NOT NULL CHECK (version > 0),
+                written_at TEXT NOT NULL,
+                changed TEXT NOT NULL CHECK (json_valid(changed)),
+                PRIMARY KEY (key, version)
+            ) STRICT, WITHOUT ROWID
+            """,
+        ),
+    ),
+    Migration(
+        "attempts and their steps",
+        (
+            """
+            CREATE TABLE attempts (
+                identity TEXT PRIMARY KEY,
+                key TEXT NOT NULL CHECK (length(key) BETWEEN 1 AND 256),
+                teacher TEXT NOT NULL,
+                claim INTEGER NOT NULL CHECK (claim > 0),
+                steps INTEGER NOT NULL CHECK (steps >= 0),
+                phase TEXT NOT NULL CHECK (phase IN ('running', 'interrupted', 'failed', 'verified')),
+                reason TEXT NOT NULL,
+                written_at TEXT NOT NULL
+            ) STRICT
+            """,
+            "CREATE INDEX attempts_by_key ON attempts (key)",
+            """
+            CREATE TABLE steps (
+                identity TEXT NOT NULL,
+                number INTEGER NOT NULL CHECK (number > 0),
+                step TEXT NOT NULL CHECK (json_valid(step)),
+                PRIMARY KEY (identity, number)
+            ) STRICT
+            """,
+        ),
+    ),
+)
+
+
+def migrate(
+    connection: sqlite3.Connection, path: Path, clock: Clock, migrations: Sequence[Migration] = MIGRATIONS
+) -> None:
+    """Take all steps that the file has not seen yet, or none of them; `connection` commits by itself.
+
+    Raises:
+        ConfigError: the file is a database of another program.
+        RecordError: the file was written by a version of graftline that knows more steps.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        taken = _taken(connection, path)
+        known = [migration.name for migration in migrations]
+        if taken != known[: len(taken)]:
+            unknown = next(name for number, name in enumerate(taken) if known[number : number + 1] != [name])
+            raise RecordError(
+                f"{path}: its schema has the step {unknown!r}, which this version does not know; expected at most"
+                f" {known[-1]!r}: update graftline, or name another file"
+            )
+        for number, migration in enumerate(migrations[len(taken) :], len(taken) + 1):
+            for statement in migration.statements:
+                connection.execute(statement)
+            row = (number, migration.name, clock().isoformat())
+            connection.execute("INSERT INTO migrations (number, name, taken_at) VALUES (?, ?, ?)", row)
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _taken(connection: sqlite3.Connection, path: Path) -> list[str]:
+    """Return the names of the steps that were taken, having made the table that says so."""
+    if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
+        if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() != (0,):
+            raise ConfigError(f"{path}: is a database of another program; expected a state store: name another file")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(
+            "CREATE TABLE migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, taken_at TEXT NOT NULL) STRICT"
+        )
+    return [name for (name,) in connection.execute("SELECT name FROM migrations ORDER BY number")]

@@ -14,18 +14,103 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from jsonschema import Draft202012Validator
+from pydantic import Field
 
 from graftline.astgrep.action import ACTION, MAX_TEXT, PatternAction, RuleAction
-from graftline.core.config import parse_yaml
+from graftline.core.config import Config, parse_yaml
 from graftline.core.errors import ConfigError, DataError
-from graftline.rollouts.state.state import StateUpdate
-from graftline.rollouts.state.updates import state_update_of
-from graftline.rollouts.teachers.answer_schema import AnswerFormat, Layout, action_schema
+from graftline.rollouts.state.state import MAX_CHARACTERS, StateUpdate, state_update_of
 
-MAX_CHARACTERS = 65_536
+ActionForm = Literal["plain", "pattern", "rule"]
+"""`plain`: a pattern and its rewrite; `pattern`: with selector and strictness, too; `rule`: a whole ast-grep rule."""
+
+Layout = Literal["json", "tags", "action", "thought"]
+"""`json`: one object, by a schema that the server keeps the model to; `tags`: for models that need no such help; `action`:
+the action alone, by a schema too, for models that are trained to say nothing else; `thought`: a line of thought before it,
+for models that are trained to say that."""
+
+BY_SCHEMA: frozenset[Layout] = frozenset({"json", "action"})
+"""Layouts that a JSON schema can say."""
+
+_MAX_NOTES = 3
+
+
+class AnswerFormat(Config):
+    """How a model is to answer."""
+
+    layout: Layout = "json"
+    forms: tuple[ActionForm, ...] = Field(default=("plain",), min_length=1)
+    """Of actions; others are read all the same."""
+    max_characters: int = Field(default=400, ge=64, le=4096)
+    """Of the thought, and of every text of an action."""
+
+    @property
+    def json_schema(self) -> dict[str, Any]:
+        """What an answer has to fit."""
+        make = answer_schema if self.layout in ("json", "tags") else action_schema
+        return make(self.forms, self.max_characters)
+
+
+def answer_schema(forms: Sequence[ActionForm], characters: int) -> dict[str, Any]:
+    """Return the schema of a whole answer whose texts have at most so many `characters`."""
+    return _object(
+        {
+            "think": _text(characters),
+            "action": action_schema(forms, characters),
+            "state_update": _object({name: _notes(name) for name in StateUpdate.model_fields}, ["history"]),
+        }
+    )
+
+
+def action_schema(forms: Sequence[ActionForm], characters: int) -> dict[str, Any]:
+    """Return the schema of an action in one of `forms`."""
+    schemas = [_FORMS[form](characters) for form in forms]
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+
+def _plain(characters: int) -> dict[str, Any]:
+    return _object({"pattern": {**_text(characters), "minLength": 1}, "rewrite": _text(characters)})
+
+
+def _pattern(characters: int) -> dict[str, Any]:
+    strictness = PatternAction.model_json_schema()["properties"]["strictness"]["anyOf"][0]
+    plain = _plain(characters)
+    return _object({**plain["properties"], "selector": _text(characters), "strictness": strictness}, plain["required"])
+
+
+def _rule(characters: int) -> dict[str, Any]:
+    parts = {name: {"type": "object"} for name in ("rule", "constraints", "transform", "utils")}
+    fix = {"anyOf": [_text(characters), {"type": "object"}]}
+    return _object({"rule": parts.pop("rule"), "fix": fix, **parts}, ["rule", "fix"])
+
+
+_FORMS = {"plain": _plain, "pattern": _pattern, "rule": _rule}
+
+
+def _notes(name: str) -> dict[str, Any]:
+    note = _text(MAX_CHARACTERS)
+    if name == "next_focus":
+        return note
+    return {"type": "array", "items": {**note, "minLength": 1}, "maxItems": 1 if name == "history" else _MAX_NOTES}
+
+
+def _text(characters: int) -> dict[str, Any]:
+    return {"type": "string", "maxLength": characters}
+
+
+def _object(properties: dict[str, Any], required: Sequence[str] | None = None) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*(properties if required is None else required)],
+        "additionalProperties": False,
+    }
+
+
+MAX_ANSWER_CHARACTERS = 65_536
 """Of an answer that is read."""
 _MAX_TRIES = 64
 _MAX_ACTIONS = 8
@@ -61,7 +146,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ParseError:
     """Why nothing was said that can be taken for a step."""
 
     reason: str
@@ -72,7 +157,7 @@ class _Unreadable(Exception):
     """Carries the reason out of the reading of a part."""
 
 
-def written(answer: Answer, layout: Layout) -> str:
+def format_answer(answer: Answer, layout: Layout) -> str:
     """Return `answer` as a model should have said it."""
     parts = _tree(answer)
     if layout == "thought":
@@ -83,23 +168,25 @@ def written(answer: Answer, layout: Layout) -> str:
     return "\n".join(f"<{name}>{text}</{name}>" for name, text in texts.items())
 
 
-def fits(answer: Answer, answer_format: AnswerFormat) -> bool:
+def fits_format(answer: Answer, answer_format: AnswerFormat) -> bool:
     """Return whether `answer` is one that may be given in `answer_format`."""
     return _is_valid(_tree(answer), answer_format)
 
 
-def read(text: str, answer_format: AnswerFormat) -> Answer | Fault:
+def parse_answer(text: str, answer_format: AnswerFormat) -> Answer | ParseError:
     """Return the step in `text`, for which `answer_format` was asked."""
-    if len(text) > MAX_CHARACTERS:
-        return Fault(f"The answer has {len(text)} characters, of which {MAX_CHARACTERS} are read: answer shorter.")
+    if len(text) > MAX_ANSWER_CHARACTERS:
+        return ParseError(
+            f"The answer has {len(text)} characters, of which {MAX_ANSWER_CHARACTERS} are read: answer shorter."
+        )
     try:
         found = _strictly(text, answer_format.layout)
         is_strict = found is not None and _is_valid(found, answer_format)
         return _answer(found or _tolerantly(text, answer_format.layout), is_strict)
     except _Unreadable as fault:
-        return Fault(str(fault))
+        return ParseError(str(fault))
     except RecursionError:
-        return Fault("The answer is nested too deep: give a simpler action.")
+        return ParseError("The answer is nested too deep: give a simpler action.")
 
 
 def _tree(answer: Answer) -> dict[str, Any]:

@@ -6,17 +6,18 @@ A proposal, however poor, is a result; so are `Unreadable`, an answer of a langu
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from graftline.astgrep.action import Action, PatternAction, RuleAction
+from graftline.core.config import Config
 from graftline.llm.base import Message
 from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.task import Task
 
 
-class Attempt(BaseModel):
+class FailedAttempt(BaseModel):
     """An action that was not proposed, because it failed where the teacher tried it, with what it was told."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
@@ -61,7 +62,7 @@ class Proposal:
     think: str
     action: PatternAction | RuleAction
     state_update: StateUpdate
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[FailedAttempt, ...] = ()
     alternatives: tuple[PatternAction | RuleAction, ...] = ()
     """Other actions that would be right at this place, from literal to general."""
     generation: Generation | None = None
@@ -71,7 +72,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class InvalidAnswer:
     """An answer of a language model in which there is no step."""
 
     reason: str
@@ -80,7 +81,7 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class GaveUp:
+class NoProposal:
     """Says that a teacher has no next step."""
 
     cause: str
@@ -94,7 +95,7 @@ class Turn:
 
     text: str
     """The text before it."""
-    answer: Proposal | Unreadable
+    answer: Proposal | InvalidAnswer
     feedback: str
     """What sandbox and critic said to it."""
     is_kept: bool
@@ -109,12 +110,12 @@ class Teacher(Protocol):
         """What the teacher is called in trajectories and reports."""
 
     @property
-    def listens(self) -> bool:
+    def uses_feedback(self) -> bool:
         """Whether feedback changes what it proposes; a failed action of one that does not ends the attempt."""
 
     def propose(
         self, task: Task, text: str, state: State, turns: Sequence[Turn] = (), attempt: int = 1
-    ) -> Proposal | Unreadable | GaveUp:
+    ) -> Proposal | InvalidAnswer | NoProposal:
         """Return the next step on `task`, whose text is now `text`.
 
         Args:
@@ -127,3 +128,30 @@ class Teacher(Protocol):
         Raises:
             BoundaryError: the teacher cannot answer; nothing is known about the task.
         """
+
+
+class InductionTeacherConfig(Config):
+    """Rule induction."""
+
+    kind: Literal["induction"] = "induction"
+
+
+class MemoryTeacherConfig(Config):
+    """The gold actions of the tasks."""
+
+    kind: Literal["memory"] = "memory"
+
+
+class OpenAITeacherConfig(Config):
+    """The served language model of the port `chat_model`."""
+
+    kind: Literal["openai"] = "openai"
+    prompt: str = "small"
+    """Name of the prompt in `configs/teacher_prompts.yaml`."""
+    adapter: str = ""
+    """Name of a loaded LoRA adapter; empty for the model itself."""
+
+
+TeacherConfig = Annotated[
+    InductionTeacherConfig | MemoryTeacherConfig | OpenAITeacherConfig, Field(discriminator="kind")
+]

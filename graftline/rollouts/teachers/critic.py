@@ -13,8 +13,8 @@ from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language, Tree, parse
 from graftline.codemod.change import Change
 from graftline.codemod.diff import Site
-from graftline.codemod.equality import without_blanks
-from graftline.codemod.judge import Judgment, judged
+from graftline.codemod.equality import normalize_whitespace
+from graftline.codemod.judge import Judgment, judge
 from graftline.core.errors import DataError, SandboxError
 from graftline.rollouts.teachers.hints import (
     broken_hint,
@@ -23,8 +23,15 @@ from graftline.rollouts.teachers.hints import (
     left_out_hint,
     more_matches_hint,
 )
-from graftline.rollouts.teachers.places import first_code_line, line_of, line_text
-from graftline.rollouts.teachers.wording import counted, lines_named, listed, quoted
+from graftline.rollouts.teachers.wording import (
+    count_noun,
+    first_code_line,
+    join_words,
+    line_of,
+    line_text,
+    name_lines,
+    quote,
+)
 from graftline.sandbox.base import Match, Sandbox, SandboxResult, Verdict, ensure_decided
 
 _MAX_MISSED = 3
@@ -47,7 +54,7 @@ class Finding(StrEnum):
     WRONG_TEXT = "wrong_text"
     """It changes a place that has to change, but into something else."""
     INCOMPLETE = "incomplete"
-    """All that it changes is wanted, and more is."""
+    """All that it changes is right, and more has to change."""
     RIGHT = "right"
     """It makes the wanted text, blanks aside."""
     APPLIED = "applied"
@@ -70,12 +77,12 @@ class Criticism:
     """Lines that have to change and do not; known only where the critic is revealing."""
 
 
-def criticise(
+def criticize(
     action: PatternAction | RuleAction,
     before: str,
     language: Language,
     sandbox: Sandbox,
-    wanted: str | None = None,
+    target: str | None = None,
     is_revealing: bool = False,
 ) -> Criticism:
     """Return what is to be said of `action` on the text `before`.
@@ -85,7 +92,7 @@ def criticise(
         before: The text it was proposed for.
         language: The language of the text.
         sandbox: Where the action is tried; more is tried there to find out why nothing matches.
-        wanted: The text that counts as done, where it is known.
+        target: The text that counts as done, where it is known.
         is_revealing: Whether the feedback may say where something is missed and what should stand there.
 
     Raises:
@@ -95,7 +102,7 @@ def criticise(
     [result] = sandbox.apply_many(before, language, [action])
     match ensure_decided(result).verdict:
         case Verdict.OK:
-            return _of_change(action, before, language, result, sandbox, wanted, is_revealing)
+            return _of_change(action, before, language, result, sandbox, target, is_revealing)
         case Verdict.NO_MATCH:
             hint = empty_match_hint(action, parse(before, language), sandbox)
             return Criticism(Finding.NO_MATCH, f"Nothing in the text matches. {hint}".strip())
@@ -109,21 +116,21 @@ def criticise(
             return Criticism(Finding.FAILED, f"It was stopped ({what}): make it match less, or write less.")
 
 
-def over_application(before: str, wanted: str, line: int, right: int, wrong: int) -> str:
+def over_application(before: str, target: str, line: int, right: int, wrong: int) -> str:
     """Return the feedback to an action that makes `wrong` changes too many, the first of them on `line`."""
-    where = f"line {line}, {quoted(line_text(before, line))}"
+    where = f"line {line}, {quote(line_text(before, line))}"
     what = f"It also rewrites {where}, which must stay as it is"
-    if not stays(before, wanted, line):
+    if not stays(before, target, line):
         what = f"On {where}, it writes something else than is asked for"
     if wrong > 1:
-        what += f"; {counted(wrong - 1, 'match')} more {'is' if wrong == 2 else 'are'} wrong as well"
-    return f"{what}. {counted(right, 'match')} {'was' if right == 1 else 'were'} right." if right else f"{what}."
+        what += f"; {count_noun(wrong - 1, 'match')} more {'is' if wrong == 2 else 'are'} wrong as well"
+    return f"{what}. {count_noun(right, 'match')} {'was' if right == 1 else 'were'} right." if right else f"{what}."
 
 
-def stays(before: str, wanted: str, line: int) -> bool:
+def stays(before: str, target: str, line: int) -> bool:
     """Return whether the code on `line` is in the wanted text too."""
     code = line_text(before, line)
-    return any(code == other.strip() for other in wanted.split("\n"))
+    return any(code == other.strip() for other in target.split("\n"))
 
 
 def _of_change(
@@ -132,28 +139,28 @@ def _of_change(
     language: Language,
     result: SandboxResult,
     sandbox: Sandbox,
-    wanted: str | None,
+    target: str | None,
     is_revealing: bool,
 ) -> Criticism:
     changing = [match for match in result.matches if match.replacement != before[match.start : match.end]]
     if not changing:
         line = _line(before, result.matches[0])
-        found = f"It matches {counted(len(result.matches), 'place')}, the first on line {line}"
-        where = "" if wanted is None else _of_same(Change.between(before, wanted, language), result.matches)
+        found = f"It matches {count_noun(len(result.matches), 'place')}, the first on line {line}"
+        where = "" if target is None else _of_same(Change.between(before, target, language), result.matches)
         return Criticism(Finding.NO_CHANGE, f"{found}, but writes what stands there already{where}.", line)
     after = result.after or ""
-    if wanted is not None and without_blanks(after) == without_blanks(wanted):
+    if target is not None and normalize_whitespace(after) == normalize_whitespace(target):
         return _right(len(changing))
-    held = None if wanted is None else _held_against(Change.between(before, wanted, language), result, is_revealing)
-    # what is wanted may be out of order on the way
+    held = None if target is None else _held_against(Change.between(before, target, language), result, is_revealing)
+    # what is right may be out of order on the way
     if (held is None or held.wrong) and _breaks(before, after, language):
-        line, written = _line(before, changing[0]), quoted(changing[0].replacement)
+        line, written = _line(before, changing[0]), quote(changing[0].replacement)
         feedback = f"After it the text is no valid {language}: on line {line} it writes {written}. {broken_hint(action, language)}"
         return Criticism(Finding.BROKEN, feedback.strip(), line)
     if held is not None and not is_revealing:
         return _hinted(held, action, parse(before, language), result.matches, sandbox)
     lines = list(dict.fromkeys(_line(before, match) for match in changing))
-    places = f"It changes {counted(len(changing), 'place')}, on {lines_named(lines)}."
+    places = f"It changes {count_noun(len(changing), 'place')}, on {name_lines(lines)}."
     return held or Criticism(Finding.APPLIED, places)
 
 
@@ -182,12 +189,12 @@ def _hinted(
 
 def _right(matches: int) -> Criticism:
     return Criticism(
-        Finding.RIGHT, f"It makes the text that is asked for ({counted(matches, 'match')}).", None, matches
+        Finding.RIGHT, f"It makes the text that is asked for ({count_noun(matches, 'match')}).", None, matches
     )
 
 
 def _held_against(change: Change, result: SandboxResult, is_revealing: bool) -> Criticism:
-    text, judgment = change.before.text, judged(change, result)
+    text, judgment = change.before.text, judge(change, result)
     right, wrong = len(judgment.right), len(judgment.wrong)
     missed = _missed(change, judgment)
     lines = tuple(dict.fromkeys(line_of(text, site.start) for site in missed)) if is_revealing else ()
@@ -196,14 +203,14 @@ def _held_against(change: Change, result: SandboxResult, is_revealing: bool) -> 
         first = next((match for match in judgment.wrong if not _touches(change, match)), judgment.wrong[0])
         line = _line(text, first)
         if _touches(change, first):
-            where = f"line {line}, {quoted(line_text(text, line))}"
-            old, new = quoted(text[first.start : first.end]), quoted(first.replacement)
+            where = f"line {line}, {quote(line_text(text, line))}"
+            old, new = quote(text[first.start : first.end]), quote(first.replacement)
             feedback = f"On {where}, something has to change, but not {old} into {new}."
             return Criticism(Finding.WRONG_TEXT, feedback + more, line, right, wrong, lines)
         feedback = over_application(text, change.after.text, line, right, wrong)
         return Criticism(Finding.TOO_BROAD, feedback + more, line, right, wrong, lines)
     if missed:
-        feedback = f"All that it changes is wanted ({counted(right, 'match')}), but more has to change."
+        feedback = f"All that it changes is wanted ({count_noun(right, 'match')}), but more has to change."
         return Criticism(Finding.INCOMPLETE, feedback + more, None, right, 0, lines)
     return _right(right)
 
@@ -220,12 +227,12 @@ def _revealed(change: Change, missed: Sequence[Site]) -> str:
         old, new = text[site.start : site.end], site.text
         line = line_of(text, site.start)
         if not old.strip():
-            parts.append(f"line {line} lacks {quoted(new)}")
+            parts.append(f"line {line} lacks {quote(new)}")
         elif not new.strip():
-            parts.append(f"on line {line}, {quoted(old)} has to go")
+            parts.append(f"on line {line}, {quote(old)} has to go")
         else:
-            parts.append(f"on line {line}, {quoted(old)} should be {quoted(new)}")
-    return f"Missed: {listed(parts, _MAX_MISSED)}."
+            parts.append(f"on line {line}, {quote(old)} should be {quote(new)}")
+    return f"Missed: {join_words(parts, _MAX_MISSED)}."
 
 
 def _touches(change: Change, match: Match) -> bool:

@@ -16,16 +16,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graftline.astgrep.action import ACTION, rule_of
 from graftline.codemod.anti_unify import VARIABLE
-from graftline.codemod.generality import patterns_of
+from graftline.codemod.cost import patterns_of
 from graftline.core.errors import DataError, RecordError
 from graftline.core.hashing import digest
-from graftline.rollouts.retrieval.base import Embedder, Entry, Vector, VectorStore
+from graftline.rollouts.retrieval.base import Embedder, Vector, VectorEntry, VectorStore
 from graftline.rollouts.state.state import StateUpdate
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.answer import Answer, fits
-from graftline.rollouts.teachers.answer_schema import AnswerFormat
+from graftline.rollouts.teachers.answer import Answer, AnswerFormat, fits_format
 from graftline.rollouts.teachers.prompt import FewShots, Shot
-from graftline.rollouts.teachers.wording import quoted
+from graftline.rollouts.teachers.wording import quote
 
 _VERSION = 1
 _OF_CODE = 0.4
@@ -93,11 +92,13 @@ class Examples:
                 break
             step = _stored(one.content)
             shot = step.shot
-            if shot.code != text and fits(Answer(shot.think, shot.action, shot.state_update, True), answer_format):
+            if shot.code != text and fits_format(
+                Answer(shot.think, shot.action, shot.state_update, True), answer_format
+            ):
                 chosen.setdefault(json.dumps(ACTION.dump_python(shot.action, mode="json"), sort_keys=True), step)
         return [*chosen.values()][::-1]
 
-    def _entries(self, steps: Iterable[VerifiedStep]) -> Iterator[Entry]:
+    def _entries(self, steps: Iterable[VerifiedStep]) -> Iterator[VectorEntry]:
         for step in steps:
             if step.split != "train":
                 raise DataError(f"step {step.id!r} is of split {step.split!r}; only those of 'train' may be shown")
@@ -106,7 +107,7 @@ class Examples:
                 labels = {"language": shot.language, "task": step.task_id, "origin_group": step.group}
                 vector = self._vector(shot.instruction, shot.code)
                 content = step.model_copy(update={"shot": _brief(step), "after": ""}).model_dump_json()
-                yield Entry(step.id, vector, content, labels)
+                yield VectorEntry(step.id, vector, content, labels)
 
     def _vector(self, instruction: str, code: str) -> Vector:
         said, written = self._embedder.embed([instruction, code[:_MAX_CODE]])
@@ -131,7 +132,7 @@ def _first_change(before: str, after: str) -> str:
         return ""
     old, new = before.splitlines(), after.splitlines()
     for kind, *lines in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        gone, come = (quoted(" ".join(side)) for side in (old[lines[0] : lines[1]], new[lines[2] : lines[3]]))
+        gone, come = (quote(" ".join(side)) for side in (old[lines[0] : lines[1]], new[lines[2] : lines[3]]))
         if kind != "equal":
             return {"replace": f"{gone} becomes {come}.", "delete": f"{gone} goes.", "insert": f"{come} comes."}[kind]
     return ""

@@ -7,20 +7,18 @@ A hint knows the action and the text before it, never the wanted text. What migh
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from string import ascii_uppercase
 from typing import Any
 
 from graftline.astgrep.action import PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Language, Node, Tree, parse
 from graftline.codemod.anti_unify import VARIABLE
-from graftline.codemod.contexts import context_of
-from graftline.codemod.generality import patterns_of
-from graftline.codemod.keywords import KEYWORDS
+from graftline.codemod.cost import patterns_of
+from graftline.codemod.grammar import CONTEXTS, KEYWORDS
 from graftline.core.errors import DataError
-from graftline.rollouts.teachers.places import line_of, lines_with
-from graftline.rollouts.teachers.wider import WRAPPERS, readable, statements, whole, wider
-from graftline.rollouts.teachers.wording import listed, quoted
+from graftline.rollouts.teachers.wording import join_words, line_of, lines_with, quote
 from graftline.sandbox.base import Match, Sandbox, Verdict, ensure_decided
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -51,7 +49,7 @@ def invalid_hint(action: PatternAction | RuleAction, error: str, tree: Tree) -> 
         return _kinds_like(bad[1], tree)
     if unbound := _UNBOUND.search(error):
         bound = sorted({name for text in patterns_of(rule_of(action)["rule"]) for name in VARIABLE.findall(text)})
-        known = f"the pattern has {listed(bound)}" if bound else "the pattern has no metavariable"
+        known = f"the pattern has {join_words(bound)}" if bound else "the pattern has no metavariable"
         return f"`{unbound[2]}` uses ${unbound[1].lstrip('$')}, but {known}."
     if "any kind" in error and isinstance(action, PatternAction):
         if VARIABLE.fullmatch(action.pattern.strip()):
@@ -101,8 +99,8 @@ def more_matches_hint(
     if not best:
         return ""
     first = others[0]
-    place = f"{quoted(tree.text[first.start : first.end])} on line {line_of(tree.text, first.start)}"
-    return f"If places like it are meant, use {quoted(best)}: it also matches {place}."
+    place = f"{quote(tree.text[first.start : first.end])} on line {line_of(tree.text, first.start)}"
+    return f"If places like it are meant, use {quote(best)}: it also matches {place}."
 
 
 def broken_hint(action: PatternAction | RuleAction, language: Language) -> str:
@@ -128,7 +126,7 @@ def left_out_hint(action: PatternAction | RuleAction, language: Language) -> str
     words = dict.fromkeys(_WORD.findall(VARIABLE.sub(" ", action.pattern)))
     # one that is almost there was renamed
     left_out = [f"`{word}`" for word in words if word not in grammar and not get_close_matches(word, kept)]
-    return f"The rewrite leaves {listed(left_out)} out: repeat in it what has to stay." if left_out else ""
+    return f"The rewrite leaves {join_words(left_out)} out: repeat in it what has to stay." if left_out else ""
 
 
 def _overlap(one: Match, other: Match) -> bool:
@@ -147,7 +145,7 @@ def _pattern_hint(pattern: str, rule: Mapping[str, Any], tree: Tree, sandbox: Sa
     if nearest is None:
         return ""
     line = line_of(tree.text, nearest.start)
-    said = f"The nearest code is {quoted(tree.of(nearest))} on line {line}, of kind `{nearest.kind}`."
+    said = f"The nearest code is {quote(tree.of(nearest))} on line {line}, of kind `{nearest.kind}`."
     read = _kind_of_pattern(pattern, tree.language)
     if read and read != nearest.kind and "selector" not in str(rule.get("pattern")):
         said += f" The pattern is read as `{read}`.{_selecting(pattern, nearest.kind, tree.language)}"
@@ -158,7 +156,9 @@ def _absent(absent: list[str], tree: Tree) -> str:
     present = sorted(set(_WORD.findall(tree.text)))
     near = get_close_matches(absent[0], present, n=1)
     meant = f" Did you mean `{near[0]}`, on line {lines_with(tree.text, near[0])[0]}?" if near else ""
-    return f"{listed([f'`{word}`' for word in absent])} {'is' if len(absent) == 1 else 'are'} not in the text.{meant}"
+    return (
+        f"{join_words([f'`{word}`' for word in absent])} {'is' if len(absent) == 1 else 'are'} not in the text.{meant}"
+    )
 
 
 def _relaxed(pattern: str, rule: Mapping[str, Any], tree: Tree, sandbox: Sandbox) -> str:
@@ -185,8 +185,8 @@ def _relaxed(pattern: str, rule: Mapping[str, Any], tree: Tree, sandbox: Sandbox
     for (why, text), result in zip(tried, results, strict=True):
         if ensure_decided(result).verdict is Verdict.OK:
             first = result.matches[0]
-            place = quoted(tree.text[first.start : first.end])
-            return f"Use {quoted(text)}: it matches {place} on line {line_of(tree.text, first.start)} ({why})."
+            place = quote(tree.text[first.start : first.end])
+            return f"Use {quote(text)}: it matches {place} on line {line_of(tree.text, first.start)} ({why})."
     return ""
 
 
@@ -201,10 +201,10 @@ def _failing_part(rule: Mapping[str, Any], tree: Tree, sandbox: Sandbox) -> str:
     if alone.verdict is not Verdict.OK:
         return ""
     first = alone.matches[0]
-    place = f"{quoted(tree.text[first.start : first.end])} on line {line_of(tree.text, first.start)}"
+    place = f"{quote(tree.text[first.start : first.end])} on line {line_of(tree.text, first.start)}"
     failing = [f"`{key}`" for key, result in zip(rest, each, strict=True) if result.verdict is not Verdict.OK]
     names = " and ".join(f"`{key}`" for key in base)
-    what = listed(failing) if failing else "the others together"
+    what = join_words(failing) if failing else "the others together"
     said = f"{names} alone would match {place}; {what} {'rules' if len(failing) == 1 else 'rule'} it out."
     return f"{said} `inside` and `has` look one level far unless `stopBy: end` is given." if _is_near(rule) else said
 
@@ -219,30 +219,32 @@ def _in_context(action: PatternAction | RuleAction, tree: Tree) -> str:
     patterns = list(patterns_of(rule_of(action)["rule"]))
     parts = statements(patterns[0], tree.language) if patterns else []
     if len(parts) > 1:
-        return f"These are {len(parts)}: use one of them alone, {quoted(parts[0])}, of which every match is rewritten."
+        return f"These are {len(parts)}: use one of them alone, {quote(parts[0])}, of which every match is rewritten."
     nearest = _nearest(patterns[0], tree) if patterns else None
     if nearest is None:
         return "Match the whole expression or statement, or give a context in which it stands and a `selector`."
-    where = f"{quoted(tree.of(nearest))} on line {line_of(tree.text, nearest.start)}"
+    where = f"{quote(tree.of(nearest))} on line {line_of(tree.text, nearest.start)}"
     advice = _selecting(patterns[0], nearest.kind, tree.language) or " Match all of it, or one part at a time."
     return f"The nearest one is {where}, of kind `{nearest.kind}`.{advice}"
 
 
 def _selecting(pattern: str, kind: str, language: Language) -> str:
-    surroundings = context_of(kind, language)
+    surroundings = CONTEXTS[language].get(kind)
     if surroundings is None:
         return ""
     context = surroundings.replace("@", pattern)
-    return f" To match that, use the pattern {quoted(context)} with the selector `{kind}`."
+    return f" To match that, use the pattern {quote(context)} with the selector `{kind}`."
 
 
 def _kinds_like(kind: str, tree: Tree) -> str:
     kinds = Counter(node.kind for node in tree.root.walk() if node.is_named)
     near = get_close_matches(kind, sorted(kinds), n=_MAX_KINDS, cutoff=0.5)
     if near:
-        return f"No node of the text is of kind `{kind}`; kinds like it are {listed([f'`{name}`' for name in near])}."
+        return (
+            f"No node of the text is of kind `{kind}`; kinds like it are {join_words([f'`{name}`' for name in near])}."
+        )
     common = [f"`{name}`" for name, _ in kinds.most_common(6)]
-    return f"No node of the text is of kind `{kind}`; the commonest are {listed(common, 6)}."
+    return f"No node of the text is of kind `{kind}`; the commonest are {join_words(common, 6)}."
 
 
 def _of_kind(tree: Tree, kind: str) -> bool:
@@ -274,3 +276,78 @@ def _kind_of_pattern(pattern: str, language: Language) -> str:
     except DataError:
         return ""
     return "" if node.kind in WRAPPERS else node.kind
+
+
+WRAPPERS = ("module", "program", "expression_statement")
+"""Kinds of nodes that stand round a pattern because it is parsed as a program."""
+_LISTS = ("argument_list", "arguments")
+_MAX_PARTS = 6
+_ANY_NUMBER = re.compile(r"\$\$\$[A-Z_][A-Z0-9_]*")
+_FREE = re.compile(r"[$µ]+[A-Z_][A-Z0-9_]*")
+
+
+def wider(pattern: str, language: Language) -> list[str]:
+    """Return patterns with one of the parts of `pattern` left free, all of them, any number; none where it is no code.
+
+    f(x, 1)  ->  f($A, 1), f(x, $A), f($A, $B), f($$$ARGS)
+    """
+    text = readable(pattern, language)
+    try:
+        node = whole(parse(text, language).root)
+        parts = [] if node.kind in WRAPPERS else list(_parts(node, text))[:_MAX_PARTS]
+    except DataError:
+        return []
+    used = {name.lstrip("$") for name in VARIABLE.findall(pattern)}
+    names = [f"${letter}" for letter in ascii_uppercase if letter not in used]
+    each = [_freed(pattern, [part], names) for part in parts]
+    every = [_freed(pattern, parts, names)] if len(parts) > 1 else []
+    return list(dict.fromkeys([*each, *every, *_any_number(node, pattern)]))
+
+
+def statements(pattern: str, language: Language) -> list[str]:
+    """Return the statements of which `pattern` consists, the signs at their ends aside; none where it is no code."""
+    text = readable(pattern, language)
+    try:
+        tree = parse(text, language)
+    except DataError:
+        return []
+    found = [child for child in whole(tree.root).children if child.is_named] if tree.is_clean else []
+    return [pattern[one.start : one.end].rstrip("; ") for one in found] if whole(tree.root).kind in WRAPPERS else []
+
+
+def readable(pattern: str, language: Language) -> str:
+    """Return `pattern` as code of the same length, which its language can parse."""
+    # ast-grep, too, puts a letter for the sign that is none of Python's
+    return pattern.replace("$", "µ") if language == "python" else pattern
+
+
+def whole(node: Node) -> Node:
+    """Return the node that a pattern is read as, of the root of its tree."""
+    while node.kind in WRAPPERS and len(named := [child for child in node.children if child.is_named]) == 1:
+        node = named[0]
+    return node
+
+
+def _any_number(node: Node, pattern: str) -> Iterator[str]:
+    for child in node.children:
+        inside = [one for one in child.children if one.is_named] if child.kind in _LISTS else []
+        if inside and not _ANY_NUMBER.fullmatch(pattern[inside[0].start : inside[-1].end]):
+            yield f"{pattern[: inside[0].start]}$$$ARGS{pattern[inside[-1].end :]}"
+
+
+def _parts(node: Node, text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the operands of `node` are, or the arguments if it is a call; not what is free already."""
+    children = [child for child in node.children if child.is_named]
+    lists = [child for child in children if child.kind in _LISTS]
+    operands = [child for child in lists[-1].children if child.is_named] if lists else children
+    for operand in operands:
+        if not _FREE.fullmatch(text[operand.start : operand.end]):
+            yield operand.start, operand.end
+
+
+def _freed(text: str, parts: list[tuple[int, int]], names: list[str]) -> str:
+    pieces, place = [], 0
+    for (start, end), name in zip(parts, names, strict=False):
+        pieces += [text[place:start], name]
+        place = end
+    return "".join([*pieces, text[place:]])

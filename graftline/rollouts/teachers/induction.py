@@ -5,21 +5,19 @@ which has the instruction, the text as it is and what sandbox and critic answere
 no guessing. What remains privileged is the choice of the place and of the action, and whether there is more to do.
 """
 
+import re
 from collections.abc import Sequence
 
 from graftline.astgrep.binding import Tree, parse
-from graftline.codemod.equality import equality
-from graftline.codemod.induce import next_step
-from graftline.codemod.induction import Step
+from graftline.codemod.equality import compare_texts
+from graftline.codemod.induce import InductionStep, induce_step
 from graftline.core.errors import DataError
-from graftline.rollouts.state.state import State
+from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.base import Attempt, GaveUp, Proposal, Turn
+from graftline.rollouts.teachers.base import FailedAttempt, NoProposal, Proposal, Turn
 from graftline.rollouts.teachers.critic import over_application, stays
-from graftline.rollouts.teachers.places import line_text
-from graftline.rollouts.teachers.thoughts import Failure, Sight, attempt_thoughts, thought
-from graftline.rollouts.teachers.updates import update_after
-from graftline.rollouts.teachers.wording import Voice, quoted
+from graftline.rollouts.teachers.thoughts import Failure, StepView, update_after, write_attempt_thoughts, write_thought
+from graftline.rollouts.teachers.wording import Voice, line_text, quote
 from graftline.sandbox.base import Sandbox
 
 
@@ -27,31 +25,31 @@ class InductionTeacher:
     """Deterministic: the same task, the same steps."""
 
     name = "induction"
-    listens = False
+    uses_feedback = False
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
 
     def propose(
         self, task: Task, text: str, state: State, turns: Sequence[Turn] = (), attempt: int = 1
-    ) -> Proposal | GaveUp:
-        step = next_step(text, task.wanted, task.language, self._sandbox)
-        if not isinstance(step, Step):
-            return GaveUp(_cause(task, text, step))
+    ) -> Proposal | NoProposal:
+        step = induce_step(text, task.target, task.language, self._sandbox)
+        if not isinstance(step, InductionStep):
+            return NoProposal(_cause(task, text, step))
         sight = _sight(task, step, state)
         attempts = tuple(
-            Attempt(
+            FailedAttempt(
                 think=said,
                 action=rejected.action,
-                feedback=over_application(text, task.wanted, rejected.line, rejected.wanted, rejected.unwanted),
+                feedback=over_application(text, task.target, rejected.line, rejected.right, rejected.wrong),
             )
-            for said, rejected in zip(attempt_thoughts(sight), step.rejected, strict=True)
+            for said, rejected in zip(write_attempt_thoughts(sight), step.rejected, strict=True)
         )
-        lines = dict.fromkeys(rejected.line for rejected in step.rejected if stays(text, task.wanted, rejected.line))
+        lines = dict.fromkeys(rejected.line for rejected in step.rejected if stays(text, task.target, rejected.line))
         kept = tuple(line_text(text, line) for line in lines)
         update = update_after(sight, state, _parsed(task, step), kept, step.sites_left == 0)
         return Proposal(
-            think=thought(sight),
+            think=write_thought(sight),
             action=step.action,
             state_update=update,
             attempts=attempts,
@@ -59,12 +57,12 @@ class InductionTeacher:
         )
 
 
-def _sight(task: Task, step: Step, state: State) -> Sight:
+def _sight(task: Task, step: InductionStep, state: State) -> StepView:
     failures = tuple(
-        Failure(rejected.action, rejected.line, quoted(line_text(step.before, rejected.line)))
+        Failure(rejected.action, rejected.line, quote(line_text(step.before, rejected.line)))
         for rejected in step.rejected
     )
-    return Sight(
+    return StepView(
         instruction=task.instruction,
         tree=parse(step.before, task.language),
         done=state.history[-1] if state.history else "",
@@ -78,15 +76,42 @@ def _sight(task: Task, step: Step, state: State) -> Sight:
 
 def _cause(task: Task, text: str, cause: str) -> str:
     try:
-        if equality(text, task.wanted, task.language).is_verified:
+        if compare_texts(text, task.target, task.language).is_verified:
             return "done"
     except DataError:
         return cause
     return "partial" if cause == "no_candidate" and text != task.before else cause
 
 
-def _parsed(task: Task, step: Step) -> Tree | None:
+def _parsed(task: Task, step: InductionStep) -> Tree | None:
     try:
         return parse(step.after, task.language)
     except DataError:
         return None
+
+
+_STEP = re.compile(r"step (\d+): ")
+
+
+class MemoryTeacher:
+    """Answers from the task itself, each gold action once; the state says how many there were."""
+
+    name = "memory"
+    uses_feedback = False
+
+    def propose(
+        self, task: Task, text: str, state: State, turns: Sequence[Turn] = (), attempt: int = 1
+    ) -> Proposal | NoProposal:
+        if task.gold_action is None:
+            return NoProposal("no_gold")
+        actions = (task.gold_action, *task.gold_next)
+        last = _STEP.match(state.history[-1]) if state.history else None
+        step = int(last[1]) + 1 if last else 1
+        if step > len(actions):
+            return NoProposal("done" if text == task.target else "partial")
+        update = StateUpdate(
+            history=[f"step {step}: applied the gold action"],
+            open_issues=[],
+            next_focus="done" if step == len(actions) else "the next gold action",
+        )
+        return Proposal("I apply the action that is known to be right.", actions[step - 1], update)

@@ -7,23 +7,22 @@ from typing import assert_never
 
 from graftline.core.errors import ConfigError
 from graftline.llm.blocking import BlockingChatModel
-from graftline.rollouts.teachers.base import Teacher
-from graftline.rollouts.teachers.examples import Examples
-from graftline.rollouts.teachers.induction import InductionTeacher
-from graftline.rollouts.teachers.memory import MemoryTeacher
-from graftline.rollouts.teachers.openai import OpenAITeacher
-from graftline.rollouts.teachers.prompt import load_prompt
-from graftline.rollouts.teachers.settings import (
+from graftline.rollouts.teachers.base import (
     InductionTeacherConfig,
     MemoryTeacherConfig,
     OpenAITeacherConfig,
+    Teacher,
     TeacherConfig,
 )
+from graftline.rollouts.teachers.examples import Examples
+from graftline.rollouts.teachers.induction import InductionTeacher, MemoryTeacher
+from graftline.rollouts.teachers.openai import OpenAITeacher
+from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.sandbox.base import Sandbox
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedModel:
     """What a teacher needs that asks a served language model."""
 
     model: BlockingChatModel
@@ -35,12 +34,14 @@ class Served:
     """Verified steps, some of which are shown."""
 
 
-def nothing_served() -> Served:
+def no_served_model() -> ServedModel:
     """Stand for a language model where there is none."""
     raise ConfigError("teacher 'openai' asks a served language model, and none was given")
 
 
-def open_teacher(config: TeacherConfig, sandbox: Sandbox, served: Callable[[], Served] = nothing_served) -> Teacher:
+def open_teacher(
+    config: TeacherConfig, sandbox: Sandbox, served: Callable[[], ServedModel] = no_served_model
+) -> Teacher:
     """Return the teacher of `config`; it tries its candidates in `sandbox`, or asks the model of `served`.
 
     Raises:

@@ -14,9 +14,8 @@ from graftline.llm.base import ChatAnswer, ChatRequest, Message
 from graftline.llm.blocking import BlockingChatModel
 from graftline.rollouts.state.state import State
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.answer import Fault, read
-from graftline.rollouts.teachers.answer_schema import BY_SCHEMA
-from graftline.rollouts.teachers.base import GaveUp, Generation, Proposal, Turn, Unreadable
+from graftline.rollouts.teachers.answer import BY_SCHEMA, ParseError, parse_answer
+from graftline.rollouts.teachers.base import Generation, InvalidAnswer, NoProposal, Proposal, Turn
 from graftline.rollouts.teachers.examples import Examples, VerifiedStep
 from graftline.rollouts.teachers.prompt import Prompt, PromptSettings
 
@@ -31,7 +30,7 @@ _HOTTER, _HOTTEST = 0.3, 2.0
 class OpenAITeacher:
     """Asks `model`, whose context holds `context_tokens`; safe to use from several threads."""
 
-    listens = True
+    uses_feedback = True
 
     def __init__(
         self,
@@ -50,7 +49,7 @@ class OpenAITeacher:
 
     def propose(
         self, task: Task, text: str, state: State, turns: Sequence[Turn] = (), attempt: int = 1
-    ) -> Proposal | Unreadable | GaveUp:
+    ) -> Proposal | InvalidAnswer | NoProposal:
         """As `Teacher.propose`; gives up with `too_long` where the text does not fit, and `unreadable` where it is none.
 
         Raises:
@@ -60,10 +59,10 @@ class OpenAITeacher:
         try:
             f"{task.instruction}{text}".encode()
         except UnicodeEncodeError:
-            return GaveUp("unreadable")
+            return NoProposal("unreadable")
         asked = self._asked(task, text, state, turns)
         if asked is None:
-            return GaveUp("too_long")
+            return NoProposal("too_long")
         messages, ids = asked
         settings, sampling = self._prompt.settings, self._prompt.settings.sampling
         is_first = attempt == 1 and (not turns or turns[-1].is_kept)
@@ -75,14 +74,14 @@ class OpenAITeacher:
             seed = _seed(sampling.seed, task.id, attempt, len(turns), len(drawn))
             request = chat_request(settings, messages, hotter, seed, self._adapter)
             drawn.append(self._model.generate(request))
-            answer = read(drawn[-1].text, settings.answer)
-            if isinstance(answer, Fault) or answer.action not in failed or len(drawn) > sampling.redraws:
+            answer = parse_answer(drawn[-1].text, settings.answer)
+            if isinstance(answer, ParseError) or answer.action not in failed or len(drawn) > sampling.redraws:
                 break
         generation = _generation(request, drawn, self._prompt.digest(ids))
-        if isinstance(answer, Fault):
+        if isinstance(answer, ParseError):
             said = drawn[-1]
             cut = f" It was cut off after {said.usage.completion} tokens." if said.finish_reason == "length" else ""
-            return Unreadable(answer.reason + cut, generation)
+            return InvalidAnswer(answer.reason + cut, generation)
         return Proposal(
             think=answer.think,
             action=answer.action,
@@ -101,7 +100,7 @@ class OpenAITeacher:
         if self._examples is not None and settings.few_shots.count:
             found = self._examples.like(task, text, settings.few_shots, settings.answer)
         while True:
-            messages = self._prompt.chat(task, text, state, shown, [step.shot for step in found], task.wanted)
+            messages = self._prompt.chat(task, text, state, shown, [step.shot for step in found], task.target)
             if _tokens(messages) <= self._room:
                 return messages, [step.id for step in found]
             if not found and not shown:

@@ -24,8 +24,7 @@ from graftline.core.paths import file_name
 from graftline.core.text_diff import summarize_change
 from graftline.llm.base import Message
 from graftline.rollouts.state.state import State, StateUpdate, render
-from graftline.rollouts.teachers.answer import Answer, written
-from graftline.rollouts.teachers.answer_schema import AnswerFormat
+from graftline.rollouts.teachers.answer import Answer, AnswerFormat, format_answer
 from graftline.rollouts.teachers.base import Proposal, Turn
 
 _NAME = re.compile(r"(?<!\$)\$([a-z][a-z_]*)")
@@ -149,7 +148,7 @@ class Prompts(Config):
         return self
 
 
-class Asked(Protocol):
+class PromptTask(Protocol):
     """What of a task is asked about, beside its text."""
 
     @property
@@ -181,12 +180,12 @@ class Prompt:
 
     def chat(
         self,
-        task: Asked,
+        task: PromptTask,
         text: str,
         state: State,
         turns: Sequence[Turn] = (),
         shots: Sequence[Shot] = (),
-        wanted: str | None = None,
+        target: str | None = None,
     ) -> tuple[Message, ...]:
         """Return what is asked about `task`, whose text is now `text`, after `turns`; `shots` come after those of the file.
 
@@ -194,40 +193,40 @@ class Prompt:
             ConfigError: the wanted text is to be shown, and `wanted` is None: whoever asks has none, or must not show it.
         """
         settings, layout = self.settings, self.settings.answer.layout
-        if settings.shows_wanted and wanted is None:
+        if settings.shows_wanted and target is None:
             raise ConfigError("the prompt shows the wanted text, which is not known here; use another prompt")
         messages = [Message(role="system", content=settings.system)] if settings.system else []
         for shot in (*self._shots, *shots):
             answer = Answer(shot.think, shot.action, shot.state_update, is_strict=True)
             messages += [
                 Message(role="user", content=self._asked(shot, shot.code, shot.after)),
-                Message(role="assistant", content=written(answer, layout)),
+                Message(role="assistant", content=format_answer(answer, layout)),
             ]
         tell = self._talk if settings.turns == "chat" else self._with_notes
-        messages += tell(task, turns, text, wanted or "")
+        messages += tell(task, turns, text, target or "")
         if state != State():
             last = messages[-1]
             messages[-1] = Message(role="user", content=_filled(settings.state, state=render(state)) + last.content)
         return tuple(messages)
 
-    def _talk(self, task: Asked, turns: Sequence[Turn], text: str, wanted: str) -> list[Message]:
-        asked = self._asked(task, turns[0].text if turns else text, wanted)
+    def _talk(self, task: PromptTask, turns: Sequence[Turn], text: str, target: str) -> list[Message]:
+        asked = self._asked(task, turns[0].text if turns else text, target)
         messages, texts = [], [*(turn.text for turn in turns), text]
         for turn, after in zip(turns, texts[1:], strict=True):
             messages += [Message(role="user", content=asked), Message(role="assistant", content=self._said(turn))]
             asked = self._told(turn, after)
         return [*messages, Message(role="user", content=asked)]
 
-    def _with_notes(self, task: Asked, turns: Sequence[Turn], text: str, wanted: str) -> list[Message]:
+    def _with_notes(self, task: PromptTask, turns: Sequence[Turn], text: str, target: str) -> list[Message]:
         latest = max((number for number, turn in enumerate(turns) if turn.is_kept), default=0)
         notes = dict.fromkeys(self._told(turn, text) for turn in turns[latest:])
-        asked = self._asked(task, text, wanted)
+        asked = self._asked(task, text, target)
         return [Message(role="user", content=asked + "".join(notes))]
 
-    def _asked(self, task: Asked, code: str, wanted: str) -> str:
-        change = summarize_change(code, wanted) if self.settings.shows_wanted else ""
+    def _asked(self, task: PromptTask, code: str, target: str) -> str:
+        change = summarize_change(code, target) if self.settings.shows_wanted else ""
         known = {"language": task.language, "instruction": task.instruction, "code": code}
-        return _filled(self.settings.user, **known, wanted=wanted, change=change)
+        return _filled(self.settings.user, **known, wanted=target, change=change)
 
     def _told(self, turn: Turn, after: str) -> str:
         template = self.settings.kept if turn.is_kept else self.settings.failed
@@ -238,7 +237,7 @@ class Prompt:
         if not isinstance(answer, Proposal):
             return answer.generation.text[:_MAX_ECHO]
         said = Answer(answer.think[:_MAX_ECHO], answer.action, answer.state_update, is_strict=True)
-        return written(said, self.settings.answer.layout)
+        return format_answer(said, self.settings.answer.layout)
 
 
 def load_prompt(configs: Path, name: str) -> Prompt:

@@ -7,19 +7,24 @@ tell; the numbers are those of the teacher's own matches, never of the places th
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.action import PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Tree
 from graftline.codemod.anti_unify import VARIABLE
-from graftline.rollouts.teachers.places import captured, first_code_line, lines_with, place_of, telling_word
+from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.teachers.wording import (
     Voice,
-    counted,
-    described,
-    lines_named,
-    listed,
-    quoted,
+    count_noun,
+    describe_action,
+    find_capture,
+    first_code_line,
+    join_words,
+    lines_with,
+    name_lines,
+    place_of,
+    quote,
     sentence,
-    shortened,
+    shorten,
+    telling_word,
     texts_of,
 )
 from graftline.sandbox.base import Match
@@ -40,7 +45,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class StepView:
     """What a thought may be made of."""
 
     instruction: str
@@ -73,11 +78,11 @@ class Sight:
         return list(dict.fromkeys(starts))
 
 
-def attempt_thoughts(sight: Sight) -> list[str]:
+def write_attempt_thoughts(sight: StepView) -> list[str]:
     """Return what is said before each attempt that failed, in order."""
     said = []
     for number, failure in enumerate(sight.failures):
-        what = described(failure.action)
+        what = describe_action(failure.action)
         if number == 0:
             phrases = (f"First try: {what}.", f"I try {what}.", f"Perhaps {what} is enough.", f"{what} might do.")
             said.append(" ".join([*_opening(sight), sentence(sight.voice.pick("try", phrases))]))
@@ -87,19 +92,19 @@ def attempt_thoughts(sight: Sight) -> list[str]:
     return said
 
 
-def thought(sight: Sight) -> str:
+def write_thought(sight: StepView) -> str:
     """Return what is said before the action."""
     opening = [_failed(sight, sight.failures), _place(sight)] if sight.failures else _opening(sight)
     return " ".join(part for part in [*opening, _choice(sight), _reach(sight), _look_alikes(sight)] if part)
 
 
-def _opening(sight: Sight) -> list[str]:
+def _opening(sight: StepView) -> list[str]:
     parts = [_goal(sight), _place(sight)]
     return parts if sight.voice.pick("order", ("goal first", "place first")) == "goal first" else parts[::-1]
 
 
-def _goal(sight: Sight) -> str:
-    asked = shortened(sight.instruction, _MAX_INSTRUCTION)
+def _goal(sight: StepView) -> str:
+    asked = shorten(sight.instruction, _MAX_INSTRUCTION)
     if not asked:
         return sight.voice.pick("goal", ("Nothing is said about the task.", "The task has no words."))
     asked += "" if asked.endswith((".", "!", "?", "…")) else "."
@@ -119,7 +124,7 @@ def _goal(sight: Sight) -> str:
     return sight.voice.pick("goal", phrases)
 
 
-def _place(sight: Sight) -> str:
+def _place(sight: StepView) -> str:
     first = sight.matches[0]
     line, code, names = place_of(sight.tree, first.start, first.end)
     within = f" in `{names}`" if names else ""
@@ -132,10 +137,10 @@ def _place(sight: Sight) -> str:
     return sight.voice.pick("place", phrases)
 
 
-def _failed(sight: Sight, failures: Sequence[Failure]) -> str:
+def _failed(sight: StepView, failures: Sequence[Failure]) -> str:
     sentences = []
     for number, failure in enumerate(failures):
-        what = described(failure.action)
+        what = describe_action(failure.action)
         if number and failure.line == failures[number - 1].line:
             sentences.append(sentence(f"{what} hits the same line."))
             continue
@@ -150,8 +155,8 @@ def _failed(sight: Sight, failures: Sequence[Failure]) -> str:
     return " ".join(sentences)
 
 
-def _choice(sight: Sight) -> str:
-    what = described(sight.action)
+def _choice(sight: StepView) -> str:
+    what = describe_action(sight.action)
     if not sight.free:
         phrases = (
             f"I name it as it stands: {what}.",
@@ -167,7 +172,7 @@ def _choice(sight: Sight) -> str:
                 f"What I mean is {what}.",
             )
         return sentence(sight.voice.pick("literal", phrases))
-    free = listed([_filled(sight, name) for name in sight.free], _MAX_FREE)
+    free = join_words([_filled(sight, name) for name in sight.free], _MAX_FREE)
     kept = f"`{sight.word}`" if sight.word else "the form"
     phrases = (
         f"I match {what}: {free} may be anything, {kept} stays fixed.",
@@ -178,16 +183,16 @@ def _choice(sight: Sight) -> str:
     return sentence(sight.voice.pick("general", phrases))
 
 
-def _filled(sight: Sight, variable: str) -> str:
+def _filled(sight: StepView, variable: str) -> str:
     """Return a variable with what it stands for at the first match."""
     is_plain = isinstance(sight.action, PatternAction) and not (sight.action.selector or sight.action.strictness)
     pattern = sight.action.pattern if isinstance(sight.action, PatternAction) and is_plain else ""
-    here = captured(sight.tree, sight.matches[0].start, pattern, variable) if pattern else ""
-    return f"{variable} (here {quoted(here, _MAX_CAPTURED)})" if here.strip() else variable
+    here = find_capture(sight.tree, sight.matches[0].start, pattern, variable) if pattern else ""
+    return f"{variable} (here {quote(here, _MAX_CAPTURED)})" if here.strip() else variable
 
 
-def _reach(sight: Sight) -> str:
-    places, lines = counted(len(sight.matches), "place"), lines_named(sight.lines)
+def _reach(sight: StepView) -> str:
+    places, lines = count_noun(len(sight.matches), "place"), name_lines(sight.lines)
     if len(sight.matches) == 1:
         phrases: tuple[str, ...] = ("It matches there alone.", "One match.", "Tried out, it matches only there.", "")
     elif len(sight.lines) == 1:
@@ -197,7 +202,7 @@ def _reach(sight: Sight) -> str:
     return sight.voice.pick("reach", phrases)
 
 
-def _look_alikes(sight: Sight) -> str:
+def _look_alikes(sight: StepView) -> str:
     word = sight.word
     if not word:
         return ""
@@ -210,10 +215,85 @@ def _look_alikes(sight: Sight) -> str:
     others = [line for line in lines_with(text, word) if line not in touched]
     if not others:
         return sight.voice.pick("alone", (f"`{word}` stands nowhere else.", ""))
-    where = lines_named(others)
+    where = name_lines(others)
     phrases = (
         f"`{word}` also stands on {where}; this rule does not touch it.",
         f"Left alone: `{word}` on {where}.",
         f"The other uses of `{word}`, on {where}, are not touched by it.",
     )
     return sight.voice.pick("others", phrases)
+
+
+_MAX_GOAL = 240
+_MAX_NOTE = 140
+_MAX_MATCHER, _MAX_FIX = 60, 40
+_MAX_DECISIONS, _MAX_CONSTRAINTS = 2, 4
+_LEAST_ALIKE = 2
+
+
+def update_after(
+    sight: StepView, state: State, after: Tree | None, kept: tuple[str, ...], is_done: bool
+) -> StateUpdate:
+    """Return the update of the step that `sight` shows.
+
+    Args:
+        sight: The step.
+        state: The state before it.
+        after: The text after it; None where it cannot be read.
+        kept: Lines that the critic said must stay as they are.
+        is_done: Whether nothing is left to do.
+    """
+    constraints = [*state.constraints, *(_note(f"keep {quote(line)} as it is") for line in kept)]
+    is_alike = len(sight.matches) >= _LEAST_ALIKE and bool(sight.free)
+    return StateUpdate(
+        goals=None if state.goals else [shorten(sight.instruction, _MAX_GOAL) or "change the text as asked"],
+        constraints=list(dict.fromkeys(constraints))[-_MAX_CONSTRAINTS:] if kept else None,
+        decisions=[_note(decision) for decision in _decisions(sight)[:_MAX_DECISIONS]] or None,
+        hypotheses=[_note(f"what looks like {describe_action(sight.action)} changes alike everywhere")]
+        if is_alike
+        else None,
+        history=[_note(done_in_words(sight))],
+        open_issues=[] if is_done else [_note(_left(sight, after))],
+        next_focus="done" if is_done else _focus(sight),
+    )
+
+
+def done_in_words(sight: StepView) -> str:
+    """Return what the action of a step did, and where."""
+    rule = rule_of(sight.action)
+    fix = rule["fix"] if isinstance(rule["fix"], str) else str(rule["fix"].get("template", ""))
+    what = shorten(describe_action(sight.action), _MAX_MATCHER)
+    where = name_lines(sight.lines)
+    if rule.get("transform"):
+        return f"rewrote part of {what} ({where})"
+    return f"rewrote {what} to {quote(fix, _MAX_FIX)} ({where})" if fix.strip() else f"removed {what} ({where})"
+
+
+def _decisions(sight: StepView) -> list[str]:
+    refused = [f"not {describe_action(failure.action)}: wrong on {failure.code}" for failure in sight.failures[:1]]
+    if not sight.free:
+        return refused
+    free = ", ".join(sight.free[:3])
+    return [*refused, f"leave {free} open in {describe_action(sight.action)}"]
+
+
+def _left(sight: StepView, after: Tree | None) -> str:
+    word = sight.word
+    lines = lines_with(after.text, word) if after is not None and word else []
+    if lines:
+        return f"not finished; `{word}` stands on {name_lines(lines)}: see whether that is meant too"
+    phrases = (
+        "not finished: look for what else the task asks for",
+        "part of the task is still open",
+        "the text does not do yet all that is asked",
+    )
+    return sight.voice.pick("left", phrases)
+
+
+def _focus(sight: StepView) -> str:
+    phrases = ("what else the task asks for", "the rest of the task", "the next place that the task is about")
+    return sight.voice.pick("focus", phrases)
+
+
+def _note(text: str) -> str:
+    return shorten(text, _MAX_NOTE)

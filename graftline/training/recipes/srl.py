@@ -12,12 +12,10 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from graftline.astgrep.action import ACTION
-from graftline.codemod.canonical import canonical_text
-from graftline.codemod.similarity import MAX_COMPARED_CHARACTERS, srl
+from graftline.codemod.canonical import MAX_COMPARED_CHARACTERS, canonical_text, similarity
 from graftline.core.errors import DataError
 from graftline.rollouts.reward import BAD_FORMAT
-from graftline.rollouts.teachers.answer import Fault, read
-from graftline.rollouts.teachers.answer_schema import AnswerFormat
+from graftline.rollouts.teachers.answer import AnswerFormat, ParseError, parse_answer
 from graftline.training.answers import Drawn
 from graftline.training.examples import read_rows
 from graftline.training.recipes.base import Example, Gradients, Training, TrainingData
@@ -65,10 +63,10 @@ class Srl:
         return look(self._rollouts, training, examples, self._score)
 
     def _score(self, example: Example, answer: Drawn) -> Scored:
-        found = read(answer.text, self._config.answer)
-        if isinstance(found, Fault):
+        found = parse_answer(answer.text, self._config.answer)
+        if isinstance(found, ParseError):
             return Scored(-1.0, BAD_FORMAT)
-        likeness = srl(found.action, [example.item])
+        likeness = similarity(found.action, [example.item])
         return Scored(likeness, "not_compared" if likeness is None else "compared")
 
 

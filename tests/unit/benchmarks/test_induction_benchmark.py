@@ -21,7 +21,7 @@ from benchmarks.induction_unseen import UnseenFiles, edits, without_corpus
 from graftline.astgrep.action import PatternAction
 from graftline.codemod.background import texts
 from graftline.codemod.equality import Level
-from graftline.codemod.induction import Induction
+from graftline.codemod.induce import Induction
 from graftline.core.errors import SandboxError
 from graftline.core.progress import Progress, progress_bars
 from graftline.sandbox import MemorySandboxConfig, Sandbox, open_sandbox

@@ -57,7 +57,7 @@ def task(number: int) -> Task:
         language="python",
         instruction="Call new.",
         before=f"old({number})\n",
-        wanted=f"new({number})\n",
+        target=f"new({number})\n",
         gold_action=gold,
         licence="MIT",
         group="mine",

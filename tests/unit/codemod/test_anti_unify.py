@@ -3,7 +3,7 @@
 import pytest
 
 from graftline.astgrep.binding import Language, parse
-from graftline.codemod.anti_unify import POLICIES, Lists, Policy, Template, template
+from graftline.codemod.anti_unify import POLICIES, Lists, Policy, Template, make_template
 from graftline.codemod.change import Change, Region, bound_names
 
 NAMES = [f"{policy} {lists}" for policy, lists in POLICIES]
@@ -16,7 +16,7 @@ def change(language: Language, before: str, after: str) -> Change:
 def templates(language: Language, before: str, after: str, region: str) -> dict[str, tuple[str, str] | None]:
     changed = change(language, before, after)
     node = next(node for node in changed.before.root.walk() if changed.before.of(node) == region)
-    found = [template(changed, Region(node, node), policy, lists) for policy, lists in POLICIES]
+    found = [make_template(changed, Region(node, node), policy, lists) for policy, lists in POLICIES]
     return {name: one and (one.pattern, one.rewrite) for name, one in zip(NAMES, found, strict=True)}
 
 
@@ -151,7 +151,7 @@ def test_no_template_is_written_that_would_say_something_else(
 def test_no_template_frees_what_its_rewrite_repeats_as_it_is() -> None:
     # a name in short for a property is no expression, so that a variable cannot stand there
     found = templates("javascript", "f(a, b);\n", "f({ a, b });\n", "f(a, b)")
-    assert {template[0] for template in found.values() if template} == {"f(a, b)"}
+    assert {make_template[0] for make_template in found.values() if make_template} == {"f(a, b)"}
 
 
 def test_no_template_is_written_that_would_match_everything() -> None:
@@ -164,7 +164,9 @@ def test_no_template_is_written_that_would_match_everything() -> None:
 def test_a_template_counts_its_variables() -> None:
     changed = change("python", "f(a, a, b)\n", "g(a, a, b)\n")
     call = next(node for node in changed.before.root.walk() if node.kind == "call")
-    assert template(changed, Region(call, call), "scoped", "items") == Template("f($A, $A, $B)", "g($A, $A, $B)", 2)
+    assert make_template(changed, Region(call, call), "scoped", "items") == Template(
+        "f($A, $A, $B)", "g($A, $A, $B)", 2
+    )
 
 
 @pytest.mark.parametrize("lists", ["items", "runs", "long_runs"])
@@ -173,7 +175,7 @@ def test_more_than_26_variables_have_names_ast_grep_can_read(policy: Policy, lis
     names = ", ".join(f"a{number}" for number in range(40))
     changed = change("python", f"f({names})\n", f"g({names})\n")
     call = next(node for node in changed.before.root.walk() if node.kind == "call")
-    found = template(changed, Region(call, call), policy, lists)
+    found = make_template(changed, Region(call, call), policy, lists)
     assert found is not None
     if (policy, lists) == ("literal", "items"):
         assert found == Template(f"f({names})", f"g({names})", 0)

@@ -7,10 +7,8 @@ import warnings
 import pytest
 
 from graftline.astgrep.binding import Language
-from graftline.codemod.equality import Level
-from graftline.codemod.induce import induce
-from graftline.codemod.induction import Induction
-from graftline.codemod.tidy import tidied
+from graftline.codemod.equality import Level, normalize_blank_lines
+from graftline.codemod.induce import Induction, induce
 from graftline.sandbox.actions.memory import MemorySandbox
 
 
@@ -21,7 +19,7 @@ def checked(before: str, after: str, language: Language = "python") -> Induction
     text = before
     for step in found.steps:
         assert step.before == text
-        text = tidied(text, *sandbox.apply_many(text, language, [step.action]))
+        text = normalize_blank_lines(text, *sandbox.apply_many(text, language, [step.action]))
     assert text == found.result
     assert (found.level is Level.EXACT) == (text == after)
     assert found.is_verified == (not found.unsolved)

@@ -3,7 +3,7 @@
 import pytest
 
 from graftline.astgrep.binding import Language
-from graftline.codemod.equality import Level, equality, without_blanks
+from graftline.codemod.equality import Level, compare_texts, normalize_whitespace
 from graftline.core.errors import DataError
 
 SAME: dict[str, tuple[Language, str, str, Level]] = {
@@ -50,8 +50,8 @@ SAME: dict[str, tuple[Language, str, str, Level]] = {
 
 @pytest.mark.parametrize(("language", "text", "wanted", "level"), SAME.values(), ids=SAME)
 def test_what_means_the_same_counts_as_wanted(language: Language, text: str, wanted: str, level: Level) -> None:
-    assert equality(text, wanted, language) is level
-    assert equality(wanted, text, language) is level
+    assert compare_texts(text, wanted, language) is level
+    assert compare_texts(wanted, text, language) is level
     assert level.is_verified
 
 
@@ -114,8 +114,8 @@ OTHER: dict[str, tuple[Language, str, str]] = {
 
 @pytest.mark.parametrize(("language", "text", "wanted"), OTHER.values(), ids=OTHER)
 def test_what_means_something_else_does_not(language: Language, text: str, wanted: str) -> None:
-    assert equality(text, wanted, language) is Level.NONE
-    assert equality(wanted, text, language) is Level.NONE
+    assert compare_texts(text, wanted, language) is Level.NONE
+    assert compare_texts(wanted, text, language) is Level.NONE
 
 
 @pytest.mark.parametrize("level", list(Level))
@@ -135,18 +135,18 @@ def test_only_the_three_kinds_of_equality_are_verified(level: Level) -> None:
     ],
 )
 def test_blanks_at_line_ends_and_empty_lines_go_and_indentation_stays(text: str, expected: str) -> None:
-    assert without_blanks(text) == expected
-    assert without_blanks(expected) == expected
+    assert normalize_whitespace(text) == expected
+    assert normalize_whitespace(expected) == expected
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("-" * 400 + "1", "x\n"), ("x\n", "-" * 400 + "1"), ("\ud800", "x\n")])
 def test_a_text_that_cannot_be_parsed_is_an_error_of_the_data(text: str, wanted: str) -> None:
     with pytest.raises(DataError):
-        equality(text, wanted, "python")
+        compare_texts(text, wanted, "python")
 
 
 def test_a_text_that_cannot_be_parsed_still_equals_itself() -> None:
-    assert equality("-" * 400 + "1", "-" * 400 + "1", "python") is Level.EXACT
+    assert compare_texts("-" * 400 + "1", "-" * 400 + "1", "python") is Level.EXACT
 
 
 @pytest.mark.parametrize("unit", ["f(", "[", "a[", "{1: "])
@@ -154,5 +154,5 @@ def test_the_deepest_texts_are_compared(unit: str) -> None:
     closing = {"f(": ")", "[": "]", "a[": "]", "{1: ": "}"}[unit]
     levels = {"f(": 98, "[": 148, "a[": 148, "{1: ": 98}[unit]
     text, wanted = (unit * levels + end + closing * levels + "\n" for end in ("1", "2"))
-    assert equality(text, wanted, "python") is Level.NONE
-    assert equality(text, text.replace("1" + closing, "1 " + closing), "python") is Level.TREE
+    assert compare_texts(text, wanted, "python") is Level.NONE
+    assert compare_texts(text, text.replace("1" + closing, "1 " + closing), "python") is Level.TREE

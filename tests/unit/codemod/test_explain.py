@@ -3,12 +3,12 @@
 import pytest
 
 from graftline.astgrep.action import PatternAction, RuleAction
-from graftline.codemod.explain import explained, summary
+from graftline.codemod.explain import explain, summarize
 
 
 def test_a_pattern_is_explained_with_its_variables() -> None:
     action = PatternAction(pattern="old($A, $$$B, $_C)", rewrite="new($A)")
-    assert explained(action) == [
+    assert explain(action) == [
         "Matches",
         "  code of the form `old($A, $$$B, $_C)`",
         "Variables",
@@ -32,7 +32,7 @@ def test_a_whole_rule_is_explained_part_by_part() -> None:
         transform={"N": {"replace": {"source": "$A", "replace": "a", "by": "b"}}},
         utils={"util": {"pattern": "f($A)"}},
     )
-    assert explained(action) == [
+    assert explain(action) == [
         "Matches",
         "  the `method_definition` in code of the form `class C { f() {} }`",
         "  and inside (at any distance)",
@@ -76,9 +76,9 @@ def test_a_whole_rule_is_explained_part_by_part() -> None:
     ],
 )
 def test_a_rule_has_one_line_that_says_what_it_does(action: PatternAction | RuleAction, line: str) -> None:
-    assert summary(action) == line
+    assert summarize(action) == line
 
 
 @pytest.mark.parametrize("rule", [{"inside": 3}, {"all": "x"}, {"pattern": {}}, {"nthChild": {"position": "2n"}}, {}])
 def test_a_rule_that_ast_grep_would_refuse_is_still_explained(rule: dict[str, object]) -> None:
-    assert explained(RuleAction(rule=rule, fix={}))[0] == "Matches"
+    assert explain(RuleAction(rule=rule, fix={}))[0] == "Matches"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from graftline.astgrep.action import PatternAction, RuleAction
-from graftline.codemod.generality import free_parts, is_general, patterns_of
+from graftline.codemod.cost import count_free_parts, is_general, patterns_of
 
 PATTERNS = {
     "f(a)": 0,
@@ -21,7 +21,7 @@ PATTERNS = {
 @pytest.mark.parametrize(("pattern", "number"), PATTERNS.items(), ids=PATTERNS)
 def test_a_pattern_leaves_its_variables_free(pattern: str, number: int) -> None:
     action = PatternAction(pattern=pattern, rewrite="x")
-    assert (free_parts(action), is_general(action)) == (number, number > 0)
+    assert (count_free_parts(action), is_general(action)) == (number, number > 0)
 
 
 RULES: dict[str, tuple[dict[str, Any], int]] = {
@@ -43,7 +43,7 @@ RULES: dict[str, tuple[dict[str, Any], int]] = {
 
 @pytest.mark.parametrize(("rule", "number"), RULES.values(), ids=RULES)
 def test_a_rule_leaves_free_what_it_asks_of_the_match_itself(rule: dict[str, Any], number: int) -> None:
-    assert free_parts(RuleAction(rule=rule, fix="")) == number
+    assert count_free_parts(RuleAction(rule=rule, fix="")) == number
 
 
 MALFORMED: dict[str, tuple[Any, list[str]]] = {
@@ -62,7 +62,7 @@ MALFORMED: dict[str, tuple[Any, list[str]]] = {
 def test_a_malformed_rule_has_the_patterns_that_can_be_read(rule: dict[str, Any], patterns: list[str]) -> None:
     assert list(patterns_of(rule)) == patterns
     # what cannot be read says nothing of the match, so that it is left free; the pattern `g` has no variable
-    assert free_parts(RuleAction(rule=rule, fix="")) == (0 if patterns else 1)
+    assert count_free_parts(RuleAction(rule=rule, fix="")) == (0 if patterns else 1)
 
 
 @pytest.mark.parametrize("rule", [None, 5, "f($A)", [{"pattern": "f($A)"}]])

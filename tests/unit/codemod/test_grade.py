@@ -9,10 +9,10 @@ from graftline.codemod.equality import Level
 from graftline.codemod.grade import (
     Grade,
     Measures,
+    count_background_matches,
     difference_cost,
     grade,
-    measured,
-    over_out,
+    measure,
     parse_ok,
 )
 from graftline.core.errors import DataError
@@ -103,14 +103,21 @@ def measures(
     action: PatternAction | RuleAction, text: str, wanted: str, sandbox: Sandbox, negatives: tuple[str, ...] = ()
 ) -> Measures:
     [result] = sandbox.apply_many(text, "python", [action])
-    return measured(action, text, result, wanted, "python", sandbox, negatives)
+    return measure(action, text, result, wanted, "python", sandbox, negatives)
 
 
 def test_an_action_that_does_what_is_wanted_does_nothing_else(sandbox: Sandbox) -> None:
     action, literals = pattern("old($A)", "new($A)"), [pattern(f"old({n})", f"new({n})") for n in (1, 2)]
     found = measures(action, "old(1)\nold(2)\n", "new(1)\nnew(2)\n", sandbox)
     mdl = round(description_length(action) / sum(map(description_length, literals)), 3)
-    assert found == Measures(over_in=0, over_out=0.0, idempotent=True, neg_fail=None, mdl=mdl, support=2)
+    assert found == Measures(
+        false_positives=0,
+        background_matches=0.0,
+        idempotent=True,
+        negatives_changed=None,
+        description_length=mdl,
+        support=2,
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +142,7 @@ def test_a_match_is_unwanted_where_it_changes_what_is_not_to_change(
     old: str, new: str, text: str, wanted: str, over_in: int, support: int, sandbox: Sandbox
 ) -> None:
     found = measures(pattern(old, new), text, wanted, sandbox)
-    assert (found.over_in, found.support) == (over_in, support)
+    assert (found.false_positives, found.support) == (over_in, support)
 
 
 @pytest.mark.parametrize(
@@ -158,13 +165,13 @@ def test_an_action_is_idempotent_where_twice_is_once(
 
 def test_negatives_that_are_changed_are_counted(sandbox: Sandbox) -> None:
     negatives = ("old(1, 2)\n", "other(1)\n", "if a:\n    old(3)\n")
-    assert measures(pattern("old($A)", "new($A)"), "old(1)\n", "new(1)\n", sandbox, negatives).neg_fail == 1
+    assert measures(pattern("old($A)", "new($A)"), "old(1)\n", "new(1)\n", sandbox, negatives).negatives_changed == 1
 
 
 @pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict is not Verdict.OK])
 def test_nothing_is_measured_of_an_action_that_was_not_applied(verdict: Verdict, sandbox: Sandbox) -> None:
     result = SandboxResult(verdict, None, Isolation("none", "memory"))
-    assert measured(pattern("f($A)", "g($A)"), "f(1)\n", result, "g(1)\n", "python", sandbox) == Measures()
+    assert measure(pattern("f($A)", "g($A)"), "f(1)\n", result, "g(1)\n", "python", sandbox) == Measures()
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
@@ -194,18 +201,23 @@ def test_texts_that_lack_a_needed_word_are_left_out_without_missing_a_place(
         [result] = sandbox.apply_many(text, "python", [action])
         changed += sum(text[match.start : match.end] != match.replacement for match in result.matches)
     assert changed > 0
-    assert over_out(action, "python", sandbox) == round(changed * 100_000 / background.size("python"), 3)
+    assert count_background_matches(action, "python", sandbox) == round(
+        changed * 100_000 / background.size("python"), 3
+    )
 
 
 def test_how_often_foreign_code_is_changed_is_not_known_of_what_cannot_be_applied(sandbox: Sandbox) -> None:
-    assert over_out(pattern("len($A)", "$UNDEFINED"), "python", sandbox) is None
+    assert count_background_matches(pattern("len($A)", "$UNDEFINED"), "python", sandbox) is None
 
 
 def test_a_copy_of_the_own_text_in_the_background_is_not_foreign(sandbox: Sandbox) -> None:
     action, program = pattern("return $A", "return f($A)"), background.texts("python")[0]
     own = next(row.text for row in background.rows() if row.language == "python" and "return " in row.text)
     [inside] = sandbox.apply_many(own, "python", [action])
-    known, foreign = over_out(action, "python", sandbox), over_out(action, "python", sandbox, f"\n{own}\n")
+    known, foreign = (
+        count_background_matches(action, "python", sandbox),
+        count_background_matches(action, "python", sandbox, f"\n{own}\n"),
+    )
     assert (own in program, known is not None, foreign is not None) == (True, True, True)
     size = background.size("python")
     changed = round((known or 0.0) * size / 100_000)
@@ -213,4 +225,4 @@ def test_a_copy_of_the_own_text_in_the_background_is_not_foreign(sandbox: Sandbo
 
 
 def test_a_place_that_stays_as_it_is_counts_for_nothing(sandbox: Sandbox) -> None:
-    assert over_out(pattern("$A is None", "$A is None"), "python", sandbox) == 0.0
+    assert count_background_matches(pattern("$A is None", "$A is None"), "python", sandbox) == 0.0

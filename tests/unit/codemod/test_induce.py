@@ -12,10 +12,17 @@ from graftline.astgrep.action import ACTION, PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import Language
 from graftline.codemod import background
 from graftline.codemod.candidates import Forms
-from graftline.codemod.equality import Level
-from graftline.codemod.induce import Inducing, induce, level_of, next_step
-from graftline.codemod.induction import Induction, Rejected, Scored, Step
-from graftline.codemod.tidy import tidied
+from graftline.codemod.equality import Level, normalize_blank_lines
+from graftline.codemod.induce import (
+    Induction,
+    InductionConfig,
+    InductionStep,
+    RejectedAction,
+    ScoredAction,
+    induce,
+    induce_step,
+    level_of,
+)
 from graftline.core.errors import SandboxError
 from graftline.sandbox import Isolation, SandboxResult
 from graftline.sandbox.actions.memory import MemorySandbox
@@ -149,8 +156,8 @@ def test_a_step_says_what_it_did() -> None:
     # of three places two are done by one rule; the literal one would do one of them
     assert (step.before, step.after) == (before, "new(1)\nnew(2)\nx = 3\n")
     assert (step.matches, step.sites_left, step.rejected) == (2, 1, ())
-    assert step.chosen == Scored(pattern("old($A)", "new($A)"), 1, step.chosen.mdl, 2, 1, 0)
-    assert step.chosen.mdl < 1
+    assert step.chosen == ScoredAction(pattern("old($A)", "new($A)"), 1, step.chosen.description_length, 2, 1, 0)
+    assert step.chosen.description_length < 1
     assert (pattern("old(1)", "new(1)"), 0, 1) in [(one.action, one.variables, one.sites) for one in step.alternatives]
     assert [one.variables for one in step.alternatives] == sorted(one.variables for one in step.alternatives)
 
@@ -162,8 +169,8 @@ def test_a_candidate_that_changes_too_much_is_rejected_with_its_first_line() -> 
     assert (step.action, step.after, step.chosen.is_general) == (pattern("old(1)", "new(1)"), after, False)
     # old(2) on line 3 and old(3) would go as well
     assert step.rejected == (
-        Rejected(pattern("old($$$A)", "new($$$A)"), wanted=1, unwanted=2, line=3),
-        Rejected(pattern("old($A)", "new($A)"), wanted=1, unwanted=2, line=3),
+        RejectedAction(pattern("old($$$A)", "new($$$A)"), right=1, wrong=2, line=3),
+        RejectedAction(pattern("old($A)", "new($A)"), right=1, wrong=2, line=3),
     )
 
 
@@ -176,13 +183,13 @@ def test_what_only_a_few_of_many_places_want_is_done_one_by_one() -> None:
 
 def test_the_number_of_steps_is_bounded() -> None:
     before, after = "f(1)\nf(2)\nf(3)\n", "g(1)\nf(2)\ng(3)\n"
-    found = induce(before, after, "python", MemorySandbox(), Inducing(max_steps=1))
+    found = induce(before, after, "python", MemorySandbox(), InductionConfig(max_steps=1))
     assert (len(found.steps), found.result, found.unsolved) == (1, "g(1)\nf(2)\nf(3)\n", "max_steps")
 
 
 def test_two_texts_with_too_many_differences_are_not_one_edit() -> None:
     before = "\n".join(f"f({n})" for n in range(5)) + "\n"
-    found = induce(before, before.replace("f", "g"), "python", MemorySandbox(), Inducing(max_sites=4))
+    found = induce(before, before.replace("f", "g"), "python", MemorySandbox(), InductionConfig(max_sites=4))
     assert (found.steps, found.result, found.unsolved) == ((), before, "too_different")
 
 
@@ -261,20 +268,20 @@ def test_of_two_rules_that_hold_the_one_that_changes_less_of_the_background_is_t
     # the corpus asks for many lengths
     before, after = "graft(len(bud), 1)\n", "graft(size(bud), 1)\n"
     weighed = one_step(before, after).chosen
-    [careless] = induce(before, after, "python", MemorySandbox(), Inducing(uses_background=False)).steps
+    [careless] = induce(before, after, "python", MemorySandbox(), InductionConfig(uses_background=False)).steps
     assert careless.action == pattern("len($A)", "size($A)")
     assert weighed.background < background.hits(rule_of(careless.action), "python")
 
 
 @pytest.mark.parametrize(("forms", "is_general"), [("all", True), ("plain", True), ("literal", False)])
 def test_the_forms_of_candidates_can_be_chosen(forms: Forms, is_general: bool) -> None:
-    found = induce("x = old(a)\n", "x = new(a)\n", "python", MemorySandbox(), Inducing(forms=forms))
+    found = induce("x = old(a)\n", "x = new(a)\n", "python", MemorySandbox(), InductionConfig(forms=forms))
     assert (found.is_verified, found.is_all_general) == (True, is_general)
 
 
-def one_step(before: str, after: str, language: Language = "python") -> Step:
-    step = next_step(before, after, language, MemorySandbox())
-    assert isinstance(step, Step)
+def one_step(before: str, after: str, language: Language = "python") -> InductionStep:
+    step = induce_step(before, after, language, MemorySandbox())
+    assert isinstance(step, InductionStep)
     return step
 
 
@@ -317,7 +324,7 @@ def test_odd_texts_neither_break_induction_nor_are_taken_for_done(before: str, a
     reached = before
     for step in found.steps:
         [result] = sandbox.apply_many(reached, language, [step.action])
-        assert (step.before, step.after) == (reached, tidied(reached, result))
+        assert (step.before, step.after) == (reached, normalize_blank_lines(reached, result))
         reached = step.after
     assert reached == found.result
     assert found.level == level_of(reached, after, language)

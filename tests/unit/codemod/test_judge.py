@@ -5,7 +5,7 @@ import pytest
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language
 from graftline.codemod.change import Change
-from graftline.codemod.judge import Judgment, judged
+from graftline.codemod.judge import Judgment, judge
 from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import Match, SandboxResult, Verdict
 
@@ -15,7 +15,7 @@ def judgment(
 ) -> tuple[list[str], list[str], Judgment]:
     """Return the texts of the right and of the wrong matches of `action`, and all that is judged of it."""
     [result] = MemorySandbox().apply_many(before, language, [action])
-    found = judged(Change.between(before, after, language), result)
+    found = judge(Change.between(before, after, language), result)
     right, wrong = ([before[match.start : match.end] for match in matches] for matches in (found.right, found.wrong))
     return right, wrong, found
 
@@ -103,5 +103,5 @@ def test_the_indentation_that_follows_a_change_is_more_than_blanks() -> None:
 @pytest.mark.parametrize("verdict", [one for one in Verdict if one is not Verdict.OK])
 def test_what_was_not_applied_is_neither_right_nor_wrong(verdict: Verdict) -> None:
     result = SandboxResult(verdict, None, MemorySandbox().isolation, matches=(Match(0, 1, "b"),))
-    found = judged(Change.between("a\n", "b\n", "python"), result)
+    found = judge(Change.between("a\n", "b\n", "python"), result)
     assert found == Judgment(frozenset(), 0, (), (), 0)

@@ -4,7 +4,7 @@ import keyword
 from typing import get_args
 
 from graftline.astgrep.binding import Language
-from graftline.codemod.keywords import KEYWORDS
+from graftline.codemod.grammar import KEYWORDS
 
 
 def test_every_language_has_its_keywords() -> None:

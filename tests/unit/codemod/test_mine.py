@@ -8,10 +8,9 @@ import pytest
 
 from graftline.astgrep.action import PatternAction
 from graftline.codemod.history import History, ignored_by_git
-from graftline.codemod.hunks import hunks, statement_at
-from graftline.codemod.journal import Journal, gathered
-from graftline.codemod.mine import Mined, Mining, Pair, mined
-from graftline.codemod.rule_file import written
+from graftline.codemod.hunks import find_statement, split_into_hunks
+from graftline.codemod.mine import Journal, MinedRules, MiningConfig, Pair, collect_pairs, mine_rules
+from graftline.codemod.rule_file import format_rules
 from graftline.core.errors import DataError
 from graftline.datasets.extensions import language_of_path
 from graftline.sandbox.actions import MemorySandboxConfig
@@ -62,11 +61,11 @@ def committed(folder: Path, files: dict[str, str]) -> None:
     git(folder, "commit", "-q", "-m", "change")
 
 
-def mined_from(folder: Path, journal: Path | None = None, span: str = "") -> Mined:
+def mined_from(folder: Path, journal: Path | None = None, span: str = "") -> MinedRules:
     history = History.read(folder, span)
     with Journal(journal) as kept:
-        found = gathered(history.changes(language_of_path, PYTHON), kept, 0, MemorySandboxConfig())
-    return mined(found.pairs, Mining(), MemorySandbox())
+        found = collect_pairs(history.changes(language_of_path, PYTHON), kept, 0, MemorySandboxConfig())
+    return mine_rules(found.pairs, MiningConfig(), MemorySandbox())
 
 
 def test_a_repeated_edit_becomes_one_rule_with_its_support(repository: Path) -> None:
@@ -79,7 +78,7 @@ def test_a_repeated_edit_becomes_one_rule_with_its_support(repository: Path) -> 
 
 
 def test_the_same_history_gives_the_same_bytes_with_a_journal_and_without(repository: Path, tmp_path: Path) -> None:
-    texts = {written(mined_from(repository, journal).rules) for journal in (None, tmp_path / "j", tmp_path / "j")}
+    texts = {format_rules(mined_from(repository, journal).rules) for journal in (None, tmp_path / "j", tmp_path / "j")}
     assert len(texts) == 1
     assert len((tmp_path / "j").read_text("utf-8").splitlines()) == 2
 
@@ -96,7 +95,7 @@ def test_an_interrupt_leaves_what_was_found_until_then(repository: Path) -> None
         raise KeyboardInterrupt
 
     with Journal(None) as kept:
-        found = gathered(
+        found = collect_pairs(
             History.read(repository).changes(language_of_path, PYTHON), kept, 0, MemorySandboxConfig(), stop
         )
     assert (found.changes, found.is_interrupted) == (1, True)
@@ -122,10 +121,10 @@ def test_a_rule_that_people_contradict_is_not_kept() -> None:
         )
 
     same = [pair(number, f"f({number})\n", f"g({number})\n") for number in range(3)]
-    assert len(mined(same, Mining(), MemorySandbox()).rules) == 1
+    assert len(mine_rules(same, MiningConfig(), MemorySandbox()).rules) == 1
     other = pair(9, "f(9)\nh()\n", "f(9)\ni()\n")
-    assert mined([*same, other], Mining(), MemorySandbox()).rules == ()
-    assert len(mined([*same, other], Mining(min_precision=0.5), MemorySandbox()).rules) == 1
+    assert mine_rules([*same, other], MiningConfig(), MemorySandbox()).rules == ()
+    assert len(mine_rules([*same, other], MiningConfig(min_precision=0.5), MemorySandbox()).rules) == 1
 
 
 def test_nothing_that_a_repository_says_is_run(repository: Path, tmp_path: Path) -> None:
@@ -197,19 +196,19 @@ def test_what_is_no_repository_is_refused(tmp_path: Path) -> None:
 
 def test_a_change_is_divided_into_functions_and_statements() -> None:
     after = FIRST.replace("client.get(", "client.fetch(").replace("import client", "import client, os")
-    found = hunks(FIRST, after, "python")
+    found = split_into_hunks(FIRST, after, "python")
     assert [(hunk.line, hunk.before.partition("\n")[0]) for hunk in found] == [
         (1, "import client"),
         (4, "def one(url, timeout):"),
         (13, "def three(other):"),
     ]
-    small = hunks(FIRST, after, "python", ("statement",))
+    small = split_into_hunks(FIRST, after, "python", ("statement",))
     assert [hunk.before for hunk in small][1:] == ["data = client.get(url, timeout)\n", "print(client.get(other, 5))\n"]
 
 
 def test_a_method_is_in_a_class_where_it_would_not_parse_alone() -> None:
     before = "class A {\n    int f() {\n        return g(1);\n    }\n}\n"
-    [hunk] = hunks(before, before.replace("g(1)", "h(1)"), "java")
+    [hunk] = split_into_hunks(before, before.replace("g(1)", "h(1)"), "java")
     assert hunk.before == "class Example {\nint f() {\n    return g(1);\n}\n}\n"
 
 
@@ -218,13 +217,13 @@ def test_a_method_is_in_a_class_where_it_would_not_parse_alone() -> None:
     [("", ""), ("", "x = 1\n"), ("x = 1\n", ""), ("x = 1\n", "x = 1 \n"), ("f(\n", "g(\n"), ("a\n", "a\n\n")],
 )
 def test_nothing_is_made_of_what_is_no_small_change(before: str, after: str) -> None:
-    assert hunks(before, after, "python") == []
+    assert split_into_hunks(before, after, "python") == []
 
 
 def test_a_change_of_many_lines_is_left_out() -> None:
     before = "".join(f"f({number})\n" for number in range(50))
-    assert hunks(before, before.replace("f(", "g("), "python") == []
+    assert split_into_hunks(before, before.replace("f(", "g("), "python") == []
 
 
 def test_the_statement_of_a_line_is_cut_out() -> None:
-    assert statement_at(FIRST, "python", 10) == "return sum([row for row in rows])\n"
+    assert find_statement(FIRST, "python", 10) == "return sum([row for row in rows])\n"

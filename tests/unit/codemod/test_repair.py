@@ -4,23 +4,23 @@ from typing import Any
 
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language
-from graftline.codemod.candidates import Candidate, candidates
+from graftline.codemod.candidates import Candidate, generate_candidates
 from graftline.codemod.change import Change
-from graftline.codemod.judge import Judgment, judged
-from graftline.codemod.repair import repaired
+from graftline.codemod.judge import Judgment, judge
+from graftline.codemod.repair import repair
 from graftline.sandbox.actions.memory import MemorySandbox
 
 
 def repairs(before: str, after: str, action: PatternAction, language: Language = "python") -> list[tuple[Any, bool]]:
     """Return the actions that `action`, a candidate for the first site, is repaired to, and whether each holds."""
     change = Change.between(before, after, language)
-    candidate = next(one for one in candidates(change, change.wanted[0]) if one.action == action)
-    found = repaired(change, candidate, judgment_of(change, action))
+    candidate = next(one for one in generate_candidates(change, change.wanted[0]) if one.action == action)
+    found = repair(change, candidate, judgment_of(change, action))
     return [(one.action, judgment_of(change, one.action).holds) for one in found]
 
 
 def judgment_of(change: Change, action: PatternAction | RuleAction) -> Judgment:
-    return judged(change, *MemorySandbox().apply_many(change.before.text, change.language, [action]))
+    return judge(change, *MemorySandbox().apply_many(change.before.text, change.language, [action]))
 
 
 FREE = PatternAction(pattern="f($A)", rewrite="g($A)")
@@ -72,5 +72,5 @@ def test_signs_of_regular_expressions_in_what_is_quoted_stand_for_themselves() -
 
 def test_a_candidate_without_a_right_match_is_not_repaired() -> None:
     change = Change.between("f(1)\n", "g(1)\n", "python")
-    candidate: Candidate = next(candidates(change, change.wanted[0]))
-    assert list(repaired(change, candidate, Judgment(frozenset(), 0, (), (), 0))) == []
+    candidate: Candidate = next(generate_candidates(change, change.wanted[0]))
+    assert list(repair(change, candidate, Judgment(frozenset(), 0, (), (), 0))) == []

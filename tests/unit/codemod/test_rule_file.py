@@ -8,9 +8,9 @@ import pytest
 
 from graftline.astgrep.action import PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import executable
-from graftline.codemod.canonical import canonical, key_of, needed_words
-from graftline.codemod.examples import ast_grep_project, examples_tried
-from graftline.codemod.rule_file import Example, FileRule, named, read_rules, slug, written
+from graftline.codemod.canonical import canonicalize, key_of, required_words
+from graftline.codemod.learn import ast_grep_project, check_examples
+from graftline.codemod.rule_file import Example, FileRule, assign_ids, format_rules, read_rules, slug
 from graftline.core.errors import DataError
 from graftline.sandbox.actions.memory import MemorySandbox
 
@@ -40,7 +40,7 @@ def scan(folder: Path, rules: str, source: str) -> subprocess.CompletedProcess[s
 
 
 def test_what_is_written_is_read_back_as_the_same_rules() -> None:
-    rules = read_rules(written([SUM, AWKWARD, SUM], ["a heading"]), "rules.yml")
+    rules = read_rules(format_rules([SUM, AWKWARD, SUM], ["a heading"]), "rules.yml")
     assert [rule_of(rule.action) for rule in rules] == [rule_of(rule.action) for rule in (SUM, AWKWARD, SUM)]
     assert [rule.examples for rule in rules] == [SUM.examples, AWKWARD.examples, SUM.examples]
     assert (rules[0].stays, rules[0].facts) == (SUM.stays, SUM.facts)
@@ -48,12 +48,12 @@ def test_what_is_written_is_read_back_as_the_same_rules() -> None:
 
 
 def test_what_is_read_is_written_as_the_same_text() -> None:
-    text = written([SUM, AWKWARD])
-    assert written(read_rules(text, "rules.yml")) == text
+    text = format_rules([SUM, AWKWARD])
+    assert format_rules(read_rules(text, "rules.yml")) == text
 
 
 def test_ast_grep_takes_what_is_written_and_makes_the_change(tmp_path: Path) -> None:
-    done = scan(tmp_path, written([SUM, AWKWARD], ["by hand"]), "x = sum([a for a in b])\n")
+    done = scan(tmp_path, format_rules([SUM, AWKWARD], ["by hand"]), "x = sum([a for a in b])\n")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "m.py").read_text("utf-8") == "x = sum(a for a in b)\n"
 
@@ -73,12 +73,12 @@ def test_ast_grep_reads_every_text_as_it_was(tmp_path: Path) -> None:
         "🎉: #",
     )
     rules = [FileRule(PatternAction(pattern="x", rewrite=text), "python", facts={"texts": [text]}) for text in texts]
-    (tmp_path / "rules.yml").write_text(written(rules), "utf-8")
+    (tmp_path / "rules.yml").write_text(format_rules(rules), "utf-8")
     (tmp_path / "m.py").write_text("x\n", "utf-8")
     command = [str(executable()), "scan", "--rule", "rules.yml", "--json", "--include-metadata", "m.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
     found = {one["ruleId"]: one for one in json.loads(done.stdout)}
-    read = [found[rule.id] for rule in named(rules)]
+    read = [found[rule.id] for rule in assign_ids(rules)]
     assert [(one["replacement"], one["metadata"]["texts"]) for one in read] == [(text, [text]) for text in texts]
 
 
@@ -94,7 +94,7 @@ def test_ast_grep_tests_the_examples_that_are_exported(tmp_path: Path) -> None:
 def test_examples_are_tried() -> None:
     wrong = Example(before="sum([a for a in b])\n", after="max(a for a in b)\n")
     rule = FileRule(SUM.action, "python", "r", (*SUM.examples, wrong), ("sum(rows)\n", "sum([a for a in b])\n"))
-    outcomes = list(examples_tried(rule, MemorySandbox()))
+    outcomes = list(check_examples(rule, MemorySandbox()))
     assert [(one.kind, one.number, one.passed) for one in outcomes] == [
         ("example", 1, True),
         ("example", 2, False),
@@ -147,7 +147,7 @@ def test_actions_are_the_same_but_for_names_and_order() -> None:
     one = PatternAction(pattern="f($X, $$$REST)", rewrite="g($$$REST, $X)")
     other = PatternAction(pattern="f($A, $$$B)", rewrite="g($$$B, $A)")
     assert key_of(one) == key_of(other)
-    assert canonical(one) == other
+    assert canonicalize(one) == other
 
 
 def test_constraints_and_transforms_are_renamed_with_their_variables() -> None:
@@ -157,7 +157,7 @@ def test_constraints_and_transforms_are_renamed_with_their_variables() -> None:
         constraints={"NAME": {"regex": "^NAME$"}},
         transform={"NEW": {"replace": {"source": "$NAME", "replace": "a", "by": "b"}}},
     )
-    assert rule_of(canonical(action)) == {
+    assert rule_of(canonicalize(action)) == {
         "rule": {"pattern": "f($A)"},
         "fix": "g($B)",
         "constraints": {"A": {"regex": "^NAME$"}},
@@ -166,6 +166,6 @@ def test_constraints_and_transforms_are_renamed_with_their_variables() -> None:
 
 
 def test_words_that_are_needed_are_those_of_the_pattern() -> None:
-    assert needed_words(PatternAction(pattern="foo.bar($A, $_, 1)", rewrite="x"), "python") == {"foo", "bar", "1"}
+    assert required_words(PatternAction(pattern="foo.bar($A, $_, 1)", rewrite="x"), "python") == {"foo", "bar", "1"}
     by_name = RuleAction(rule={"kind": "function_definition", "has": {"field": "name", "regex": "^foo$"}}, fix="")
-    assert needed_words(by_name, "python") == {"foo"}
+    assert required_words(by_name, "python") == {"foo"}

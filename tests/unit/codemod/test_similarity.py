@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from graftline.astgrep.action import ACTION, PatternAction, RuleAction
-from graftline.codemod.canonical import canonical_text
-from graftline.codemod.similarity import MAX_COMPARED_CHARACTERS, srl
+from graftline.codemod.canonical import MAX_COMPARED_CHARACTERS, canonical_text, similarity
 
 SWAP = PatternAction(pattern="f($A, $B, $$$REST)", rewrite="f($B, $A, $$$REST)")
 LONG = RuleAction(
@@ -49,7 +48,7 @@ def test_names_of_metavariables_do_not_count(action: PatternAction | RuleAction)
     for _ in range(200):
         names = dict(zip(NAMES, rng.sample([f"{name}X" for name in NAMES], len(NAMES)), strict=True))
         other = ACTION.validate_python(renamed(given, names))
-        assert (canonical_text(other), srl(other, [action])) == (canonical_text(action), 1.0)
+        assert (canonical_text(other), similarity(other, [action])) == (canonical_text(action), 1.0)
 
 
 def test_metavariables_that_are_two_stay_two() -> None:
@@ -80,27 +79,27 @@ def test_a_canonical_form_has_sorted_keys_numbered_variables_and_single_blanks(
 def test_the_order_of_keys_does_not_count() -> None:
     one = RuleAction(rule={"kind": "call", "pattern": "f($A)"}, fix="g($A)")
     other = RuleAction(rule={"pattern": "f($B)", "kind": "call"}, fix="g($B)")
-    assert srl(one, [other]) == 1.0
+    assert similarity(one, [other]) == 1.0
 
 
 def test_similarity_is_twice_what_matches_over_what_there_is() -> None:
     # {"pattern": "f()", "rewrite": "g()"}: 36 characters, of which one differs
-    found = srl(PatternAction(pattern="f()", rewrite="g()"), [PatternAction(pattern="f()", rewrite="h()")])
+    found = similarity(PatternAction(pattern="f()", rewrite="g()"), [PatternAction(pattern="f()", rewrite="h()")])
     assert found == round(2 * 35 / 72, 6)
 
 
 def test_the_nearest_of_several_counts() -> None:
     far, near = PatternAction(pattern="other($A).thing", rewrite="$A"), SWAP.model_copy(update={"rewrite": "f($B, $A)"})
-    assert srl(SWAP, [far, near]) == srl(SWAP, [near])
+    assert similarity(SWAP, [far, near]) == similarity(SWAP, [near])
 
 
 def test_common_characters_of_long_actions_count() -> None:
     long = PatternAction(pattern="f(" + "$A, b, " * 40 + "c)", rewrite="$A")
     other = PatternAction(pattern="f(" + "b, $A, " * 40 + "c)", rewrite="$A")
     left_out = SequenceMatcher(None, canonical_text(long), canonical_text(other)).ratio()
-    assert (srl(long, [other]) or 0.0) > left_out
+    assert (similarity(long, [other]) or 0.0) > left_out
 
 
 def test_nothing_is_known_without_a_gold_and_of_what_is_too_long() -> None:
     long = PatternAction(pattern="f()" * MAX_COMPARED_CHARACTERS, rewrite="")
-    assert (srl(SWAP, []), srl(SWAP, [long]), srl(long, [long])) == (None, None, 1.0)
+    assert (similarity(SWAP, []), similarity(SWAP, [long]), similarity(long, [long])) == (None, None, 1.0)

@@ -4,14 +4,14 @@ import pytest
 
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language
-from graftline.codemod.tidy import tidied
+from graftline.codemod.equality import normalize_blank_lines
 from graftline.sandbox.actions.memory import MemorySandbox
 
 
 def after(before: str, action: PatternAction | RuleAction, language: Language = "python") -> tuple[str | None, str]:
     """Return the text after `action` as ast-grep writes it, and tidied."""
     [result] = MemorySandbox().apply_many(before, language, [action])
-    return result.after, tidied(before, result)
+    return result.after, normalize_blank_lines(before, result)
 
 
 TEXTS: dict[str, tuple[str, PatternAction, str, str]] = {

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from graftline.astgrep.binding import Language, Node, parse
-from graftline.codemod.diff import Site, differences, is_sequence, replaced
+from graftline.codemod.diff import Site, apply_sites, diff_trees, is_sequence
 
 Pairs = Callable[[int, int], list[tuple[str, str, Language]]]
 
@@ -66,21 +66,21 @@ CHANGES: dict[str, tuple[Language, str, str, list[tuple[int, int, str, bool]]]] 
 def test_a_change_is_found_where_it_is(
     language: Language, before: str, after: str, sites: list[tuple[int, int, str, bool]]
 ) -> None:
-    found = differences(parse(before, language), parse(after, language))
+    found = diff_trees(parse(before, language), parse(after, language))
     assert [(site.start, site.end, site.text, site.is_blank) for site in found] == sites
 
 
 @pytest.mark.parametrize(("language", "before", "after", "_"), CHANGES.values(), ids=CHANGES)
 def test_the_sites_of_a_change_make_the_text_after(language: Language, before: str, after: str, _: object) -> None:
-    there = differences(parse(before, language), parse(after, language))
-    back = differences(parse(after, language), parse(before, language))
-    assert (replaced(before, there), replaced(after, back)) == (after, before)
+    there = diff_trees(parse(before, language), parse(after, language))
+    back = diff_trees(parse(after, language), parse(before, language))
+    assert (apply_sites(before, there), apply_sites(after, back)) == (after, before)
 
 
 def test_the_sites_of_real_changes_make_the_texts_after_in_order(sample_pairs: Pairs) -> None:
     for before, after, language in sample_pairs(250, 1):
-        sites = differences(parse(before, language), parse(after, language))
-        assert replaced(before, sites) == after
+        sites = diff_trees(parse(before, language), parse(after, language))
+        assert apply_sites(before, sites) == after
         assert [after[site.new_start : site.new_end] for site in sites] == [site.text for site in sites]
         ends = [end for site in sites for end in (site.start, site.end)]
         assert ends == sorted(ends)
@@ -90,8 +90,8 @@ def test_the_sites_between_unrelated_texts_make_the_text_after(sample_pairs: Pai
     pairs = sample_pairs(60, 2)
     for (before, _, language), (_, after, other) in pairwise(pairs):
         # the second is often of another language, and then mostly error to the parser
-        assert replaced(before, differences(parse(before, language), parse(after, language))) == after
-        assert replaced(before, differences(parse(before, other), parse(after, other))) == after
+        assert apply_sites(before, diff_trees(parse(before, language), parse(after, language))) == after
+        assert apply_sites(before, diff_trees(parse(before, other), parse(after, other))) == after
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,13 @@ def test_the_sites_between_unrelated_texts_make_the_text_after(sample_pairs: Pai
     ],
 )
 def test_the_sites_of_odd_texts_make_the_text_after(before: str, after: str) -> None:
-    assert replaced(before, differences(parse(before, "python"), parse(after, "python"))) == after
+    assert apply_sites(before, diff_trees(parse(before, "python"), parse(after, "python"))) == after
 
 
 def test_a_part_of_a_text_can_be_replaced_alone() -> None:
     sites = [Site(2, 3, 0, 0, "X", False), Site(4, 4, 0, 0, "Y", False)]
     # characters 1 to 6 of "abcdefgh" are "bcdef"
-    assert replaced("abcdefgh", sites, 1, 6) == "bXdYef"
+    assert apply_sites("abcdefgh", sites, 1, 6) == "bXdYef"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from graftline.astgrep.action import PatternAction
 from graftline.astgrep.binding import Language
-from graftline.codemod.canonical import canonical
+from graftline.codemod.canonical import canonicalize
 from graftline.datasets.edit import Edit
 from graftline.datasets.syntax import is_clean
 from graftline.datasets.synthetic.composed import compose
@@ -19,7 +19,7 @@ from graftline.datasets.synthetic.held_out import has_held_out_form
 from graftline.datasets.synthetic.holes import Shape, shape_of
 from graftline.datasets.synthetic.rewritings import rewrites_of
 from graftline.datasets.synthetic.words import Words, read_tree
-from graftline.rollouts.task import sound_tasks
+from graftline.rollouts.task import validate_tasks
 from graftline.sandbox.actions.memory import MemorySandbox
 
 TEXTS: dict[Language, str] = {
@@ -46,10 +46,10 @@ def composed(language: Language, count: int = 40, seed: int = 0) -> list[Edit]:
 @pytest.mark.parametrize("language", TEXTS)
 def test_the_action_of_every_composed_edit_makes_its_text_after(language: Language) -> None:
     found = composed(language)
-    soundness = sound_tasks(found, MemorySandbox())
+    soundness = validate_tasks(found, MemorySandbox())
     assert len(found) >= 15
     # an edit whose text after counts as the text before is left out with the others that say nothing
-    assert {*soundness.unsound} <= {"unedited_passes"}
+    assert {*soundness.invalid} <= {"unedited_passes"}
     assert all(is_clean(one.post, language) and len(one.pre) <= 170 for one in found)
 
 
@@ -65,7 +65,7 @@ def test_composed_edits_are_of_many_kinds_and_keep_what_is_known_of_their_text()
     assert len(kinds) >= 8
     assert {(one.licence, one.group, one.dataset) for one in found} == {("MIT", "own", "synthetic_rules")}
     assert len({one.id for one in found}) == len(found)
-    assert all(one.gold_action is not None and canonical(one.gold_action) == one.gold_action for one in found)
+    assert all(one.gold_action is not None and canonicalize(one.gold_action) == one.gold_action for one in found)
 
 
 def shapes(kind: str) -> set[str]:

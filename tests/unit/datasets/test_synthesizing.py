@@ -17,7 +17,7 @@ from graftline.datasets.readers import source_of
 from graftline.datasets.synthetic import synthesize
 from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT
 from graftline.datasets.synthetic.trial import MAX_PLACES
-from graftline.rollouts.task import sound_tasks
+from graftline.rollouts.task import validate_tasks
 from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import Verdict
 from tests.unit.datasets.fixtures import dataset
@@ -89,7 +89,7 @@ def test_every_edit_makes_a_sound_task_and_leaves_its_text_parsable(
     language: Language, synthetic: Mapping[Language, list[Edit]]
 ) -> None:
     edits = synthetic[language]
-    assert sound_tasks(edits, MemorySandbox()).unsound == {}
+    assert validate_tasks(edits, MemorySandbox()).invalid == {}
     assert [edit.id for edit in edits if not parse(edit.post, edit.language).is_clean] == []
 
 

@@ -32,7 +32,7 @@ def test_a_right_answer_is_verified_with_all_that_is_known_of_it() -> None:
         False,
     )
     assert (found.tokens, found.cost_usd, found.latency_s) == (7, 0.25, 1.5)
-    assert found.after == case(2).task.wanted
+    assert found.after == case(2).task.target
 
 
 @pytest.mark.parametrize(

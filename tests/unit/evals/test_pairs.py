@@ -23,7 +23,7 @@ def test_a_pair_is_a_task_of_which_all_else_may_be_left_out(tmp_path: Path) -> N
     [case] = read_pairs(written(tmp_path / "mine.jsonl", PAIR))
 
     assert (case.id, case.edit_class, case.unseen, case.task.instruction) == ("mine:1", "mine", None, "")
-    assert (case.task.before, case.task.wanted, case.task.origin) == (PAIR["pre"], PAIR["post"], "mine.jsonl:1")
+    assert (case.task.before, case.task.target, case.task.origin) == (PAIR["pre"], PAIR["post"], "mine.jsonl:1")
 
 
 def test_a_pair_may_have_a_name_a_class_an_instruction_and_unseen_code(tmp_path: Path) -> None:

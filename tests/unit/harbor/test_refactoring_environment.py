@@ -34,8 +34,8 @@ from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.memory import MemoryChatModel, scripted
 from graftline.rollouts.state.state import StateUpdate
-from graftline.rollouts.task import Task, sound_tasks
-from graftline.rollouts.teachers.answer import Answer, written
+from graftline.rollouts.task import Task, validate_tasks
+from graftline.rollouts.teachers.answer import Answer, format_answer
 from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.sandbox import Case, CaseLimits
 from graftline.sandbox.actions.memory import MemorySandbox
@@ -46,7 +46,9 @@ from tests.unit.datasets.fixtures import dataset
 
 SAMPLE = Path(__file__).resolve().parents[3] / "data" / "samples" / "release_pairs.jsonl.gz"
 RENAMING = PatternAction(pattern="old($A)", rewrite="new($A)")
-RIGHT = written(Answer("Calls change.", RENAMING, StateUpdate(history=["renamed"], next_focus="done"), True), "json")
+RIGHT = format_answer(
+    Answer("Calls change.", RENAMING, StateUpdate(history=["renamed"], next_focus="done"), True), "json"
+)
 
 
 def task(id: str, number: int = 1, gold: PatternAction | None = RENAMING) -> Task:
@@ -56,7 +58,7 @@ def task(id: str, number: int = 1, gold: PatternAction | None = RENAMING) -> Tas
         language="python",
         instruction="Rename `old` to `new`.",
         before=f"x = old({number})\ny = old(b)\n",
-        wanted=f"x = new({number})\ny = new(b)\n",
+        target=f"x = new({number})\ny = new(b)\n",
         gold_action=gold,
         licence="MIT",
         group="g",
@@ -100,7 +102,7 @@ def sample() -> dict[str, Task]:
     with gzip.open(SAMPLE) as stream:
         outcomes = list(chain.from_iterable(ingest.outcomes(list(islice(stream, 40)))))
     edits = [outcome.edit for outcome in outcomes if isinstance(outcome, CleanEdit)]
-    return {task.id: task for task in sound_tasks(edits, MemorySandbox()).tasks}
+    return {task.id: task for task in validate_tasks(edits, MemorySandbox()).tasks}
 
 
 # seeds

@@ -15,7 +15,7 @@ from graftline.pipeline import checks
 from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.provenance.audit import Audit, audit
-from graftline.rollouts.export import STEPS
+from graftline.rollouts.exports.parquet import STEPS
 
 
 @pytest.fixture

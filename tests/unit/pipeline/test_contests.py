@@ -103,7 +103,7 @@ def test_what_was_not_known_is_asked_again_and_the_rest_is_not(root: Path, monke
 
     def replies(self: Any, questions: Any) -> Any:
         from graftline.evals.attempt import Answered, Failed
-        from graftline.rollouts.teachers.answer_schema import AnswerFormat
+        from graftline.rollouts.teachers.answer import AnswerFormat
 
         for question in questions:
             asked.append(question.case.id)

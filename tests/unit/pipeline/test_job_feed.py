@@ -19,11 +19,10 @@ from graftline.pipeline.job_feed import JobFeed, Place
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.ports import open_ports
 from graftline.pipeline.settings import load_settings, stage_code
-from graftline.rollouts.assignment import Assignment
-from graftline.rollouts.queue.base import Job
+from graftline.rollouts.collect_many import AttemptJob
+from graftline.rollouts.queue.base import Job, MemoryQueueConfig
 from graftline.rollouts.queue.memory import MemoryJobQueue
-from graftline.rollouts.queue.settings import MemoryQueueConfig
-from graftline.rollouts.queue.worker import Stop, WorkerSettings, work
+from graftline.rollouts.queue.worker import StopRequest, WorkerSettings, run_worker
 from graftline.rollouts.shards import read_shards, sealed_shards
 from tests.redis_server import RedisServer
 from tests.unit.pipeline.test_asked_attempts import RIGHT, asking
@@ -71,7 +70,7 @@ def test_two_workers_have_jobs_of_two_partitions_at_the_same_time(
 ) -> None:
     monkeypatch.setattr(asked_attempts, "_LOOK_S", 0.05)
     reconfigure(made, "trajectories.yaml", {"asking.most_tasks": 1})
-    paths, both, stop = Paths(made), threading.Barrier(2, timeout=60), Stop()
+    paths, both, stop = Paths(made), threading.Barrier(2, timeout=60), StopRequest()
     overrides = asking(RIGHT) | {"queue": {"kind": "redis", "retry_s": 0.05, "max_tries": 1}}
     splits: list[Split] = []
     with ExitStack() as stack:
@@ -90,7 +89,7 @@ def test_two_workers_have_jobs_of_two_partitions_at_the_same_time(
             )  # fmt: skip
 
             def handle(job: Job, is_still_mine: Callable[[], bool]) -> None:
-                splits.append(Assignment.of(job).split)
+                splits.append(AttemptJob.of(job).split)
                 if splits[-1] != "train":
                     both.wait()  # for the other worker to have a job, too
                 make(job, is_still_mine)
@@ -100,7 +99,8 @@ def test_two_workers_have_jobs_of_two_partitions_at_the_same_time(
 
         workers = [
             threading.Thread(
-                target=work, args=(ports.queue, handler(store), WorkerSettings(concurrency=1), stop, f"worker {number}")
+                target=run_worker,
+                args=(ports.queue, handler(store), WorkerSettings(concurrency=1), stop, f"worker {number}"),
             )
             for number, store in enumerate(stores)
         ]

@@ -19,8 +19,8 @@ from graftline.datasets.edit import Edit
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.run import run_all
 from graftline.pipeline.stages.table import make
-from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
+from graftline.rollouts.trajectory import Trajectory
 
 Run = Callable[..., dict[str, str]]
 Opened = Callable[[], AbstractContextManager[Lineage]]

@@ -23,11 +23,10 @@ from graftline.pipeline.harbor_port import LocalHarborConfig, MemoryHarborConfig
 from graftline.pipeline.lineage import open_lineage
 from graftline.pipeline.ports import dataset_hub, describe
 from graftline.pipeline.stages.table import make
-from graftline.rollouts.queue.settings import MemoryQueueConfig, RedisQueueConfig
-from graftline.rollouts.retrieval.open import MemoryVectorStoreConfig
-from graftline.rollouts.teachers.induction import InductionTeacher
-from graftline.rollouts.teachers.memory import MemoryTeacher
-from graftline.rollouts.teachers.settings import InductionTeacherConfig, MemoryTeacherConfig
+from graftline.rollouts.queue.base import MemoryQueueConfig, RedisQueueConfig
+from graftline.rollouts.retrieval import MemoryVectorStoreConfig
+from graftline.rollouts.teachers.base import InductionTeacherConfig, MemoryTeacherConfig
+from graftline.rollouts.teachers.induction import InductionTeacher, MemoryTeacher
 from graftline.sandbox.actions import MemorySandboxConfig, ProcessSandboxConfig, WarmSandboxConfig
 from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import Isolation, Limits

@@ -33,7 +33,7 @@ from graftline.prompts.offline_proposer import MISTAKES
 from graftline.prompts.outcome import JudgedPrompt, Outcome
 from graftline.rollouts.state.state import StateUpdate
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.answer import Answer, written
+from graftline.rollouts.teachers.answer import Answer, format_answer
 from graftline.rollouts.teachers.prompt import Prompts, load_prompt
 from tests.conftest import CHECKOUT
 
@@ -58,7 +58,7 @@ def task(number: int) -> Task:
         language="python",
         instruction="Rename `old` to `new`.",
         before=f"x = old({number})\ny = old(b)\n",
-        wanted=f"x = new({number})\ny = new(b)\n",
+        target=f"x = new({number})\ny = new(b)\n",
         gold_action=PatternAction(pattern="old($A)", rewrite="new($A)"),
         licence="MIT",
         group=f"g{number % 6}",
@@ -77,7 +77,7 @@ class Learning:
         is_told = MISTAKES in request.messages[0].content
         pattern = "old($A)" if is_told else "absent($A)"
         action = PatternAction(pattern=pattern, rewrite="new($A)")
-        return written(Answer("Calls change.", action, StateUpdate(history=["renamed"]), True), "json")
+        return format_answer(Answer("Calls change.", action, StateUpdate(history=["renamed"]), True), "json")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from graftline.core.errors import ActorError
 from graftline.rollouts.state import AttemptLog, StateStore
-from graftline.rollouts.step import Trajectory
+from graftline.rollouts.trajectory import Trajectory
 from tests.resumed_attempts import Attempts
 
 CHECKOUT = Path(__file__).resolve().parents[3]

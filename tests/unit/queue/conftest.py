@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from graftline.rollouts.queue.base import RedisQueueConfig
 from graftline.rollouts.queue.redis import RedisJobQueue
-from graftline.rollouts.queue.settings import RedisQueueConfig
 from tests.redis_server import RedisServer
 
 OpenQueue = Callable[..., RedisJobQueue]

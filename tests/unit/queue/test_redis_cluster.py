@@ -8,9 +8,8 @@ import pytest
 from pydantic import SecretStr
 
 from graftline.core.errors import QueueError
-from graftline.rollouts.queue.base import DeadLetter, Depth, Job
+from graftline.rollouts.queue.base import DeadLetter, Depth, Job, RedisQueueConfig
 from graftline.rollouts.queue.redis import RedisJobQueue
-from graftline.rollouts.queue.settings import RedisQueueConfig
 from tests.redis_server import RedisServer
 
 SLOTS = ((0, 5460), (5461, 10922), (10923, 16383))

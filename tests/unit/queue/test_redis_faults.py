@@ -11,11 +11,10 @@ from pydantic import SecretStr
 
 from graftline.core.errors import ConfigError, QueueError
 from graftline.core.secrets import EnvironmentSecrets, Secrets
-from graftline.rollouts.queue.base import DeadLetter, Delivery, Depth, Job
-from graftline.rollouts.queue.open import open_queue
+from graftline.rollouts.queue import open_queue
+from graftline.rollouts.queue.base import DeadLetter, Delivery, Depth, Job, RedisQueueConfig
 from graftline.rollouts.queue.redis import RedisJobQueue
-from graftline.rollouts.queue.settings import RedisQueueConfig
-from graftline.rollouts.queue.worker import Stop, WorkerSettings, work
+from graftline.rollouts.queue.worker import StopRequest, WorkerSettings, run_worker
 from tests.redis_server import RedisServer, old_redis
 
 OpenQueue = Callable[..., RedisJobQueue]
@@ -86,7 +85,7 @@ def test_a_worker_ends_when_its_queue_is_gone(server: RedisServer, open_on: Open
         written.append(job)
 
     with pytest.raises(QueueError, match="cannot be reached"):
-        work(queue, handle, WorkerSettings(), Stop(), "w")
+        run_worker(queue, handle, WorkerSettings(), StopRequest(), "w")
     assert written == JOBS[:1]
 
 
@@ -118,14 +117,16 @@ def test_who_lost_a_job_is_told_and_finishes_nothing(server: RedisServer, open_o
     def handle(_job: Job, is_mine: Callable[[], bool]) -> None:
         asked.extend([is_mine(), tried(thief.take("thief", 1, 20.0)), is_mine()])
 
-    ended = work(queue, handle, WorkerSettings(until_empty=True, concurrency=1), stop := Stop(), "w", _StopAfter(stop))
+    ended = run_worker(
+        queue, handle, WorkerSettings(until_empty=True, concurrency=1), stop := StopRequest(), "w", _StopAfter(stop)
+    )
     assert (ended, asked, queue.depth()) == ({"lost": 1}, [True, [("job 0", 2)], False], Depth(0, 1, 0, 0))
 
 
 class _StopAfter:
     """Stops a worker after its first job."""
 
-    def __init__(self, stop: Stop) -> None:
+    def __init__(self, stop: StopRequest) -> None:
         self._stop = stop
 
     def taken(self, delivery: Delivery) -> None:

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from graftline.core.errors import ActorError, ConfigError, DataError
-from graftline.rollouts.queue.base import DeadLetter, Delivery, Depth, Job
+from graftline.rollouts.queue.base import DeadLetter, Delivery, Depth, Job, MemoryQueueConfig
 from graftline.rollouts.queue.memory import MemoryJobQueue
-from graftline.rollouts.queue.settings import MemoryQueueConfig
-from graftline.rollouts.queue.worker import Handler, Outcome, Stop, WorkerSettings, work
+from graftline.rollouts.queue.worker import Handler, JobOutcome, StopRequest, WorkerSettings, run_worker
 
 SHORT = WorkerSettings(until_empty=True, concurrency=4)
 SOON_S = 20.0
@@ -28,10 +27,12 @@ def jobs(count: int) -> list[Job]:
 
 
 @contextmanager
-def working(queue: MemoryJobQueue, handle: Handler, settings: WorkerSettings) -> Iterator[tuple[Stop, list[object]]]:
+def working(
+    queue: MemoryJobQueue, handle: Handler, settings: WorkerSettings
+) -> Iterator[tuple[StopRequest, list[object]]]:
     """A worker in a thread; the list holds what it returned, once it did."""
-    stop, returned = Stop(), []
-    thread = threading.Thread(target=lambda: returned.append(work(queue, handle, settings, stop, "w")))
+    stop, returned = StopRequest(), []
+    thread = threading.Thread(target=lambda: returned.append(run_worker(queue, handle, settings, stop, "w")))
     thread.start()
     try:
         yield stop, returned
@@ -44,13 +45,13 @@ def working(queue: MemoryJobQueue, handle: Handler, settings: WorkerSettings) ->
 
 def test_every_job_is_done() -> None:
     queue, done = queue_of(50), []
-    ended = work(queue, lambda job, _: done.append(job), SHORT, Stop(), "w")
+    ended = run_worker(queue, lambda job, _: done.append(job), SHORT, StopRequest(), "w")
     assert sorted(done, key=lambda job: job.key) == sorted(jobs(50), key=lambda job: job.key)
     assert (ended, queue.depth()) == ({"finished": 50}, Depth(0, 0, 50, 0))
 
 
 def test_an_empty_queue_ends_the_work() -> None:
-    assert work(queue_of(0), lambda *_: None, SHORT, Stop(), "w") == {}
+    assert run_worker(queue_of(0), lambda *_: None, SHORT, StopRequest(), "w") == {}
 
 
 def test_no_more_jobs_are_taken_than_run() -> None:
@@ -60,7 +61,7 @@ def test_no_more_jobs_are_taken_than_run() -> None:
         in_flight.append(queue.depth().in_flight)
         gate.wait(SOON_S)
 
-    ended = work(queue, handle, WorkerSettings(until_empty=True, concurrency=3), Stop(), "w")
+    ended = run_worker(queue, handle, WorkerSettings(until_empty=True, concurrency=3), StopRequest(), "w")
     assert (ended, max(in_flight)) == ({"finished": 9}, 3)
 
 
@@ -70,7 +71,7 @@ def test_jobs_run_at_the_same_time() -> None:
     def handle(_job: Job, _is_mine: Callable[[], bool]) -> None:
         gate.wait(SOON_S)
 
-    assert work(queue_of(8), handle, SHORT, Stop(), "w") == {"finished": 8}
+    assert run_worker(queue_of(8), handle, SHORT, StopRequest(), "w") == {"finished": 8}
 
 
 ENDS = {
@@ -110,7 +111,7 @@ def test_an_error_decides_whether_a_job_is_tried_again(name: str) -> None:
     def handle(_job: Job, _is_mine: Callable[[], bool]) -> None:
         raise error
 
-    assert (work(queue, handle, SHORT, Stop(), "w"), queue.dead()) == (counts, letters)
+    assert (run_worker(queue, handle, SHORT, StopRequest(), "w"), queue.dead()) == (counts, letters)
 
 
 def test_a_job_that_fails_once_is_done_the_second_time() -> None:
@@ -121,7 +122,7 @@ def test_a_job_that_fails_once_is_done_the_second_time() -> None:
         if len(tried) == 1:
             raise ActorError("busy")
 
-    assert work(queue, handle, SHORT, Stop(), "w") == {"given_back": 1, "finished": 1}
+    assert run_worker(queue, handle, SHORT, StopRequest(), "w") == {"given_back": 1, "finished": 1}
 
 
 def test_secrets_are_taken_out_of_reasons() -> None:
@@ -130,7 +131,7 @@ def test_secrets_are_taken_out_of_reasons() -> None:
     def handle(_job: Job, _is_mine: Callable[[], bool]) -> None:
         raise ActorError("key 1234 was refused")
 
-    work(queue, handle, SHORT, Stop(), "w", redact=lambda text: text.replace("1234", "[secret]"))
+    run_worker(queue, handle, SHORT, StopRequest(), "w", redact=lambda text: text.replace("1234", "[secret]"))
     assert queue.dead() == [DeadLetter(jobs(1)[0], 1, "ActorError: key [secret] was refused")]
 
 
@@ -143,7 +144,9 @@ def test_a_long_job_stays_with_its_worker() -> None:
         assert is_mine()
 
     with working(queue, handle, WorkerSettings(concurrency=1)):
-        assert work(queue, handle, WorkerSettings(concurrency=1, until_empty=True), Stop(), "other") == {"finished": 1}
+        assert run_worker(queue, handle, WorkerSettings(concurrency=1, until_empty=True), StopRequest(), "other") == {
+            "finished": 1
+        }
     assert sorted(calls) == ["job 0", "job 1"]
 
 
@@ -191,12 +194,12 @@ def test_an_observer_sees_every_job_begin_and_end() -> None:
         def taken(self, delivery: Delivery) -> None:
             seen.append(("taken", delivery.job.key))
 
-        def ended(self, delivery: Delivery, outcome: Outcome, seconds: float) -> None:
+        def ended(self, delivery: Delivery, outcome: JobOutcome, seconds: float) -> None:
             seen.append((outcome, delivery.job.key, seconds < SOON_S))
 
     def handle(job: Job, _is_mine: Callable[[], bool]) -> None:
         if job.key == "job 1":
             raise DataError("no")
 
-    work(queue, handle, WorkerSettings(concurrency=1, until_empty=True), Stop(), "w", Observer())
+    run_worker(queue, handle, WorkerSettings(concurrency=1, until_empty=True), StopRequest(), "w", Observer())
     assert seen == [("taken", "job 0"), ("finished", "job 0", True), ("taken", "job 1"), ("dead", "job 1", True)]

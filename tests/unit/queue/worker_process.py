@@ -10,10 +10,9 @@ from collections.abc import Callable
 
 from pydantic import SecretStr
 
-from graftline.rollouts.queue.base import Job
+from graftline.rollouts.queue.base import Job, RedisQueueConfig
 from graftline.rollouts.queue.redis import RedisJobQueue
-from graftline.rollouts.queue.settings import RedisQueueConfig
-from graftline.rollouts.queue.worker import WorkerSettings, stop_on_signals, work, worker_name
+from graftline.rollouts.queue.worker import WorkerSettings, run_worker, stop_on_signals, worker_name
 
 
 def main(url: str, results: str, work_s: str, *options: str) -> None:
@@ -29,7 +28,7 @@ def main(url: str, results: str, work_s: str, *options: str) -> None:
     queue = RedisJobQueue(SecretStr(url), rules)
     with stop_on_signals() as stop:
         print("begins", flush=True)
-        print(dict(work(queue, handle, settings, stop, worker_name())), flush=True)
+        print(dict(run_worker(queue, handle, settings, stop, worker_name())), flush=True)
 
 
 main(*sys.argv[1:])

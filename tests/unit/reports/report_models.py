@@ -9,7 +9,7 @@ from jinja2 import Environment
 
 from graftline.core.parquet import Column
 from graftline.datasets.tables import DIVISION, DROPS, EDITS
-from graftline.rollouts.export import STEPS, TRAJECTORIES
+from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES
 from resources.warehouse import of_rows
 
 PROJECT = Path(__file__).resolve().parents[3] / "assets" / "reports"

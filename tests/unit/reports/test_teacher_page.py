@@ -8,7 +8,7 @@ import pytest
 from assets.reports.pages import TEACHER_MARTS, write_teacher
 from assets.reports.teacher_page import teacher_page, time_rows
 from graftline.astgrep.binding import Language
-from graftline.rollouts.step import AttemptTime
+from graftline.rollouts.trajectory import AttemptTime
 
 ROWS: dict[str, list[dict[str, Any]]] = {
     "teacher_precision": [{"teacher": "t", "language": "java", "dataset": "one", "tried": 4, "precision": 0.5}],

@@ -12,27 +12,27 @@ from pathlib import Path
 import pytest
 
 from graftline.core.errors import RecordError
-from graftline.rollouts.retrieval.base import Entry
+from graftline.rollouts.retrieval.base import VectorEntry
 from graftline.rollouts.retrieval.sqlite import SqliteVectorStore
 
 WRITER = """
 import sys
 from array import array
 from pathlib import Path
-from graftline.rollouts.retrieval.base import Entry
+from graftline.rollouts.retrieval.base import VectorEntry
 from graftline.rollouts.retrieval.sqlite import SqliteVectorStore
 store = SqliteVectorStore(Path(sys.argv[1]))
 name, rounds = sys.argv[2], int(sys.argv[3])
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(rounds):
-    store.replace(f"{name}{number}", [Entry(f"{name}{i}", array("f", [1, i]), name, {"writer": name}) for i in range(500)])
+    store.replace(f"{name}{number}", [VectorEntry(f"{name}{i}", array("f", [1, i]), name, {"writer": name}) for i in range(500)])
 store.close()
 """
 
 
-def entries(name: str, count: int = 3) -> list[Entry]:
-    return [Entry(f"{name}{number}", array("f", [1, number]), name, {"writer": name}) for number in range(count)]
+def entries(name: str, count: int = 3) -> list[VectorEntry]:
+    return [VectorEntry(f"{name}{number}", array("f", [1, number]), name, {"writer": name}) for number in range(count)]
 
 
 def found(path: Path, writer: str) -> tuple[str, set[str]]:
@@ -147,5 +147,5 @@ def test_a_folder_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
 def test_a_label_that_is_no_word_is_refused(tmp_path: Path) -> None:
     store = SqliteVectorStore(tmp_path / "store.sqlite")
     with pytest.raises(ValueError, match="label 'a; DROP' is no lower-case word"):
-        store.replace("made", [Entry("a", array("f", [1]), "", {"a; DROP": "x"})])
+        store.replace("made", [VectorEntry("a", array("f", [1]), "", {"a; DROP": "x"})])
     store.close()

@@ -9,7 +9,7 @@ from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language
 from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.base import GaveUp, Proposal, Teacher
+from graftline.rollouts.teachers.base import NoProposal, Proposal, Teacher
 
 Action = PatternAction | RuleAction
 
@@ -18,16 +18,16 @@ class ReadingTeacher:
     """Proposes the actions it was given, one after the other, and then gives up."""
 
     name = "reading"
-    listens = False
+    uses_feedback = False
 
     def __init__(self, actions: Sequence[Action]) -> None:
         self._actions = list(actions)
         self.asked: list[tuple[str, State]] = []
 
-    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | GaveUp:
+    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | NoProposal:
         self.asked.append((text, state))
         if not self._actions:
-            return GaveUp("no_candidate")
+            return NoProposal("no_candidate")
         number = len(self.asked)
         return Proposal(f"thought {number}", self._actions.pop(0), StateUpdate(history=[f"step {number}"]))
 
@@ -51,7 +51,7 @@ def task_of() -> Callable[..., Task]:
             language=language,
             instruction="Change it.",
             before=before,
-            wanted=wanted,
+            target=wanted,
             gold_action=gold_action,
             licence="MIT",
             group="g",

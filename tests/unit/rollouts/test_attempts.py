@@ -10,18 +10,18 @@ from graftline.astgrep.binding import Language
 from graftline.codemod.cost import description_length
 from graftline.codemod.equality import Level
 from graftline.core.errors import BoundaryError, SandboxError
-from graftline.rollouts.collect import Collecting, attempt, collect
+from graftline.rollouts.collect import RolloutConfig, collect, collect_with_retry
 from graftline.rollouts.reward import Reward, RewardWeights
 from graftline.rollouts.state.state import State, StateUpdate
-from graftline.rollouts.step import (
+from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.base import FailedAttempt, NoProposal, Proposal
+from graftline.rollouts.trajectory import (
     ModelOutput,
     Prompt,
     SandboxOutcome,
     Trajectory,
     TrajectoryStep,
 )
-from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.base import Attempt, GaveUp, Proposal
 from graftline.sandbox import Isolation, SandboxResult, Verdict
 from graftline.sandbox.actions.memory import MemorySandbox
 
@@ -42,7 +42,7 @@ F, G = pattern("old($A)", "x($A)"), pattern("g(2)", "y(2)")
 
 def test_all_of_an_attempt_is_stored(task_of: TaskOf, reading: Reading) -> None:
     task = task_of("old(1)\ng(2)\n", "x(1)\ny(2)\n")
-    trajectory = collect(task, reading([F, G]), MemorySandbox(), Collecting())
+    trajectory = collect(task, reading([F, G]), MemorySandbox(), RolloutConfig())
     first = TrajectoryStep(
         task_id="d:1",
         step=1,
@@ -64,12 +64,12 @@ def test_all_of_an_attempt_is_stored(task_of: TaskOf, reading: Reading) -> None:
         # two tokens of four are done, and 0.6 is paid for all of them
         level=Level.PARTIAL,
         progress=0.5,
-        over_in=0,
-        over_out=0.0,
+        false_positives=0,
+        background_matches=0.0,
         idempotent=True,
-        neg_fail=None,
+        negatives_changed=None,
         general=True,
-        mdl=shortness(F, pattern("old(1)", "x(1)")),
+        description_length=shortness(F, pattern("old(1)", "x(1)")),
         support=1,
         support_pairs=1,
         srl=None,
@@ -95,13 +95,13 @@ def test_all_of_an_attempt_is_stored(task_of: TaskOf, reading: Reading) -> None:
         format_strict=True,
         level=Level.EXACT,
         progress=1.0,
-        over_in=0,
-        over_out=0.0,
+        false_positives=0,
+        background_matches=0.0,
         idempotent=True,
-        neg_fail=None,
+        negatives_changed=None,
         general=False,
         # it is the literal rule
-        mdl=1.0,
+        description_length=1.0,
         support=1,
         support_pairs=1,
         srl=None,
@@ -171,7 +171,9 @@ def test_every_ending_has_its_name_and_its_reward(
     most: int,
     expected: tuple[str, int, Level, float | None, str],
 ) -> None:
-    trajectory = collect(task_of("old(1)\n", "x(1)\n"), reading(actions), MemorySandbox(), Collecting(max_steps=most))
+    trajectory = collect(
+        task_of("old(1)\n", "x(1)\n"), reading(actions), MemorySandbox(), RolloutConfig(max_steps=most)
+    )
     found = (trajectory.ending, len(trajectory.steps), trajectory.level)
     assert (*found, trajectory.reward.value, trajectory.reward.cause) == expected
     assert trajectory.is_verified is (trajectory.ending == "done")
@@ -179,13 +181,13 @@ def test_every_ending_has_its_name_and_its_reward(
 
 def test_each_step_is_asked_for_with_the_text_and_the_state_it_starts_from(task_of: TaskOf, reading: Reading) -> None:
     teacher = reading([F])
-    collect(task_of("old(1)\ng(2)\n", "x(1)\ny(2)\n"), teacher, MemorySandbox(), Collecting())
+    collect(task_of("old(1)\ng(2)\n", "x(1)\ny(2)\n"), teacher, MemorySandbox(), RolloutConfig())
     assert teacher.asked == [("old(1)\ng(2)\n", State()), ("x(1)\ng(2)\n", State(history=("step 1",)))]
 
 
 def test_what_a_failed_step_leaves_is_the_text_before(task_of: TaskOf, reading: Reading) -> None:
     trajectory = collect(
-        task_of("old(1)\ng(2)\n", "x(1)\ny(2)\n"), reading([F, INVALID]), MemorySandbox(), Collecting()
+        task_of("old(1)\ng(2)\n", "x(1)\ny(2)\n"), reading([F, INVALID]), MemorySandbox(), RolloutConfig()
     )
     last = trajectory.steps[-1]
     assert (last.sandbox_result.after, last.sandbox_result.diff, last.progress) == (None, "", 0.5)
@@ -196,7 +198,7 @@ def test_what_a_failed_step_leaves_is_the_text_before(task_of: TaskOf, reading: 
 @pytest.mark.parametrize("rewrite", ["x(" + "1, " * 5_000 + ")", "-" * 400 + "1"], ids=["too long", "too deep"])
 def test_a_text_too_large_to_be_read_again_is_a_failed_step(task_of: TaskOf, reading: Reading, rewrite: str) -> None:
     task = task_of("old(1)\n" * 40, "x(1)\n")
-    trajectory = collect(task, reading([pattern("old($A)", rewrite)]), MemorySandbox(), Collecting())
+    trajectory = collect(task, reading([pattern("old($A)", rewrite)]), MemorySandbox(), RolloutConfig())
     assert (trajectory.ending, trajectory.level, trajectory.reward) == (
         "gave_up",
         Level.NONE,
@@ -207,7 +209,7 @@ def test_a_text_too_large_to_be_read_again_is_a_failed_step(task_of: TaskOf, rea
 def test_a_long_difference_is_cut(task_of: TaskOf, reading: Reading) -> None:
     task = task_of("old(1)\n", "x(1)\n")
     trajectory = collect(
-        task, reading([pattern("old($A)", "[\n" + "1,\n" * 5_000 + "]")]), MemorySandbox(), Collecting()
+        task, reading([pattern("old($A)", "[\n" + "1,\n" * 5_000 + "]")]), MemorySandbox(), RolloutConfig()
     )
     assert len(trajectory.steps[0].sandbox_result.diff) == 20_000
 
@@ -215,22 +217,24 @@ def test_a_long_difference_is_cut(task_of: TaskOf, reading: Reading) -> None:
 def test_weights_are_those_of_the_configuration(task_of: TaskOf, reading: Reading) -> None:
     weights = RewardWeights(verified_general=0.5, verified_literal=0.25, progress=0.2)
     trajectory = collect(
-        task_of("old(1)\ng(2)\n", "x(1)\ny(2)\n"), reading([F, G]), MemorySandbox(), Collecting(weights=weights)
+        task_of("old(1)\ng(2)\n", "x(1)\ny(2)\n"), reading([F, G]), MemorySandbox(), RolloutConfig(weights=weights)
     )
     assert [step.reward.value for step in trajectory.steps] == [0.1, 0.25]
 
 
 def test_what_a_teacher_tried_and_what_else_it_knows_are_kept(task_of: TaskOf) -> None:
-    tried = Attempt(action=pattern("$A(1)", "x(1)"), feedback="too broad")
+    tried = FailedAttempt(action=pattern("$A(1)", "x(1)"), feedback="too broad")
 
     class TryingTeacher:
         name = "trying"
-        listens = False
+        uses_feedback = False
 
-        def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | GaveUp:
+        def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | NoProposal:
             return Proposal("", F, StateUpdate(), (tried,), (pattern("old(1)", "x(1)"),))
 
-    said = collect(task_of("old(1)\n", "x(1)\n"), TryingTeacher(), MemorySandbox(), Collecting()).steps[0].model_output
+    said = (
+        collect(task_of("old(1)\n", "x(1)\n"), TryingTeacher(), MemorySandbox(), RolloutConfig()).steps[0].model_output
+    )
     assert (said.attempts, said.alternatives) == ((tried,), (pattern("old(1)", "x(1)"),))
 
 
@@ -253,7 +257,7 @@ class AnsweringSandbox:
 def test_a_verdict_that_ends_an_attempt_is_its_ending_and_its_cause(
     task_of: TaskOf, reading: Reading, verdict: Verdict
 ) -> None:
-    trajectory = collect(task_of("old(1)\n", "x(1)\n"), reading([F, G]), AnsweringSandbox(verdict), Collecting())
+    trajectory = collect(task_of("old(1)\n", "x(1)\n"), reading([F, G]), AnsweringSandbox(verdict), RolloutConfig())
     # the wall clock, and a sandbox that lacks what it needs, say nothing about the action; everything else does
     value = None if verdict in ("wall_timeout", "needs_cli", "runner_error") else 0.0
     assert (trajectory.ending, trajectory.reward) == (verdict.value, Reward(value=value, cause=verdict.value))
@@ -277,22 +281,22 @@ class PatientTeacher:
     """Proposes the same action every time it is asked."""
 
     name = "patient"
-    listens = False
+    uses_feedback = False
 
-    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | GaveUp:
+    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | NoProposal:
         return Proposal("", F, StateUpdate())
 
 
 def test_a_sandbox_that_fails_once_is_asked_once_more(task_of: TaskOf) -> None:
     task = task_of("old(1)\n", "x(1)\n")
-    again = attempt(task, PatientTeacher(), FailingSandbox(1), Collecting())
-    assert again == attempt(task, PatientTeacher(), MemorySandbox(), Collecting())
+    again = collect_with_retry(task, PatientTeacher(), FailingSandbox(1), RolloutConfig())
+    assert again == collect_with_retry(task, PatientTeacher(), MemorySandbox(), RolloutConfig())
 
 
 def test_a_sandbox_that_fails_twice_is_an_error_and_no_attempt(task_of: TaskOf) -> None:
     sandbox = FailingSandbox(3)
     with pytest.raises(SandboxError):
-        attempt(task_of("old(1)\n", "x(1)\n"), PatientTeacher(), sandbox, Collecting())
+        collect_with_retry(task_of("old(1)\n", "x(1)\n"), PatientTeacher(), sandbox, RolloutConfig())
     assert sandbox.failures == 1
 
 
@@ -300,51 +304,53 @@ class SilentTeacher:
     """A teacher that cannot answer."""
 
     name = "silent"
-    listens = False
+    uses_feedback = False
 
-    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | GaveUp:
+    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | NoProposal:
         raise BoundaryError("no answer")
 
 
 def test_a_teacher_that_cannot_answer_is_an_error_and_no_attempt(task_of: TaskOf) -> None:
     with pytest.raises(BoundaryError):
-        attempt(task_of("old(1)\n", "x(1)\n"), SilentTeacher(), MemorySandbox(), Collecting())
+        collect_with_retry(task_of("old(1)\n", "x(1)\n"), SilentTeacher(), MemorySandbox(), RolloutConfig())
 
 
 class GivingUpTeacher:
     """Gives up at once."""
 
     name = "giving up"
-    listens = False
+    uses_feedback = False
 
     def __init__(self, cause: str) -> None:
         self.cause = cause
 
-    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | GaveUp:
-        return GaveUp(self.cause)
+    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | NoProposal:
+        return NoProposal(self.cause)
 
 
 def test_why_a_teacher_gave_up_is_the_class_of_the_failure(task_of: TaskOf) -> None:
-    trajectory = collect(task_of("old(1)\n", "x(1)\n"), GivingUpTeacher("too_different"), MemorySandbox(), Collecting())
+    trajectory = collect(
+        task_of("old(1)\n", "x(1)\n"), GivingUpTeacher("too_different"), MemorySandbox(), RolloutConfig()
+    )
     assert (trajectory.ending, trajectory.failure, trajectory.format_ok) == ("gave_up", "too_different", True)
 
 
 def test_a_failure_without_a_cause_of_its_own_is_called_by_its_ending(task_of: TaskOf, reading: Reading) -> None:
-    trajectory = collect(task_of("old(1)\n", "x(1)\n"), reading([INVALID]), MemorySandbox(), Collecting())
+    trajectory = collect(task_of("old(1)\n", "x(1)\n"), reading([INVALID]), MemorySandbox(), RolloutConfig())
     assert (trajectory.ending, trajectory.failure) == ("action_error", "action_error")
 
 
 def test_blanks_that_ast_grep_writes_on_empty_lines_are_taken_off(task_of: TaskOf, reading: Reading) -> None:
     task = task_of("if a:\n    old(1)\n", "if a:\n    x(1)\n\n    y(1)\n")
-    trajectory = collect(task, reading([pattern("old($A)", "x($A)\n\ny($A)")]), MemorySandbox(), Collecting())
-    assert (trajectory.level, trajectory.steps[0].sandbox_result.after) == (Level.EXACT, task.wanted)
+    trajectory = collect(task, reading([pattern("old($A)", "x($A)\n\ny($A)")]), MemorySandbox(), RolloutConfig())
+    assert (trajectory.level, trajectory.steps[0].sandbox_result.after) == (Level.EXACT, task.target)
 
 
 def test_unwanted_matches_take_their_share_of_what_progress_pays(task_of: TaskOf, reading: Reading) -> None:
     task = task_of("old(1, 2)\nold(1, 3)\nold(4)\n", "x(1, 5)\nx(1, 6)\nold(4)\n")
-    [step] = collect(task, reading([pattern("old($$$A)", "x($$$A)")]), MemorySandbox(), Collecting()).steps
+    [step] = collect(task, reading([pattern("old($$$A)", "x($$$A)")]), MemorySandbox(), RolloutConfig()).steps
     # 8 tokens are to go and come, 4 of them did, and 2 more that should not: 6 are left
-    assert (step.progress, step.over_in, step.sandbox_result.matches) == (0.25, 1, 3)
+    assert (step.progress, step.false_positives, step.sandbox_result.matches) == (0.25, 1, 3)
     # 0.6 * 0.25 * (1 - 1/3)
     assert step.reward == Reward(value=0.1, cause="partial")
 
@@ -353,25 +359,25 @@ LEN = pattern("len($A)", "size($A)")
 
 
 def test_an_action_that_changes_much_foreign_code_is_broad(task_of: TaskOf, reading: Reading) -> None:
-    trajectory = collect(task_of("len(b)\n", "size(b)\n"), reading([LEN]), MemorySandbox(), Collecting())
+    trajectory = collect(task_of("len(b)\n", "size(b)\n"), reading([LEN]), MemorySandbox(), RolloutConfig())
     assert trajectory.reward == Reward(value=0.6, cause="verified_broad")
 
 
 def test_an_action_as_broad_as_the_gold_is_not_too_broad(task_of: TaskOf, reading: Reading) -> None:
     task = task_of("len(b)\n", "size(b)\n", gold_action=pattern("len($LIST)", "size($LIST)"))
-    trajectory = collect(task, reading([LEN]), MemorySandbox(), Collecting())
+    trajectory = collect(task, reading([LEN]), MemorySandbox(), RolloutConfig())
     assert (trajectory.reward, trajectory.steps[0].srl) == (Reward(value=1.0, cause="verified"), 1.0)
 
 
 def test_a_broad_step_on_the_way_is_not_forgotten(task_of: TaskOf, reading: Reading) -> None:
     task = task_of("len(b)\nold(1)\n", "size(b)\nx(1)\n")
-    trajectory = collect(task, reading([LEN, F]), MemorySandbox(), Collecting())
+    trajectory = collect(task, reading([LEN, F]), MemorySandbox(), RolloutConfig())
     assert [step.reward.cause for step in trajectory.steps] == ["partial", "verified_broad"]
 
 
 def test_how_long_an_attempt_took_is_known_but_neither_stored_nor_compared(task_of: TaskOf, reading: Reading) -> None:
     task = task_of("old(1)\ng(2)\n", "x(1)\ny(2)\n")
-    first, second = (collect(task, reading([F, G]), MemorySandbox(), Collecting()) for _ in range(2))
+    first, second = (collect(task, reading([F, G]), MemorySandbox(), RolloutConfig()) for _ in range(2))
     assert (first, first.model_dump_json()) == (second, second.model_dump_json())
     assert (len(first.timings.answers_ms), first.timings.attempt_ms > sum(first.timings.answers_ms)) == (2, True)
     assert Trajectory.model_validate_json(first.model_dump_json()).timings.attempt_ms == 0.0

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from graftline.astgrep.action import PatternAction, RuleAction
-from graftline.rollouts.collect import Collecting, collect
+from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.reward import Reward
 from graftline.rollouts.task import Task
 from graftline.sandbox.actions.memory import MemorySandbox
@@ -37,4 +37,4 @@ def test_a_gold_of_unknown_spread_is_held_against_nobody(
     task = task_of("len(b)\n", "size(b)\n").model_copy(
         update={"gold_action": golds[0] if golds else None, "gold_next": golds[1:]}
     )
-    assert collect(task, reading([BROAD]), MemorySandbox(), Collecting()).reward == expected
+    assert collect(task, reading([BROAD]), MemorySandbox(), RolloutConfig()).reward == expected

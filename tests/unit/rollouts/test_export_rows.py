@@ -10,12 +10,12 @@ import pytest
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.codemod.cost import description_length
 from graftline.core.parquet import read_parquet, write_parquet
-from graftline.rollouts.collect import Collecting, collect
-from graftline.rollouts.export import STEPS, TRAJECTORIES, step_rows, trajectory_rows
+from graftline.rollouts.collect import RolloutConfig, collect
+from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES, step_rows, trajectory_rows
 from graftline.rollouts.reward import Reward
-from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.base import Attempt
+from graftline.rollouts.teachers.base import FailedAttempt
+from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.actions.memory import MemorySandbox
 
 Made = Callable[[Sequence[PatternAction | RuleAction]], Trajectory]
@@ -27,7 +27,7 @@ MDL = round(description_length(F) / description_length(PatternAction(pattern="ol
 def made(task_of: Callable[..., Task], reading: Callable[..., Any]) -> Made:
     """A function of actions that returns the attempt in which they are proposed."""
     task = task_of("old('é')\n", "x('é')\n")
-    return lambda actions: collect(task, reading(actions), MemorySandbox(), Collecting())
+    return lambda actions: collect(task, reading(actions), MemorySandbox(), RolloutConfig())
 
 
 def test_a_trajectory_is_one_row(made: Made) -> None:
@@ -176,8 +176,24 @@ def test_measures_of_a_trajectory_sum_up_those_of_its_steps(made: Made) -> None:
     trajectory = made(actions)
     first, second = trajectory.steps
     steps = (
-        first.model_copy(update={"over_in": 1, "over_out": 0.5, "idempotent": False, "mdl": 0.2, "neg_fail": None}),
-        second.model_copy(update={"over_in": 2, "over_out": 0.25, "mdl": 0.3, "neg_fail": 1, "support": 3}),
+        first.model_copy(
+            update={
+                "false_positives": 1,
+                "background_matches": 0.5,
+                "idempotent": False,
+                "description_length": 0.2,
+                "negatives_changed": None,
+            }
+        ),
+        second.model_copy(
+            update={
+                "false_positives": 2,
+                "background_matches": 0.25,
+                "description_length": 0.3,
+                "negatives_changed": 1,
+                "support": 3,
+            }
+        ),
     )
     [row] = trajectory_rows([trajectory.model_copy(update={"steps": steps})], "train")
     found = {name: row[name] for name in ("over_in", "over_out", "idempotent", "mdl", "neg_fail", "support")}
@@ -202,7 +218,7 @@ def test_what_a_teacher_tried_and_knew_is_written_as_json(made: Made) -> None:
     trajectory = made([F])
     literal = PatternAction(pattern="old('é')", rewrite="x('é')")
     said = trajectory.steps[0].model_output.model_copy(
-        update={"attempts": (Attempt(action=literal, feedback="no"),), "alternatives": (literal,)}
+        update={"attempts": (FailedAttempt(action=literal, feedback="no"),), "alternatives": (literal,)}
     )
     step = trajectory.steps[0].model_copy(update={"model_output": said})
     [row] = step_rows([trajectory.model_copy(update={"steps": (step,)})], "train")

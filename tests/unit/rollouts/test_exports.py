@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from graftline.astgrep.action import PatternAction
-from graftline.rollouts.collect import Collecting, collect
+from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.exports.atif import atif
-from graftline.rollouts.exports.rows import dpo_rows, rl_rows, sft_rows, srl_rows
+from graftline.rollouts.exports.chats import dpo_rows, rl_rows, sft_rows, srl_rows
 from graftline.rollouts.state.state import State, StateUpdate
-from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.base import Attempt, GaveUp, Generation, Proposal, Unreadable
+from graftline.rollouts.teachers.base import FailedAttempt, Generation, InvalidAnswer, NoProposal, Proposal
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
+from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.actions.memory import MemorySandbox
 from tests.unit.rollouts.test_listening_attempts import ASKED, BROAD, MISSED, OLD, SILENT, attempted
 
@@ -35,19 +35,19 @@ def task(task_of: TaskOf) -> Task:
 class TriedTeacher:
     """Rejects an action by itself before it proposes another, without a language model."""
 
-    name, listens = "tried", False
+    name, uses_feedback = "tried", False
 
-    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | Unreadable | GaveUp:
+    def propose(self, task: Task, text: str, state: State, *_: Any) -> Proposal | InvalidAnswer | NoProposal:
         return Proposal(
             "Calls of old.",
             OLD,
             StateUpdate(history=["did it"]),
-            (Attempt(think="All calls.", action=BROAD, feedback="Too broad."),),
+            (FailedAttempt(think="All calls.", action=BROAD, feedback="Too broad."),),
         )
 
 
 def induced(task: Task) -> Trajectory:
-    return collect(task, TriedTeacher(), MemorySandbox(), Collecting())
+    return collect(task, TriedTeacher(), MemorySandbox(), RolloutConfig())
 
 
 def contents(messages: Sequence[dict[str, str]]) -> list[str]:

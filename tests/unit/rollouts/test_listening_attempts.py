@@ -7,12 +7,12 @@ import pytest
 from graftline.astgrep.action import PatternAction
 from graftline.codemod.equality import Level
 from graftline.llm.base import Message
-from graftline.rollouts.collect import Collecting, collect
+from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.reward import Reward, rl_reward
 from graftline.rollouts.state.state import State, StateUpdate
-from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.base import GaveUp, Generation, Proposal, Turn, Unreadable
+from graftline.rollouts.teachers.base import Generation, InvalidAnswer, NoProposal, Proposal, Turn
+from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.actions.memory import MemorySandbox
 
 TaskOf = Callable[..., Task]
@@ -30,26 +30,26 @@ ASKED = Generation(
     latency_s=0.1,
     tries=1,
 )
-SILENT = Unreadable("there is no <action>", ASKED)
+SILENT = InvalidAnswer("there is no <action>", ASKED)
 
 
 class ListeningTeacher:
     """Gives its answers one after the other, and keeps what it was told."""
 
-    name, listens = "listening", True
+    name, uses_feedback = "listening", True
 
-    def __init__(self, answers: Sequence[PatternAction | Unreadable]) -> None:
+    def __init__(self, answers: Sequence[PatternAction | InvalidAnswer]) -> None:
         self._answers = list(answers)
         self.heard: list[tuple[str, tuple[tuple[str, bool], ...]]] = []
 
     def propose(
         self, task: Task, text: str, state: State, turns: Sequence[Turn] = (), attempt: int = 1
-    ) -> Proposal | Unreadable | GaveUp:
+    ) -> Proposal | InvalidAnswer | NoProposal:
         self.heard.append((text, tuple((turn.feedback, turn.is_kept) for turn in turns)))
         if not self._answers:
-            return GaveUp("no_idea")
+            return NoProposal("no_idea")
         answer = self._answers.pop(0)
-        if isinstance(answer, Unreadable):
+        if isinstance(answer, InvalidAnswer):
             return answer
         return Proposal("", answer, StateUpdate(history=[f"step {len(self.heard)}"]), generation=ASKED)
 
@@ -58,9 +58,11 @@ def pattern(old: str, new: str) -> PatternAction:
     return PatternAction(pattern=old, rewrite=new)
 
 
-def attempted(task: Task, *answers: PatternAction | Unreadable, **settings: int) -> tuple[Trajectory, ListeningTeacher]:
+def attempted(
+    task: Task, *answers: PatternAction | InvalidAnswer, **settings: int
+) -> tuple[Trajectory, ListeningTeacher]:
     teacher = ListeningTeacher(answers)
-    return collect(task, teacher, MemorySandbox(), Collecting(**settings)), teacher
+    return collect(task, teacher, MemorySandbox(), RolloutConfig(**settings)), teacher
 
 
 OLD, MISSED, BROAD = pattern("old($A)", "x($A)"), pattern("odl($A)", "x($A)"), pattern("$F(1)", "x(1)")

@@ -12,10 +12,10 @@ import pytest
 
 from graftline.astgrep.action import PatternAction
 from graftline.core.errors import DataError, RecordError
-from graftline.rollouts.collect import Collecting, collect
+from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.shards import ShardWriter, latest_by_key, read_shards, sealed_shards
-from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
+from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.actions.memory import MemorySandbox
 
 
@@ -24,7 +24,7 @@ def made(task_of: Callable[..., Task], reading: Any) -> Callable[..., Trajectory
     """A function of the number of an attempt that returns it."""
     task = task_of("old(1)\n", "x(1)\n")
     action = PatternAction(pattern="old($A)", rewrite="x($A)")
-    return lambda number: collect(task, reading([action]), MemorySandbox(), Collecting(), number)
+    return lambda number: collect(task, reading([action]), MemorySandbox(), RolloutConfig(), number)
 
 
 def test_what_is_sealed_is_read_in_order(tmp_path: Path, made: Callable[..., Trajectory]) -> None:
@@ -76,7 +76,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from graftline.rollouts.shards import ShardWriter
-from graftline.rollouts.step import Trajectory
+from graftline.rollouts.trajectory import Trajectory
 writer = ShardWriter(Path(sys.argv[1]), "killed")
 writer.add(Trajectory.model_validate_json(sys.stdin.readline()))
 [path] = Path(sys.argv[1]).glob(".*.open")

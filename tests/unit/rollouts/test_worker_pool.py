@@ -12,12 +12,11 @@ import psutil
 import pytest
 
 from graftline.core.errors import SandboxError
-from graftline.rollouts.collect import Collecting, attempt
-from graftline.rollouts.journal import JOURNAL_NAME, collect_many
+from graftline.rollouts.collect import RolloutConfig, collect_with_retry
+from graftline.rollouts.collect_many import JOURNAL_NAME, collect_many, worker_attempts
 from graftline.rollouts.task import Task
+from graftline.rollouts.teachers.base import InductionTeacherConfig
 from graftline.rollouts.teachers.induction import InductionTeacher
-from graftline.rollouts.teachers.settings import InductionTeacherConfig
-from graftline.rollouts.workers import worker_attempts
 from graftline.sandbox import MemorySandboxConfig, ProcessSandboxConfig
 from graftline.sandbox.actions.memory import MemorySandbox
 from tests.processes import children_with, wait_until_ended
@@ -33,10 +32,10 @@ def tasks(task_of: Callable[..., Task]) -> list[Task]:
 
 def test_one_worker_and_two_make_what_none_makes_in_the_order_of_the_tasks(tasks: list[Task]) -> None:
     sandbox = MemorySandbox()
-    here = [attempt(task, InductionTeacher(sandbox), sandbox, Collecting()) for task in tasks]
+    here = [collect_with_retry(task, InductionTeacher(sandbox), sandbox, RolloutConfig()) for task in tasks]
     assert [trajectory.task_id for trajectory in here] == [task.id for task in tasks]
     for count in (1, 2):
-        with worker_attempts(count, MemorySandboxConfig(), TEACHER, Collecting()) as attempts:
+        with worker_attempts(count, MemorySandboxConfig(), TEACHER, RolloutConfig()) as attempts:
             assert list(attempts(tasks)) == here
 
 
@@ -46,7 +45,7 @@ def workers() -> list[psutil.Process]:
 
 def test_a_worker_that_dies_stops_the_run_and_what_was_made_is_kept(tasks: list[Task], tmp_path: Path) -> None:
     many = [task.model_copy(update={"id": f"{task.id}-{turn}"}) for turn in range(200) for task in tasks]
-    with worker_attempts(2, MemorySandboxConfig(), TEACHER, Collecting()) as attempts:
+    with worker_attempts(2, MemorySandboxConfig(), TEACHER, RolloutConfig()) as attempts:
         collected = collect_many(many, attempts, tmp_path)
         first = next(collected)
         for worker in workers():
@@ -63,14 +62,14 @@ def test_a_worker_that_dies_stops_the_run_and_what_was_made_is_kept(tasks: list[
 def test_workers_that_cannot_open_their_sandbox_are_an_error(tasks: list[Task]) -> None:
     config = ProcessSandboxConfig(required_level="full")
     with (
-        worker_attempts(1, config, TEACHER, Collecting()) as attempts,
+        worker_attempts(1, config, TEACHER, RolloutConfig()) as attempts,
         pytest.raises(SandboxError, match=r"reaches 'compute' with .* but 'full' is required"),
     ):
         list(attempts(tasks))
 
 
 def test_no_worker_outlives_its_pool(tasks: list[Task]) -> None:
-    with worker_attempts(1, MemorySandboxConfig(), TEACHER, Collecting()) as attempts:
+    with worker_attempts(1, MemorySandboxConfig(), TEACHER, RolloutConfig()) as attempts:
         next(iter(attempts(tasks)))
         running = workers()
     assert len(running) == 1
@@ -85,11 +84,11 @@ import sys
 import psutil
 from graftline.sandbox import ProcessSandboxConfig
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.settings import InductionTeacherConfig
-from graftline.rollouts.collect import Collecting
-from graftline.rollouts.workers import worker_attempts
+from graftline.rollouts.teachers.base import InductionTeacherConfig
+from graftline.rollouts.collect import RolloutConfig
+from graftline.rollouts.collect_many import worker_attempts
 task = Task.model_validate_json(sys.argv[1])
-with worker_attempts(1, ProcessSandboxConfig(), InductionTeacherConfig(), Collecting()) as attempts:
+with worker_attempts(1, ProcessSandboxConfig(), InductionTeacherConfig(), RolloutConfig()) as attempts:
     next(attempts([task] * 8))
     print(*(child.pid for child in psutil.Process().children(recursive=True)), flush=True)
     sys.stdin.read()

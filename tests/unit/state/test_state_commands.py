@@ -1,8 +1,6 @@
 """The commands below `graftline state`: what they print, and what they end with."""
 
 import json
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -134,19 +132,3 @@ def test_a_store_that_is_not_there_is_said_and_not_made(root: Path, tmp_path: Pa
         f"error: {path}: there is no such file; expected a state store: name one with --store\n",
     )
     assert not path.parent.exists()
-
-
-def test_the_module_is_the_command(root: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "graftline.rollouts.state",
-        "dump",
-        "task#1",
-        "--json",
-        "--store",
-        str(stored(root)),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-
-    assert State.model_validate_json(done.stdout) == STATE

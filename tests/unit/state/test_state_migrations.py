@@ -9,7 +9,7 @@ import pytest
 
 from graftline.core.errors import RecordError
 from graftline.rollouts.state import AttemptLog, State, StateStore
-from graftline.rollouts.state.migrations import MIGRATIONS, Migration, migrate
+from graftline.rollouts.state.store import MIGRATIONS, Migration, migrate
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 ADDED = Migration("a column", ("ALTER TABLE states ADD COLUMN extra TEXT", "UPDATE states SET extra = 'x'"))

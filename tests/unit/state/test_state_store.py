@@ -13,7 +13,7 @@ import pytest
 
 from graftline.core.errors import BoundaryError, ConfigError, DataError, RecordError
 from graftline.rollouts.state import Change, Entry, State, StateLimits, StateStore, StateUpdate
-from graftline.rollouts.state.migrations import MIGRATIONS
+from graftline.rollouts.state.store import MIGRATIONS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

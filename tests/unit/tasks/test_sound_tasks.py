@@ -6,7 +6,7 @@ import pytest
 
 from graftline.astgrep.action import PatternAction
 from graftline.datasets.edit import Edit
-from graftline.rollouts.task import Soundness, Task, sound_tasks, task_of, unsoundness
+from graftline.rollouts.task import Task, TaskValidation, invalid_reason, task_of, validate_tasks
 from graftline.sandbox.actions.memory import MemorySandbox
 
 RENAME = PatternAction(pattern="old($A)", rewrite="new($A)")
@@ -35,7 +35,7 @@ def test_an_edit_becomes_a_task_that_wants_the_text_after() -> None:
         language="python",
         instruction="Call new instead of old.",
         before="x = old(1)\n",
-        wanted="x = new(1)\n",
+        target="x = new(1)\n",
         gold_action=RENAME,
         licence="MIT",
         group="pypi:demo",
@@ -56,7 +56,7 @@ def test_an_edit_becomes_a_task_that_wants_the_text_after() -> None:
     ],
 )
 def test_a_task_is_sound_whose_gold_passes_and_unedited_text_fails(changes: dict[str, Any]) -> None:
-    assert unsoundness(task_of(edit(**changes)), MemorySandbox()) == ""
+    assert invalid_reason(task_of(edit(**changes)), MemorySandbox()) == ""
 
 
 DEEP = "x = " + "(" * 400 + "1" + ")" * 400 + "\n"
@@ -82,7 +82,7 @@ DEEP = "x = " + "(" * 400 + "1" + ")" * 400 + "\n"
     ],
 )
 def test_an_unsound_task_says_why(reason: str, changes: dict[str, Any]) -> None:
-    assert unsoundness(task_of(edit(**changes)), MemorySandbox()) == reason
+    assert invalid_reason(task_of(edit(**changes)), MemorySandbox()) == reason
 
 
 def test_sound_tasks_are_kept_in_order_and_the_others_counted() -> None:
@@ -94,7 +94,7 @@ def test_sound_tasks_are_kept_in_order_and_the_others_counted() -> None:
         edit(id="y", post="x = old(1) \n"),
         edit(id="z", gold_action=none),
     ]
-    assert sound_tasks(iter(edits), MemorySandbox()) == Soundness(
+    assert validate_tasks(iter(edits), MemorySandbox()) == TaskValidation(
         [task_of(edits[0]), task_of(edits[2])], {"gold_no_match": 2, "unedited_passes": 1}
     )
 
@@ -102,3 +102,11 @@ def test_sound_tasks_are_kept_in_order_and_the_others_counted() -> None:
 def test_a_task_survives_being_stored() -> None:
     for task in (task_of(edit()), task_of(edit(gold_action=RENAME))):
         assert Task.model_validate_json(task.model_dump_json()) == task
+
+
+def test_a_file_knows_the_target_as_wanted_and_both_names_are_read() -> None:
+    task = task_of(edit())
+    tree = task.model_dump(mode="json")
+    assert Task.model_validate(tree) == task
+    target = tree.pop("wanted")
+    assert Task.model_validate({**tree, "target": target}) == task

@@ -6,8 +6,15 @@ import pytest
 
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.rollouts.state.state import StateUpdate
-from graftline.rollouts.teachers.answer import MAX_CHARACTERS, Answer, Fault, fits, read, written
-from graftline.rollouts.teachers.answer_schema import AnswerFormat
+from graftline.rollouts.teachers.answer import (
+    MAX_ANSWER_CHARACTERS,
+    Answer,
+    AnswerFormat,
+    ParseError,
+    fits_format,
+    format_answer,
+    parse_answer,
+)
 
 TAGS = AnswerFormat(layout="tags", forms=("pattern", "rule"), max_characters=4096)
 JSON = AnswerFormat(layout="json", forms=("plain",), max_characters=240)
@@ -26,21 +33,21 @@ T = "<think>Calls change.</think>"
 
 @pytest.mark.parametrize("answer_format", [TAGS, JSON])
 def test_what_is_written_is_read_as_it_was(answer_format: AnswerFormat) -> None:
-    assert read(written(STRICT, answer_format.layout), answer_format) == STRICT
+    assert parse_answer(format_answer(STRICT, answer_format.layout), answer_format) == STRICT
 
 
 def test_a_rule_is_written_and_read_as_it_was() -> None:
     answer = Answer("I match by kind.", RULE, UPDATE, is_strict=True)
-    assert read(written(answer, "tags"), TAGS) == answer
+    assert parse_answer(format_answer(answer, "tags"), TAGS) == answer
 
 
 def test_an_action_alone_is_written_and_read_as_it_was_without_thought_and_update() -> None:
     alone = Answer("", ACTION, StateUpdate(), is_strict=True)
-    assert (written(STRICT, "action"), read(A, ALONE)) == (A, alone)
-    assert fits(STRICT, ALONE)
+    assert (format_answer(STRICT, "action"), parse_answer(A, ALONE)) == (A, alone)
+    assert fits_format(STRICT, ALONE)
     # the form of actions that was asked for is another one
-    assert not fits(Answer("", RULE, StateUpdate(), is_strict=True), ALONE)
-    assert read(written(Answer("", RULE, StateUpdate(), is_strict=True), "action"), ALONE) == Answer(
+    assert not fits_format(Answer("", RULE, StateUpdate(), is_strict=True), ALONE)
+    assert parse_answer(format_answer(Answer("", RULE, StateUpdate(), is_strict=True), "action"), ALONE) == Answer(
         "", RULE, StateUpdate(), is_strict=False
     )
 
@@ -50,20 +57,20 @@ def test_an_action_alone_is_written_and_read_as_it_was_without_thought_and_updat
     [
         f"```json\n{A}\n```",
         f"Sure: {A}",
-        written(STRICT, "json"),
-        written(STRICT, "tags"),
+        format_answer(STRICT, "json"),
+        format_answer(STRICT, "tags"),
         A[:-1] + ', "selector": "call"}',
     ],
 )
 def test_more_than_the_action_alone_is_read_but_not_strict(text: str) -> None:
-    answer = read(text, ALONE)
+    answer = parse_answer(text, ALONE)
     assert isinstance(answer, Answer)
     assert (isinstance(answer.action, PatternAction), answer.is_strict) == (True, False)
 
 
 def test_no_action_at_all_is_a_fault_that_says_the_form() -> None:
-    fault = read("I do not know.", ALONE)
-    assert isinstance(fault, Fault)
+    fault = parse_answer("I do not know.", ALONE)
+    assert isinstance(fault, ParseError)
     assert "one JSON object with `pattern` and `rewrite`" in fault.reason
 
 
@@ -97,12 +104,12 @@ TOLERATED = {
 @pytest.mark.parametrize("name", TOLERATED)
 def test_what_everybody_understands_is_read(name: str) -> None:
     text, answer = TOLERATED[name]
-    assert read(text, TAGS) == answer
+    assert parse_answer(text, TAGS) == answer
 
 
 def test_json_is_strict_only_without_anything_around() -> None:
-    text = written(STRICT, "json")
-    assert [read(each, JSON) for each in (text, f"\n{text}\n", f"```json\n{text}\n```", f"So: {text}")] == [
+    text = format_answer(STRICT, "json")
+    assert [parse_answer(each, JSON) for each in (text, f"\n{text}\n", f"```json\n{text}\n```", f"So: {text}")] == [
         STRICT,
         STRICT,
         LOOSE,
@@ -113,8 +120,8 @@ def test_json_is_strict_only_without_anything_around() -> None:
 def test_an_answer_beyond_the_schema_that_was_asked_for_is_read_but_not_strict() -> None:
     long = Answer("x" * 300, ACTION, UPDATE, is_strict=True)
     rule = Answer("By kind.", RULE, UPDATE, is_strict=True)
-    assert [fits(each, JSON) for each in (STRICT, long, rule)] == [True, False, False]
-    assert read(written(rule, "json"), JSON) == Answer("By kind.", RULE, UPDATE, is_strict=False)
+    assert [fits_format(each, JSON) for each in (STRICT, long, rule)] == [True, False, False]
+    assert parse_answer(format_answer(rule, "json"), JSON) == Answer("By kind.", RULE, UPDATE, is_strict=False)
 
 
 def test_a_rule_file_is_read_as_its_rule() -> None:
@@ -127,23 +134,23 @@ rule:
   regex: ^x$
 fix: y
 </action>"""
-    assert read(text, TAGS) == Answer("By kind.", RULE, StateUpdate(), is_strict=False)
+    assert parse_answer(text, TAGS) == Answer("By kind.", RULE, StateUpdate(), is_strict=False)
 
 
 def test_yaml_with_json_in_it_is_yaml() -> None:
     text = '<action>\nrule:\n  pattern: {"context": "f($A)", "selector": "call"}\nfix: g($A)\n</action>'
     action = RuleAction(rule={"pattern": {"context": "f($A)", "selector": "call"}}, fix="g($A)")
-    assert read(text, TAGS) == Answer("", action, StateUpdate(), is_strict=False)
+    assert parse_answer(text, TAGS) == Answer("", action, StateUpdate(), is_strict=False)
 
 
 def test_texts_with_tags_and_line_breaks_inside_json_are_texts() -> None:
     action = PatternAction(pattern="<action>$A</action>", rewrite="a\nb")
     text = '<think>t</think><action>{"pattern": "<action>$A</action>", "rewrite": "a\nb"}</action><state_update>{}'
-    assert read(text, TAGS) == Answer("t", action, StateUpdate(), is_strict=False)
+    assert parse_answer(text, TAGS) == Answer("t", action, StateUpdate(), is_strict=False)
 
 
 def test_long_notes_are_clipped_as_the_state_clips_them() -> None:
-    found = read(f'{T}<action>{A}</action><state_update>{{"history": ["{"x" * 300}"]}}</state_update>', TAGS)
+    found = parse_answer(f'{T}<action>{A}</action><state_update>{{"history": ["{"x" * 300}"]}}</state_update>', TAGS)
     assert isinstance(found, Answer)
     assert found.state_update.history == ["x" * 255 + "…"]
 
@@ -181,7 +188,7 @@ UNREADABLE = {
         f"<action>{A}</action><state_update>[]</state_update>",
         "The state update: expected an object with some of goals,",
     ),
-    "too long": ("x" * (MAX_CHARACTERS + 1), f"The answer has 65537 characters, of which {MAX_CHARACTERS} are read: "),
+    "too long": ("x" * (MAX_ANSWER_CHARACTERS + 1), f"The answer has 65537 characters, of which {MAX_ANSWER_CHARACTERS} are read: "),
     "too deep": (f'<action>{{"rule": {"[" * 9000}', "The a"),
     "deep but closed": (f'<action>{{"rule": {{"all": {"[" * 9000}{"]" * 9000}}}, "fix": ""}}', "The answer is nested too deep"),
 }  # fmt: skip
@@ -190,30 +197,30 @@ UNREADABLE = {
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_what_is_no_step_is_said_so_that_it_can_be_mended(name: str) -> None:
     text, reason = UNREADABLE[name]
-    found = read(text, TAGS)
-    assert isinstance(found, Fault)
+    found = parse_answer(text, TAGS)
+    assert isinstance(found, ParseError)
     assert found.reason.startswith(reason)
     assert len(found.reason) < 700
 
 
 def test_a_model_that_was_asked_for_json_is_asked_for_it_again() -> None:
     reason = "There is no action in the answer: give one JSON object with `think`, `action` and `state_update`."
-    assert read("Sure, here you are!", JSON) == Fault(reason)
+    assert parse_answer("Sure, here you are!", JSON) == ParseError(reason)
 
 
 HOSTILE = {
-    "braces": "{" * MAX_CHARACTERS,
-    "objects": '{"a":' * (MAX_CHARACTERS // 5),
-    "tags": "<action>" * (MAX_CHARACTERS // 8),
-    "thoughts": "<think></think>" * (MAX_CHARACTERS // 15),
-    "whole answers": "<think></think><action></action><state_update>" * (MAX_CHARACTERS // 47),
+    "braces": "{" * MAX_ANSWER_CHARACTERS,
+    "objects": '{"a":' * (MAX_ANSWER_CHARACTERS // 5),
+    "tags": "<action>" * (MAX_ANSWER_CHARACTERS // 8),
+    "thoughts": "<think></think>" * (MAX_ANSWER_CHARACTERS // 15),
+    "whole answers": "<think></think><action></action><state_update>" * (MAX_ANSWER_CHARACTERS // 47),
     "dashes": "<action>" + "- " * 30_000,
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_is_made_to_take_long_is_refused(name: str) -> None:
-    assert isinstance(read(HOSTILE[name], TAGS), Fault)
+    assert isinstance(parse_answer(HOSTILE[name], TAGS), ParseError)
 
 
 def test_the_schema_is_one_that_servers_know() -> None:

@@ -5,8 +5,8 @@ import pytest
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language
 from graftline.core.errors import SandboxError
-from graftline.rollouts.teachers.critic import Criticism, Finding, criticise
-from graftline.rollouts.teachers.wider import wider
+from graftline.rollouts.teachers.critic import Criticism, Finding, criticize
+from graftline.rollouts.teachers.hints import wider
 from graftline.sandbox import Isolation, SandboxResult, Verdict
 from graftline.sandbox.actions.memory import MemorySandbox
 
@@ -23,8 +23,8 @@ def h():
 WANTED = BEFORE.replace("g(x, key=2)", "g(x, name=2)")
 
 
-def criticism(action: PatternAction | RuleAction, wanted: str | None = WANTED, is_revealing: bool = False) -> Criticism:
-    return criticise(action, BEFORE, "python", MemorySandbox(), wanted, is_revealing)
+def criticism(action: PatternAction | RuleAction, target: str | None = WANTED, is_revealing: bool = False) -> Criticism:
+    return criticize(action, BEFORE, "python", MemorySandbox(), target, is_revealing)
 
 
 def test_a_right_action_is_right() -> None:
@@ -59,7 +59,7 @@ def test_what_is_missed_is_named_only_by_a_revealing_critic() -> None:
 
 
 def test_without_a_wanted_text_the_places_are_all_that_is_said() -> None:
-    found = criticism(PatternAction(pattern="g($$$X)", rewrite="k($$$X)"), wanted=None)
+    found = criticism(PatternAction(pattern="g($$$X)", rewrite="k($$$X)"), target=None)
     assert found == Criticism(Finding.APPLIED, "It changes 2 places, on lines 4 and 8.")
 
 
@@ -77,7 +77,7 @@ def test_an_action_that_writes_what_stands_there_is_told_so() -> None:
 
 def test_a_sign_at_the_end_of_one_side_alone_is_named() -> None:
     action = PatternAction(pattern="say($X);", rewrite="tell($X)")
-    found = criticise(action, "class A { void f() { say(x); } }\n", "java", MemorySandbox())
+    found = criticize(action, "class A { void f() { say(x); } }\n", "java", MemorySandbox())
     assert found.feedback == (
         "After it the text is no valid java: on line 1 it writes `tell(x)`. The pattern ends with `;`, and the rewrite does"
         " not."
@@ -110,7 +110,7 @@ def test_braces_round_a_block_of_python_are_said_to_be_none() -> None:
 def test_a_name_that_became_another_is_not_said_to_be_missing() -> None:
     before = "self.assertEquals(a)\n"
     action = PatternAction(pattern="self.assertEquals($A)", rewrite="assertEqual($A)")
-    found = criticise(action, before, "python", MemorySandbox(), "self.assertEqual(a)\n")
+    found = criticize(action, before, "python", MemorySandbox(), "self.assertEqual(a)\n")
     assert found.feedback.endswith(" The rewrite leaves `self` out: repeat in it what has to stay.")
 
 
@@ -249,7 +249,7 @@ def test_a_refused_action_is_explained(name: str) -> None:
 
 def test_a_piece_of_a_method_chain_is_led_to_the_whole() -> None:
     action = PatternAction(pattern=".option('--no-x', $$$REST)", rewrite="")
-    found = criticise(action, "cmd.option('--no-x', 1, 2);\n", "typescript", MemorySandbox())
+    found = criticize(action, "cmd.option('--no-x', 1, 2);\n", "typescript", MemorySandbox())
     hint = "The nearest one is `cmd.option('--no-x', 1, 2)` on line 1, of kind `call_expression`. Match all of it,"
     assert hint in found.feedback
 
@@ -272,13 +272,13 @@ class OneVerdictSandbox:
 @pytest.mark.parametrize("verdict", [Verdict.WALL_TIMEOUT, Verdict.RUNNER_ERROR, Verdict.NEEDS_CLI])
 def test_a_sandbox_that_cannot_answer_is_no_criticism(verdict: Verdict) -> None:
     with pytest.raises(SandboxError):
-        criticise(PatternAction(pattern="x", rewrite="y"), BEFORE, "python", OneVerdictSandbox(verdict), WANTED)
+        criticize(PatternAction(pattern="x", rewrite="y"), BEFORE, "python", OneVerdictSandbox(verdict), WANTED)
 
 
 @pytest.mark.parametrize(
     "verdict", [Verdict.CPU_TIMEOUT, Verdict.OUT_OF_MEMORY, Verdict.OUTPUT_FLOOD, Verdict.CRASH, Verdict.VIOLATION]
 )
 def test_an_action_that_was_stopped_is_told_so(verdict: Verdict) -> None:
-    found = criticise(PatternAction(pattern="x", rewrite="y"), BEFORE, "python", OneVerdictSandbox(verdict), WANTED)
+    found = criticize(PatternAction(pattern="x", rewrite="y"), BEFORE, "python", OneVerdictSandbox(verdict), WANTED)
     what = verdict.replace("_", " ")
     assert found == Criticism(Finding.FAILED, f"It was stopped ({what}): make it match less, or write less.")

@@ -7,8 +7,7 @@ import pytest
 from graftline.astgrep.action import PatternAction
 from graftline.core.errors import ConfigError
 from graftline.rollouts.state.state import State, StateUpdate
-from graftline.rollouts.teachers.answer import Answer, Fault, read, written
-from graftline.rollouts.teachers.answer_schema import AnswerFormat
+from graftline.rollouts.teachers.answer import Answer, AnswerFormat, ParseError, format_answer, parse_answer
 from graftline.rollouts.teachers.prompt import Prompt, PromptSettings, Shot, load_prompt
 
 CONFIGS = Path(__file__).resolve().parents[3] / "configs"
@@ -27,7 +26,7 @@ def settings(**given: object) -> PromptSettings:
 
 
 def last(prompt: Prompt, wanted: str | None) -> str:
-    return prompt.chat(Asked(), "a = f(1)\n", State(), wanted=wanted)[-1].content  # type: ignore[arg-type]
+    return prompt.chat(Asked(), "a = f(1)\n", State(), target=wanted)[-1].content  # type: ignore[arg-type]
 
 
 def test_the_prompt_of_trained_models_shows_the_change_alone() -> None:
@@ -35,7 +34,7 @@ def test_the_prompt_of_trained_models_shows_the_change_alone() -> None:
 
 
 def test_the_prompt_of_other_models_shows_both_texts_after_examples_of_both() -> None:
-    chat = load_prompt(CONFIGS, "example_shots").chat(Asked(), "a = f(1)\n", State(), wanted="a = g(1)\n")  # type: ignore[arg-type]
+    chat = load_prompt(CONFIGS, "example_shots").chat(Asked(), "a = f(1)\n", State(), target="a = g(1)\n")  # type: ignore[arg-type]
     assert chat[-1].content == "Language: python\nBefore:\na = f(1)\nAfter:\na = g(1)\n"
     assert (
         chat[1].content == "Language: python\nBefore:\nx = old(1)\ny = old(a, b)\nAfter:\nx = new(1)\ny = new(a, b)\n"
@@ -78,17 +77,17 @@ def test_a_shot_without_its_text_after_is_refused_where_that_is_shown() -> None:
 
 def test_a_thought_is_one_line_before_the_action_and_is_read_again() -> None:
     answer = Answer("f(1)\n  => g(1)", ACTION, StateUpdate(), is_strict=True)
-    text = written(answer, "thought")
+    text = format_answer(answer, "thought")
     assert text == 'f(1) => g(1)\n{"pattern": "f($A)", "rewrite": "g($A)"}'
-    assert read(text, FORMAT) == Answer("f(1) => g(1)", ACTION, StateUpdate(), is_strict=True)
+    assert parse_answer(text, FORMAT) == Answer("f(1) => g(1)", ACTION, StateUpdate(), is_strict=True)
 
 
 def test_braces_in_a_thought_are_not_taken_for_the_action() -> None:
-    found = read('f({}) => g({"pattern": 1})\n{"pattern": "f($A)", "rewrite": "g($A)"}', FORMAT)
-    assert not isinstance(found, Fault)
+    found = parse_answer('f({}) => g({"pattern": 1})\n{"pattern": "f($A)", "rewrite": "g($A)"}', FORMAT)
+    assert not isinstance(found, ParseError)
     assert (found.action, found.is_strict) == (ACTION, True)
 
 
 @pytest.mark.parametrize("text", ["f(1) => g(1)", 'f(1) => g(1)\n{"pattern": "f($A)", "rew'])
 def test_a_thought_without_a_whole_action_cannot_be_read(text: str) -> None:
-    assert isinstance(read(text, FORMAT), Fault)
+    assert isinstance(parse_answer(text, FORMAT), ParseError)

@@ -7,7 +7,7 @@ from graftline.astgrep.binding import Language
 from graftline.core.errors import SandboxError
 from graftline.rollouts.state.state import State
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.base import GaveUp, Proposal
+from graftline.rollouts.teachers.base import NoProposal, Proposal
 from graftline.rollouts.teachers.induction import InductionTeacher
 from graftline.sandbox import Isolation, SandboxResult, Verdict
 from graftline.sandbox.actions.memory import MemorySandbox
@@ -20,7 +20,7 @@ def task(before: str, wanted: str, language: Language = "python", instruction: s
         language=language,
         instruction=instruction,
         before=before,
-        wanted=wanted,
+        target=wanted,
         licence="MIT",
         group="g",
         origin="o",
@@ -52,7 +52,7 @@ def test_the_attempts_are_real_failures_and_the_action_is_none_of_them() -> None
     proposal = proposed(TOO_BROAD)
     actions = [proposal.action, *(attempt.action for attempt in proposal.attempts)]
     right, *failed = MemorySandbox().apply_many(TOO_BROAD.before, "python", actions)
-    assert right.after == TOO_BROAD.wanted
+    assert right.after == TOO_BROAD.target
     assert {result.after for result in failed} == {TOO_BROAD.before.replace("old", "new")}
 
 
@@ -98,7 +98,7 @@ def test_the_history_of_a_long_attempt_tells_its_steps_apart_and_stays_short() -
     before = "".join(f"old{number}({number})\n" for number in range(12))
     given, sandbox = task(before, before.replace("old", "new"), instruction="Rename them. " * 90), MemorySandbox()
     text, state, thoughts = given.before, State(), set()
-    while text != given.wanted:
+    while text != given.target:
         proposal = proposed(given, text, state)
         thoughts.add(proposal.think)
         [result] = sandbox.apply_many(text, "python", [proposal.action])
@@ -113,7 +113,7 @@ def test_the_history_of_a_long_attempt_tells_its_steps_apart_and_stays_short() -
 
 
 CAUSES = {
-    "done": (TOO_BROAD, TOO_BROAD.wanted),
+    "done": (TOO_BROAD, TOO_BROAD.target),
     "too_large": (task("x" * 20_000 + "\n", "y\n"), "x" * 20_000 + "\n"),
     "unreadable": (task("\ud800", "x\n"), "\ud800"),
 }
@@ -122,7 +122,7 @@ CAUSES = {
 @pytest.mark.parametrize("cause", CAUSES)
 def test_a_teacher_that_gives_up_says_why(cause: str) -> None:
     given, text = CAUSES[cause]
-    assert InductionTeacher(MemorySandbox()).propose(given, text, State()) == GaveUp(cause)
+    assert InductionTeacher(MemorySandbox()).propose(given, text, State()) == NoProposal(cause)
 
 
 class WaitingSandbox:

@@ -12,7 +12,7 @@ from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import Actor, Fleet
 from graftline.llm.memory import MemoryChatModel
 from graftline.rollouts.state.state import StateUpdate
-from graftline.rollouts.teachers.answer import Answer, written
+from graftline.rollouts.teachers.answer import Answer, format_answer
 from graftline.rollouts.teachers.prompt import load_prompt
 
 RULES = {
@@ -48,7 +48,7 @@ def model() -> BlockingChatModel:
         asked = next(task for task in QUALITY_TASKS if any(task.before in one.content for one in request.messages))
         pattern, rewrite = RULES[asked.name] if "was wrong" in request.messages[-1].content else ("none", "some")
         action = PatternAction(pattern=pattern, rewrite=rewrite)
-        return written(Answer("So.", action, StateUpdate(history=["did it"], next_focus="done"), True), "json")
+        return format_answer(Answer("So.", action, StateUpdate(history=["did it"], next_focus="done"), True), "json")
 
     return BlockingChatModel(MemoryChatModel(answer, "by hand"))
 

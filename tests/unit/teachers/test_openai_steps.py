@@ -14,13 +14,13 @@ from graftline.core.errors import ActorError
 from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.memory import MemoryChatModel, scripted
-from graftline.rollouts.collect import Collecting, collect
+from graftline.rollouts.collect import RolloutConfig, collect
 from graftline.rollouts.retrieval.hashed import HashedEmbedder
 from graftline.rollouts.retrieval.memory import MemoryVectorStore
 from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.answer import Answer, written
-from graftline.rollouts.teachers.base import GaveUp, Generation, Proposal, Turn, Unreadable
+from graftline.rollouts.teachers.answer import Answer, format_answer
+from graftline.rollouts.teachers.base import Generation, InvalidAnswer, NoProposal, Proposal, Turn
 from graftline.rollouts.teachers.examples import Examples, VerifiedStep
 from graftline.rollouts.teachers.openai import OpenAITeacher
 from graftline.rollouts.teachers.prompt import Prompt, Shot, load_prompt
@@ -28,16 +28,16 @@ from graftline.sandbox.actions.memory import MemorySandbox
 
 ACTION = PatternAction(pattern="old($A)", rewrite="new($A)")
 UPDATE = StateUpdate(history=["renamed `old`"], next_focus="done")
-RIGHT = written(Answer("Calls change.", ACTION, UPDATE, True), "json")
+RIGHT = format_answer(Answer("Calls change.", ACTION, UPDATE, True), "json")
 OTHER = PatternAction(pattern="odl($A)", rewrite="new($A)")
-WRONG = written(Answer("One changes.", OTHER, UPDATE, True), "json")
+WRONG = format_answer(Answer("One changes.", OTHER, UPDATE, True), "json")
 TASK = Task(
     id="d:1",
     dataset="d",
     language="python",
     instruction="Rename `old` to `new`.",
     before="x = old(1)\ny = old(2)\n",
-    wanted="x = new(1)\ny = new(2)\n",
+    target="x = new(1)\ny = new(2)\n",
     licence="MIT",
     group="g",
     origin="o",
@@ -81,13 +81,13 @@ def test_an_answer_becomes_a_proposal_with_all_that_was_asked(prompt: Prompt) ->
         tries=1,
     )
     assert (request.json_schema, request.max_tokens) == (prompt.settings.answer.json_schema, 300)
-    assert (teacher.name, teacher.listens) == ("openai/tiny", True)
+    assert (teacher.name, teacher.uses_feedback) == ("openai/tiny", True)
 
 
 def test_an_answer_without_a_step_is_unreadable_with_its_reason(prompt: Prompt) -> None:
     with asked(prompt, ["I would rename it.", "word " * 1000]) as (teacher, _):
         answers = [teacher.propose(TASK, TASK.before, State()) for _ in range(2)]
-    reasons = [answer.reason for answer in answers if isinstance(answer, Unreadable)]
+    reasons = [answer.reason for answer in answers if isinstance(answer, InvalidAnswer)]
     reason = "There is no action in the answer: give one JSON object with `think`, `action` and `state_update`."
     assert reasons == [reason, f"{reason} It was cut off after 300 tokens."]
 
@@ -137,8 +137,8 @@ def test_drawing_again_ends(prompt: Prompt) -> None:
 def test_a_text_that_does_not_fit_is_refused_and_never_cut(prompt: Prompt) -> None:
     long = "x = old(1)\n" * 2_000
     with asked(prompt, [RIGHT]) as (teacher, requests):
-        assert teacher.propose(TASK, long, State()) == GaveUp("too_long")
-        assert teacher.propose(TASK, "\ud800", State()) == GaveUp("unreadable")
+        assert teacher.propose(TASK, long, State()) == NoProposal("too_long")
+        assert teacher.propose(TASK, "\ud800", State()) == NoProposal("unreadable")
     assert requests == []
 
 
@@ -161,7 +161,7 @@ def test_examples_and_then_the_oldest_turns_make_room(prompt: Prompt) -> None:
         (False, [4]),
         (False, []),
     ]
-    assert answer == GaveUp("too_long")
+    assert answer == NoProposal("too_long")
 
 
 def step(number: int, **changed: str) -> VerifiedStep:
@@ -201,7 +201,7 @@ def test_examples_are_shown_before_the_task_and_counted_in_the_digest(prompt: Pr
 def test_nothing_of_the_wanted_text_or_the_gold_gets_into_a_prompt(prompt: Prompt) -> None:
     tainted = TASK.model_copy(
         update={
-            "wanted": "x = zzwanted(1)\ny = zzwanted(2)\n",
+            "target": "x = zzwanted(1)\ny = zzwanted(2)\n",
             "gold_action": PatternAction(pattern="old($ZZGOLD)", rewrite="zzrewrite($ZZGOLD)"),
             "gold_next": (PatternAction(pattern="zznext", rewrite="zzlast"),),
             "origin": "zzorigin",
@@ -209,14 +209,14 @@ def test_nothing_of_the_wanted_text_or_the_gold_gets_into_a_prompt(prompt: Promp
     )
     answers = [WRONG, "prose", RIGHT, RIGHT.replace("old($A)", "x = $B"), RIGHT.replace("new", "newer")]
     with asked(prompt, answers, examples=examples([step(1), step(2)])) as (teacher, requests):
-        collect(tainted, teacher, MemorySandbox(), Collecting(max_steps=5, max_failed=5))
+        collect(tainted, teacher, MemorySandbox(), RolloutConfig(max_steps=5, max_failed=5))
     said = "\n".join(message.content for request in requests for message in request.messages).lower()
     assert (len(requests), "zz" in said) == (5, False)
 
 
 def test_feedback_gets_a_teacher_from_a_wrong_step_to_a_right_one(prompt: Prompt) -> None:
     with asked(prompt, [WRONG, "prose", RIGHT]) as (teacher, requests):
-        trajectory = collect(TASK, teacher, MemorySandbox(), Collecting())
+        trajectory = collect(TASK, teacher, MemorySandbox(), RolloutConfig())
     assert (trajectory.is_verified, [one.is_kept for one in trajectory.steps]) == (True, [False, False, True])
     told = [request.messages[-1].content for request in requests[1:]]
     assert ["Did you mean `old`" in told[0], "There is no action" in told[1]] == [True, True]

@@ -4,7 +4,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
-from graftline.codemod.induction import Unsolved
+from graftline.codemod.induce import Unsolved
 from graftline.rollouts.state.state import State
 from graftline.rollouts.teachers.base import Proposal
 from graftline.rollouts.teachers.critic import Finding

@@ -12,8 +12,8 @@ from graftline.core.errors import ConfigError
 from graftline.llm.base import Message
 from graftline.rollouts.state.state import State, StateUpdate
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.answer import Answer, fits
-from graftline.rollouts.teachers.base import Generation, Proposal, Turn, Unreadable
+from graftline.rollouts.teachers.answer import Answer, fits_format
+from graftline.rollouts.teachers.base import Generation, InvalidAnswer, Proposal, Turn
 from graftline.rollouts.teachers.prompt import Prompt, Prompts, PromptSettings, Shot, load_prompt
 
 TEXTS: dict[str, Any] = {
@@ -36,7 +36,7 @@ TASK = Task(
     language="python",
     instruction="Rename $code.",
     before="old(1)\nold($state)\n",
-    wanted="new(1)\nnew($state)\n",
+    target="new(1)\nnew($state)\n",
     licence="MIT",
     group="g",
     origin="o",
@@ -85,7 +85,7 @@ def test_steps_before_are_told_as_a_talk_and_the_state_stands_in_the_last_messag
     step = Proposal("t", ACTION, UPDATE, generation=generation("as it came"))
     turns = [
         Turn("one", step, "It is no match.", is_kept=False),
-        Turn("one", Unreadable("No JSON.", generation("Well, ...")), "No JSON.", is_kept=False),
+        Turn("one", InvalidAnswer("No JSON.", generation("Well, ...")), "No JSON.", is_kept=False),
         Turn("one", step, "That is right so far.", is_kept=True),
     ]
     chat = Prompt(SETTINGS).chat(TASK, "two", State(history=("h",)), turns)
@@ -110,7 +110,7 @@ def test_a_small_model_is_told_in_notes_what_was_tried_on_the_text_as_it_is() ->
         Turn("one", Proposal("t", ACTION, UPDATE), "Right so far.", is_kept=True),
         tried,
         tried,
-        Turn("two", Unreadable("No JSON.", generation("Well, ...")), "No JSON.", is_kept=False),
+        Turn("two", InvalidAnswer("No JSON.", generation("Well, ...")), "No JSON.", is_kept=False),
     ]
     action = '{"pattern": "old($A)", "rewrite": "new($A)"}'
     assert said(Prompt(settings).chat(TASK, "two\n", State(history=("h",)), turns))[1:] == [
@@ -123,7 +123,7 @@ def test_a_small_model_is_told_in_notes_what_was_tried_on_the_text_as_it_is() ->
 
 
 def test_what_could_not_be_read_is_said_back_in_part() -> None:
-    turns = [Turn("one", Unreadable("Too long.", generation("x" * 5000)), "Too long.", is_kept=False)]
+    turns = [Turn("one", InvalidAnswer("Too long.", generation("x" * 5000)), "Too long.", is_kept=False)]
     assert Prompt(SETTINGS).chat(TASK, "one", State(), turns)[2].content == "x" * 600
 
 
@@ -160,7 +160,7 @@ def test_a_template_is_checked_when_it_is_read(name: str) -> None:
 def test_the_prompts_of_the_checkout_show_answers_that_they_ask_for(checkout: Path) -> None:
     found = load_yaml(checkout / "configs" / "teacher_prompts.yaml", Prompts)
     shown = [
-        fits(Answer(shot.think, shot.action, shot.state_update, True), settings.answer)
+        fits_format(Answer(shot.think, shot.action, shot.state_update, True), settings.answer)
         for settings in found.prompts.values()
         for shot in found.shots
     ]
@@ -199,7 +199,7 @@ def test_the_brief_prompt_is_the_task_alone_and_wants_the_action_alone(checkout:
 def test_shots_of_the_file_are_left_out_where_a_prompt_wants_none(checkout: Path, tmp_path: Path) -> None:
     found = load_yaml(checkout / "configs" / "teacher_prompts.yaml", Prompts)
     chats = {
-        name: load_prompt(checkout / "configs", name).chat(TASK, "x", State(), wanted="y") for name in found.prompts
+        name: load_prompt(checkout / "configs", name).chat(TASK, "x", State(), target="y") for name in found.prompts
     }
     # a system prompt, a question and an answer for each shot, and the question
     with_shots = 1 + 2 * 3 + 1

@@ -10,7 +10,7 @@ from graftline.rollouts.retrieval.hashed import HashedEmbedder
 from graftline.rollouts.retrieval.memory import MemoryVectorStore
 from graftline.rollouts.state.state import StateUpdate
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers.answer_schema import AnswerFormat
+from graftline.rollouts.teachers.answer import AnswerFormat
 from graftline.rollouts.teachers.examples import Examples, VerifiedStep
 from graftline.rollouts.teachers.prompt import FewShots, Shot
 
@@ -21,7 +21,7 @@ TASK = Task(
     language="python",
     instruction="Rename the function `fetch` to `load`.",
     before="x = fetch(1)\n",
-    wanted="x = load(1)\n",
+    target="x = load(1)\n",
     licence="MIT",
     group="own",
     origin="o",

@@ -19,13 +19,12 @@ from pydantic import BaseModel
 
 from graftline.astgrep.action import PatternAction, RuleAction, rule_of
 from graftline.astgrep.binding import LANGUAGES, parse
-from graftline.codemod import contexts
-from graftline.codemod.equality import equality
-from graftline.codemod.tidy import tidied
+from graftline.codemod import grammar
+from graftline.codemod.equality import compare_texts, normalize_blank_lines
 from graftline.rollouts.state.state import State
 from graftline.rollouts.task import Task
-from graftline.rollouts.teachers import critic, places, thoughts, updates, wording
-from graftline.rollouts.teachers.base import GaveUp, Proposal
+from graftline.rollouts.teachers import critic, thoughts, wording
+from graftline.rollouts.teachers.base import NoProposal, Proposal
 from graftline.rollouts.teachers.induction import InductionTeacher
 from graftline.sandbox.actions.memory import MemorySandbox
 from tests.snippets import parsable
@@ -53,8 +52,8 @@ def words_in(model: BaseModel) -> set[str]:
 
 def own_words() -> set[str]:
     """Return the words of the phrases themselves, read from the sources, and of the surroundings of code."""
-    found = set()
-    for module in (critic, places, thoughts, updates, wording, contexts):
+    found = {word for table in grammar.CONTEXTS.values() for word in words(*table.values())}
+    for module in (critic, thoughts, wording):
         nodes = list(ast.walk(ast.parse(inspect.getsource(module))))
         docstrings = {node.value for node in nodes if isinstance(node, ast.Expr)}
         for node in nodes:
@@ -76,7 +75,7 @@ def tasks(checkout: Path) -> list[Task]:
             language=row["language"],
             instruction=f"Change `{row['qual']}` as {row['pkg']} did from {row['old']} to {row['new']}.",
             before=pair[0],
-            wanted=pair[1],
+            target=pair[1],
             licence=row["licence"],
             group=row["pkg"],
             origin=row["source"],
@@ -92,12 +91,12 @@ def steps(task: Task) -> Iterator[tuple[str, State, Proposal]]:
     teacher, text, state = InductionTeacher(sandbox), task.before, State()
     for _ in range(MAX_STEPS):
         proposal = teacher.propose(task, text, state)
-        if isinstance(proposal, GaveUp):
+        if isinstance(proposal, NoProposal):
             return
         yield text, state, proposal
         [result] = sandbox.apply_many(text, task.language, [proposal.action])
-        text, state = tidied(text, result), state.merged(proposal.state_update)
-        if equality(text, task.wanted, task.language).is_verified:
+        text, state = normalize_blank_lines(text, result), state.merged(proposal.state_update)
+        if compare_texts(text, task.target, task.language).is_verified:
             return
 
 
@@ -107,7 +106,7 @@ def test_no_word_of_the_wanted_text_alone_is_said_before_the_action_that_brings_
         kinds = words(*(node.kind for node in parse(task.before, task.language).root.walk()))
         for text, state, proposal in steps(task):
             prompt = words(task.instruction, text) | words_in(state)
-            secret = words(task.wanted) - prompt - own - kinds
+            secret = words(task.target) - prompt - own - kinds
             before_actions = [*(attempt.think for attempt in proposal.attempts), proposal.think]
             feedback = [attempt.feedback for attempt in proposal.attempts]
             assert words(*before_actions, *feedback) & secret == set(), proposal
@@ -122,14 +121,14 @@ def test_no_word_of_the_wanted_text_alone_is_said_before_the_action_that_brings_
 def renamed(task: Task) -> Task | None:
     """Return `task` with other names for all that its wanted text has anew; None where it has none."""
     known = words(task.instruction, task.before)
-    tree = parse(task.wanted, task.language)
+    tree = parse(task.target, task.language)
     leaves = (node for node in tree.root.walk() if not node.children and node.kind.endswith("identifier"))
     new = sorted({tree.of(leaf) for leaf in leaves} - known)
     names = {name: f"{'Q' if name[0].isupper() else 'q'}z{number}" for number, name in enumerate(new)}
     if not names:
         return None
-    wanted = re.sub(r"(?<!\w)[^\W\d]\w*", lambda name: names.get(name[0], name[0]), task.wanted)
-    return task.model_copy(update={"wanted": wanted})
+    wanted = re.sub(r"(?<!\w)[^\W\d]\w*", lambda name: names.get(name[0], name[0]), task.target)
+    return task.model_copy(update={"target": wanted})
 
 
 def matcher(action: PatternAction | RuleAction) -> object:
@@ -144,7 +143,7 @@ def test_what_is_said_stays_the_same_when_all_that_is_new_gets_other_names(tasks
             continue
         pair = [teacher.propose(one, one.before, State()) for one in (task, other)]
         first, second = pair
-        if isinstance(first, GaveUp) or isinstance(second, GaveUp):
+        if isinstance(first, NoProposal) or isinstance(second, NoProposal):
             continue
         told += 1
         tried = [[matcher(one.action) for one in (proposal, *proposal.attempts)] for proposal in (first, second)]

@@ -4,8 +4,20 @@ import pytest
 
 from graftline.astgrep.action import PatternAction, RuleAction
 from graftline.astgrep.binding import Language, parse
-from graftline.rollouts.teachers.places import captured, line_text, lines_with, names_around, telling_word
-from graftline.rollouts.teachers.wording import counted, described, lines_named, listed, quoted, shortened, texts_of
+from graftline.rollouts.teachers.wording import (
+    count_noun,
+    describe_action,
+    find_capture,
+    join_words,
+    line_text,
+    lines_with,
+    name_lines,
+    names_around,
+    quote,
+    shorten,
+    telling_word,
+    texts_of,
+)
 
 DESCRIBED = {
     "`f($A)`": PatternAction(pattern="f($A)", rewrite=""),
@@ -27,11 +39,11 @@ DESCRIBED = {
 
 @pytest.mark.parametrize("words", DESCRIBED)
 def test_an_action_is_described_by_what_it_matches(words: str) -> None:
-    assert described(DESCRIBED[words]) == words
+    assert describe_action(DESCRIBED[words]) == words
 
 
 def test_a_description_is_short_whatever_the_pattern() -> None:
-    assert len(described(PatternAction(pattern="f(" + "x, " * 500 + ")", rewrite=""))) <= 160
+    assert len(describe_action(PatternAction(pattern="f(" + "x, " * 500 + ")", rewrite=""))) <= 160
 
 
 def test_the_texts_of_an_action_leave_its_surroundings_out() -> None:
@@ -39,15 +51,19 @@ def test_the_texts_of_an_action_leave_its_surroundings_out() -> None:
 
 
 def test_quotations_are_one_line_and_short() -> None:
-    assert quoted("a\n   b") == "`a b`"
-    assert shortened("x" * 10, 5) == "xxxx…"
+    assert quote("a\n   b") == "`a b`"
+    assert shorten("x" * 10, 5) == "xxxx…"
 
 
 def test_numbers_agree_with_their_nouns() -> None:
-    assert [counted(1, "match"), counted(2, "match"), counted(0, "place")] == ["1 match", "2 matches", "0 places"]
-    assert listed(["a"]) == "a"
-    assert lines_named([3]) == "line 3"
-    assert lines_named([1, 2, 3, 4, 5, 6]) == "lines 1, 2, 3, 4 and 2 more"
+    assert [count_noun(1, "match"), count_noun(2, "match"), count_noun(0, "place")] == [
+        "1 match",
+        "2 matches",
+        "0 places",
+    ]
+    assert join_words(["a"]) == "a"
+    assert name_lines([3]) == "line 3"
+    assert name_lines([1, 2, 3, 4, 5, 6]) == "lines 1, 2, 3, 4 and 2 more"
 
 
 NAMES: dict[Language, tuple[str, str]] = {
@@ -78,6 +94,6 @@ def test_whole_words_are_found_by_line() -> None:
 
 def test_what_a_variable_stands_for_is_read_from_the_text() -> None:
     tree = parse("f(1, 2)\n", "python")
-    assert captured(tree, 0, "f($A, $B)", "$B") == "2"
-    assert captured(tree, 0, "f($$$A)", "$$$A") == "1, 2"
-    assert captured(tree, 2, "f($A, $B)", "$B") == ""
+    assert find_capture(tree, 0, "f($A, $B)", "$B") == "2"
+    assert find_capture(tree, 0, "f($$$A)", "$$$A") == "1, 2"
+    assert find_capture(tree, 2, "f($A, $B)", "$B") == ""

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from graftline.core.errors import ConfigError, DataError, ModelError
-from graftline.rollouts.collect import Collecting, collect
-from graftline.rollouts.exports.rows import sft_rows
+from graftline.rollouts.collect import RolloutConfig, collect
+from graftline.rollouts.exports.chats import sft_rows
 from graftline.rollouts.state.state import StateUpdate
-from graftline.rollouts.step import Trajectory
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import Proposal
 from graftline.rollouts.teachers.prompt import load_prompt
+from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.training.datums import (
     Rendered,
@@ -248,7 +248,7 @@ def test_the_same_chats_are_the_same_datums(tokenizer: Any) -> None:
 class GoldTeacher:
     """Proposes the right action at once."""
 
-    name, listens = "gold", False
+    name, uses_feedback = "gold", False
 
     def propose(self, *_: Any) -> Proposal:
         return Proposal("Calls of old.", OLD, StateUpdate())
@@ -262,7 +262,7 @@ def task() -> Task:
         language="python",
         instruction="Change it.",
         before="old(1)\nb(1)\n",
-        wanted="x(1)\nb(1)\n",
+        target="x(1)\nb(1)\n",
         gold_action=None,
         licence="MIT",
         group="g",
@@ -273,7 +273,7 @@ def task() -> Task:
 
 def trajectories_of(task: Task) -> list[Trajectory]:
     failed, _ = attempted(task, MISSED, MISSED, MISSED)
-    return [collect(task, GoldTeacher(), MemorySandbox(), Collecting()), failed]
+    return [collect(task, GoldTeacher(), MemorySandbox(), RolloutConfig()), failed]
 
 
 def test_datums_are_made_of_the_chats_of_the_sft_export(task: Task, checkout: Path, tokenizer: Any) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from graftline.astgrep.action import Action
 from graftline.astgrep.binding import Language
@@ -13,12 +13,14 @@ from graftline.codemod.equality import Level
 from graftline.core.hashing import digest
 from graftline.rollouts.reward import Reward
 from graftline.rollouts.state.state import State, StateUpdate
-from graftline.rollouts.teachers.base import Attempt, Generation
+from graftline.rollouts.teachers.base import FailedAttempt, Generation
 from graftline.sandbox.base import Verdict
 
 
 class _Stored(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, validate_by_name=True, serialize_by_alias=True
+    )
 
 
 class Prompt(_Stored):
@@ -35,7 +37,7 @@ class ModelOutput(_Stored):
     action: Action | None
     """None where the answer of a language model could not be read."""
     state_update: StateUpdate
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[FailedAttempt, ...] = ()
     """Tried before the action, in order, and rejected."""
     alternatives: tuple[Action, ...] = ()
     """Other actions that would be right at this place, from literal to general, where the teacher knows some."""
@@ -81,13 +83,13 @@ class TrajectoryStep(_Stored):
     level: Level
     """Of the text after this step."""
     progress: float
-    over_in: int | None
-    over_out: float | None
+    false_positives: int | None = Field(validation_alias="over_in", serialization_alias="over_in")
+    background_matches: float | None = Field(validation_alias="over_out", serialization_alias="over_out")
     idempotent: bool | None
-    neg_fail: int | None
+    negatives_changed: int | None = Field(validation_alias="neg_fail", serialization_alias="neg_fail")
     general: bool
     """Whether the action has a metavariable, so that it can match more than the text it was made for."""
-    mdl: float | None
+    description_length: float | None = Field(validation_alias="mdl", serialization_alias="mdl")
     support: int | None
     """Places that it puts right."""
     support_pairs: int | None

@@ -8,7 +8,7 @@ from typing import Any
 from graftline.astgrep.action import ACTION, PatternAction, RuleAction
 from graftline.core.parquet import Column
 from graftline.rollouts.reward import Reward, rl_reward
-from graftline.rollouts.step import Trajectory, TrajectoryStep
+from graftline.rollouts.trajectory import Trajectory, TrajectoryStep
 
 _MEASURES: Mapping[str, Column] = {
     "parse_ok": "flag?",
@@ -149,11 +149,11 @@ def _measures_of(trajectory: Trajectory) -> dict[str, Any]:
         "format_ok": trajectory.format_ok,
         "level": str(trajectory.level),
         "progress": 1.0 if trajectory.is_verified else _progress(trajectory),
-        "over_in": _of_known(sum, [step.over_in for step in steps]),
-        "over_out": _of_known(max, [step.over_out for step in steps]),
+        "over_in": _of_known(sum, [step.false_positives for step in steps]),
+        "over_out": _of_known(max, [step.background_matches for step in steps]),
         "idempotent": _of_known(all, [step.idempotent for step in steps]),
-        "neg_fail": _of_known(max, [step.neg_fail for step in steps]),
-        "mdl": _of_known(_mean, [step.mdl for step in steps]),
+        "neg_fail": _of_known(max, [step.negatives_changed for step in steps]),
+        "mdl": _of_known(_mean, [step.description_length for step in steps]),
         "support": _of_known(sum, [step.support for step in steps]),
         "support_pairs": _of_known(max, [step.support_pairs for step in steps]),
         "srl": _of_known(_mean, [step.srl for step in steps]),
@@ -215,11 +215,11 @@ def _step_row(trajectory: Trajectory, step: TrajectoryStep, split: str) -> dict[
         "format_ok": step.format_ok,
         "level": str(step.level),
         "progress": step.progress,
-        "over_in": step.over_in,
-        "over_out": step.over_out,
+        "over_in": step.false_positives,
+        "over_out": step.background_matches,
         "idempotent": step.idempotent,
-        "neg_fail": step.neg_fail,
-        "mdl": step.mdl,
+        "neg_fail": step.negatives_changed,
+        "mdl": step.description_length,
         "support": step.support,
         "support_pairs": step.support_pairs,
         "srl": step.srl,

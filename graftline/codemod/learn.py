@@ -1,0 +1,219 @@
+"""From examples that a person gives to the rules of a rule file, with what is known of them."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.binding import Language
+from graftline.codemod.canonical import canonicalize
+from graftline.codemod.equality import Level, normalize_blank_lines
+from graftline.codemod.hunks import Unit, find_statement, split_into_hunks
+from graftline.codemod.induce import ScoredAction, Unsolved, induce
+from graftline.codemod.induce_many import induce_many
+from graftline.codemod.rule_file import Example, FileRule, assign_ids, format_rules
+from graftline.codemod.source_files import SourceFile
+from graftline.core.errors import DataError
+from graftline.sandbox.base import Sandbox, Verdict, ensure_decided
+
+_MAX_EXAMPLES = 3
+_MAX_STAYING_CHARACTERS = 1_000
+
+REASONS: dict[Unsolved, str] = {
+    "": "solved",
+    "unreadable": "a side is no valid Unicode, or is nested too deep; give a smaller part of it",
+    "too_large": "a side is too long, or has too long a line, to be parsed; give the function that changes",
+    "too_different": "more places differ than one edit has; give one change at a time",
+    "no_candidate": "no rule makes any part of the change and leaves the rest as it is; give a smaller example",
+    "partial": "the rules found make a part of the change, and none holds for what is left",
+    "repeated": "a step led back to an earlier text; give a smaller example",
+    "max_steps": "the change needs more steps than are taken; give a part of it",
+}
+"""Why examples are not solved."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedRules:
+    """Rules, and how far they lead."""
+
+    rules: tuple[FileRule, ...]
+    results: tuple[str, ...]
+    """What becomes of each text before."""
+    levels: tuple[Level, ...]
+    unsolved: Unsolved
+    """Why an example is not solved; empty where all are."""
+
+
+def learn_rules(
+    pairs: Sequence[tuple[SourceFile, SourceFile]], kept: Sequence[SourceFile], sandbox: Sandbox
+) -> LearnedRules:
+    """Return the rules that lead from the first to the second of every pair and leave all of `kept` as they are.
+
+    Raises:
+        DataError: there is no pair, the two of one are equal, or the files are in several languages.
+        SandboxError: the sandbox failed.
+    """
+    languages = sorted({file.language for file in (*(file for pair in pairs for file in pair), *kept)})
+    if not pairs:
+        raise DataError("examples: no two files differ; give a file before and the same file after")
+    if len(languages) > 1:
+        raise DataError(f"examples: are in {' and '.join(languages)}; give those of one language, or say --language")
+    for before, after in pairs:
+        if before.text == after.text:
+            raise DataError(
+                f"{before.path} and {after.path}: are equal; expected a change from the first to the second"
+            )
+    language, texts = languages[0], [(before.text, after.text) for before, after in pairs]
+    if len(pairs) == 1 and not kept:
+        found = induce(*texts[0], language, sandbox)
+        rejected = [[wrong.line for wrong in step.rejected] for step in found.steps]
+        rules = _rules([step.chosen for step in found.steps], pairs, rejected, kept, language, sandbox)
+        return LearnedRules(rules, (found.result,), (found.level,), found.unsolved)
+    shared = induce_many(texts, language, sandbox, [file.text for file in kept])
+    rules = _rules(shared.actions, pairs, [], kept, language, sandbox)
+    cause: Unsolved = "" if shared.is_verified else "partial" if rules else "no_candidate"
+    return LearnedRules(rules, shared.results, shared.levels, cause)
+
+
+def _rules(
+    actions: Sequence[ScoredAction],
+    pairs: Sequence[tuple[SourceFile, SourceFile]],
+    rejected: Sequence[Sequence[int]],
+    kept: Sequence[SourceFile],
+    language: Language,
+    sandbox: Sandbox,
+) -> tuple[FileRule, ...]:
+    """Return `actions` as rules, each with examples from the texts as those before it left them."""
+    texts = [before.text for before, _ in pairs]
+    staying = tuple(file.text for file in kept if len(file.text) <= _MAX_STAYING_CHARACTERS)
+    rules = []
+    for number, scored in enumerate(actions):
+        action = canonicalize(scored.action)
+        examples: list[Example] = []
+        stays = extract_unchanged(texts[0], rejected[number], action, language, sandbox) if rejected else staying
+        for index, (before, _) in enumerate(pairs):
+            text = normalize_blank_lines(
+                texts[index], ensure_decided(*sandbox.apply_many(texts[index], language, [action]))
+            )
+            if text != texts[index] and len(examples) < _MAX_EXAMPLES:
+                found = extract_example(texts[index], text, action, language, sandbox, before.path.name)
+                examples += [found] if found else []
+            texts[index] = text
+        facts = {
+            "general": scored.is_general,
+            "variables": scored.variables,
+            "places": scored.sites,
+            "background": scored.background,
+        }
+        rules.append(FileRule(action, language, examples=tuple(examples), stays=stays, facts=facts))
+    return tuple(assign_ids(rules))
+
+
+MAX_CHARACTERS = 4_000
+"""Of one side of an example."""
+_UNITS: tuple[Unit, ...] = ("statement", "function")
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleResult:
+    """What one example of a rule showed."""
+
+    rule: str
+    kind: Literal["example", "stays"]
+    number: int
+    passed: bool
+    detail: str = ""
+    """Why it did not pass."""
+
+
+def extract_example(
+    before: str,
+    after: str,
+    action: PatternAction | RuleAction,
+    language: Language,
+    sandbox: Sandbox,
+    source: str = "",
+) -> Example | None:
+    """Return the smallest part of the change from `before` to `after` that `action` makes just so; None without one.
+
+    Raises:
+        SandboxError: the sandbox failed.
+    """
+    parts = [
+        (hunk.before, hunk.after)
+        for unit in _UNITS
+        for hunk in split_into_hunks(before, after, language, (unit,))
+        if max(len(hunk.before), len(hunk.after)) <= MAX_CHARACTERS
+    ]
+    if max(len(before), len(after)) <= MAX_CHARACTERS:
+        parts.append((before, after))
+    for old, new in sorted(parts, key=lambda part: len(part[0])):
+        result = ensure_decided(*sandbox.apply_many(old, language, [action]))
+        if result.verdict is Verdict.OK and normalize_blank_lines(old, result) == new:
+            return Example(before=old, after=new, source=source)
+    return None
+
+
+def extract_unchanged(
+    text: str, lines: Sequence[int], action: PatternAction | RuleAction, language: Language, sandbox: Sandbox
+) -> tuple[str, ...]:
+    """Return the statements at `lines` (from 1) of `text` that `action` leaves as they are.
+
+    Raises:
+        SandboxError: the sandbox failed.
+    """
+    try:
+        statements = [find_statement(text, language, line) for line in lines]
+    except DataError:
+        return ()
+    short = list(dict.fromkeys(found for found in statements if found and len(found) <= MAX_CHARACTERS))
+    results = [ensure_decided(*sandbox.apply_many(found, language, [action])) for found in short]
+    return tuple(found for found, result in zip(short, results, strict=True) if result.verdict is Verdict.NO_MATCH)
+
+
+def check_examples(rule: FileRule, sandbox: Sandbox) -> Iterator[ExampleResult]:
+    """Yield what every example of `rule`, and every text that it must leave, shows.
+
+    Raises:
+        SandboxError: the sandbox failed.
+    """
+    for number, example in enumerate(rule.examples, 1):
+        result = ensure_decided(*sandbox.apply_many(example.before, rule.language, [rule.action]))
+        text = normalize_blank_lines(example.before, result)
+        detail = (
+            "" if text == example.after else f"{result.verdict}: {result.error or _difference(text, example.after)}"
+        )
+        yield ExampleResult(rule.id, "example", number, not detail, detail)
+    for number, staying in enumerate(rule.stays, 1):
+        result = ensure_decided(*sandbox.apply_many(staying, rule.language, [rule.action]))
+        text = normalize_blank_lines(staying, result)
+        is_left = result.verdict in (Verdict.OK, Verdict.NO_MATCH) and text == staying
+        detail = "" if is_left else f"{result.verdict}: {result.error or _difference(text, staying)}"
+        yield ExampleResult(rule.id, "stays", number, is_left, detail)
+
+
+def ast_grep_project(rules: Sequence[FileRule]) -> dict[str, str]:
+    """Return the files, by their paths, of a project whose rules `ast-grep test --skip-snapshot-tests` tests.
+
+    `invalid`, in its words, is what a rule finds something in: the texts before; `valid` what has to stay.
+    """
+    files = {"sgconfig.yml": "ruleDirs: [rules]\ntestConfigs:\n  - testDir: rule-tests\n"}
+    for number, rule in enumerate(assign_ids(rules), 1):
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", rule.id).strip("-")[:80] or f"rule-{number}"
+        name = f"{name}-{number}" if f"rules/{name}.yml" in files else name
+        files[f"rules/{name}.yml"] = format_rules([rule])
+        tests = {"id": rule.id, "valid": list(rule.stays), "invalid": [example.before for example in rule.examples]}
+        files[f"rule-tests/{name}-test.yml"] = f"{json.dumps(tests)}\n"
+    return files
+
+
+def _difference(text: str, wanted: str) -> str:
+    """Return the first line in which two texts differ."""
+    lines, wanted_lines = text.splitlines(), wanted.splitlines()
+    for number in range(max(len(lines), len(wanted_lines))):
+        one, other = "".join(lines[number : number + 1]), "".join(wanted_lines[number : number + 1])
+        if one != other:
+            return f"line {number + 1} is {one[:80]!r}, expected {other[:80]!r}"
+    return "the texts differ in their line ends"
