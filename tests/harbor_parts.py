@@ -14,16 +14,12 @@ import httpx
 from pydantic import SecretStr
 
 from graftline.harbor.contract import SuccessStatus
-from graftline.harbor.executors.base import Execution, RolloutSpec
-from graftline.harbor.executors.memory import MemoryExecutor
+from graftline.harbor.executors.base import Execution, MemoryExecutor, RolloutSpec
 from graftline.harbor.localapi.served import serve_task_app
-from graftline.harbor.service.api import create_service
+from graftline.harbor.service.app import create_service
 from graftline.harbor.service.database import Database
-from graftline.harbor.service.lookups import Parts
-from graftline.harbor.service.notices import Notices
-from graftline.harbor.service.prompt_workers import Optimizer
-from graftline.harbor.service.settings import ServiceSettings
-from graftline.harbor.service.workers import Workers
+from graftline.harbor.service.optimizer import Optimizer
+from graftline.harbor.service.state import ServiceSettings
 
 KEY = "a-key-of-the-tests-alone"
 _WITHIN_S = 240.0
@@ -74,11 +70,8 @@ def service(
 ) -> Iterator[httpx.Client]:
     """Yield a client of a service over the database `url`."""
     with Database(url) as database:
-        notices, settings_ = Notices(), ServiceSettings(**settings)
-        executor = MemoryExecutor(outcomes=outcomes)
-        workers = Workers(database, executor, settings_, {}, notices.tell)
-        parts = Parts(database, workers, settings_, executor.name, executor.needs_dockerfile)
-        app = create_service(parts, notices, [SecretStr(KEY)], optimizer)
+        settings_ = ServiceSettings(**settings)
+        app = create_service(database, MemoryExecutor(outcomes), [SecretStr(KEY)], settings_, optimizer=optimizer)
         with (
             serve_task_app(app) as base,
             httpx.Client(base_url=base, headers={"Authorization": f"Bearer {KEY}"}, timeout=_WITHIN_S) as client,

@@ -14,10 +14,10 @@ from graftline.cli.main import main
 from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.harbor.calibration import Fault
 from graftline.harbor.contract import OF_THE_AGENT, TRIED_AGAIN, FailureCause, SuccessStatus
-from graftline.harbor.executors.memory import MemoryExecutorConfig
+from graftline.harbor.executors.base import MemoryExecutorConfig
 from graftline.harbor.limits import HarborLimits
 from graftline.harbor.service.serve import HarborSettings, served
-from graftline.harbor.service.settings import ServiceSettings
+from graftline.harbor.service.state import ServiceSettings
 from graftline.rollouts.task import Task
 from tests.pages import CHECKOUT, Fence, codes, fences, section, table
 

@@ -17,7 +17,7 @@ from graftline.core.errors import ConfigError
 if TYPE_CHECKING:
     from graftline.core.paths import Paths
     from graftline.core.secrets import Secrets
-    from graftline.harbor.service.prompt_workers import Optimizer
+    from graftline.harbor.service.optimizer import Optimizer
 
 _PASSWORD = re.compile(r"://[^/@:]*:[^/@]+@")
 folder_option = click.option(

@@ -11,8 +11,7 @@ import pytest
 
 from graftline.core.errors import DataError, HarborError
 from graftline.harbor.contract import FailureCause, SuccessStatus
-from graftline.harbor.executors.base import BuildContext, Executor
-from graftline.harbor.executors.memory import MemoryExecutor
+from graftline.harbor.executors.base import BuildContext, Executor, MemoryExecutor
 from graftline.harbor.limits import VerifierSettings
 from tests.boxes import CONTEXT, SOON_OVER, VERIFIER, a_local, a_rollout, after, graded, never, ran
 from tests.docker_engine import a_docker

@@ -7,26 +7,19 @@ import httpx
 from pydantic import SecretStr
 from sqlalchemy import select, update
 
-from graftline.harbor.executors.memory import MemoryExecutor
+from graftline.harbor.executors.base import MemoryExecutor
 from graftline.harbor.localapi.served import serve_task_app
-from graftline.harbor.service import rollout_queue
-from graftline.harbor.service.api import create_service
+from graftline.harbor.service import queue
+from graftline.harbor.service.app import create_service
 from graftline.harbor.service.database import Database
-from graftline.harbor.service.lookups import Parts
-from graftline.harbor.service.notices import Notices
-from graftline.harbor.service.settings import ServiceSettings
 from graftline.harbor.service.tables import rollouts
-from graftline.harbor.service.workers import Workers
 from tests.harbor_parts import KEY, deployed, half, service
 from tests.postgres_server import PostgresServer, new_database
 
 
 def test_a_service_that_starts_while_its_database_is_away_works_when_it_is_back() -> None:
     with PostgresServer() as server, Database(new_database(server.url)) as database:
-        notices, settings, executor = Notices(), ServiceSettings(), MemoryExecutor(outcomes=half)
-        workers = Workers(database, executor, settings, {}, notices.tell)
-        parts = Parts(database, workers, settings, executor.name, executor.needs_dockerfile)
-        app = create_service(parts, notices, [SecretStr(KEY)])
+        app = create_service(database, MemoryExecutor(half), [SecretStr(KEY)])
         server.end()
         with (
             serve_task_app(app) as base,
@@ -58,5 +51,5 @@ def test_a_rollout_that_was_put_back_while_the_clock_was_ahead_does_not_wait_for
                 values = {**waiting, "not_before": time.time() + later_s}
                 connection.execute(update(rollouts).where(rollouts.c.id == one).values(**values))
         with database.writing() as connection:
-            claimed = rollout_queue.claim(connection, "here:1:1:1", 60, "memory", 2, 8, longest_pause_s=30)
+            claimed = queue.claim_rollouts(connection, "here:1:1:1", 60, "memory", 2, 8, longest_pause_s=30)
     assert [row.id for row in claimed.rollouts] == [ids[0]]

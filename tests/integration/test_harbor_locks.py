@@ -1,5 +1,6 @@
 """Rows of the service that several transactions want at once: none waits for one that waits for it."""
 
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,13 +10,11 @@ import pytest
 from sqlalchemy import Table, insert, select, text, update
 from sqlalchemy.types import LargeBinary, String
 
-from graftline.harbor.service import jobs as stored_jobs
-from graftline.harbor.service import rollout_queue
+from graftline.harbor.service import queue
+from graftline.harbor.service.attempts import AttemptRunner
 from graftline.harbor.service.database import Database
-from graftline.harbor.service.job_schemas import JobStatus
-from graftline.harbor.service.rollout_workers import RolloutWorker
-from graftline.harbor.service.schemas import BuildStatus, RolloutStatus
-from graftline.harbor.service.settings import ServiceSettings
+from graftline.harbor.service.schemas import BuildStatus, JobStatus, RolloutStatus
+from graftline.harbor.service.state import Service, ServiceSettings
 from graftline.harbor.service.tables import Json, attempts, builds, contexts, deployments, jobs, rollouts
 from tests.postgres_server import new_database, postgres_server
 
@@ -43,7 +42,7 @@ def something(kind: Any) -> Any:
 
 def prepare(database: Database) -> Any:
     """Store a job of one rollout that runs, and return the rollout as it was claimed."""
-    job = {"status": JobStatus.RUNNING, "kind": stored_jobs.EVALUATION, "total": 1, "config": {}}
+    job = {"status": JobStatus.RUNNING, "kind": queue.EVALUATION, "total": 1, "config": {}}
     running = {"status": RolloutStatus.RUNNING, "lease_owner": OWNER, "lease_until": time.time() + 60, "attempts": 1}
     with database.writing() as connection:
         connection.execute(insert(contexts).values(**row(contexts, digest="d")))
@@ -65,16 +64,18 @@ def waiting(database: Database) -> int:
 def test_a_rollout_that_ends_while_leases_are_renewed_and_its_job_is_looked_at_waits_and_no_more(server: str) -> None:
     executor: Any = None  # of a rollout that was cancelled before it began nothing is asked
     with Database(new_database(server)) as database, ThreadPoolExecutor(1) as pool:
-        worker, rollout = RolloutWorker(database, executor, ServiceSettings(), OWNER, {}), prepare(database)
+        runner = AttemptRunner(Service(database, executor, ServiceSettings(), {}), OWNER)
+        rollout, cancelled = prepare(database), threading.Event()
+        cancelled.set()
         deadline = time.monotonic() + WITHIN_S
         with database.writing() as connection:
-            rollout_queue.renew(connection, OWNER, 60)
-            ending = pool.submit(worker.run, rollout, lambda: True, lambda: False)
+            queue.renew(connection, OWNER, 60)
+            ending = pool.submit(runner.run, rollout, cancelled, lambda: False)
             while not waiting(database):
                 assert not ending.done(), ending.result()
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
-            assert not stored_jobs.end_if_done(connection, "job")
+            assert not queue.end_if_done(connection, "job")
         assert ending.result(WITHIN_S)
         with database.reading() as connection:
             found = connection.execute(select(rollouts.c.status, jobs.c.status).join(jobs)).one()
@@ -95,13 +96,13 @@ def test_of_two_services_that_claim_at_once_no_more_begins_than_the_budget_allow
             for name in map(str, range(9)):  # more than one claim looks at
                 connection.execute(insert(rollouts).values(**row(rollouts, id=name, key=name, **queued)))
 
-        def claim(owner: str) -> rollout_queue.Claimed:
+        def claim(owner: str) -> queue.Claim:
             with database.writing() as connection:
-                return rollout_queue.claim(connection, owner, 60, "local", 1, 1)
+                return queue.claim_rollouts(connection, owner, 60, "local", 1, 1)
 
         deadline = time.monotonic() + WITHIN_S
         with database.writing() as connection:
-            first = rollout_queue.claim(connection, "first", 60, "local", 1, 1)
+            first = queue.claim_rollouts(connection, "first", 60, "local", 1, 1)
             second = pool.submit(claim, "second")
             while not waiting(database):
                 assert not second.done(), second.result()

@@ -2,44 +2,54 @@
 
 A snapshot is called `graftline-<digest>`, of its context and its Dockerfile. Its size is that of the configuration, for a
 sandbox of a snapshot cannot be given another: a deployment that wants more is refused. A sandbox stops by itself when its
-lease is over and is deleted then, whatever becomes of this process; its labels say whose it is, so that `reap` finds what a
+lease is over and is deleted then, whatever becomes of this process; its labels say whose it is, so that `reap` removes what a
 killed process left. Secrets are variables of the one command that needs them, in no snapshot and in no sandbox.
+
+What runs is started in the background by one short call and looked at by others, so that no call lasts as long as an
+attempt. It knows of the files by which it is looked at, and can lie there about its own end; about a reward it cannot, for
+that is said by a container that it never sees.
 """
 
-import hashlib
-import io
 import logging
 import math
-import tarfile
+import shlex
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field, SecretStr
 
 from graftline.core.config import Config
 from graftline.core.errors import ConfigError, DataError, HarborError, install_command
-from graftline.harbor.executors.archives import DOCKERFILE, MAX_CONTEXT_BYTES
+from graftline.harbor.executors.archives import DOCKERFILE, MAX_ARTIFACT_BYTES, open_context, read_files, relative
 from graftline.harbor.executors.base import LOG_BYTES, BuildContext, Built, Execution, RolloutSpec
-from graftline.harbor.executors.box_labels import LEASE_SLACK_S, ContainerLabels
-from graftline.harbor.executors.containers import ContainerSpec, run_in_containers
-from graftline.harbor.executors.daytona_sandbox import DaytonaSandbox, asked
+from graftline.harbor.executors.containers import KEPT_LOG_BYTES, VERIFIER_FOLDER, ContainerExit, ContainerSpec
+from graftline.harbor.executors.engines import LEASE_SLACK_S, ContainerExecutor
+from graftline.harbor.results import MAX_RESULT_BYTES
 
 if TYPE_CHECKING:
-    from daytona import Daytona, Sandbox, Snapshot
+    from daytona import Sandbox, Snapshot
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
 API_KEY = "DAYTONA_API_KEY"
 _PREFIX = "graftline-"
-_SHOWN_LOG = 2000
+_SHOWN, _SHOWN_LOG = 500, 2000
 _COMING = ("pending", "building", "pulling", "snapshotting")
 _FAILED = ("error", "build_failed")
-_NOT_FOUND, _CONFLICT = 404, 409
+_NOT_FOUND, _CONFLICT, _TOO_MANY = 404, 409, 429
+_ABSENT = (400, 403, 404)
+_FOLDER = "/tmp/.graftline"
+_CODE, _GROUP, _STDIN, _STDOUT, _STDERR = (f"{_FOLDER}/{name}" for name in ("code", "group", "stdin", "out", "err"))
+_ARTIFACTS = f"{_FOLDER}/artifacts.tar"
+_KILLED = 137
+_CALL_S = 60
 
 
 class DaytonaExecutorConfig(Config):
@@ -50,13 +60,13 @@ class DaytonaExecutorConfig(Config):
     target: str | None = None
     """The region; without one, that of the organization."""
     owner: str = Field(default="graftline", pattern=r"^[A-Za-z0-9._-]{1,64}$")
-    """Whose boxes these are. Services that share an organization have names of their own, or reap each other's."""
+    """Whose sandboxes these are. Services that share an organization have names of their own, or reap each other's."""
     network: Literal["none", "open"] = "none"
-    """`open` lets boxes out, as an agent that asks a language model needs; the verifier's box never gets it."""
+    """`open` lets sandboxes out, as an agent that asks a language model needs; the verifier's never gets it."""
     cpu_cores: int = Field(default=2, ge=1, le=64)
     memory_gb: int = Field(default=4, ge=1, le=256)
     disk_gb: int = Field(default=10, ge=1, le=1024)
-    """Of every snapshot, and so of every box of it."""
+    """Of every snapshot, and so of every sandbox of it."""
     build_timeout_s: int = Field(default=1800, ge=1)
     start_timeout_s: int = Field(default=120, ge=1)
     patience_s: int = Field(default=120, ge=0)
@@ -65,18 +75,58 @@ class DaytonaExecutorConfig(Config):
     """Between two looks at what runs."""
 
 
-class DaytonaExecutor:
-    """The executor.
+def _call(attempted: str, call: Callable[[], T], patience_s: float) -> T:
+    """Return what `call` returns; it is repeated while it is refused for the rate of calls.
 
-    Args:
-        config: What is asked of Daytona.
-        api_key: Who asks.
-        monotonic: Seconds that only go forward, for limits of time.
-        now: Seconds since 1970, for labels.
+    Raises:
+        HarborError: it failed; its `status` is that of the answer, where there was one.
     """
+    import httpx
+    from daytona import DaytonaError
+    from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+    jitter = wait_random_exponential(multiplier=0.5, max=30)
+
+    def pause_s(state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        return max(_retry_after_s(error), jitter(state))
+
+    retrying = Retrying(
+        retry=retry_if_exception(lambda error: _status(error) == _TOO_MANY),
+        wait=pause_s,
+        stop=stop_after_delay(patience_s),
+        reraise=True,
+    )
+    try:
+        return retrying(call)
+    # streams of the SDK let faults of its HTTP client pass
+    except (DaytonaError, httpx.HTTPError) as error:
+        status = _status(error)
+        hint = "; check DAYTONA_API_KEY" if status in (401, 403) else ""
+        hint = "; ask for less at a time, or raise the limit" if status == _TOO_MANY else hint
+        fault = HarborError(f"daytona: cannot {attempted}: {str(error)[:_SHOWN]}{hint}")
+        fault.status = status
+        raise fault from None
+
+
+def _status(error: BaseException) -> int | None:
+    """Return what was answered, where an error of the SDK or of its HTTP client is an answer."""
+    status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
+    return status if isinstance(status, int) else None
+
+
+def _retry_after_s(error: BaseException | None) -> float:
+    headers: Mapping[str, Any] = getattr(error, "headers", None) or {}
+    if (response := getattr(error, "response", None)) is not None:
+        headers = response.headers
+    texts = (str(value) for name, value in headers.items() if name.lower() == "retry-after")
+    return next((float(text) for text in texts if text.isdigit()), 0.0)
+
+
+class DaytonaExecutor(ContainerExecutor):
+    """The executor; `monotonic` and `now` are as in `ContainerExecutor`."""
 
     name = "daytona"
-    needs_dockerfile = True
 
     def __init__(
         self,
@@ -85,67 +135,58 @@ class DaytonaExecutor:
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._config, self._monotonic = config, monotonic
-        self._labels = ContainerLabels(config.owner, now)
-        self._lock = threading.Lock()
-        self._live: dict[str, Sandbox] = {}
-        self._builds: dict[str, threading.Lock] = {}
-        self._is_closed = False
-        self._daytona = _client(config, api_key)
+        super().__init__(config.owner, monotonic, now)
+        self._config = config
+        try:
+            from daytona import Daytona, DaytonaConfig
+        except ImportError:
+            raise ConfigError(f"executor 'daytona': its SDK is missing; {install_command('daytona')}") from None
+        self._sandboxes: dict[str, Sandbox] = {}
+        key = api_key.get_secret_value()
+        self._daytona = self._call(
+            "open the client",
+            lambda: Daytona(DaytonaConfig(api_key=key, api_url=config.api_url, target=config.target)),
+        )
         self.reap()
-
-    def build(self, context: BuildContext) -> Built:
-        if not context.dockerfile.strip():
-            raise DataError("the context has no Dockerfile, which executor 'daytona' builds by; add one")
-        identity = "\0".join((context.digest, context.dockerfile))
-        name = f"{_PREFIX}{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
-        with self._alone(name):
-            snapshot = self._settled(name)
-            if snapshot is not None and snapshot.state in _FAILED:
-                self._asked("delete a snapshot", lambda: self._daytona.snapshot.delete(name))
-                snapshot = None
-            return Built(name) if snapshot is not None else Built(name, self._create_snapshot(name, context))
 
     def has(self, snapshot_id: str) -> bool:
         snapshot = self._snapshot(snapshot_id) if snapshot_id.startswith(_PREFIX) else None
         return snapshot is not None and snapshot.state not in (*_FAILED, "removing")
 
-    def run(self, box: RolloutSpec, is_cancelled: Callable[[], bool]) -> Execution:
-        self._check_size(box)
-        if self._is_closed:
-            raise HarborError("daytona: the executor is closed; open another one")
-        return run_in_containers(box, self._container, is_cancelled)
+    def run(self, rollout: RolloutSpec, is_cancelled: Callable[[], bool]) -> Execution:
+        config, limits = self._config, rollout.limits
+        sizes = {
+            "cpu_cores": (limits.cpu_cores, config.cpu_cores),
+            "memory_mb": (limits.memory_mb, config.memory_gb << 10),
+            "disk_mb": (limits.disk_mb, config.disk_gb << 10),
+        }
+        if short := [f"{name} {size}, but has {limit}" for name, (size, limit) in sizes.items() if size > limit]:
+            raise HarborError(
+                f"daytona: the deployment asks for {'; '.join(short)}; raise the executor's size, and build again"
+            )
+        return super().run(rollout, is_cancelled)
 
-    def reap(self) -> int:
-        """Delete the sandboxes of our owner that no live run has, and return how many there were."""
-        from daytona import ListSandboxesQuery
-
-        query = ListSandboxesQuery(labels=dict(self._labels.of_owner))
-        found = self._asked("list sandboxes", lambda: list(self._daytona.list(query)))
-        with self._lock:
-            live = set(self._live)
-        left = [sandbox for sandbox in found if self._labels.is_left(sandbox.id, sandbox.labels, live)]
-        for sandbox in left:
-            self._delete(sandbox)
-        if left:
-            logger.warning("daytona: deleted %d sandboxes that were left", len(left))
-        return len(left)
-
-    def close(self) -> None:
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            live = list(self._live.values())
-        for sandbox in live:
-            self._delete(sandbox)
+    def _find_or_build(self, digest: str, context: BuildContext) -> Built:
+        name = f"{_PREFIX}{digest[:12]}"
+        snapshot = self._wait_for_snapshot(name)
+        if snapshot is not None and snapshot.state in _FAILED:
+            self._call("delete a snapshot", lambda: self._daytona.snapshot.delete(name))
+            snapshot = None
+        return Built(name) if snapshot is not None else Built(name, self._create_snapshot(name, context))
 
     def _create_snapshot(self, name: str, context: BuildContext) -> str:
         from daytona import CreateSnapshotParams, DaytonaError, Image, Resources
 
-        config, kept = self._config, _Tail()
+        config, log = self._config, ""
+
+        def add(piece: str) -> None:
+            nonlocal log
+            log = f"{log}{piece}\n"[-LOG_BYTES:]
+
         with tempfile.TemporaryDirectory(prefix="graftline-context-") as folder:
-            _unpack(context.archive(), Path(folder))
+            with open_context(context.archive()) as members:
+                for tar, member in members:
+                    tar.extract(member, folder, filter="data")
             dockerfile = Path(folder) / DOCKERFILE
             dockerfile.write_text(context.dockerfile, "utf-8")
             try:
@@ -154,17 +195,14 @@ class DaytonaExecutor:
                 raise DataError(f"the Dockerfile does not build: {error}; mend it") from None
             size = Resources(cpu=config.cpu_cores, memory=config.memory_gb, disk=config.disk_gb)
             params = CreateSnapshotParams(name=name, image=image, resources=size)
-
-            def create() -> "Snapshot":
-                return self._daytona.snapshot.create(params, on_logs=kept.add, timeout=config.build_timeout_s)
-
+            create = partial(self._daytona.snapshot.create, params, on_logs=add, timeout=config.build_timeout_s)
             try:
-                self._asked("build a snapshot", create)
+                self._call("build a snapshot", create)
             except HarborError as error:
-                if error.status == _CONFLICT and self._settled(name) is not None:
-                    return kept.text()  # another process builds the same
-                raise self._build_fault(name, error, kept.text()[-_SHOWN_LOG:]) from None
-        return kept.text()
+                if error.status == _CONFLICT and self._wait_for_snapshot(name) is not None:
+                    return log  # another process builds the same
+                raise self._build_fault(name, error, log[-_SHOWN_LOG:]) from None
+        return log
 
     def _build_fault(self, name: str, error: HarborError, log: str) -> DataError | HarborError:
         """Return the error of a failed build, by whose it is; the state says more than the message."""
@@ -178,12 +216,12 @@ class DaytonaExecutor:
         fault.status = error.status
         return fault
 
-    def _settled(self, name: str) -> "Snapshot | None":
+    def _wait_for_snapshot(self, name: str) -> "Snapshot | None":
         """Return a snapshot that is neither on its way nor asleep; None where there is none."""
         until = self._monotonic() + self._config.build_timeout_s
         while (snapshot := self._snapshot(name)) is not None:
             if snapshot.state == "inactive":
-                self._asked("activate a snapshot", lambda: self._daytona.snapshot.activate(name))
+                self._call("activate a snapshot", lambda: self._daytona.snapshot.activate(name))
             elif snapshot.state not in (*_COMING, "removing"):
                 return snapshot
             if self._monotonic() > until:
@@ -196,128 +234,182 @@ class DaytonaExecutor:
 
     def _snapshot(self, name: str) -> "Snapshot | None":
         try:
-            return self._asked("look at a snapshot", lambda: self._daytona.snapshot.get(name))
+            return self._call("look at a snapshot", lambda: self._daytona.snapshot.get(name))
         except HarborError as error:
             if error.status == _NOT_FOUND:
                 return None
             raise
 
-    def _check_size(self, box: RolloutSpec) -> None:
-        config, limits = self._config, box.limits
-        sizes = {
-            "cpu_cores": (limits.cpu_cores, config.cpu_cores),
-            "memory_mb": (limits.memory_mb, config.memory_gb << 10),
-            "disk_mb": (limits.disk_mb, config.disk_gb << 10),
-        }
-        if short := [f"{name} {asked}, but has {had}" for name, (asked, had) in sizes.items() if asked > had]:
-            raise HarborError(
-                f"daytona: the deployment asks for {'; '.join(short)}; raise the executor's size, and build again"
-            )
+    def _list(self) -> Iterable[tuple[str, Mapping[str, str]]]:
+        from daytona import ListSandboxesQuery
 
-    @contextmanager
-    def _alone(self, name: str) -> Iterator[None]:
-        """Let one thread at a time build what is the same."""
-        with self._lock:
-            lock = self._builds.setdefault(name, threading.Lock())
-        with lock:
-            yield
+        query = ListSandboxesQuery(labels=dict(self._owner_labels))
+        sandboxes = self._call("list sandboxes", lambda: list(self._daytona.list(query)))
+        self._sandboxes.update((sandbox.id, sandbox) for sandbox in sandboxes)
+        return [(sandbox.id, sandbox.labels) for sandbox in sandboxes]
 
-    @contextmanager
-    def _container(self, order: ContainerSpec) -> Iterator[DaytonaSandbox]:
-        sandbox = self._create_sandbox(order)
-        with self._lock:
-            self._live[sandbox.id] = sandbox
-            is_closed = self._is_closed
-        try:
-            if is_closed:
-                raise HarborError("daytona: the executor was closed meanwhile; open another one")
-            container = DaytonaSandbox(
-                sandbox, order, self._config.patience_s, self._config.poll_s, self._network(order), self._monotonic
-            )
-            container.fill()
-            yield container
-        finally:
-            self._delete(sandbox)
-            with self._lock:
-                self._live.pop(sandbox.id, None)
-
-    def _create_sandbox(self, order: ContainerSpec) -> "Sandbox":
+    def _create(self, spec: ContainerSpec) -> "tuple[str, Callable[[], DaytonaSandbox]]":
         from daytona import CreateSandboxFromSnapshotParams
 
-        lease_min = math.ceil((order.timeout_s + LEASE_SLACK_S) / 60)
+        lease_min = math.ceil((spec.timeout_s + LEASE_SLACK_S) / 60)
+        network = self._config.network if spec.role == "agent" else "none"
 
         def create() -> "Sandbox":
             params = CreateSandboxFromSnapshotParams(
-                snapshot=order.snapshot_id,
-                labels=self._labels.of(order),
+                snapshot=spec.snapshot_id,
+                labels=self._labels(spec),
                 # of what nobody looks at any more, and of what somebody forgot while it works
                 auto_stop_interval=lease_min,
                 ttl_minutes=lease_min,
                 # as soon as it stops
                 auto_delete_interval=0,
-                network_block_all=self._network(order) == "none",
+                network_block_all=network == "none",
             )
             return self._daytona.create(params, timeout=self._config.start_timeout_s)
 
         try:
-            return self._asked("create a sandbox", create)
+            sandbox = self._call("create a sandbox", create)
         except HarborError as error:
             if error.status == _NOT_FOUND:
                 raise HarborError(
-                    f"daytona: snapshot {order.snapshot_id!r} is gone; build the deployment again"
+                    f"daytona: snapshot {spec.snapshot_id!r} is gone; build the deployment again"
                 ) from None
             raise
+        self._sandboxes[sandbox.id] = sandbox
+        return sandbox.id, lambda: DaytonaSandbox(sandbox, spec, self._config, network, self._monotonic).fill()
 
-    def _network(self, order: ContainerSpec) -> str:
-        return self._config.network if order.role == "agent" else "none"
-
-    def _delete(self, sandbox: "Sandbox") -> None:
+    def _remove(self, container_id: str) -> None:
+        sandbox = self._sandboxes.pop(container_id, None)
+        if sandbox is None:
+            return
         try:
-            self._asked("delete a sandbox", lambda: sandbox.delete(timeout=60, wait=True))
+            self._call("delete a sandbox", lambda: sandbox.delete(timeout=60, wait=True))
         except HarborError as error:
             if error.status != _NOT_FOUND:
                 logger.warning("%s; it ends with its lease", error)
 
-    def _asked(self, attempted: str, call: Callable[[], Any]) -> Any:
-        return asked(attempted, call, self._config.patience_s)
+    def _call(self, attempted: str, call: Callable[[], Any]) -> Any:
+        return _call(attempted, call, self._config.patience_s)
 
 
-class _Tail:
-    """The end of a log that comes in pieces."""
+class DaytonaSandbox:
+    """A `Container` that is `sandbox`."""
 
-    def __init__(self) -> None:
-        self._kept = ""
-        self._lock = threading.Lock()
+    def __init__(
+        self,
+        sandbox: "Sandbox",
+        spec: ContainerSpec,
+        config: DaytonaExecutorConfig,
+        network: str,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._sandbox, self._spec, self._config, self._monotonic = sandbox, spec, config, monotonic
+        self._work = PurePosixPath(self._call("look at a sandbox", sandbox.get_work_dir))
+        self.limits_enforced: Mapping[str, Any] = {
+            "timeout_s": spec.timeout_s,
+            "cpu_cores": sandbox.cpu,
+            "memory_mb": sandbox.memory << 10,
+            "disk_mb": sandbox.disk << 10,
+            "network": network,
+        }
 
-    def add(self, piece: str) -> None:
-        with self._lock:
-            self._kept = f"{self._kept}{piece}\n"[-LOG_BYTES:]
+    def fill(self) -> "DaytonaSandbox":
+        """Put in what the spec has."""
+        from daytona import FileUpload
 
-    def text(self) -> str:
-        return self._kept
+        spec = self._spec
+        for part in spec.parts:
+            folder = shlex.quote(f"{relative(part)}/.")
+            self._must(f"cd {shlex.quote(str(self._work))} && cp -a -- {folder} .")
+        contents = dict(spec.inputs)
+        for path, content in spec.files.items():
+            place = self._work / relative(path)
+            # an agent must not bring the verdict along
+            if not (spec.role == "verifier" and place.is_relative_to(VERIFIER_FOLDER)):
+                contents[str(place)] = content
+        contents[_STDIN] = spec.stdin or b""
+        folders = {str(PurePosixPath(path).parent) for path in contents}
+        if spec.role == "verifier":
+            folders.add(VERIFIER_FOLDER)
+        self._must(f"mkdir -p {shlex.join(sorted(folders))}")
+        uploads = [FileUpload(source=content, destination=path) for path, content in contents.items()]
+        self._call("write into a sandbox", lambda: self._sandbox.fs.upload_files(uploads, timeout=_CALL_S))
+        return self
 
+    def run(self, is_cancelled: Callable[[], bool]) -> ContainerExit:
+        is_stdio = self._spec.stdin is not None
+        output = f"> {_STDOUT} 2> {_STDERR}" if is_stdio else f"> {_STDOUT} 2>&1"
+        # the words are those of the inner shell's own arguments, so that no shell reads them
+        inner = f'echo $$ > {_GROUP}; "$@" < {_STDIN} {output}; echo $? > {_CODE}'
+        words = shlex.join(["setsid", "sh", "-c", inner, "box", *self._spec.words])
+        self._must(f"cd {shlex.quote(str(self._work))} && {{ {words} > /dev/null 2>&1 & }}", self._spec.env_vars)
+        began = self._monotonic()
+        how: Literal["exited", "timeout", "cancelled"] = "exited"
+        while (code := self._exit_code()) is None:
+            if is_cancelled():
+                how = "cancelled"
+                break
+            if self._monotonic() - began >= self._spec.timeout_s:
+                how = "timeout"
+                break
+            time.sleep(self._config.poll_s)
+        seconds = self._monotonic() - began
+        self._exec(f"kill -KILL -- -$(cat {_GROUP}) 2> /dev/null")
+        if how == "cancelled":
+            return ContainerExit(how, None, False, seconds)
+        stdout = (self.read(_STDOUT, MAX_RESULT_BYTES) or b"") if is_stdio else b""
+        log = self._exec(f"tail -c {KEPT_LOG_BYTES} {_STDERR if is_stdio else _STDOUT}")[1].encode()
+        is_out_of_memory = how == "exited" and code == _KILLED and self._is_out_of_memory()
+        return ContainerExit(how, code, is_out_of_memory, seconds, stdout, log)
 
-def _unpack(archive: bytes, folder: Path) -> None:
-    left = MAX_CONTEXT_BYTES
-    try:
-        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
-            for member in tar:
-                left -= member.size
-                if left < 0:
-                    raise DataError(f"the context unpacks to more than {MAX_CONTEXT_BYTES} bytes; leave files out")
-                tar.extract(member, folder, filter="data")
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise DataError(f"the context is not a tar.gz that can be unpacked ({error}); package it again") from None
+    def read(self, path: str, limit: int) -> bytes | None:
+        content = bytearray()
 
+        def fetch() -> None:
+            content.clear()
+            with closing(self._sandbox.fs.download_file_stream(path, timeout=_CALL_S)) as chunks:
+                for chunk in chunks:
+                    content.extend(chunk)
+                    if len(content) > limit:
+                        return
 
-def _client(config: DaytonaExecutorConfig, api_key: SecretStr) -> "Daytona":
-    try:
-        from daytona import Daytona, DaytonaConfig
-    except ImportError:
-        raise ConfigError(f"executor 'daytona': its SDK is missing; {install_command('daytona')}") from None
+        try:
+            self._call(f"read {path!r} of a sandbox", fetch)
+        except HarborError as error:
+            if error.status in _ABSENT:
+                return None
+            raise
+        return bytes(content[: limit + 1])
 
-    def connect() -> Daytona:
-        return Daytona(DaytonaConfig(api_key=api_key.get_secret_value(), api_url=config.api_url, target=config.target))
+    def collect(self, paths: tuple[str, ...]) -> Mapping[str, bytes]:
+        names = [str(relative(path)) for path in paths]
+        if not names:
+            return {}
+        # what is not there is left out, and tar says so by its code
+        self._exec(f"cd {shlex.quote(str(self._work))} && tar -cf {_ARTIFACTS} -- {shlex.join(names)} 2> /dev/null")
+        return read_files((self.read(_ARTIFACTS, MAX_ARTIFACT_BYTES * 2) or b"",), tuple(names))
 
-    client: Daytona = asked("open the client", connect, config.patience_s)
-    return client
+    def _exit_code(self) -> int | None:
+        text = self._exec(f"cat {_CODE} 2> /dev/null")[1].strip()
+        return int(text) if text.isdigit() and len(text) <= 3 else None
+
+    def _is_out_of_memory(self) -> bool:
+        """Return whether the kernel killed something for its memory; a killed process alone does not say."""
+        lines = self._exec("cat /sys/fs/cgroup/memory.events 2> /dev/null")[1].splitlines()
+        kills = (line.partition(" ")[2].strip() for line in lines if line.startswith("oom_kill "))
+        return next(kills, "0") != "0"
+
+    def _must(self, command: str, env_vars: Mapping[str, str] | None = None) -> None:
+        code, output = self._exec(command, env_vars)
+        if code:
+            raise HarborError(f"daytona: {command[:_SHOWN]!r} in a sandbox ends with {code}: {output[:_SHOWN]}")
+
+    def _exec(self, command: str, env_vars: Mapping[str, str] | None = None) -> tuple[int, str]:
+        response = self._call(
+            "run a command in a sandbox",
+            lambda: self._sandbox.process.exec(command, env=dict(env_vars or {}) or None, timeout=_CALL_S),
+        )
+        return response.exit_code, response.result
+
+    def _call(self, attempted: str, call: Callable[[], T]) -> T:
+        return _call(attempted, call, self._config.patience_s)

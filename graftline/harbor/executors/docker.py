@@ -1,31 +1,37 @@
-"""The executor `docker`: images and containers of an engine that speaks the Docker Engine API.
+"""The executor `docker`: images and containers of a Docker engine, or of another that speaks its API."""
 
-A snapshot is an image with one tag, `graftline/harbor:<digest>`, of its context, its Dockerfile and the platform. A box is
-a container without capabilities, without a network unless the configuration says so, that is removed however it ends; its
-labels say whose it is, so that `reap` finds what a killed process left. Secrets are in its environment, in no image.
-Folders of a snapshot that a box is to start with are laid over its working folder, which has the rest of the image besides.
-The classic builder is asked, which every engine has: a Dockerfile that needs BuildKit (`RUN --mount`) fails.
-"""
-
-import hashlib
 import logging
+import socket
 import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from itertools import islice
+from pathlib import PurePosixPath
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from graftline.core.config import Config
 from graftline.core.errors import BoundaryError, ConfigError, DataError, HarborError, install_command
-from graftline.harbor.executors.archives import DOCKERFILE, with_dockerfile
-from graftline.harbor.executors.base import LOG_BYTES, BuildContext, Built, Execution, RolloutSpec
-from graftline.harbor.executors.box_labels import LABEL, ContainerLabels
-from graftline.harbor.executors.containers import ContainerSpec, run_in_containers
-from graftline.harbor.executors.docker_container import DockerContainer, engine_fault
+from graftline.harbor.executors.archives import (
+    DOCKERFILE,
+    MAX_ARTIFACT_BYTES,
+    add_dockerfile,
+    pack,
+    pack_folder,
+    read_file,
+    read_files,
+    relative,
+    strip_folder,
+)
+from graftline.harbor.executors.base import LOG_BYTES, BuildContext, Built
+from graftline.harbor.executors.containers import KEPT_LOG_BYTES, VERIFIER_FOLDER, ContainerExit, ContainerSpec
+from graftline.harbor.executors.engines import LABEL, ContainerExecutor
+from graftline.harbor.results import MAX_RESULT_BYTES
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -33,23 +39,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 REPOSITORY = "graftline/harbor"
-_SHOWN_LOG = 2000
-_LAST_CALLS_S = 10.0
-_BAD_REQUEST = 400
-_OF_THE_MACHINE = (
-    "no space left on device",
-    "disk quota exceeded",
-    "connection refused",
-    "connection reset",
-    "i/o timeout",
-    "tls handshake timeout",
-    "temporary failure in name resolution",
-    "no such host",
-    "toomanyrequests",
-    "service unavailable",
-    "unexpected eof",
+_SHOWN, _SHOWN_LOG = 500, 2000
+_BAD_REQUEST, _CONFLICT = 400, 409
+_FIRST_LOOK_S, _LONGEST_PAUSE_S, _DEATH_S = 0.01, 0.25, 30.0
+_MACHINE_FAULTS = (
+    *("no space left on device", "disk quota exceeded", "connection refused", "connection reset", "i/o timeout"),
+    *("tls handshake timeout", "temporary failure in name resolution", "no such host", "toomanyrequests"),
+    *("service unavailable", "unexpected eof"),
 )
 """What an engine says where a build fails for a reason that is not in the context."""
+
+_How = Literal["exited", "timeout", "cancelled"]
 
 
 class DockerExecutorConfig(Config):
@@ -59,9 +59,9 @@ class DockerExecutorConfig(Config):
     base_url: str | None = None
     """`unix:///var/run/docker.sock`, `tcp://…`; without one, what `DOCKER_HOST` and its kin say."""
     owner: str = Field(default="graftline", pattern=r"^[A-Za-z0-9._-]{1,64}$")
-    """Whose boxes these are. Services that share an engine have names of their own, or reap each other's."""
+    """Whose containers these are. Services that share an engine have names of their own, or reap each other's."""
     network: Literal["none", "bridge"] = "none"
-    """`bridge` lets boxes out, as an agent that asks a language model needs; the verifier's box never gets it."""
+    """`bridge` lets containers out, as an agent that asks a language model needs; the verifier's never gets it."""
     keep_images: bool = True
     """Without it, images that were built are removed at the end."""
     platform: str | None = None
@@ -72,23 +72,37 @@ class DockerExecutorConfig(Config):
     """Only the working folder, `/tmp` and `/logs/verifier` can be written to."""
     pids: int = Field(default=1024, ge=16, le=65536)
     memory_kill_factor: float = Field(default=1.5, ge=1, le=8)
-    """`memory_mb` is set aside for a box; it is killed at so many times that. A box that is killed at what it was
+    """`memory_mb` is set aside for a container; it is killed at so many times that. One that is killed at what it was
     promised fails for the machine's reasons."""
     build_timeout_s: int = Field(default=1800, ge=1)
     patience_s: int = Field(default=60, ge=1)
     """How long an answer of the engine may take."""
 
 
-class DockerExecutor:
-    """The executor.
+@contextmanager
+def _translate_faults(attempted: str, passed_on: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn faults of the engine, and of the way to it, into HarborError; kinds in `passed_on` stay as they are."""
+    from docker.errors import APIError, DockerException
+    from requests.exceptions import RequestException
+    from urllib3.exceptions import HTTPError
 
-    Args:
-        config: What is asked of the engine.
-        monotonic: Seconds that only go forward, for limits of time.
-        now: Seconds since 1970, for labels.
-    """
+    try:
+        yield
+    except passed_on:
+        raise
+    except APIError as error:
+        fault = HarborError(f"docker: cannot {attempted}: {str(error.explanation or error)[:_SHOWN]}")
+        fault.status = error.status_code
+        raise fault from None
+    except (DockerException, RequestException, HTTPError, OSError) as error:
+        raise HarborError(
+            f"docker: cannot {attempted} ({str(error)[:_SHOWN]}); check that the engine runs, and base_url or DOCKER_HOST"
+        ) from None
 
-    needs_dockerfile = True
+
+class DockerExecutor(ContainerExecutor):
+    """The executor; `monotonic` and `now` are as in `ContainerExecutor`."""
+
     name = "docker"
 
     def __init__(
@@ -97,144 +111,143 @@ class DockerExecutor:
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._config, self._monotonic = config, monotonic
-        self._labels = ContainerLabels(config.owner, now)
-        self._lock = threading.Condition()
-        self._live: set[str] = set()
-        self._built: set[str] = set()
-        self._builds: dict[str, threading.Lock] = {}
-        self._is_closed = False
+        super().__init__(config.owner, monotonic, now)
+        self._config = config
+        self._built_tags: set[str] = set()
         self._takes_disk_limits = True
-        self._engine = _connected(config)
+        try:
+            from docker import APIClient
+            from docker.utils import kwargs_from_env
+        except ImportError:
+            raise ConfigError(f"executor 'docker': its client is missing; {install_command('harbor')}") from None
+        place = {"base_url": config.base_url} if config.base_url else kwargs_from_env()
+        with _translate_faults("reach the engine"):
+            self._engine = APIClient(**place, version="auto", timeout=config.patience_s, num_pools=64)
         self.reap()
-
-    def build(self, context: BuildContext) -> Built:
-        if not context.dockerfile.strip():
-            raise DataError("the context has no Dockerfile, which executor 'docker' builds by; add one")
-        identity = "\0".join((context.digest, context.dockerfile, self._config.platform or ""))
-        digest = hashlib.sha256(identity.encode()).hexdigest()
-        tag = f"{REPOSITORY}:{digest[:12]}"
-        with self._alone(tag):
-            if self._labels_of(tag).get(f"{LABEL}context") == digest:
-                return Built(tag)
-            return Built(tag, self._build(tag, digest, context))
 
     def has(self, snapshot_id: str) -> bool:
         return bool(self._image(snapshot_id))
 
-    def run(self, box: RolloutSpec, is_cancelled: Callable[[], bool]) -> Execution:
-        if self._is_closed:
-            raise HarborError("docker: the executor is closed; open another one")
-        return run_in_containers(box, self._container, is_cancelled)
+    def _identity(self, context: BuildContext) -> tuple[str, ...]:
+        return context.digest, context.dockerfile, self._config.platform or ""
 
-    def reap(self) -> int:
-        """Remove the containers of our owner that no live run has, and return how many there were."""
-        ((name, owner),) = self._labels.of_owner.items()
-        with engine_fault("list containers"):
-            found = self._engine.containers(all=True, filters={"label": f"{name}={owner}"})
-        with self._lock:
-            live = set(self._live)
-        left = [each["Id"] for each in found if self._labels.is_left(each["Id"], each.get("Labels") or {}, live)]
-        for container_id in left:
-            self._remove(container_id)
-        if left:
-            logger.warning("docker: removed %d containers that were left", len(left))
-        return len(left)
-
-    def close(self) -> None:
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            live, built = list(self._live), list(self._built)
-        for container_id in live:
-            self._remove(container_id)
-        with self._lock:
-            # who is in the middle of a call has its connection still
-            self._lock.wait_for(lambda: not self._live, _LAST_CALLS_S)
-        if not self._config.keep_images:
-            for tag in built:
-                with suppress(BoundaryError), engine_fault("remove an image"):
-                    self._engine.remove_image(tag)
-        self._engine.close()
-
-    def _build(self, tag: str, digest: str, context: BuildContext) -> str:
+    def _find_or_build(self, digest: str, context: BuildContext) -> Built:
+        tag = f"{REPOSITORY}:{digest[:12]}"
+        if ((self._image(tag).get("Config") or {}).get("Labels") or {}).get(f"{LABEL}context") == digest:
+            return Built(tag)
         with tempfile.TemporaryFile() as archive:
-            with_dockerfile(context.archive(), context.dockerfile, archive)
+            add_dockerfile(context.archive(), context.dockerfile, archive)
             archive.seek(0)
-            labels = {**self._labels.of_owner, f"{LABEL}context": digest}
-            with _refused_dockerfile(), engine_fault("build"):
-                lines = self._engine.build(
-                    fileobj=archive,
-                    custom_context=True,
-                    dockerfile=DOCKERFILE,
-                    tag=tag,
-                    labels=labels,
-                    platform=self._config.platform,
-                    rm=True,
-                    forcerm=True,
-                    decode=True,
-                    timeout=self._config.build_timeout_s,
-                )
-                log = self._watched_build(lines)
+            try:
+                with _translate_faults("build"):
+                    lines = self._engine.build(
+                        fileobj=archive,
+                        custom_context=True,
+                        dockerfile=DOCKERFILE,
+                        tag=tag,
+                        labels={**self._owner_labels, f"{LABEL}context": digest},
+                        platform=self._config.platform,
+                        rm=True,
+                        forcerm=True,
+                        decode=True,
+                        timeout=self._config.build_timeout_s,
+                    )
+                    log = self._read_build_log(lines)
+            except HarborError as error:
+                # the engine does not begin with a Dockerfile that it cannot read
+                if error.status == _BAD_REQUEST:
+                    raise DataError(f"the Dockerfile does not build: {error}; mend it") from None
+                raise
         if not self.has(tag):
             raise HarborError(f"docker: built {tag}, and does not have it now; look at the engine's log")
-        with self._lock:
-            self._built.add(tag)
-        return log
+        self._built_tags.add(tag)
+        return Built(tag, log)
 
-    @contextmanager
-    def _alone(self, tag: str) -> Iterator[None]:
-        """Let one thread at a time build what is the same."""
-        with self._lock:
-            lock = self._builds.setdefault(tag, threading.Lock())
-        with lock:
-            yield
+    def _read_build_log(self, lines: Iterator[dict[str, Any]]) -> str:
+        tail: deque[str] = deque()
+        size, began = 0, self._monotonic()
+        for line in lines:
+            error = line.get("error")
+            # progress of layers is for a screen
+            if "progressDetail" not in line or error:
+                text = line.get("stream") or line.get("status") or error or ""
+                tail.append(text if text.endswith("\n") else f"{text}\n")
+                size += len(tail[-1])
+            while size > LOG_BYTES and len(tail) > 1:
+                size -= len(tail.popleft())
+            end = (
+                "".join(tail)[-_SHOWN_LOG:] if error or self._monotonic() - began > self._config.build_timeout_s else ""
+            )
+            if error:
+                # read to its end, so that the connection is used again; an error is the last but for a line or two
+                deque(lines, maxlen=0)
+                if any(fault in str(error).lower() for fault in _MACHINE_FAULTS):
+                    advice = f"look at the engine's machine. The end of the log:\n{end}"
+                    raise HarborError(f"docker: cannot build: {error}; {advice}")
+                raise DataError(f"the Dockerfile does not build: {error}; mend it. The end of the log:\n{end}")
+            if end:
+                limit = f"build_timeout_s, {self._config.build_timeout_s}"
+                raise HarborError(f"docker: a build took longer than {limit}; the end of its log:\n{end}")
+        return "".join(tail)[-LOG_BYTES:]
 
-    @contextmanager
-    def _container(self, order: ContainerSpec) -> Iterator[DockerContainer]:
-        if self._is_closed:
-            raise HarborError("docker: the executor is closed; open another one")
-        image = self._image(order.snapshot_id)
-        if not image:
-            raise HarborError(f"docker: snapshot {order.snapshot_id!r} is gone; build the deployment again")
-        folder = (image.get("Config") or {}).get("WorkingDir") or "/"
-        container_id, enforced = self._created(order, folder)
-        with self._lock:
-            self._live.add(container_id)
-            is_closed = self._is_closed
+    def _image(self, snapshot_id: str) -> dict[str, Any]:
+        """Return what the engine knows of an image of ours; nothing where there is none."""
+        from docker.errors import NotFound
+
+        if not snapshot_id.startswith(f"{REPOSITORY}:"):
+            return {}
+        with suppress(NotFound), _translate_faults("look at an image", (NotFound,)):
+            return dict(self._engine.inspect_image(snapshot_id))
+        return {}
+
+    def _list(self) -> Iterable[tuple[str, Mapping[str, str]]]:
+        ((name, owner),) = self._owner_labels.items()
+        with _translate_faults("list containers"):
+            rows = self._engine.containers(all=True, filters={"label": f"{name}={owner}"})
+        return [(row["Id"], row.get("Labels") or {}) for row in rows]
+
+    def _remove(self, container_id: str) -> None:
+        from docker.errors import NotFound
+
         try:
-            if is_closed:
-                raise HarborError("docker: the executor was closed meanwhile; open another one")
-            container = DockerContainer(self._engine, container_id, order, folder, enforced, self._monotonic)
-            container.fill(self._config.user or "")
-            yield container
-        finally:
-            self._remove(container_id)
-            with self._lock:
-                self._live.discard(container_id)
-                self._lock.notify_all()
+            with suppress(NotFound), _translate_faults("remove a container", (NotFound,)):
+                self._engine.remove_container(container_id, v=True, force=True)
+        except HarborError as error:
+            logger.warning("%s; it is tried again by the next start", error)
 
-    def _created(self, order: ContainerSpec, folder: str) -> tuple[str, dict[str, Any]]:
-        """Return a new container's id and its limits; without a limit of the disk where the engine has none."""
+    def _disconnect(self) -> None:
+        for tag in () if self._config.keep_images else tuple(self._built_tags):
+            with suppress(BoundaryError), _translate_faults("remove an image"):
+                self._engine.remove_image(tag)
+        self._engine.close()
+
+    def _create(self, spec: ContainerSpec) -> "tuple[str, Callable[[], DockerContainer]]":
+        """Make a container; without a limit of the disk where the engine has none."""
         from docker.errors import APIError
 
+        image = self._image(spec.snapshot_id)
+        if not image:
+            raise HarborError(f"docker: snapshot {spec.snapshot_id!r} is gone; build the deployment again")
+        folder = (image.get("Config") or {}).get("WorkingDir") or "/"
         for has_disk_limit in (True, False) if self._takes_disk_limits else (False,):
             try:
-                with engine_fault("create a container", (APIError,) if has_disk_limit else ()):
-                    return self._create(order, folder, has_disk_limit)
+                with _translate_faults("create a container", (APIError,) if has_disk_limit else ()):
+                    container_id, enforced = self._create_with(spec, folder, has_disk_limit)
             except APIError as error:
                 if "storage" not in str(error.explanation).lower():
                     raise HarborError(f"docker: cannot create a container: {error.explanation}") from None
                 self._takes_disk_limits = False
+                continue
+            container = DockerContainer(self._engine, container_id, spec, folder, enforced, self._monotonic)
+            return container_id, partial(container.fill, self._config.user or "")
         raise AssertionError("unreachable")
 
-    def _create(self, order: ContainerSpec, folder: str, has_disk_limit: bool) -> tuple[str, dict[str, Any]]:
-        limits, config = order.box.limits, self._config
+    def _create_with(self, spec: ContainerSpec, folder: str, has_disk_limit: bool) -> tuple[str, dict[str, Any]]:
+        limits, config = spec.rollout.limits, self._config
         memory = limits.memory_mb << 20
         killed_at = int(memory * config.memory_kill_factor)
-        network = config.network if order.role == "agent" else "none"
-        written = sorted({folder, "/tmp", "/logs/verifier"} - {"/"}) if config.is_read_only else []
+        network = config.network if spec.role == "agent" else "none"
+        writable = sorted({folder, "/tmp", "/logs/verifier"} - {"/"}) if config.is_read_only else []
         host = self._engine.create_host_config(
             nano_cpus=limits.cpu_cores * 1_000_000_000,
             mem_limit=killed_at,
@@ -248,25 +261,25 @@ class DockerExecutor:
             network_mode=network,
             read_only=config.is_read_only,
             # volumes of the container's own, which files can be put into before it starts
-            mounts=[{"Type": "volume", "Target": path} for path in written],
+            mounts=[{"Type": "volume", "Target": path} for path in writable],
             log_config={"Type": "json-file", "Config": {"max-size": "16m", "max-file": "2"}},
         )
-        made = self._engine.create_container(
-            order.snapshot_id,
-            entrypoint=list(order.words),
+        container = self._engine.create_container(
+            spec.snapshot_id,
+            entrypoint=list(spec.words),
             command=[],
-            environment=dict(order.env_vars),
+            environment=dict(spec.env_vars),
             user=config.user,
             working_dir=folder,
-            stdin_open=order.stdin is not None,
+            stdin_open=spec.stdin is not None,
             host_config=host,
-            labels=self._labels.of(order),
+            labels=self._labels(spec),
             platform=config.platform,
             # nothing of the image's runs beside the entrypoint
             healthcheck={"test": ["NONE"]},
         )
-        enforced: dict[str, Any] = {
-            "timeout_s": order.timeout_s,
+        return container["Id"], {
+            "timeout_s": spec.timeout_s,
             "cpu_cores": limits.cpu_cores,
             "memory_mb": limits.memory_mb,
             "memory_killed_at_mb": killed_at >> 20,
@@ -275,83 +288,176 @@ class DockerExecutor:
             "network": network,
             "is_read_only": config.is_read_only,
         }
-        return made["Id"], enforced
 
-    def _remove(self, container_id: str) -> None:
-        from docker.errors import NotFound
 
+class DockerContainer:
+    """A `Container` of `engine`; `folder` is its working folder."""
+
+    def __init__(
+        self,
+        engine: "APIClient",
+        container_id: str,
+        spec: ContainerSpec,
+        folder: str,
+        limits_enforced: Mapping[str, Any],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._engine, self._id, self._spec, self._folder = engine, container_id, spec, folder
+        self._monotonic = monotonic
+        self.limits_enforced = limits_enforced
+
+    def fill(self, user: str) -> "DockerContainer":
+        """Put in what the spec has; files belong to `user` where that is a number."""
+        for part in self._spec.parts:
+            self._lay(part)
+        number = user.partition(":")[0]
+        owner = int(number) if number.isdigit() else 0
+        for path, content in self._spec.inputs.items():
+            place = PurePosixPath(path)
+            self._put(str(place.parent), pack({place.name: content}, owner))
+        if self._spec.role == "verifier" and not self.limits_enforced["is_read_only"]:
+            self._put("/", pack_folder(VERIFIER_FOLDER.lstrip("/"), 0o777))
+        work = PurePosixPath(self._folder)
+        # an agent must not bring the verdict along
+        files = {
+            path: data for path, data in self._spec.files.items() if not (work / path).is_relative_to(VERIFIER_FOLDER)
+        }
+        if files:
+            self._put(self._folder, pack(files, owner))
+        return self
+
+    def run(self, is_cancelled: Callable[[], bool]) -> ContainerExit:
+        stdin = self._spec.stdin
+        is_stdio = stdin is not None
+        with self._attach(stdin) as send:
+            with _translate_faults("start a container"):
+                self._engine.start(self._id)
+            began = self._monotonic()
+            send()
+            how, state = self._wait(began, is_cancelled)
+            seconds = self._monotonic() - began
+        stdout = self._read_log(stdout=True, stderr=False, limit=MAX_RESULT_BYTES + 1) if is_stdio else b""
+        log = self._read_log(stdout=not is_stdio, stderr=True, limit=None)
+        return ContainerExit(how, state.get("ExitCode"), bool(state.get("OOMKilled")), seconds, stdout, log)
+
+    def read(self, path: str, limit: int) -> bytes | None:
+        with self._archive(path) as chunks:
+            return read_file(chunks, PurePosixPath(path).name, limit)
+
+    def collect(self, paths: tuple[str, ...]) -> Mapping[str, bytes]:
+        files: dict[str, bytes] = {}
+        for path in paths:
+            remaining = MAX_ARTIFACT_BYTES - sum(map(len, files.values()))
+            with self._archive(str(PurePosixPath(self._folder) / relative(path))) as chunks:
+                files.update(read_files(chunks, (path,), relative(path).parent, remaining))
+        return files
+
+    def _wait(self, began: float, is_cancelled: Callable[[], bool]) -> tuple[_How, Mapping[str, Any]]:
+        """Wait for the end, or bring it about."""
+        pause_s = _FIRST_LOOK_S
+        while True:
+            state = self._state()
+            if not state.get("Running"):
+                if reason := state.get("Error"):
+                    raise HarborError(f"docker: the container failed: {reason}")
+                return "exited", state
+            if is_cancelled():
+                return "cancelled", self._kill()
+            if self._monotonic() - began >= self._spec.timeout_s:
+                return "timeout", self._kill()
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
+
+    def _kill(self) -> Mapping[str, Any]:
+        """Kill everything in the container, and return its state once that is dead."""
         try:
-            with engine_fault("remove a container", (NotFound,)):
-                self._engine.remove_container(container_id, v=True, force=True)
-        except NotFound:
-            pass
+            with _translate_faults("kill a container"):
+                self._engine.kill(self._id, "SIGKILL")
         except HarborError as error:
-            logger.warning("%s; it is tried again by the next start", error)
+            if error.status != _CONFLICT:  # which says that it ended by itself just now
+                raise
+        until = time.monotonic() + _DEATH_S
+        while (state := self._state()).get("Running"):
+            if time.monotonic() > until:
+                raise HarborError(f"docker: a container that was killed still runs after {_DEATH_S:.0f} s")
+            time.sleep(_FIRST_LOOK_S)
+        return state
 
-    def _image(self, snapshot_id: str) -> dict[str, Any]:
-        """Return what the engine knows of an image of ours; nothing where there is none."""
+    def _state(self) -> Mapping[str, Any]:
+        with _translate_faults("look at a container"):
+            state: Mapping[str, Any] = self._engine.inspect_container(self._id)["State"]
+            return state
+
+    @contextmanager
+    def _attach(self, stdin: bytes | None) -> Iterator[Callable[[], None]]:
+        """Yield what begins to send `stdin` to the container, if there is any."""
+        if stdin is None:
+            yield lambda: None
+            return
+        with _translate_faults("attach to a container"):
+            stream = self._engine.attach_socket(self._id, {"stdin": 1, "stream": 1})
+        # of TLS the client returns the socket itself; `stream` keeps it from being closed
+        line: socket.socket = getattr(stream, "_sock", stream)
+        line.settimeout(None)
+
+        def send() -> None:
+            with suppress(OSError):  # a program that does not read its input has ended, or will
+                line.sendall(stdin)
+                line.shutdown(socket.SHUT_WR)
+
+        try:
+            # a request that is larger than what a pipe holds waits for a reader
+            yield threading.Thread(target=send, daemon=True).start
+        finally:
+            with suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+            line.close()
+            stream.close()
+
+    def _read_log(self, stdout: bool, stderr: bool, limit: int | None) -> bytes:
+        """Return the first `limit` bytes of what was printed, or the end of it."""
+        content = bytearray()
+        with _translate_faults("read what a container printed"):
+            frames = self._engine.logs(self._id, stdout=stdout, stderr=stderr, stream=True, follow=False)
+            for frame in frames:
+                content += frame
+                if limit is not None and len(content) >= limit:
+                    # of a stream that was read to its end there is nothing to close, and the client fails at it
+                    frames.close()
+                    break
+                if limit is None and len(content) > 4 * KEPT_LOG_BYTES:
+                    del content[:-KEPT_LOG_BYTES]
+        return bytes(content[:limit] if limit is not None else content[-KEPT_LOG_BYTES:])
+
+    @contextmanager
+    def _archive(self, path: str) -> Iterator[Iterable[bytes]]:
+        """Yield the tar of a file or a folder, as it comes; nothing where there is neither."""
         from docker.errors import NotFound
 
-        if not snapshot_id.startswith(f"{REPOSITORY}:"):
-            return {}
         try:
-            with engine_fault("look at an image", (NotFound,)):
-                found: dict[str, Any] = self._engine.inspect_image(snapshot_id)
-                return found
+            with _translate_faults("read from a container", (NotFound,)):
+                chunks, _ = self._engine.get_archive(self._id, path)
         except NotFound:
-            return {}
+            yield ()
+            return
+        with _translate_faults("read from a container"), closing(chunks):
+            yield chunks
+            # a connection that was read to its end is used again; one with much more to come is not worth it
+            deque(islice(chunks, 2), maxlen=0)
 
-    def _labels_of(self, tag: str) -> Mapping[str, str]:
-        labels: Mapping[str, str] | None = (self._image(tag).get("Config") or {}).get("Labels")
-        return labels or {}
-
-    def _watched_build(self, lines: Iterator[dict[str, Any]]) -> str:
-        kept: deque[str] = deque()
-        size, began = 0, self._monotonic()
-        for line in lines:
-            text = line.get("stream") or line.get("status") or line.get("error") or ""
-            # progress of layers is for a screen
-            if "progressDetail" not in line or line.get("error"):
-                kept.append(text if text.endswith("\n") else f"{text}\n")
-                size += len(kept[-1])
-            while size > LOG_BYTES and len(kept) > 1:
-                size -= len(kept.popleft())
-            if error := line.get("error"):
-                # read to its end, so that the connection is used again; an error is the last but for a line or two
-                deque(lines, maxlen=0)
-                raise build_fault(str(error), "".join(kept)[-_SHOWN_LOG:])
-            if self._monotonic() - began > self._config.build_timeout_s:
+    def _lay(self, part: str) -> None:
+        """Lay the content of a folder of the image over the working folder; nothing runs yet that could change it."""
+        place = str(PurePosixPath(self._folder) / relative(part))
+        with self._archive(place) as chunks, tempfile.TemporaryFile() as archive:
+            if not strip_folder(chunks, archive):
                 raise HarborError(
-                    f"docker: a build took longer than build_timeout_s, {self._config.build_timeout_s}; the end of its"
-                    f" log:\n{''.join(kept)[-_SHOWN_LOG:]}"
+                    f"docker: folder {part!r} is not in the working folder of the image, {self._folder}; COPY the context"
+                    " there"
                 )
-        return "".join(kept)[-LOG_BYTES:]
+            archive.seek(0)
+            self._put(self._folder, archive)
 
-
-@contextmanager
-def _refused_dockerfile() -> Iterator[None]:
-    try:
-        yield
-    except HarborError as error:
-        # the engine does not begin with a Dockerfile that it cannot read
-        if error.status == _BAD_REQUEST:
-            raise DataError(f"the Dockerfile does not build: {error}; mend it") from None
-        raise
-
-
-def build_fault(reason: str, log: str) -> DataError | HarborError:
-    """Return the error of a failed build, by whose it is."""
-    if any(said in reason.lower() for said in _OF_THE_MACHINE):
-        return HarborError(f"docker: cannot build: {reason}; look at the engine's machine. The end of the log:\n{log}")
-    return DataError(f"the Dockerfile does not build: {reason}; mend it. The end of the log:\n{log}")
-
-
-def _connected(config: DockerExecutorConfig) -> "APIClient":
-    try:
-        from docker import APIClient
-        from docker.utils import kwargs_from_env
-    except ImportError:
-        raise ConfigError(f"executor 'docker': its client is missing; {install_command('harbor')}") from None
-    where = {"base_url": config.base_url} if config.base_url else kwargs_from_env()
-    with engine_fault("reach the engine"):
-        return APIClient(**where, version="auto", timeout=config.patience_s, num_pools=64)
+    def _put(self, folder: str, archive: bytes | IO[bytes]) -> None:
+        with _translate_faults("write into a container"):
+            if not self._engine.put_archive(self._id, folder, archive):
+                raise HarborError(f"docker: cannot write into {folder!r} of a container")

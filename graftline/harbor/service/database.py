@@ -1,6 +1,6 @@
 """The door to the database: SQLite in a file, or PostgreSQL by its URL, with its schema brought up to date.
 
-All state of the service is in it, so that one that was killed goes on where it was. Writers of SQLite take turns from the
+All state of the service is in it, so that a service that was killed goes on where it was. Writers of SQLite take turns from the
 first statement on (`BEGIN IMMEDIATE`): one that only notices at its last statement that somebody else was there before
 would have to be sent again.
 """
@@ -8,19 +8,16 @@ would have to be sent again.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from sqlalchemy import URL, Connection, create_engine, event, make_url
+from sqlalchemy import URL, Connection, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
 from graftline.core.errors import ConfigError, HarborError, RecordError, install_command
 
-if TYPE_CHECKING:
-    from alembic.config import Config as AlembicConfig
-
 _WAIT_S = 30.0
 _CONNECTIONS = 8
-_TURN_OF_MIGRATIONS = 0x6766_6872  # PostgreSQL's advisory lock, "gfhr" in ASCII
+_MIGRATION_LOCK = 0x6766_6872  # PostgreSQL's advisory lock, "gfhr" in ASCII
 
 
 class Database:
@@ -34,7 +31,7 @@ class Database:
             HarborError: the database cannot be reached.
             RecordError: its schema is of a later version.
         """
-        self.url = _checked(url)
+        self.url = _parse_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         if self.is_sqlite and self.url.database:
             Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +55,7 @@ class Database:
         Raises:
             HarborError: the database cannot be reached.
         """
-        with self._said(), self._engine.connect().execution_options(is_reading=True) as connection:
+        with self._translate_errors(), self._engine.connect().execution_options(is_reading=True) as connection:
             yield connection
 
     @contextmanager
@@ -68,7 +65,7 @@ class Database:
         Raises:
             HarborError: the database cannot be reached, or is full.
         """
-        with self._said(), self._engine.connect() as connection, connection.begin():
+        with self._translate_errors(), self._engine.connect() as connection, connection.begin():
             yield connection
 
     def close(self) -> None:
@@ -82,51 +79,58 @@ class Database:
         self.close()
 
     @contextmanager
-    def _said(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except OperationalError as error:
             # of the error only what the driver says: the statement holds what users sent
-            said = str(error.orig).splitlines()[0] if error.orig else "it does not answer"
-            raise HarborError(f"database {self._shown}: {said}; see to it, and ask again") from error
+            reason = str(error.orig).splitlines()[0] if error.orig else "it does not answer"
+            raise HarborError(f"database {self._shown_url}: {reason}; see to it, and ask again") from error
 
     @property
-    def _shown(self) -> str:
+    def _shown_url(self) -> str:
         return self.url.render_as_string(hide_password=True)
 
     def _migrate(self) -> None:
-        from alembic import command
-        from alembic.runtime.migration import MigrationContext
+        from alembic.config import Config
+        from alembic.runtime.environment import EnvironmentContext
         from alembic.script import ScriptDirectory
-        from sqlalchemy import text
 
-        config = _alembic()
-        known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+        folder = str(Path(__file__).parent / "migrations")
+        scripts = ScriptDirectory(folder, version_locations=[folder])
         with self.writing() as connection:
             if not self.is_sqlite:
                 # several services may start at the same time
-                connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": _TURN_OF_MIGRATIONS})
-            revision = MigrationContext.configure(connection).get_current_revision()
-            if revision is not None and revision not in known:
-                raise RecordError(f"database {self._shown}: was written by a later version of graftline ({revision!r})")
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+                connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": _MIGRATION_LOCK})
+
+            def steps(revision: Any, _: object) -> Any:
+                revisions = {script.revision for script in scripts.walk_revisions()}
+                if unknown := set(revision) - revisions:
+                    raise RecordError(
+                        f"database {self._shown_url}: was written by a later version of graftline ({min(unknown)!r})"
+                    )
+                return scripts._upgrade_revs("head", revision)  # as alembic.command.upgrade does
+
+            environment = EnvironmentContext(Config(), scripts, fn=steps, destination_rev="head")
+            environment.configure(connection=connection)
+            with environment:
+                environment.run_migrations()
 
 
-def _checked(url: str) -> URL:
+def _parse_url(text: str) -> URL:
     try:
-        found = make_url(url)
-        backend = found.get_backend_name()
+        url = make_url(text)
+        backend = url.get_backend_name()
     except (ArgumentError, NoSuchModuleError):
         backend = ""
     if backend == "sqlite":
-        return found.set(drivername="sqlite+pysqlite")
+        return url.set(drivername="sqlite+pysqlite")
     if backend == "postgresql":
         try:
             import psycopg  # noqa: F401
         except ImportError:
             raise ConfigError(f"a database of PostgreSQL needs psycopg; {install_command('harbor')}") from None
-        return found.set(drivername="postgresql+psycopg")
+        return url.set(drivername="postgresql+psycopg")
     raise ConfigError("the database is neither sqlite:///<file> nor postgresql://<user>@<host>/<name>; mend its URL")
 
 
@@ -141,15 +145,7 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN" if is_reading else "BEGIN IMMEDIATE")
 
 
-def _alembic() -> "AlembicConfig":
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
-    return config
-
-
-def is_taken(error: DBAPIError) -> bool:
+def is_duplicate(error: DBAPIError) -> bool:
     """Return whether an `IntegrityError` says that there is such a row already."""
     code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorname", "")
     return code in ("23505", "SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY")

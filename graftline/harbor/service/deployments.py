@@ -1,28 +1,173 @@
-"""Queries over deployments, their contexts, builds and instances. Who calls them opens and ends the transaction."""
+"""Deployments, their builds and instances: the routes, from a message to rows in one transaction, and the answers."""
 
+import base64
+import binascii
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-from uuid import uuid4
+from collections.abc import Sequence
+from enum import Enum
+from typing import Annotated, Any, NamedTuple
 
-from sqlalchemy import Connection, Row, func, insert, or_, select, update
+from fastapi import APIRouter, Query
+from sqlalchemy import Connection, Row, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
-from graftline.core.hashing import digest
-from graftline.harbor.service.database import is_taken
-from graftline.harbor.service.schemas import BuildStatus, Status
-from graftline.harbor.service.tables import builds, contexts, deployments, instances
+from graftline.core.errors import ConfigError, DataError
+from graftline.core.hashing import digest, sha256_bytes
+from graftline.harbor.archive import ArchiveInfo, check_archive
+from graftline.harbor.contract import MAX_SEED
+from graftline.harbor.refusal import RequestError, not_found
+from graftline.harbor.secret_finds import finds_in, is_secret_name
+from graftline.harbor.service.builds import Builds, build_view, builds_of, request_build, status_of
+from graftline.harbor.service.database import is_duplicate
+from graftline.harbor.service.http import Cursor, Limit, SeedCursor, cursor_after, newest_first, problems
+from graftline.harbor.service.schemas import (
+    MAX_PAGE,
+    BatchView,
+    BuildAllView,
+    BuildRequest,
+    BuildView,
+    DeploymentCreate,
+    DeploymentPage,
+    DeploymentStatusView,
+    DeploymentView,
+    InstanceBatch,
+    InstancePage,
+    InstanceView,
+    Status,
+)
+from graftline.harbor.service.state import Service
+from graftline.harbor.service.tables import contexts, deployments, new_id
+from graftline.harbor.service.tables import instances as instance_table
+from graftline.harbor.tar_stream import ArchiveLimits
+from graftline.sandbox.file_names import path_of
 
-OPEN_BUILDS = (BuildStatus.PENDING, BuildStatus.BUILDING)
+_TRIES = 5
 _ROWS_AT_ONCE = 5000
+_AT = "/api/harbor/deployments"
 
-Found = Row[Any]
+
+def deployment_routes(service: Service) -> APIRouter:
+    """Return the routes of deployments and instances."""
+    router, database = APIRouter(), service.database
+    tags: list[str | Enum] = ["deployments"]
+
+    @router.post(_AT, tags=tags, responses=problems())
+    def create(body: DeploymentCreate) -> DeploymentView:
+        """Make a version of a deployment; the same again is the one that is there."""
+        return create_deployment(service, body)
+
+    @router.get(_AT, tags=tags, responses=problems())
+    def deployment_list(
+        name: Annotated[str | None, Query(max_length=128)] = None,
+        status: Status | None = None,
+        limit: Limit = 50,
+        offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
+        cursor: Cursor = None,
+    ) -> DeploymentPage:
+        """List deployments, newest first."""
+        if status is None:
+            return _page(service, name, limit, offset, cursor)
+        matches: list[DeploymentView] = []
+        place: str | None = None
+        while True:
+            page = _page(service, name, MAX_PAGE, 0, place)
+            matches += [view for view in page.deployments if view.status is status]
+            if (place := page.next_cursor) is None:
+                return DeploymentPage(deployments=matches[offset : offset + limit], total=len(matches))
+
+    @router.get(f"{_AT}/{{deployment}}", tags=tags, responses=problems(404))
+    def deployment(deployment: str) -> DeploymentView:
+        """Return a deployment by its id, or the newest version of a name."""
+        with database.reading() as connection:
+            row = find_deployment(connection, deployment)
+            return _view(row, builds_of(connection, [row]))
+
+    @router.get(f"{_AT}/{{deployment}}/status", tags=tags, responses=problems(404))
+    def status(deployment: str) -> DeploymentStatusView:
+        """Return what a deployment waits for."""
+        with database.reading() as connection:
+            row = find_deployment(connection, deployment)
+            known = builds_of(connection, [row])
+        fields = _build_fields(row, known)
+        return DeploymentStatusView.from_row(row, **fields, builds=[build_view(build) for build in known.values()])
+
+    @router.post(f"{_AT}/{{deployment}}/build", tags=tags, responses=problems(404))
+    def build(deployment: str, body: BuildRequest | None = None) -> BuildView:
+        """Have a deployment built, once."""
+        return build_deployment(service, deployment, BuildRequest() if body is None else body)
+
+    @router.post(f"{_AT}/{{deployment}}/instances/batch", tags=["instances"], responses=problems(404))
+    def batch(deployment: str, body: InstanceBatch) -> BatchView:
+        """Have instances of seeds; those that are there stay as they are."""
+        seeds = _seeds_of(body)
+        with database.writing() as connection:
+            row = find_deployment(connection, deployment)
+            created = _add_instances(connection, row.id, list(zip(seeds, task_ids(row, seeds), strict=True)))
+            row = find_deployment(connection, row.id)
+            known = builds_of(connection, [row])
+            query = select(instance_table).where(
+                instance_table.c.deployment_id == row.id, instance_table.c.seed.in_(seeds[:MAX_PAGE])
+            )
+            rows = connection.execute(query.order_by(instance_table.c.seed)).all() if len(seeds) <= MAX_PAGE else ()
+        views = [_instance_view(instance, *status_of(row, known)) for instance in rows]
+        return BatchView(**_instance_counts(row, known), created=created, instances=views)
+
+    @router.get(f"{_AT}/{{deployment}}/instances", tags=["instances"], responses=problems(404))
+    def instances(
+        deployment: str, status: Status | None = None, limit: Limit = 100, cursor: SeedCursor = None
+    ) -> InstancePage:
+        """List instances, by seed."""
+        with database.reading() as connection:
+            row = find_deployment(connection, deployment)
+            known = builds_of(connection, [row])
+            at, error = status_of(row, known)
+            after = -1 if cursor is None else int(cursor)
+            query = select(instance_table).where(
+                instance_table.c.deployment_id == row.id, instance_table.c.seed > after
+            )
+            rows = connection.execute(
+                query.order_by(instance_table.c.seed).limit(limit if status in (None, at) else 0)
+            ).all()
+        views = [_instance_view(instance, at, error) for instance in rows]
+        last = str(rows[-1].seed) if len(rows) == limit else None
+        return InstancePage(**_instance_counts(row, known), instances=views, next_cursor=last)
+
+    @router.post(f"{_AT}/{{deployment}}/instances/build-all", tags=["instances"], responses=problems(404))
+    def build_all(deployment: str) -> BuildAllView:
+        """Have what the instances need built, and return at once."""
+        build_deployment(service, deployment, BuildRequest())
+        with database.reading() as connection:
+            row = find_deployment(connection, deployment)
+            counts = _instance_counts(row, builds_of(connection, [row]))
+        return BuildAllView(total_instances=counts["total"], ready_count=counts["ready_count"])
+
+    return router
 
 
-def new_id(kind: str) -> str:
-    """Return an id that nothing has yet."""
-    return f"{kind}_{uuid4().hex[:24]}"
+def find_deployment(connection: Connection, id_or_name: str) -> Row[Any]:
+    """Return a deployment by its id, or the newest version of a name."""
+    if "\0" not in id_or_name:
+        for condition in (deployments.c.id == id_or_name, deployments.c.name == id_or_name):
+            query = select(deployments).where(condition).order_by(deployments.c.version.desc()).limit(1)
+            if (row := connection.execute(query).first()) is not None:
+                return row
+    raise not_found("deployment", id_or_name)
+
+
+def task_ids(deployment: Row[Any], seeds: Sequence[int]) -> list[str]:
+    """Return the tasks that seeds stand for; one that stands for none is refused, not counted from the start again."""
+    if not deployment.tasks:
+        return [str(seed) for seed in seeds]
+    tasks = {task["seed"]: task["task_id"] for task in deployment.tasks}
+    if unknown := [seed for seed in seeds if seed not in tasks]:
+        raise RequestError(
+            "unknown_seed",
+            f"deployment {deployment.id!r}: seed {unknown[0]} stands for no task; it has {len(tasks)} tasks, of the seeds"
+            f" {min(tasks)} to {max(tasks)}",
+            {"seeds": unknown[:100]},
+        )
+    return [tasks[seed] for seed in seeds]
 
 
 def instance_id(deployment_id: str, seed: int) -> str:
@@ -30,151 +175,218 @@ def instance_id(deployment_id: str, seed: int) -> str:
     return f"ins_{deployment_id.partition('_')[2]}_{seed}"
 
 
-def add_context(connection: Connection, sha256: str, archive: bytes) -> None:
-    """Keep an archive; one that is there already is the same."""
-    known = connection.execute(select(contexts.c.digest).where(contexts.c.digest == sha256)).first()
-    if known is None:
-        row = {"digest": sha256, "size_bytes": len(archive), "archive": archive, "created_at": time.time()}
-        connection.execute(_insert_if_new(connection, contexts), [row])
+class _Context(NamedTuple):
+    """A context that was sent, and is valid."""
+
+    archive: bytes
+    sha256: str
+    info: ArchiveInfo
 
 
-def archive_of(connection: Connection, sha256: str) -> bytes:
-    """Return the bytes of an archive."""
-    return bytes(connection.execute(select(contexts.c.archive).where(contexts.c.digest == sha256)).scalar_one())
+def create_deployment(service: Service, body: DeploymentCreate) -> DeploymentView:
+    """Make a version of a deployment, or find the one that is the same, and have it built if that is wanted."""
+    context = _decode(service, body.context_tar_base64, "context_tar_base64")
+    verifier_context = None
+    if body.verifier is not None:
+        verifier_context = _decode(service, body.verifier.context_tar_base64, "verifier.context_tar_base64")
+    dockerfile = body.dockerfile if body.dockerfile is not None else context.info.dockerfile or ""
+    if service.executor.needs_dockerfile and not dockerfile.strip():
+        message = f"dockerfile: executor {service.executor.name!r} builds images, and needs one"
+        raise RequestError("no_dockerfile", message)
+    values = _deployment_values(body, context, verifier_context, dockerfile)
+    for _ in range(_TRIES):
+        try:
+            with service.database.writing() as connection:
+                _add_contexts(connection, [context] if verifier_context is None else [context, verifier_context])
+                row = _add_version(connection, values)
+                if body.auto_build and row.build_id is None:
+                    row = _request_builds(service, connection, row, is_forced=False)
+                view = _view(row, builds_of(connection, [row]))
+        except IntegrityError as error:
+            if not is_duplicate(error):
+                raise
+            continue
+        service.work.set()
+        return view
+    raise RequestError("conflict", f"deployment {body.name!r}: others write to it all the time; ask again")
 
 
-def find_deployment(connection: Connection, id_or_name: str) -> Found | None:
-    """Return a deployment by its id, or the newest version of a name."""
-    by_id = connection.execute(select(deployments).where(deployments.c.id == id_or_name)).first()
-    if by_id is not None:
-        return by_id
-    named = select(deployments).where(deployments.c.name == id_or_name)
-    return connection.execute(named.order_by(deployments.c.version.desc()).limit(1)).first()
+def build_deployment(service: Service, id_or_name: str, body: BuildRequest) -> BuildView:
+    """Have a deployment built: once, whoever asks for it at the same time, and again only by `force`."""
+    with service.database.writing() as connection:
+        row = find_deployment(connection, id_or_name)
+        is_other = body.dockerfile not in (None, row.dockerfile)
+        if body.context_tar_base64 is not None:
+            context = _decode(service, body.context_tar_base64, "context_tar_base64")
+            is_other = is_other or context.sha256 != row.context_digest
+        if is_other:
+            raise RequestError(
+                "other_context",
+                f"deployment {row.id!r}: never changes, and this is another context or Dockerfile; create a deployment of"
+                f" the name {row.name!r} from it, which is a new version",
+            )
+        row = _request_builds(service, connection, row, body.force)
+        view = build_view(builds_of(connection, [row])[row.build_id])
+    service.work.set()
+    return view
 
 
-def same_deployment(connection: Connection, name: str, sha256: str) -> Found | None:
-    """Return the version of `name` with this digest."""
-    query = select(deployments).where(deployments.c.name == name, deployments.c.digest == sha256)
-    return connection.execute(query).first()
+def _request_builds(service: Service, connection: Connection, row: Row[Any], is_forced: bool) -> Row[Any]:
+    digests = {"build_id": row.context_digest, "verifier_build_id": row.verifier_context_digest}
+    ids = {
+        column: request_build(connection, sha256, row.dockerfile, service.executor.name, is_forced)
+        for column, sha256 in digests.items()
+        if sha256 is not None
+    }
+    connection.execute(update(deployments).where(deployments.c.id == row.id).values(**ids))
+    return find_deployment(connection, row.id)
 
 
-def add_deployment(connection: Connection, row: Mapping[str, Any]) -> Found:
+def _page(service: Service, name: str | None, limit: int, offset: int, cursor: str | None) -> DeploymentPage:
+    is_named = deployments.c.name == name if name is not None else deployments.c.name.is_not(None)
+    with service.database.reading() as connection:
+        query = newest_first(select(deployments).where(is_named), deployments, cursor).limit(limit).offset(offset)
+        rows = connection.execute(query).all()
+        total = connection.execute(select(func.count()).select_from(deployments).where(is_named)).scalar_one()
+        known = builds_of(connection, rows)
+    views = [_view(row, known) for row in rows]
+    return DeploymentPage(deployments=views, total=total, next_cursor=cursor_after(rows, limit))
+
+
+def _build_fields(row: Row[Any], known: Builds) -> dict[str, Any]:
+    (status, error), build = status_of(row, known), known.get(row.build_id)
+    return {"status": status, "error": error, "snapshot_id": None if build is None else build.snapshot_id}
+
+
+def _view(row: Row[Any], known: Builds) -> DeploymentView:
+    build = known.get(row.build_id)
+    latest = None if build is None else build_view(build)
+    return DeploymentView.from_row(row, **_build_fields(row, known), latest_build=latest)
+
+
+def _instance_view(instance: Row[Any], status: Status, error: str | None) -> InstanceView:
+    own_id = instance_id(instance.deployment_id, instance.seed)
+    return InstanceView.from_row(instance, id=own_id, status=status, error=error)
+
+
+def _instance_counts(row: Row[Any], known: Builds) -> dict[str, int]:
+    status, total = status_of(row, known)[0], row.instance_count
+    return {
+        "total": total,
+        "ready_count": total if status is Status.READY else 0,
+        "building_count": total if status in (Status.BUILDING, Status.PENDING) else 0,
+        "failed_count": total if status is Status.FAILED else 0,
+    }
+
+
+def _seeds_of(body: InstanceBatch) -> Sequence[int]:
+    if (body.count is None) == (body.seeds is None):
+        raise RequestError("seeds", "instances: give either count (with start_seed) or seeds")
+    if body.count is not None:
+        seeds: Sequence[int] = range(body.start_seed, body.start_seed + body.count)
+    else:
+        seeds = sorted(set(body.seeds or ()))
+    if seeds[-1] > MAX_SEED:
+        raise RequestError("seeds", f"instances: seed {seeds[-1]} is too large; they end at {MAX_SEED}")
+    return seeds
+
+
+def _add_instances(connection: Connection, deployment_id: str, tasks: Sequence[tuple[int, str]]) -> int:
+    """Add the seeds that are not there yet, and return how many those were."""
+    now = time.time()
+    rows = [{"deployment_id": deployment_id, "seed": seed, "task_id": task, "created_at": now} for seed, task in tasks]
+    statement = _insert_if_new(connection, instance_table).returning(instance_table.c.seed)
+    count = 0
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        count += len(connection.execute(statement, rows[start : start + _ROWS_AT_ONCE]).all())
+    own = update(deployments).where(deployments.c.id == deployment_id)
+    connection.execute(own.values(instance_count=deployments.c.instance_count + count))
+    return count
+
+
+def _add_contexts(connection: Connection, sent: Sequence[_Context]) -> None:
+    for context in sent:
+        present = select(contexts.c.digest).where(contexts.c.digest == context.sha256)
+        if connection.execute(present).first() is None:
+            row = {"digest": context.sha256, "size_bytes": len(context.archive), "archive": context.archive}
+            connection.execute(_insert_if_new(connection, contexts), [{**row, "created_at": time.time()}])
+
+
+def _insert_if_new(connection: Connection, table: Any) -> Any:
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    return dialect.insert(table).on_conflict_do_nothing()
+
+
+def _add_version(connection: Connection, values: dict[str, Any]) -> Row[Any]:
     """Add a version after the last one of its name, or return the one with the same digest.
 
     Raises:
         IntegrityError: somebody else has just added one; ask again.
     """
-    if (known := same_deployment(connection, row["name"], row["digest"])) is not None:
-        return known
-    last = connection.execute(
-        select(func.max(deployments.c.version)).where(deployments.c.name == row["name"])
-    ).scalar_one_or_none()
-    values = {**row, "id": new_id("dep"), "version": (last or 0) + 1, "created_at": time.time()}
-    connection.execute(insert(deployments).values(**values))
-    added = find_deployment(connection, values["id"])
-    assert added is not None
-    return added
+    is_named = deployments.c.name == values["name"]
+    same = connection.execute(select(deployments).where(is_named, deployments.c.digest == values["digest"])).first()
+    if same is not None:
+        return same
+    last = connection.execute(select(func.max(deployments.c.version)).where(is_named)).scalar()
+    row = {**values, "id": new_id("dep"), "version": (last or 0) + 1, "created_at": time.time()}
+    return connection.execute(insert(deployments).values(**row).returning(deployments)).one()
 
 
-def deployment_page(
-    connection: Connection, name: str | None, limit: int, offset: int, before: tuple[float, str] | None
-) -> tuple[list[Found], int]:
-    """Return deployments, newest first, and how many there are."""
-    query = select(deployments)
-    count = select(func.count()).select_from(deployments)
-    if name is not None:
-        query, count = query.where(deployments.c.name == name), count.where(deployments.c.name == name)
-    if before is not None:
-        at, last = before
-        query = query.where(
-            or_(deployments.c.created_at < at, (deployments.c.created_at == at) & (deployments.c.id < last))
-        )
-    query = query.order_by(deployments.c.created_at.desc(), deployments.c.id.desc()).limit(limit).offset(offset)
-    return list(connection.execute(query)), connection.execute(count).scalar_one()
+def _decode(service: Service, text: str, field: str) -> _Context:
+    """Return a context that was sent, refused where it is no base64, too large, or an archive that is refused."""
+    archive_mb = service.settings.archive_mb
+    limit = archive_mb << 20
+    if len(text) > limit * 4 // 3 + 4:
+        raise RequestError("too_large", f"{field}: is too large; {archive_mb} MB are accepted")
+    try:
+        archive = base64.b64decode(text, validate=True)
+        info = check_archive(archive, ArchiveLimits(archive_bytes=limit))
+    except (binascii.Error, ValueError):
+        raise RequestError("not_base64", f"{field}: is no base64; send a tar.gz so encoded") from None
+    except DataError as error:
+        raise RequestError("archive", f"{field}: {error}") from None
+    return _Context(archive, sha256_bytes(archive), info)
 
 
-def ask_for_build(connection: Connection, context_digest: str, dockerfile: str, executor: str, is_forced: bool) -> str:
-    """Return the id of the build of a context: the one that is there or under way, else a new one."""
-    key = digest([context_digest, dockerfile, executor])
-    wanted = (*OPEN_BUILDS,) if is_forced else (*OPEN_BUILDS, BuildStatus.COMPLETED)
-    query = select(builds.c.id).where(builds.c.key == key, builds.c.status.in_(wanted))
-    for _ in range(2):
-        found = connection.execute(query.order_by(builds.c.created_at.desc()).limit(1)).scalar_one_or_none()
-        if found is not None:
-            return str(found)
-        build = {
-            "id": new_id("bld"),
-            "key": key,
-            "context_digest": context_digest,
-            "dockerfile": dockerfile,
-            "executor": executor,
-            "status": BuildStatus.PENDING,
-            "created_at": time.time(),
-        }
-        try:
-            with connection.begin_nested():
-                connection.execute(insert(builds).values(**build))
-        except IntegrityError as error:
-            if not is_taken(error):
-                raise
-            continue  # another process has just asked for the same
-        return str(build["id"])
-    raise AssertionError("a build that is taken is found")
+def _deployment_values(
+    body: DeploymentCreate, context: _Context, verifier_context: _Context | None, dockerfile: str
+) -> dict[str, Any]:
+    if len({task.seed for task in body.tasks}) < len(body.tasks):
+        raise RequestError("tasks", "tasks: two of them have the same seed")
+    for task in body.tasks:
+        for name in (*task.agent_files, *task.verifier_files):
+            try:
+                path_of(name)
+            except (DataError, ConfigError) as error:
+                raise RequestError("tasks", f"task {task.task_id!r}: {error}") from None
+    for name in body.env_vars:
+        if not name.isidentifier():
+            raise RequestError("env_vars", f"env_vars: {name[:80]!r} is no name of a variable")
+    _check_secrets(body, dockerfile)
+    fields = {"limits", "tasks", "verifier"}
+    values = body.model_dump(mode="json", include=fields, exclude={"verifier": {"context_tar_base64"}})
+    values |= {"dockerfile": dockerfile, "entrypoint": body.entrypoint}
+    values |= {"env_vars": body.env_vars, "metadata": body.metadata}
+    values["entrypoint_mode"] = "stdio" if body.entrypoint_mode == "command" else body.entrypoint_mode
+    # what is in the archives, not how it was packed
+    contents = [None if sent is None else sent.info.content_sha256 for sent in (context, verifier_context)]
+    try:
+        sha256 = digest([values, contents])
+    except ValueError as error:
+        raise RequestError("not_json", f"the deployment holds what JSON cannot say ({error})") from None
+    digests: dict[str, Any] = {"digest": sha256, "context_digest": context.sha256}
+    digests["verifier_context_digest"] = None if verifier_context is None else verifier_context.sha256
+    return {"name": body.name, "description": body.description, **digests, **values}
 
 
-def set_builds(connection: Connection, deployment_id: str, build_id: str, verifier_build_id: str | None) -> None:
-    """Have a deployment wait for these builds."""
-    connection.execute(
-        update(deployments)
-        .where(deployments.c.id == deployment_id)
-        .values(build_id=build_id, verifier_build_id=verifier_build_id)
-    )
-
-
-def builds_of(connection: Connection, found: Iterable[Found]) -> dict[str, Found]:
-    """Return the builds that deployments wait for, by id."""
-    wanted = {one for row in found for one in (row.build_id, row.verifier_build_id) if one is not None}
-    if not wanted:
-        return {}
-    return {row.id: row for row in connection.execute(select(builds).where(builds.c.id.in_(wanted)))}
-
-
-def status_of(deployment: Found, known: Mapping[str, Found]) -> Status:
-    """Return what a deployment is at: its worst build decides."""
-    wanted = [known[one] for one in (deployment.build_id, deployment.verifier_build_id) if one in known]
-    found = {BuildStatus(build.status) for build in wanted}
-    if not found:
-        return Status.PENDING
-    if found & {BuildStatus.FAILED, BuildStatus.CANCELLED}:
-        return Status.FAILED
-    if found == {BuildStatus.COMPLETED}:
-        return Status.READY
-    return Status.BUILDING if BuildStatus.BUILDING in found or BuildStatus.COMPLETED in found else Status.PENDING
-
-
-def add_instances(connection: Connection, deployment_id: str, tasks: Iterable[tuple[int, str]]) -> int:
-    """Add the seeds that are not there yet, and return how many those were."""
-    now = time.time()
-    rows = [{"deployment_id": deployment_id, "seed": seed, "task_id": task, "created_at": now} for seed, task in tasks]
-    statement = _insert_if_new(connection, instances).returning(instances.c.seed)
-    count = 0
-    for start in range(0, len(rows), _ROWS_AT_ONCE):
-        count += len(connection.execute(statement, rows[start : start + _ROWS_AT_ONCE]).all())
-    own = deployments.c.id == deployment_id
-    connection.execute(update(deployments).where(own).values(instance_count=deployments.c.instance_count + count))
-    return count
-
-
-def _insert_if_new(connection: Connection, table: Any) -> Any:
-    kind = postgresql if connection.dialect.name == "postgresql" else sqlite
-    return kind.insert(table).on_conflict_do_nothing()
-
-
-def instance_page(
-    connection: Connection, deployment_id: str, after: int, limit: int, seeds: Sequence[int] | None = None
-) -> list[Found]:
-    """Return instances by seed, from the one after `after` on; of `seeds`, where they are given."""
-    query = select(instances).where(instances.c.deployment_id == deployment_id, instances.c.seed > after)
-    if seeds is not None:
-        query = query.where(instances.c.seed.in_(seeds))
-    return list(connection.execute(query.order_by(instances.c.seed).limit(limit)))
+def _check_secrets(body: DeploymentCreate, dockerfile: str) -> None:
+    """Refuse secrets, which would be in a database and in images: containers get them when they run (`pass_on`)."""
+    name = next((name for name in body.env_vars if is_secret_name(name)), None)
+    texts = {"env_vars": body.env_vars, "metadata": body.metadata, "entrypoint": body.entrypoint}
+    try:
+        secret = next(finds_in({**texts, "dockerfile": dockerfile}, "deployment"), None)
+    except ValueError as error:
+        raise RequestError("not_json", str(error)) from None
+    if name is not None or secret is not None:
+        reason = str(secret) if secret is not None else f"env_vars: {name!r} is the name of a secret"
+        raise RequestError("secret", f"{reason}; leave it out, and have the service pass it on to boxes")

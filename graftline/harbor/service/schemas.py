@@ -1,12 +1,13 @@
-"""What the service takes and gives: the messages of `/api/harbor` and of the jobs, as the OpenAPI document shows them."""
+"""The messages of the service, but for those of jobs. `harbor.contract` has what task apps share."""
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Row
 
-from graftline.harbor.build_spec import TaskSeed
+from graftline.harbor.build_spec import MAX_TASKS, TaskSeed
 from graftline.harbor.contract import (
     FailureCause,
     Finite,
@@ -24,17 +25,25 @@ from graftline.harbor.limits import HarborLimits, VerifierSettings
 MAX_INSTANCES = 100_000
 """Of one batch."""
 MAX_PAGE = 1000
-MAX_TASKS = 100_000
 Name = Annotated[Text, Field(min_length=1, max_length=128)]
 DeploymentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:@+-]{0,127}$")]
 """A name that can stand in an address."""
 LongText = Annotated[Text, Field(max_length=1 << 20)]
+Key = Annotated[Text, Field(min_length=1, max_length=255)]
+
+MessageT = TypeVar("MessageT", bound="Message")
 
 
 class Message(BaseModel):
     """What is sent or answered; unknown keys are refused, so that a typing error is not a silent default."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    @classmethod
+    def from_row(cls: type[MessageT], row: Row[Any], **more: Any) -> MessageT:
+        """Return what a row says by the names of the columns, and `more`."""
+        columns = row._mapping
+        return cls.model_validate({name: columns[name] for name in cls.model_fields if name in columns} | more)
 
 
 class Status(StrEnum):
@@ -66,6 +75,21 @@ class RolloutStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
+class JobStatus(StrEnum):
+    """Of a job."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    COMPLETED_WITH_ERRORS = "completed_with_errors"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+OPEN_ROLLOUTS = (RolloutStatus.QUEUED, RolloutStatus.RUNNING)
+OPEN_JOBS = (JobStatus.PENDING, JobStatus.RUNNING)
+
+
 class Verifier(VerifierSettings):
     """A verifier with its context."""
 
@@ -78,7 +102,7 @@ class DeploymentCreate(Message):
     name: DeploymentName
     description: LongText | None = None
     dockerfile: LongText | None = None
-    """Text; where it is not given, the file `Dockerfile` of the context."""
+    """Text; without one, the file `Dockerfile` of the context."""
     context_tar_base64: str = Field(min_length=1)
     """A tar.gz."""
     context_url: None = None
@@ -98,7 +122,7 @@ class DeploymentCreate(Message):
 
 
 class BuildRequest(Message):
-    """A build of a deployment; its own context where none is given. Another context is another deployment: refused."""
+    """A build of a deployment, of its own context. Another context is another deployment: refused."""
 
     dockerfile: LongText | None = None
     context_tar_base64: str | None = None
@@ -162,7 +186,7 @@ class DeploymentPage(Message):
 
 
 class InstanceBatch(Message):
-    """Seeds to have instances of: `count` of them from `start_seed`, or those named."""
+    """Seeds to have instances of: `count` of them from `start_seed`, or `seeds`."""
 
     count: Annotated[int, Field(ge=1, le=MAX_INSTANCES, strict=True), Whole] | None = None
     start_seed: Seed = 0
@@ -195,7 +219,7 @@ class BatchView(InstanceCounts):
     created: int
     """Of these instances, those that were not there before."""
     instances: list[InstanceView] = []
-    """Those asked for; left out where there are more than a page of them."""
+    """Those of the batch; left out where there are more than a page of them."""
 
 
 class InstancePage(InstanceCounts):
@@ -212,19 +236,17 @@ class BuildAllView(Message):
     ready_count: int
 
 
-class RolloutCreate(RolloutRequest):
-    """A rollout as a resource of its own."""
-
-    deployment_id: Name
-    run_id: Text | None = Field(default=None, max_length=255)
-    override_bundle_id: NotTaken = None
-
-
 class DeploymentRollout(RolloutRequest):
     """The body of `/{deployment}/rollout`."""
 
     run_id: Text | None = Field(default=None, max_length=255)
     override_bundle_id: NotTaken = None
+
+
+class RolloutCreate(DeploymentRollout):
+    """A rollout as a resource of its own."""
+
+    deployment_id: Name
 
 
 class LegacyRollout(Message):
@@ -233,7 +255,7 @@ class LegacyRollout(Message):
     model_config = ConfigDict(extra="allow")
 
     deployment_id: Name
-    trace_correlation_id: Text = Field(min_length=1, max_length=255)
+    trace_correlation_id: Key
     seed: Seed = 0
     prompt_template: dict[str, Any] = {}
     inference_url: Text | None = None
@@ -282,7 +304,7 @@ class RolloutView(Message):
     tokens: int | None = None
     attempts: list[AttemptView] = []
     lock: dict[str, Any] = {}
-    """What it ran with: snapshot, digests, limits as asked for and as enforced, executor, host."""
+    """What it ran with: snapshot, digests, limits as requested and as enforced, executor, host."""
     response: RolloutResponse | None = None
     """The synchronous shape, once it has ended."""
 

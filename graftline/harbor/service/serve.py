@@ -6,8 +6,7 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import assert_never
 
@@ -18,19 +17,15 @@ from pydantic import Field, SecretStr
 from graftline.core.config import Config
 from graftline.core.errors import ConfigError
 from graftline.core.secrets import Secrets
-from graftline.harbor.executors.base import Executor
+from graftline.harbor.executors.base import Executor, MemoryExecutor, MemoryExecutorConfig
 from graftline.harbor.executors.daytona import API_KEY, DaytonaExecutor, DaytonaExecutorConfig
 from graftline.harbor.executors.docker import DockerExecutor, DockerExecutorConfig
 from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
-from graftline.harbor.executors.memory import MemoryExecutor, MemoryExecutorConfig
 from graftline.harbor.localapi.served import serve_task_app
-from graftline.harbor.service.api import create_service
+from graftline.harbor.service.app import create_service
 from graftline.harbor.service.database import Database
-from graftline.harbor.service.lookups import Parts
-from graftline.harbor.service.notices import Notices
-from graftline.harbor.service.prompt_workers import Optimizer
-from graftline.harbor.service.settings import ServiceSettings
-from graftline.harbor.service.workers import Workers
+from graftline.harbor.service.optimizer import Optimizer
+from graftline.harbor.service.state import ServiceSettings
 
 KEY_VARIABLE = "GRAFTLINE_HARBOR_KEY"
 DATABASE_VARIABLE = "GRAFTLINE_HARBOR_DATABASE"
@@ -56,41 +51,25 @@ class HarborSettings(Config):
     service: ServiceSettings = ServiceSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A service that is ready to be served."""
-
-    app: FastAPI
-    key: SecretStr
-
-
 @contextmanager
-def opened(
+def open_service(
     settings: HarborSettings, root: Path, secrets_: Secrets, database: str = "", optimizer: Optimizer | None = None
-) -> Iterator[Opened]:
-    """Open database and executor of a service whose files are below `root`, and let go of them at the end.
+) -> Iterator[tuple[FastAPI, SecretStr]]:
+    """Open database and executor of a service whose files are below `root`, and yield its application and its key.
 
     `optimizer` carries out prompt optimizations; without one they are kept.
 
     Raises:
         ConfigError, HarborError, RecordError: as `Database`, and as `open_executor`.
     """
-    url = _database_url(root, secrets_, database)
-    key = harbor_key(root, secrets_)
-    passed_on = {}
+    url, key = _database_url(root, secrets_, database), harbor_key(root, secrets_)
+    variables = {}
     for name in settings.service.pass_on:
         if (value := secrets_.get(name)) is None:
             raise ConfigError(f"pass_on: secret {name} is not set; set it, or take it out")
-        passed_on[name] = value.get_secret_value()
-    with ExitStack() as stack:
-        base = stack.enter_context(Database(url))
-        executor = open_executor(settings.executor, root, secrets_)
-        stack.callback(executor.close)
-        notices = Notices()
-        workers = Workers(base, executor, settings.service, passed_on, notices.tell)
-        stack.callback(workers.stop)
-        parts = Parts(base, workers, settings.service, executor.name, executor.needs_dockerfile)
-        yield Opened(create_service(parts, notices, [key], optimizer), key)
+        variables[name] = value.get_secret_value()
+    with Database(url) as base, closing(open_executor(settings.executor, root, secrets_)) as executor:
+        yield create_service(base, executor, [key], settings.service, variables, optimizer), key
 
 
 def open_executor(config: ExecutorConfig, folder: Path, secrets_: Secrets) -> Executor:
@@ -129,20 +108,18 @@ def harbor_key(root: Path, secrets_: Secrets) -> SecretStr:
     Raises:
         ConfigError: the configured one is too short to be secret.
     """
-    given = _secret_of(secrets_, KEY_VARIABLE)
-    if given:
-        if len(given) < _SHORTEST_KEY:
+    if configured := _secret_of(secrets_, KEY_VARIABLE):
+        if len(configured) < _SHORTEST_KEY:
             raise ConfigError(f"{KEY_VARIABLE}: is shorter than {_SHORTEST_KEY} characters; take a longer one")
-        return SecretStr(given)
+        return SecretStr(configured)
     path = root / "api_key"
     with suppress(FileNotFoundError):
         return SecretStr(path.read_text("utf-8").strip())
     root.mkdir(parents=True, exist_ok=True)
-    made = secrets.token_hex(32)
     partial = path.with_name(f".api_key.partial-{os.getpid()}")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(made)
+        stream.write(secrets.token_hex(32))
         os.fsync(stream.fileno())
     # of two that make one at the same time, both take the first
     with suppress(FileExistsError):
@@ -162,14 +139,10 @@ def serve(
     """Serve until SIGTERM or SIGINT; `started` gets the address.
 
     Raises:
-        ConfigError: the address is not one of this machine, or taken; others as `opened`.
+        ConfigError: the address is not one of this machine, or taken; others as `open_service`.
     """
-    listener = listening(settings)
-    try:
-        with opened(settings, root, secrets_, database, optimizer) as service:
-            asyncio.run(_run(service.app, listener, started))
-    finally:
-        listener.close()
+    with closing(listen(settings)) as listener, open_service(settings, root, secrets_, database, optimizer) as (app, _):
+        asyncio.run(_run(app, listener, started))
 
 
 @contextmanager
@@ -182,10 +155,10 @@ def served(
         ConfigError, HarborError, RecordError: as `serve`.
     """
     with (
-        opened(settings, root, secrets_, database, optimizer) as service,
-        serve_task_app(service.app, settings.host, settings.port) as url,
+        open_service(settings, root, secrets_, database, optimizer) as (app, key),
+        serve_task_app(app, settings.host, settings.port) as url,
     ):
-        yield url, service.key
+        yield url, key
 
 
 class _Web(uvicorn.Server):
@@ -196,14 +169,11 @@ class _Web(uvicorn.Server):
         yield
 
 
-def _web_config(app: FastAPI) -> uvicorn.Config:
-    return uvicorn.Config(
+async def _run(app: FastAPI, listener: socket.socket, started: Callable[[str], None]) -> None:
+    config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=_ENDS_WITHIN_S, timeout_keep_alive=60
     )
-
-
-async def _run(app: FastAPI, listener: socket.socket, started: Callable[[str], None]) -> None:
-    web = _Web(_web_config(app))
+    web = _Web(config)
 
     def end() -> None:
         web.should_exit = True
@@ -214,17 +184,12 @@ async def _run(app: FastAPI, listener: socket.socket, started: Callable[[str], N
     while not web.started and not task.done():
         await asyncio.sleep(0.01)
     if web.started:
-        started(address_of(listener))
+        host, port = listener.getsockname()[:2]
+        started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
     await task
 
 
-def address_of(listener: socket.socket) -> str:
-    """Return the address of what listens."""
-    host, port = listener.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
-
-
-def listening(settings: HarborSettings) -> socket.socket:
+def listen(settings: HarborSettings) -> socket.socket:
     """Return a socket that has the address of the service already.
 
     Raises:
@@ -251,10 +216,10 @@ def listening(settings: HarborSettings) -> socket.socket:
     return listener
 
 
-def _database_url(root: Path, secrets_: Secrets, given: str) -> str:
-    return given or _secret_of(secrets_, DATABASE_VARIABLE) or f"sqlite:///{root / 'harbor.sqlite'}"
+def _database_url(root: Path, secrets_: Secrets, url: str) -> str:
+    return url or _secret_of(secrets_, DATABASE_VARIABLE) or f"sqlite:///{root / 'harbor.sqlite'}"
 
 
 def _secret_of(secrets_: Secrets, name: str) -> str:
-    found = secrets_.get(name)
-    return "" if found is None else found.get_secret_value()
+    secret = secrets_.get(name)
+    return "" if secret is None else secret.get_secret_value()

@@ -1,45 +1,42 @@
-"""The tables of the service. They are made and changed by the migrations of `service/migrations`, never from here.
+"""The tables of the service. The steps in `migrations/` make and change them, never this module.
 
 Times are seconds since 1970; JSON is ASCII text of our own writing, which every database takes whatever is in it.
 """
 
 import json
 from typing import Any
+from uuid import uuid4
 
+import sqlalchemy as sa
 from sqlalchemy import (
     BigInteger,
-    Boolean,
     Column,
-    Dialect,
     Float,
     ForeignKey,
     Index,
     Integer,
-    LargeBinary,
-    MetaData,
     String,
     Table,
     Text,
-    TypeDecorator,
     UniqueConstraint,
     text,
 )
 
 
-class Json(TypeDecorator[Any]):
+class Json(sa.TypeDecorator[Any]):
     """A value of JSON as text; a column that was never set is None."""
 
     impl = Text
     cache_ok = True
 
-    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> str | None:
         return None if value is None else json.dumps(value, sort_keys=True, separators=(",", ":"))
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> Any:
         return None if value is None else json.loads(value)
 
 
-metadata = MetaData(
+metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
         "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -51,21 +48,44 @@ metadata = MetaData(
 _Id = String(40)
 _Digest = String(64)
 
+
+def new_id(kind: str) -> str:
+    """Return an id that nothing has yet."""
+    return f"{kind}_{uuid4().hex[:24]}"
+
+
+def _lease() -> tuple[Column[Any], ...]:
+    """Return who holds a row, and until when; of a row that waits, when it may be held again."""
+    return Column("lease_owner", String(128)), Column("lease_until", Float)
+
+
+def _outcome() -> tuple[Column[Any], ...]:
+    return (
+        Column("success_status", String(32)),
+        Column("failure_cause", String(32)),
+        Column("error", Text),
+        Column("reward", Float),
+        Column("cost_usd", Float),
+        Column("tokens", BigInteger),
+    )
+
+
 contexts = Table(
     "contexts",
     metadata,
     Column("digest", _Digest, primary_key=True),
     Column("size_bytes", BigInteger, nullable=False),
-    Column("archive", LargeBinary, nullable=False),
+    Column("archive", sa.LargeBinary, nullable=False),
     Column("created_at", Float, nullable=False),
 )
 
+_OPEN_BUILD = text("status IN ('pending', 'building')")
 builds = Table(
     "builds",
     metadata,
     Column("id", _Id, primary_key=True),
-    Column("key", _Digest, nullable=False),
     # of context, Dockerfile and executor: what makes the same snapshot
+    Column("key", _Digest, nullable=False),
     Column("context_digest", _Digest, nullable=False),
     Column("dockerfile", Text, nullable=False),
     Column("executor", String(64), nullable=False),
@@ -77,18 +97,11 @@ builds = Table(
     Column("created_at", Float, nullable=False),
     Column("started_at", Float),
     Column("finished_at", Float),
-    Column("lease_owner", String(128)),
-    Column("lease_until", Float),
+    *_lease(),
     Index(None, "status", "created_at"),
     Index(None, "key", "created_at"),
-    # one at a time of what makes the same snapshot
-    Index(
-        "uq_builds_key_open",
-        "key",
-        unique=True,
-        sqlite_where=text("status IN ('pending', 'building')"),
-        postgresql_where=text("status IN ('pending', 'building')"),
-    ),
+    # of what makes the same snapshot, one build at a time
+    Index("uq_builds_key_open", "key", unique=True, sqlite_where=_OPEN_BUILD, postgresql_where=_OPEN_BUILD),
 )
 
 deployments = Table(
@@ -107,12 +120,12 @@ deployments = Table(
     Column("env_vars", Json, nullable=False),
     Column("metadata", Json, nullable=False),
     Column("tasks", Json, nullable=False),
-    Column("verifier", Json),
     # settings without the context
+    Column("verifier", Json),
     Column("verifier_context_digest", _Digest, ForeignKey("contexts.digest")),
     Column("build_id", _Id, ForeignKey("builds.id")),
     Column("verifier_build_id", _Id, ForeignKey("builds.id")),
-    # counted as they come: to count a hundred thousand rows for every page takes longer than the page
+    # kept up to date: to count a hundred thousand rows for every page takes longer than the page
     Column("instance_count", Integer, nullable=False, server_default="0"),
     Column("created_at", Float, nullable=False),
     UniqueConstraint("name", "version"),
@@ -154,9 +167,8 @@ jobs = Table(
     Column("unknown_tokens", BigInteger, nullable=False, server_default="0"),
     Column("created_at", Float, nullable=False),
     Column("finished_at", Float),
-    # of optimizations: who carries one out, how far it is, and what it came to
-    Column("lease_owner", String(128)),
-    Column("lease_until", Float),
+    # of prompt optimizations: who carries one out, how far it is, and what it came to
+    *_lease(),
     Column("progress", Integer, nullable=False, server_default="0"),
     Column("result", Json),
     Index(None, "status"),
@@ -166,7 +178,7 @@ job_lines = Table(
     "job_lines",
     metadata,
     Column("job_id", _Id, ForeignKey("jobs.id"), primary_key=True),
-    # a line of its journal, or an event; each has numbers of its own
+    # `journal` or `event`; each has numbers of its own
     Column("kind", String(16), primary_key=True),
     Column("number", Integer, primary_key=True),
     Column("line", Json, nullable=False),
@@ -189,22 +201,16 @@ rollouts = Table(
     Column("flow", _Id, nullable=False),
     Column("turn", BigInteger, nullable=False),
     Column("not_before", Float, nullable=False, server_default="0"),
-    Column("is_cancelled", Boolean, nullable=False, server_default=text("false")),
+    Column("is_cancelled", sa.Boolean, nullable=False, server_default=text("false")),
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("created_at", Float, nullable=False),
     Column("started_at", Float),
     Column("finished_at", Float),
-    Column("lease_owner", String(128)),
-    Column("lease_until", Float),
-    Column("reward", Float),
-    Column("success_status", String(32)),
-    Column("failure_cause", String(32)),
-    Column("error", Text),
-    Column("cost_usd", Float),
-    Column("tokens", BigInteger),
+    *_lease(),
+    *_outcome(),
     Column("lock", Json),
     Column("response", Json),
-    # the proof that nothing runs twice: who sends the same key again finds the first
+    # the proof that nothing runs twice: whoever sends the same key again gets the first
     UniqueConstraint("deployment_id", "key"),
     Index(None, "status", "turn", "id"),
     Index(None, "flow", "status", "turn"),
@@ -222,14 +228,9 @@ attempts = Table(
     Column("owner", String(128), nullable=False),
     Column("started_at", Float, nullable=False),
     Column("finished_at", Float),
-    Column("success_status", String(32)),
-    Column("failure_cause", String(32)),
-    Column("error", Text),
-    Column("reward", Float),
+    *_outcome(),
     Column("agent_s", Float),
     Column("verify_s", Float),
-    Column("cost_usd", Float),
-    Column("tokens", BigInteger),
     Column("log", Text, nullable=False, server_default=""),
     Column("result", Json),
 )

@@ -1,209 +1,214 @@
 """The threads of a service process, which build and run what the database says.
 
-Whatever is accepted is in the database before it is answered. A process that is killed leaves builds and rollouts that
-look as if they ran; the next one, or another that is alive, takes them back (`harbor.owners`).
+Whatever is accepted is in the database before it is answered. A process that is killed leaves rows that look as if they ran;
+the next one, or another that is alive, has them wait again (`queue.lost_rows`).
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from sqlalchemy import Connection, Row, update
+from sqlalchemy import Row, Table
 
 from graftline.core.errors import GraftlineError
 from graftline.harbor.contract import FailureCause, SuccessStatus
-from graftline.harbor.executors.base import Execution, Executor
-from graftline.harbor.leases import is_dead, new_owner
-from graftline.harbor.service import jobs as stored_jobs
-from graftline.harbor.service import rollout_queue
-from graftline.harbor.service.build_workers import BuildWorker
-from graftline.harbor.service.database import Database
-from graftline.harbor.service.rollout_workers import RolloutWorker
-from graftline.harbor.service.rounds import make_rounds
-from graftline.harbor.service.schemas import BuildStatus, RolloutStatus
-from graftline.harbor.service.settings import ServiceSettings
-from graftline.harbor.service.tables import builds
+from graftline.harbor.executors.base import Execution
+from graftline.harbor.leases import new_owner
+from graftline.harbor.service import queue
+from graftline.harbor.service.attempts import AttemptRunner
+from graftline.harbor.service.builds import claim_build, make_snapshot
+from graftline.harbor.service.optimizer import Optimizer, claim_prompt_job, run_prompt_job
+from graftline.harbor.service.schemas import RolloutStatus
+from graftline.harbor.service.state import Service
+from graftline.harbor.service.tables import jobs, rollouts
 
 logger = logging.getLogger(__name__)
 
 _LOOKS_EVERY_S = 0.5
 """For work of other processes, and for what waited for its time; work of this process is seen at once."""
 _ENDS_WITHIN_S = 10.0
-
-Ended = Callable[[str], None]
+_OPTIMIZATIONS_END_WITHIN_S = 20.0
 
 
 class Workers:
-    """The threads of one service process: they take builds and rollouts from the database, and give back what was left."""
+    """The threads of one service process: they take builds, rollouts and optimizations, and give back what did not end."""
 
-    def __init__(
-        self,
-        database: Database,
-        executor: Executor,
-        settings: ServiceSettings,
-        secrets: Mapping[str, str] | None = None,
-        ended: Ended = lambda rollout_id: None,
-    ) -> None:
-        """Make them; `ended` is called, from one of them, with the id of every rollout that has ended."""
-        self._database, self._executor, self._settings, self._ended = database, executor, settings, ended
+    def __init__(self, service: Service, optimizer: Optimizer | None = None) -> None:
+        self._service, self._optimizer = service, optimizer
         self.owner = new_owner()
-        self._rollouts = RolloutWorker(database, executor, settings, self.owner, secrets or {})
-        self._builds = BuildWorker(database, executor, settings, self.owner)
-        self._there_is_work, self._is_stopping = threading.Event(), threading.Event()
-        # what this process holds; a row that names it and is not here was lost on the way to being written
-        self._held: set[str] = set()
-        self._holding = threading.Lock()
-        self._cancelled: set[str] = set()
+        self._runner = AttemptRunner(service, self.owner)
+        self._stopping = threading.Event()
+        # a row that names this process and is not among what runs was lost on the way to being written
+        self._claiming = threading.Lock()
+        self._optimizing: set[str] = set()
         self._threads: list[threading.Thread] = []
-        self._pool = ThreadPoolExecutor(settings.rollouts_at_once, "rollout")
+        self._pool = ThreadPoolExecutor(service.settings.rollouts_at_once, "rollout")
 
     def start(self) -> None:
         """Take back what dead processes left, then work."""
         try:
             self._take_back()
         except GraftlineError as error:
-            logger.warning("%s", error)  # whoever keeps the leases does it as soon as the database is back
+            logger.warning("%s", error)  # the thread that keeps the leases does it as soon as the database is back
+        settings = self._service.settings
         loops = [("rollouts", self._run_rollouts), ("leases", self._keep_leases)]
-        loops += [(f"builds-{number}", self._make_builds) for number in range(self._settings.builds_at_once)]
+        loops += [(f"builds-{number}", self._run_build) for number in range(settings.builds_at_once)]
+        if self._optimizer is not None:
+            loops += [(f"prompts-{number}", self._run_prompt_job) for number in range(settings.optimizations_at_once)]
         for name, loop in loops:
-            thread = threading.Thread(target=self._guarded, args=(loop,), name=f"harbor-{name}", daemon=True)
+            thread = threading.Thread(target=self._repeat, args=(loop,), name=f"harbor-{name}", daemon=True)
             thread.start()
             self._threads.append(thread)
 
-    def wake(self) -> None:
-        """Say that there is something to do."""
-        self._there_is_work.set()
-
-    def cancel(self, rollout_ids: Sequence[str]) -> None:
-        """Have rollouts ended at once, if they run here."""
-        self._cancelled.update(rollout_ids)
-
     def stop(self) -> None:
-        """End everything: what runs is given back, to be run by whoever comes next. A second call does nothing."""
-        if self._is_stopping.is_set():
+        """End everything: what runs is given back, to be run by the next process. A second call does nothing."""
+        if self._stopping.is_set():
             return
-        self._is_stopping.set()
-        self._there_is_work.set()
+        self._stopping.set()
+        self._service.work.set()
+        self._service.end_soon([*self._optimizing])
         self._pool.shutdown(wait=True, cancel_futures=True)
-        deadline = time.monotonic() + _ENDS_WITHIN_S
+        seconds = _OPTIMIZATIONS_END_WITHIN_S if self._optimizing else _ENDS_WITHIN_S
+        deadline = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         try:
-            self._held.clear()
+            self._service.running.clear()
             self._take_back()
         except GraftlineError as error:
-            logger.warning("%s", error)  # whoever comes next sees that this process is gone
+            logger.warning("%s", error)  # the next process sees that this one is gone
 
-    def _guarded(self, loop: Callable[[], None]) -> None:
-        make_rounds(loop, self._is_stopping, _LOOKS_EVERY_S, "a worker of the service")
+    def _repeat(self, loop: Callable[[], None]) -> None:
+        """Call `loop` until the service ends, whatever becomes of one call; a database that is away is waited for."""
+        while not self._stopping.is_set():
+            try:
+                loop()
+            except GraftlineError as error:
+                logger.warning("%s", error)
+                self._stopping.wait(_LOOKS_EVERY_S)
+            except Exception:
+                logger.exception("a worker of the service broke; it goes on")
+                self._stopping.wait(_LOOKS_EVERY_S)
+
+    def _claim(self, claim: Callable[[], Iterable[Row[Any] | None]]) -> list[tuple[Row[Any], threading.Event]]:
+        """Return what `claim` takes, each with the event that ends it soon."""
+        with self._claiming:
+            rows = [row for row in claim() if row is not None]
+            self._service.running.update((row.id, threading.Event()) for row in rows)
+        return [(row, self._service.running[row.id]) for row in rows]
+
+    def _let_go(self, row_id: str, event: threading.Event) -> None:
+        with self._claiming:
+            # a rollout that was put back may run here again already
+            if self._service.running.get(row_id) is event:
+                del self._service.running[row_id]
+        self._service.work.set()
+
+    def _wait_for_work(self) -> None:
+        self._service.work.wait(_LOOKS_EVERY_S)
+        self._service.work.clear()
 
     def _run_rollouts(self) -> None:
-        with self._holding:
-            free = self._settings.rollouts_at_once - len(self._held)
-            claimed = self._claim(free) if free else []
-            self._held.update(rollout.id for rollout in claimed)
-        if not claimed:
-            self._there_is_work.wait(_LOOKS_EVERY_S)
-            self._there_is_work.clear()
-        for rollout in claimed:
-            self._pool.submit(self._run, rollout)
+        claims = self._claim(self._claim_rollouts)
+        for rollout, cancelled in claims:
+            self._pool.submit(self._run_rollout, rollout, cancelled)
+        if not claims:
+            self._wait_for_work()
 
-    def _claim(self, most: int) -> list[Row[Any]]:
-        settings = self._settings
-        with self._database.writing() as connection:
-            claimed = rollout_queue.claim(
-                connection, self.owner, settings.lease_s, self._executor.name, most, settings.rollouts_of_one,
+    def _claim_rollouts(self) -> list[Row[Any]]:
+        service, settings = self._service, self._service.settings
+        free = settings.rollouts_at_once - sum(row_id.startswith("rol_") for row_id in service.running)
+        if not free:
+            return []
+        with service.database.writing() as connection:
+            claim = queue.claim_rollouts(
+                connection, self.owner, settings.lease_s, service.executor.name, free, settings.rollouts_of_one,
                 settings.longest_backoff_s,
             )  # fmt: skip
-        for job_id, reason in claimed.used_up.items():
-            # apart, for the claim holds jobs, and to stop one takes its rollouts first; the next claim finds what is left
-            with self._database.writing() as connection:
-                stored_jobs.stop_beginning(connection, job_id, f"its budget is used up: {reason}")
-        return claimed.rollouts
+        for job_id, reason in claim.used_up.items():
+            # apart, for the claim holds jobs, and to stop one takes its rollouts first; the next claim gets what remains
+            with service.database.writing() as connection:
+                queue.stop_beginning(connection, job_id, f"its budget is used up: {reason}")
+        return claim.rollouts
 
-    def _run(self, rollout: Row[Any]) -> None:
+    def _run_rollout(self, rollout: Row[Any], cancelled: threading.Event) -> None:
         try:
-            is_over = self._rollouts.run(rollout, lambda: rollout.id in self._cancelled, self._is_stopping.is_set)
-            if is_over:
-                self._cancelled.discard(rollout.id)
-                self._ended(rollout.id)
+            if self._runner.run(rollout, cancelled, self._stopping.is_set):
+                self._service.listeners.notify(rollout.id)
         except GraftlineError as error:
             logger.warning("rollout %s: %s", rollout.id, error)  # it is taken back, and run again
         except Exception:
             logger.exception("rollout %s: what came of it was not written; it is run again", rollout.id)
         finally:
-            with self._holding:
-                self._held.discard(rollout.id)
-            self._there_is_work.set()
+            self._let_go(rollout.id, cancelled)
 
-    def _make_builds(self) -> None:
-        build_id = self._builds.take()
-        if build_id is None:
-            self._is_stopping.wait(_LOOKS_EVERY_S / 5)
+    def _run_build(self) -> None:
+        for build, event in self._claim(lambda: [claim_build(self._service, self.owner)]):
+            try:
+                for rollout_id in make_snapshot(self._service, build, self.owner):
+                    self._service.listeners.notify(rollout_id)
+            finally:
+                self._let_go(build.id, event)
             return
-        for rollout_id in self._builds.make(build_id):
-            self._ended(rollout_id)
-        self._there_is_work.set()
+        self._stopping.wait(_LOOKS_EVERY_S / 5)
+
+    def _run_prompt_job(self) -> None:
+        assert self._optimizer is not None
+        for job, stop in self._claim(lambda: [claim_prompt_job(self._service, self.owner)]):
+            self._optimizing.add(job.id)
+            if self._stopping.is_set():
+                stop.set()
+            try:
+                run_prompt_job(self._service, self._optimizer, job, self.owner, stop, self._stopping.is_set)
+            finally:
+                with self._service.database.writing() as connection:
+                    queue.release(connection, jobs, job.id, self.owner)
+                self._optimizing.discard(job.id)
+                self._let_go(job.id, stop)
+            return
+        self._wait_for_work()
 
     def _keep_leases(self) -> None:
-        self._is_stopping.wait(min(1.0, self._settings.lease_s / 3))
-        with self._database.writing() as connection:
-            rollout_queue.renew(connection, self.owner, self._settings.lease_s)
-            self._cancelled |= rollout_queue.cancelled_of(connection, self.owner)
-            open_ids = stored_jobs.open_ids(connection)
+        self._stopping.wait(min(1.0, self._service.settings.lease_s / 3))
+        with self._service.database.writing() as connection:
+            self._service.end_soon(queue.renew(connection, self.owner, self._service.settings.lease_s))
+            open_ids = queue.open_evaluations(connection)
         for job_id in open_ids:  # whose last rollouts ended without a worker
-            with self._database.writing() as connection:
-                stored_jobs.end_if_done(connection, job_id)
+            with self._service.database.writing() as connection:
+                queue.end_if_done(connection, job_id)
         self._take_back()
 
     def _take_back(self) -> None:
-        """Queue again what workers had that are dead, or have said nothing for too long."""
-        now = time.time()
-        with self._holding, self._database.reading() as connection:
-            lost = [row for row in rollout_queue.held(connection) if self._is_lost(row, now, row.id in self._held)]
-            is_building = not self._is_stopping.is_set()
-            lost_builds = [row for row in _builds_under_way(connection) if self._is_lost(row, now, is_building)]
-        if not lost and not lost_builds:
-            return
-        for row in lost:
-            self._take_back_rollout(row)
-        with self._database.writing() as connection:
-            for row in lost_builds:
-                connection.execute(
-                    update(builds)
-                    .where(builds.c.id == row.id, builds.c.lease_owner == row.lease_owner)
-                    .values(status=BuildStatus.PENDING, lease_owner=None, lease_until=None)
-                )
-        logger.warning("took back %d rollouts and %d builds of workers that are gone", len(lost), len(lost_builds))
-        self._there_is_work.set()
+        """Have wait again what workers had that are dead, or have said nothing for too long."""
+        with self._claiming, self._service.database.reading() as connection:
+            lost = queue.lost_rows(connection, self.owner, self._service.running)
+        for table, row in lost:
+            self._take_back_row(table, row)
+        if lost:
+            logger.warning("took back %d rollouts, builds and optimizations of workers that are gone", len(lost))
+            self._service.work.set()
 
-    def _take_back_rollout(self, row: Row[Any]) -> None:
+    def _take_back_row(self, table: Table, row: Row[Any]) -> None:
         error = "the worker that ran it is gone"
-        execution = Execution(SuccessStatus.FAILURE, None, FailureCause.HARBOR_FAILED, error)
-        with self._database.writing() as connection:
-            rollout_queue.end_attempt(connection, row.id, row.attempts, execution)
-            if row.is_cancelled or row.attempts >= self._settings.attempts:
-                cause = FailureCause.CANCELLED if row.is_cancelled else FailureCause.HARBOR_FAILED
-                values = {
-                    "status": RolloutStatus.CANCELLED if row.is_cancelled else RolloutStatus.FAILED,
-                    "success_status": SuccessStatus.FAILURE,
-                    "failure_cause": cause,
-                    "error": error,
-                }
-                rollout_queue.settle(connection, row.id, row.lease_owner, values)
-                if row.job_id is not None:
-                    stored_jobs.end_if_done(connection, row.job_id)
-            else:
-                rollout_queue.put_back(connection, row.id, row.lease_owner, 0.0)
-
-    def _is_lost(self, row: Row[Any], now: float, is_held: bool) -> bool:
-        if row.lease_owner == self.owner:
-            return not is_held
-        return row.lease_owner is None or row.lease_until < now or is_dead(row.lease_owner)
-
-
-def _builds_under_way(connection: Connection) -> list[Row[Any]]:
-    return list(connection.execute(builds.select().where(builds.c.status == BuildStatus.BUILDING)))
+        with self._service.database.writing() as connection:
+            if table is not rollouts:
+                queue.requeue(connection, table, row)
+                return
+            execution = Execution(SuccessStatus.FAILURE, None, FailureCause.HARBOR_FAILED, error)
+            queue.end_attempt(connection, row.id, row.attempts, execution)
+            if not row.is_cancelled and row.attempts < self._service.settings.attempts:
+                queue.requeue(connection, table, row)
+                return
+            values = {
+                "status": RolloutStatus.CANCELLED if row.is_cancelled else RolloutStatus.FAILED,
+                "failure_cause": FailureCause.CANCELLED if row.is_cancelled else FailureCause.HARBOR_FAILED,
+                "success_status": SuccessStatus.FAILURE,
+                "error": error,
+                "finished_at": time.time(),
+            }
+            queue.requeue(connection, table, row, **values)
+            if row.job_id is not None:
+                queue.end_if_done(connection, row.job_id)

@@ -2,12 +2,12 @@
 
 import io
 import tarfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from graftline.core.errors import DataError, HarborError
-from graftline.harbor.executors.archives import DOCKERFILE, file_in, files_below, files_in, packed, with_dockerfile
+from graftline.harbor.executors.archives import DOCKERFILE, add_dockerfile, pack, read_file, read_files
 from tests.box_contexts import packed_context
 
 
@@ -43,15 +43,15 @@ def a_tar(*members: tuple[str, bytes | str | None]) -> list[bytes]:
 def test_one_regular_file_is_read_up_to_a_bound(
     members: list[tuple[str, bytes | str | None]], read: bytes | None
 ) -> None:
-    assert file_in(a_tar(*members), "result.json", 4) == read
+    assert read_file(a_tar(*members), "result.json", 4) == read
 
 
 def test_what_is_no_tar_holds_no_file() -> None:
-    assert file_in([b"x" * 5000], "x", 4) is None
+    assert read_file([b"x" * 5000], "x", 4) is None
 
 
 def test_a_file_that_breaks_off_is_a_failure_and_no_short_file() -> None:
-    for read in (lambda chunks: file_in(chunks, "x", 9000), lambda chunks: files_in(chunks, "x")):
+    for read in (lambda chunks: read_file(chunks, "x", 9000), lambda chunks: read_files(chunks, ("x",))):
         with pytest.raises(HarborError, match="a file out of a container broke off"):
             read(a_tar(("x", b"y" * 2000))[:2])
 
@@ -65,25 +65,25 @@ def test_files_of_a_folder_keep_their_place_and_what_leads_elsewhere_is_left_out
         ("app/e", "/etc"),
         ("app/f", None),
     ]
-    assert files_in(a_tar(*members), "src/app") == {"src/app/a": b"1"}
-    assert files_below(a_tar(*members, ("src/g", b"5")), ("src", "app")) == {"app/a": b"1", "src/g": b"5"}
+    assert read_files(a_tar(*members), ("src/app",), PurePosixPath("src")) == {"src/app/a": b"1"}
+    assert read_files(a_tar(*members, ("src/g", b"5")), ("src", "app")) == {"app/a": b"1", "src/g": b"5"}
 
 
 def test_more_than_may_travel_is_refused() -> None:
     with pytest.raises(DataError, match="more than 3 bytes"):
-        files_in(a_tar(("app/a", b"12"), ("app/b", b"34")), "app", 3)
+        read_files(a_tar(("app/a", b"12"), ("app/b", b"34")), ("app",), limit=3)
 
 
 @pytest.mark.parametrize("path", ["../a", "/a", "a/../../b", ""])
 def test_nothing_is_packed_outside_of_its_folder(path: str) -> None:
     with pytest.raises(HarborError, match="leads out of the working folder"):
-        packed({path: b""})
+        pack({path: b""})
 
 
 def test_a_context_gets_its_dockerfile_whatever_is_in_it(tmp_path: Path) -> None:
     target = tmp_path / "context.tar"
     with target.open("wb") as stream:
-        with_dockerfile(packed_context({DOCKERFILE: "of somebody else", "a": "1"}).archive(), "FROM scratch", stream)
+        add_dockerfile(packed_context({DOCKERFILE: "of somebody else", "a": "1"}).archive(), "FROM scratch", stream)
     with tarfile.open(target) as tar:
         assert {member.name: tar.extractfile(member).read() for member in tar} == {
             DOCKERFILE: b"FROM scratch",
@@ -94,4 +94,4 @@ def test_a_context_gets_its_dockerfile_whatever_is_in_it(tmp_path: Path) -> None
 @pytest.mark.parametrize("archive", [b"", b"no archive", packed_context().archive()[:60]])
 def test_a_context_that_is_no_archive_is_refused(archive: bytes) -> None:
     with pytest.raises(DataError, match=r"the context is not a tar\.gz"):
-        with_dockerfile(archive, "FROM scratch", io.BytesIO())
+        add_dockerfile(archive, "FROM scratch", io.BytesIO())

@@ -13,9 +13,9 @@ from pydantic import SecretStr
 
 from graftline.core.errors import ConfigError
 from graftline.core.secrets import EnvironmentSecrets, Secrets
-from graftline.harbor.executors.memory import MemoryExecutorConfig
+from graftline.harbor.executors.base import MemoryExecutorConfig
 from graftline.harbor.leases import is_dead, new_owner
-from graftline.harbor.service.serve import HarborSettings, harbor_key, listening, served
+from graftline.harbor.service.serve import HarborSettings, harbor_key, listen, served
 from tests.harbor_parts import KEY, deployment, service
 
 AT = "/api/harbor/deployments"
@@ -90,13 +90,13 @@ def test_a_configured_key_has_to_be_long_enough(tmp_path: Path) -> None:
 
 def test_other_machines_are_served_only_behind_something_that_encrypts() -> None:
     with pytest.raises(ConfigError, match="without encryption"):
-        listening(HarborSettings(host="0.0.0.0"))
-    listening(HarborSettings(host="0.0.0.0", port=0, behind_proxy=True)).close()
-    with listening(HarborSettings(port=0)) as named:
+        listen(HarborSettings(host="0.0.0.0"))
+    listen(HarborSettings(host="0.0.0.0", port=0, behind_proxy=True)).close()
+    with listen(HarborSettings(port=0)) as named:
         # or asyncio lets every small answer wait for 40 ms
         assert named.proto == socket.IPPROTO_TCP
-    with listening(HarborSettings(port=0)) as taken, pytest.raises(ConfigError, match="cannot be had"):
-        listening(HarborSettings(port=taken.getsockname()[1]))
+    with listen(HarborSettings(port=0)) as taken, pytest.raises(ConfigError, match="cannot be had"):
+        listen(HarborSettings(port=taken.getsockname()[1]))
 
 
 def test_an_owner_is_dead_when_its_process_is_gone() -> None:

@@ -9,8 +9,9 @@ import pytest
 from graftline.core.errors import DataError
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import Execution, RolloutSpec
-from graftline.harbor.service import rollout_queue
+from graftline.harbor.service import queue
 from graftline.harbor.service.database import Database
+from graftline.harbor.service.tables import rollouts
 from tests.harbor_parts import Gate, deployed, half, service, until
 
 AT = "/api/harbor/rollouts"
@@ -259,7 +260,7 @@ def test_what_a_dead_worker_had_is_run_by_the_next_one(database_url: str) -> Non
         second = client.post(AT, json={**rollout("second"), "deployment_id": found}).json()["rollout_id"]
         # as a worker of another machine would have taken it, and been lost with it
         with database.writing() as connection:
-            taken = rollout_queue.claim(connection, "elsewhere:1:1:1", -1.0, "memory", 1, 8)
+            taken = queue.claim_rollouts(connection, "elsewhere:1:1:1", -1.0, "memory", 1, 8)
         assert [row.id for row in taken.rollouts] == [second]
         gate.is_open.set()
         view = until(client, f"{AT}/{second}", lambda view: view["status"] == "completed")
@@ -272,7 +273,7 @@ def test_who_comes_late_changes_nothing(sqlite_url: str) -> None:
         said = client.post(f"/api/harbor/deployments/{found}/rollout", json=rollout("a")).json()
         with Database(sqlite_url) as database, database.writing() as connection:
             values = {"status": "failed", "reward": 1.0}
-            assert not rollout_queue.settle(connection, said["metadata"]["rollout_id"], "elsewhere:1:1:1", values)
+            assert not queue.release(connection, rollouts, said["metadata"]["rollout_id"], "elsewhere:1:1:1", **values)
         assert client.get(f"{AT}/{said['metadata']['rollout_id']}").json()["reward"] == 0.5
 
 

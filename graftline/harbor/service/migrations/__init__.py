@@ -1,1 +1,1 @@
-"""The schema of the service, as steps that are taken once each, in order (Alembic)."""
+"""The steps of the schema; one that was released is never changed."""

@@ -1,1 +1,0 @@
-"""The steps; one that was released is never changed."""
