@@ -24,11 +24,16 @@ from assets.training import NAMES
 from graftline.core.build import Built
 from graftline.core.errors import GraftlineError
 from graftline.core.paths import Paths, find_root
-from graftline.pipeline.closed_loop_file import closed_loop_file
 from graftline.pipeline.lineage import open_lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.settings import stage_code
-from graftline.pipeline.stages.closed_loop import REPORT, RESULTS, closed_loop_results, closed_loop_steps
+from graftline.pipeline.stages.closed_loop import (
+    REPORT,
+    RESULTS,
+    closed_loop_file,
+    closed_loop_results,
+    closed_loop_steps,
+)
 from resources.artifacts import needs, stages_of
 
 GROUP = "closed_loop"

@@ -1,6 +1,6 @@
 """What is shown of an evaluation of contestants: tables, plots, and where its pages are.
 
-Not here: the asset (`assets.harbor`), and what the stage does (`graftline.pipeline.contests`).
+Not here: the asset (`assets.harbor`), and what the stage does (`graftline.pipeline.stages.model_evaluation`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from graftline.core.record import write_atomically
 from graftline.evals.attempt import Attempt
 from graftline.evals.metrics import Metrics, summarize, summarize_by
 from graftline.evals.report import by_group, causes, comparisons, markdown_page, overview
-from graftline.pipeline.contests import BROWSER, REPORT, read_attempts, read_contest_summary
+from graftline.pipeline.stages.model_evaluation import BROWSER, REPORT, read_attempts, read_contest_summary
 
 _SHARE = "pass@1"
 

@@ -20,10 +20,10 @@ from graftline.datasets.tables import DIVISION, NORMALIZED
 from graftline.pipeline.checks import invalid_edits
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code
-from graftline.pipeline.stages.division import division
-from graftline.pipeline.stages.label_tasks import label_tasks
 from graftline.pipeline.stages.normalized import normalized as normalized_stage
 from graftline.pipeline.stages.raw import raw as raw_stage
+from graftline.pipeline.stages.splits import division
+from graftline.pipeline.stages.tasks import label_tasks
 from graftline.rollouts.task import OpenTask
 from resources.artifacts import Artifacts, needs, stages_of
 

@@ -3,7 +3,7 @@
 `harbor_deployment` and `instance_batch` have a partition for every file of `configs/harbor`, `deployment_evaluation` for those that ask
 for one, and `evaluation` for every file of `configs/evaluations`. `python -m assets.harbor` adds the partitions, for runs that no sensor
 looks after. Not here: what the stages do (`graftline.pipeline.stages.harbor_deployment`, `graftline.pipeline.stages.evaluation`,
-`graftline.pipeline.contests`), what is shown of contestants (`assets.contests`), and which service is asked (the port `harbor`).
+`graftline.pipeline.stages.model_evaluation`), what is shown of contestants (`assets.contests`), and which service is asked (the port `harbor`).
 https://docs.dagster.io/guides/build/partitions-and-backfills
 """
 
@@ -33,12 +33,18 @@ from graftline.core.build import Built
 from graftline.core.errors import GraftlineError
 from graftline.core.markdown import table
 from graftline.core.paths import Paths, find_root
-from graftline.pipeline.evaluation_page import causes, figures
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code
-from graftline.pipeline.stages.evaluation import REPORT, RESULTS, evaluation, read_summary
-from graftline.pipeline.stages.harbor_deployment import BUILD, BUILD_LOG, SEEDS, TASKS, harbor_deployment, read_rows
-from graftline.pipeline.stages.instance_batch import instance_batch
+from graftline.pipeline.stages.evaluation import REPORT, RESULTS, causes, evaluation, figures, read_summary
+from graftline.pipeline.stages.harbor_deployment import (
+    BUILD,
+    BUILD_LOG,
+    SEEDS,
+    TASKS,
+    harbor_deployment,
+    instance_batch,
+    read_rows,
+)
 from resources.artifacts import needs, stages_of
 
 GROUP, EVALUATION_GROUP = "harbor", "evaluations"

@@ -13,7 +13,7 @@ from assets.checks import evaluate_check, sentence
 from assets.harbor import DEPLOYMENT_EVALUATION, EVALUATION
 from graftline.core.markdown import table
 from graftline.pipeline import evaluation_checks as checks
-from graftline.pipeline.contest_checks import Standing, adapter_not_worse_than_deployed
+from graftline.pipeline.deployed_adapter import Standing, adapter_not_worse_than_deployed
 from graftline.pipeline.lineage import Lineage
 from resources.artifacts import Artifacts
 

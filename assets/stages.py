@@ -26,10 +26,8 @@ from graftline.pipeline import checks
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code
 from graftline.pipeline.stages.splits import splits
-from graftline.pipeline.stages.synthetic_rules import synthetic_rules
-from graftline.pipeline.stages.tasks import tasks
-from graftline.pipeline.stages.teacher_trajectories import teacher_trajectories
-from graftline.pipeline.stages.trajectories import trajectories
+from graftline.pipeline.stages.tasks import synthetic_rules, tasks
+from graftline.pipeline.stages.trajectories import teacher_trajectories, trajectories
 from graftline.rollouts.exports.parquet import STEPS
 from graftline.rollouts.task import Task
 from graftline.rollouts.trajectory import Trajectory

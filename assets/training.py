@@ -25,11 +25,11 @@ from graftline.core.errors import ConfigError, GraftlineError
 from graftline.core.markdown import table
 from graftline.core.paths import Paths, find_root
 from graftline.llm.weights.catalog import load_models
+from graftline.pipeline.checks import broken_adapters, unfit_rows
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code
 from graftline.pipeline.stages.sft_dataset import recipes_of_run, sft_dataset
 from graftline.pipeline.stages.trained_adapter import EVALUATION, STEPS, trained_adapter
-from graftline.pipeline.training_checks import broken_adapters, unfit_rows
 from graftline.training.card import CARD
 from graftline.training.data_sources import TRAIN
 from graftline.training.recipes.open import load_recipe

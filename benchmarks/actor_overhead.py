@@ -38,9 +38,8 @@ from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.dialect import encoded
 from graftline.llm.fleet import Fleet, load_fleet
 from graftline.llm.pool import ActorPool
-from graftline.pipeline.asked_attempts import Partition, make_here, missing, stored
-from graftline.pipeline.asking import Asking
-from graftline.pipeline.settings import TrajectorySettings
+from graftline.pipeline.attempts import Partition, make_here, missing, stored
+from graftline.pipeline.settings import Asking, TrajectorySettings
 from graftline.rollouts.collect import RolloutConfig
 from graftline.rollouts.queue.base import MemoryQueueConfig
 from graftline.rollouts.task import Task

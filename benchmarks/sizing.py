@@ -40,12 +40,11 @@ from graftline.core.record import write_atomically
 from graftline.core.tokens import count_tokens
 from graftline.datasets.division import SPLITS
 from graftline.harbor.service.database import Database
-from graftline.pipeline.exporting import stored_attempts
+from graftline.pipeline.exports import stored_attempts
 from graftline.pipeline.lineage import open_lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.stages.evaluation import evaluation
-from graftline.pipeline.stages.harbor_deployment import harbor_deployment
-from graftline.pipeline.stages.instance_batch import instance_batch
+from graftline.pipeline.stages.harbor_deployment import harbor_deployment, instance_batch
 from graftline.pipeline.stages.table import make
 from graftline.rollouts.state.state import State
 from graftline.rollouts.task import Task

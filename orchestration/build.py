@@ -22,10 +22,10 @@ from assets.reports.pages import report_assets
 from assets.stages import STAGE_CHECKS, stage_assets
 from assets.training import training_assets, training_checks
 from graftline.core.paths import Paths, find_root
-from graftline.pipeline.contest_names import contest_names
 from graftline.pipeline.manifests import load_manifest
-from graftline.pipeline.prompt_files import prompt_names
 from graftline.pipeline.settings import load_settings
+from graftline.pipeline.stages.model_evaluation import contest_names
+from graftline.pipeline.stages.optimized_prompt import prompt_names
 from orchestration.executors import executor_of
 from orchestration.jobs import (
     closed_loop_job,

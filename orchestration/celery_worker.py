@@ -20,8 +20,7 @@ from dagster_celery.tasks import create_task
 
 from graftline.core.errors import BoundaryError, ConfigError
 from graftline.core.paths import Paths, find_root
-from graftline.pipeline.executor import CeleryConfig
-from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.manifests import CeleryConfig, load_manifest
 from orchestration.build import CHECKOUT
 from orchestration.executors import celery_settings
 

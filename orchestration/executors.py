@@ -8,7 +8,7 @@ from typing import Any, assert_never
 import dagster as dg
 
 from graftline.core.errors import ConfigError
-from graftline.pipeline.executor import (
+from graftline.pipeline.manifests import (
     CeleryConfig,
     ExecutorConfig,
     InProcessConfig,

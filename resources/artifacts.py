@@ -94,7 +94,7 @@ class Artifacts(System):
         secrets = open_secrets({**os.environ, **given}, paths.root)
         kinds = [Artifacts, *(SYSTEMS[name] for name in systems)]
         named = {port for kind in kinds for port in (kind.port, *kind.used_through_it)}
-        ports = Ports(manifest, paths, secrets, run.stack, run.opened, named)
+        ports = Ports(manifest, paths, run.stack, secrets, run.opened, named)
         if run.settings is None:
             run.settings = load_settings(paths)
         return Lineage(

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from assets.closed_loop import GROUP, JOBS
-from graftline.pipeline.closed_loop_file import closed_loop_file
+from graftline.pipeline.stages.closed_loop import closed_loop_file
 from resources.artifacts import Artifacts
 
 NAME = "closed_loop"

@@ -16,7 +16,7 @@ from assets.training import NAMES, RECIPES
 from graftline.core.errors import ConfigError, GraftlineError
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
-from graftline.pipeline.followed import resolved
+from graftline.pipeline.recipe_models import resolved
 from graftline.pipeline.stages.sft_dataset import lineage_recipes
 from graftline.pipeline.stages.trained_adapter import output_of
 from graftline.training.recipes.open import load_recipe

@@ -18,7 +18,7 @@ from graftline.core.paths import Paths
 from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.memory import MemoryChatModel
-from graftline.pipeline.actor_loop import AttemptMaker, Spent, Store, open_states, spool
+from graftline.pipeline.worker_loop import AttemptMaker, Spent, Store, open_states, spool
 from graftline.rollouts.collect import RolloutConfig
 from graftline.rollouts.collect_many import AttemptJob
 from graftline.rollouts.queue.base import MemoryQueueConfig

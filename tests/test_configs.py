@@ -19,10 +19,10 @@ from graftline.evals.evaluation_file import EvaluationFile
 from graftline.harbor.deployment_file import DeploymentFile
 from graftline.llm.fleet import Fleets
 from graftline.llm.weights.catalog import ModelCatalog
-from graftline.pipeline.closed_loop_file import ClosedLoopFile
 from graftline.pipeline.manifests import Manifest
-from graftline.pipeline.prompt_files import PromptFile
 from graftline.pipeline.settings import TrajectorySettings
+from graftline.pipeline.stages.closed_loop import ClosedLoopFile
+from graftline.pipeline.stages.optimized_prompt import PromptFile
 from graftline.rollouts.teachers.prompt import Prompts
 from graftline.sandbox import SandboxSettings
 from graftline.training.recipes.distill import DistillConfig

@@ -33,10 +33,10 @@ from graftline.harbor.deployment_file import DeploymentFile
 from graftline.llm.fleet import Fleets
 from graftline.llm.weights.catalog import ModelCatalog
 from graftline.pipeline import load_manifest
-from graftline.pipeline.exporting import FORMATS, stored_attempts
+from graftline.pipeline.exports import FORMATS, stored_attempts
 from graftline.pipeline.manifests import Manifest
-from graftline.pipeline.prompt_files import PromptFile
 from graftline.pipeline.settings import TrajectorySettings
+from graftline.pipeline.stages.optimized_prompt import PromptFile
 from graftline.rollouts import trajectory as steps
 from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES
 from graftline.rollouts.reward import Reward, RewardWeights, reward

@@ -13,8 +13,7 @@ import yaml
 
 from graftline.core.artifacts import BucketArtifactsConfig
 from graftline.core.paths import Paths
-from graftline.pipeline.executor import CeleryConfig
-from graftline.pipeline.manifests import Manifest, load_manifest
+from graftline.pipeline.manifests import CeleryConfig, Manifest, load_manifest
 from orchestration.build import build_definitions
 from tests.pages import CHECKOUT, codes, fences, models_in, section, table
 

@@ -1,6 +1,6 @@
 """`reports/adapters`: all adapters on one page, side by side: what each learnt from, how its loss went, what it solves.
 
-Not here: the page of one adapter (`assets.training`), and how an adapter is judged (`graftline.pipeline.contests`).
+Not here: the page of one adapter (`assets.training`), and how an adapter is judged (`graftline.pipeline.stages.model_evaluation`).
 https://docs.dagster.io/guides/build/assets/metadata-and-tags
 """
 
@@ -20,8 +20,8 @@ from graftline.core.hashing import code_version, digest
 from graftline.core.markdown import table
 from graftline.core.record import ArtifactRecord
 from graftline.evals.metrics import summarize
-from graftline.pipeline.contests import read_attempts
 from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.stages.model_evaluation import read_attempts
 from graftline.pipeline.stages.sft_dataset import lineage_recipes
 from graftline.pipeline.stages.trained_adapter import STEPS
 from graftline.training.runs import read_steps

@@ -15,11 +15,10 @@ from typing import Any
 from benchmarks.soak_parts.site import WORKERS_MANIFEST, Site
 from graftline.core.errors import QueueError
 from graftline.core.hashing import digest
-from graftline.pipeline.actor_loop import spool
-from graftline.pipeline.attempt_settings import attempt_settings
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.ports import Ports
-from graftline.pipeline.settings import load_settings
+from graftline.pipeline.settings import attempt_settings, load_settings
+from graftline.pipeline.worker_loop import spool
 from graftline.rollouts.collect import RolloutConfig, collect_with_retry
 from graftline.rollouts.collect_many import AttemptJob
 from graftline.rollouts.queue.base import Depth, JobQueue
@@ -65,10 +64,10 @@ class Attempts:
         manifest, settings = load_manifest(site.paths, WORKERS_MANIFEST), load_settings(site.paths)
         self.collecting = settings.trajectories.collecting
         with ExitStack() as opened:  # a sandbox that is kept open is processes that would be taken for left behind
-            ports = Ports.closed_with(opened, manifest, site.paths)
+            ports = Ports(manifest, site.paths, opened)
             self._teacher = ports.teacher.name
             self._made_by = digest(attempt_settings(site.paths, manifest, settings, ports))
-        self._queue: JobQueue = Ports.closed_with(stack, manifest, site.paths).queue
+        self._queue: JobQueue = Ports(manifest, site.paths, stack).queue
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="attempts", daemon=True)
         self.accepted: dict[str, Task] = {}

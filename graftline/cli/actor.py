@@ -23,8 +23,8 @@ def run(
     drain_s: float, until_empty: bool, metrics_port: int | None, upload: bool,
 ) -> None:  # fmt: skip
     """Take attempts off the queue and make them, until it is stopped. SIGTERM lets it finish what is in flight."""
-    from graftline.pipeline.actor import ActorRun, run_actor
     from graftline.pipeline.manifests import load_manifest
+    from graftline.pipeline.worker import ActorRun, run_actor
     from graftline.rollouts.queue.worker import WorkerSettings
 
     overrides = overrides_of(ports) | ({"queue.name": queue} if queue else {})
@@ -45,8 +45,8 @@ def run(
 @click.pass_obj
 def queue(root: Path | None, manifest: str, ports: tuple[str, ...], as_json: bool) -> None:
     """Say how many jobs the queue has, and which of them nobody could do."""
-    from graftline.pipeline.actor import queue_state
     from graftline.pipeline.manifests import load_manifest
+    from graftline.pipeline.worker import queue_state
 
     paths = paths_of(root)
     depth, dead = queue_state(paths, load_manifest(paths, manifest, overrides_of(ports)))
@@ -67,8 +67,8 @@ def queue(root: Path | None, manifest: str, ports: tuple[str, ...], as_json: boo
 @click.pass_obj
 def revive(root: Path | None, manifest: str, ports: tuple[str, ...], keys: tuple[str, ...]) -> None:
     """Let dead letters wait again, as if they had never been tried; without KEYS, all of them."""
-    from graftline.pipeline.actor import revive as revived
     from graftline.pipeline.manifests import load_manifest
+    from graftline.pipeline.worker import revive as revived
 
     paths = paths_of(root)
     count = revived(paths, load_manifest(paths, manifest, overrides_of(ports)), keys)

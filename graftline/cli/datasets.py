@@ -18,7 +18,7 @@ from graftline.cli.main import CommandT, json_option, manifest_options, override
 if TYPE_CHECKING:
     from graftline.core.paths import Paths
     from graftline.datasets.catalog import Catalog
-    from graftline.pipeline.dataset_views.making import Making
+    from graftline.pipeline.dataset_views.build import Making
     from graftline.pipeline.dataset_views.samples import SampledEdit
     from graftline.pipeline.manifests import Manifest
 
@@ -41,7 +41,7 @@ def _partition_options(command: CommandT) -> CommandT:
 @click.pass_obj
 def list_(root: Path | None, as_json: bool) -> None:
     """List the datasets of the catalog: where they live, on what terms, and what is stored of each."""
-    from graftline.pipeline.dataset_views.shelf import entries
+    from graftline.pipeline.dataset_views.listing import entries
     from graftline.pipeline.dataset_views.tables import shelf_table
 
     found = entries(paths_of(root), os.environ)
@@ -60,7 +60,7 @@ def list_(root: Path | None, as_json: bool) -> None:
 def fetch(root: Path | None, names: tuple[str, ...], manifest: str, ports: tuple[str, ...], as_json: bool) -> None:
     """Fetch the raw files of datasets, those in use if none is named. An interrupted download goes on where it was."""
     from graftline.core.progress import progress_bars
-    from graftline.pipeline.dataset_views.making import fetch as fetch_datasets
+    from graftline.pipeline.dataset_views.build import fetch as fetch_datasets
 
     paths = paths_of(root)
     with progress_bars() as bars:
@@ -76,7 +76,7 @@ def fetch(root: Path | None, names: tuple[str, ...], manifest: str, ports: tuple
 def normalize(root: Path | None, names: tuple[str, ...], manifest: str, ports: tuple[str, ...], as_json: bool) -> None:
     """Make edits, labels and counted drops of fetched datasets, of those in use if none is named."""
     from graftline.core.progress import progress_bars
-    from graftline.pipeline.dataset_views.making import normalize as normalize_datasets
+    from graftline.pipeline.dataset_views.build import normalize as normalize_datasets
 
     paths = paths_of(root)
     with progress_bars() as bars:
@@ -94,7 +94,7 @@ def split(
 ) -> None:
     """Divide the edits of the datasets in use so that nothing leaks, and write the splits."""
     from graftline.core.progress import progress_bars
-    from graftline.pipeline.dataset_views.making import split as split_datasets
+    from graftline.pipeline.dataset_views.build import split as split_datasets
 
     paths = paths_of(root)
     with progress_bars() as bars:

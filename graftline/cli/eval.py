@@ -45,9 +45,8 @@ def run(root: Path | None, name: str, manifest: str, ports: tuple[str, ...], as_
 @click.pass_obj
 def list_(root: Path | None, as_json: bool) -> None:
     """Show the evaluations there are, and what is stored of them."""
-    from graftline.pipeline.contest_names import contest_names
-    from graftline.pipeline.contests import contest_file
     from graftline.pipeline.stages.evaluation import evaluated_names, evaluation_names
+    from graftline.pipeline.stages.model_evaluation import contest_file, contest_names
 
     paths = paths_of(root)
     evaluation_names(paths)
@@ -83,7 +82,7 @@ def report(root: Path | None, name: str, output: Path | None, manifest: str, por
     """Print the report of an evaluation of contestants, as Markdown."""
     from graftline.core.record import write_atomically
     from graftline.evals.report import browser_page, markdown_page
-    from graftline.pipeline.contests import BROWSER, REPORT, contest_file, read_cases
+    from graftline.pipeline.stages.model_evaluation import BROWSER, REPORT, contest_file, read_cases
 
     paths = paths_of(root)
     file, (folder, attempts) = contest_file(paths, name), _stored(paths, name, manifest, ports)
@@ -129,7 +128,7 @@ def compare(
 @click.pass_obj
 def deploy(root: Path | None, adapter: str, manifest: str, ports: tuple[str, ...], as_json: bool) -> None:
     """Record that the adapter of RECIPE is the deployed one, which candidates are compared with."""
-    from graftline.pipeline.deployed import deploy as record
+    from graftline.pipeline.deployed_adapter import deploy as record
 
     with _opened(paths_of(root), manifest, ports) as lineage:
         found = record(lineage, adapter)
@@ -154,7 +153,7 @@ def _stored(paths: "Paths", name: str, manifest: str, ports: tuple[str, ...]) ->
         ConfigError: it is none, or not made yet.
         RecordError: it was altered since it was made.
     """
-    from graftline.pipeline.contests import contest_file, read_attempts, stored_contest
+    from graftline.pipeline.stages.model_evaluation import contest_file, read_attempts, stored_contest
 
     contest_file(paths, name)
     with _opened(paths, manifest, ports) as lineage:

@@ -13,7 +13,7 @@ from graftline.cli.main import json_option, paths_of, print_table
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-    from graftline.pipeline.provenance.licence_bill import LicenceBill
+    from graftline.pipeline.provenance.license_bill import LicenseBill
     from graftline.pipeline.provenance.rows import Standing, TrainingRow
     from graftline.pipeline.provenance.trace import Ancestry, Parent
 
@@ -42,7 +42,7 @@ def lineage(
     root: Path | None, adapter: str, is_by_row: bool, offset: int, limit: int, drawing: str | None, as_json: bool
 ) -> None:
     """Show everything ADAPTER came from: the name of a recipe, the id of a run, or a folder. Fails if something of it changed."""
-    from graftline.pipeline.provenance import drawing as provenance_graph
+    from graftline.pipeline.provenance import trace as provenance_graph
     from graftline.pipeline.provenance.rows import standing, training_rows, with_sources
     from graftline.pipeline.provenance.trace import ancestry
 
@@ -71,13 +71,13 @@ def lineage(
 @click.pass_obj
 def licences(root: Path | None, adapter: str, is_notice: bool, is_document: bool, as_json: bool) -> None:
     """Print the licence bill of materials of ADAPTER, named as in `graftline lineage`."""
-    from graftline.pipeline.provenance.licence_bill import licence_bill
+    from graftline.pipeline.provenance.license_bill import license_bill
     from graftline.pipeline.provenance.trace import ancestry
 
     paths = paths_of(root)
-    bill = licence_bill(paths, ancestry(paths, adapter))
+    bill = license_bill(paths, ancestry(paths, adapter))
     if is_document:
-        from graftline.pipeline.provenance.licence_document import cyclonedx
+        from graftline.pipeline.provenance.license_document import cyclonedx
 
         click.echo(cyclonedx(bill), nl=False)
     elif is_notice:
@@ -160,7 +160,7 @@ def _print_rows(rows: "list[TrainingRow]", offset: int, total: int) -> None:
     print_table(f"Rows {offset + 1} to {offset + len(rows)} of {total:,}", columns, cells)
 
 
-def _print_bill(bill: "LicenceBill") -> None:
+def _print_bill(bill: "LicenseBill") -> None:
     parts = [(part.kind, part.name, part.licence, f"{part.rows:,}" if part.rows else "", part.detail) for part in bill.parts]  # fmt: skip
     print_table(f"What {bill.adapter} stands on", ["", "name", "licence", "rows", "which"], parts)
     by_licence = [

@@ -28,7 +28,7 @@ folder_option = click.option(
 def list_(root: Path | None, as_json: bool) -> None:
     """List the prompts that are configured below configs/prompts/."""
     from graftline.core.record import RECORD_NAME
-    from graftline.pipeline.prompt_files import prompt_file, prompt_names
+    from graftline.pipeline.stages.optimized_prompt import prompt_file, prompt_names
 
     paths = paths_of(root)
     rows = [
@@ -132,8 +132,7 @@ def cancel(root: Path | None, what: str, backend_url: str, as_json: bool) -> Non
     if _is_job(what):
         _print_result(_known_job(root, what, backend_url).cancel(), as_json)
         return
-    from graftline.pipeline.prompt_files import prompt_file
-    from graftline.pipeline.stages.optimized_prompt import stop_optimized_prompt
+    from graftline.pipeline.stages.optimized_prompt import prompt_file, stop_optimized_prompt
     from graftline.prompts.stop_file import ask_to_stop
 
     if Path(what).is_dir():

@@ -10,8 +10,7 @@ import click
 from graftline.cli.main import changes_of, json_option, manifest_options, overrides_of, paths_of, print_table
 
 if TYPE_CHECKING:
-    from graftline.pipeline.experiment import ExperimentSpec
-    from graftline.pipeline.runtime import RecipeRun
+    from graftline.pipeline.runtime import ExperimentSpec, RecipeRun
 
 
 @click.command("list")
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def list_(root: Path | None, as_json: bool) -> None:
     """List the recipes that are configured below configs/recipes/."""
-    from graftline.pipeline.experiment import description_of
+    from graftline.pipeline.runtime import description_of
     from graftline.training.recipes.open import configured, load_recipe
 
     paths = paths_of(root)

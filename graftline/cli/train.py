@@ -84,7 +84,7 @@ def run(
 ) -> None:
     """Train by RECIPE, a file below configs/recipes/; what was interrupted goes on from its last checkpoint."""
     from graftline.harbor.address import is_loopback
-    from graftline.pipeline.followed import resolved, store_of
+    from graftline.pipeline.recipe_models import resolved, store_of
     from graftline.training.open import LocalBackendConfig
     from graftline.training.sdk import checked_url
 

@@ -52,8 +52,8 @@ def export(
 @click.pass_obj
 def upload(root: Path | None, manifest: str, ports: tuple[str, ...], as_json: bool) -> None:
     """Put every shard of attempts into the blob store of the manifest that is not there yet."""
-    from graftline.pipeline.actor import upload_attempts
     from graftline.pipeline.manifests import load_manifest
+    from graftline.pipeline.worker import upload_attempts
 
     paths = paths_of(root)
     done = upload_attempts(paths, load_manifest(paths, manifest, overrides_of(ports)))

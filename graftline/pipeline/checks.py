@@ -1,11 +1,13 @@
 """What must hold of stored artifacts, as questions whose answer is a list of faults."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
 from pydantic import BaseModel, ValidationError
 
+from graftline.core.errors import DataError
 from graftline.core.jsonl import read_lines
 from graftline.core.parquet import column_names, read_parquet
 from graftline.core.record import load_verified
@@ -14,10 +16,16 @@ from graftline.datasets.edit import Edit, Label
 from graftline.datasets.fingerprints import key
 from graftline.datasets.tables import EDITS
 from graftline.pipeline.lineage import Lineage
-from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES
+from graftline.pipeline.stages.sft_dataset import lineage_recipes
+from graftline.pipeline.stages.trained_adapter import STEPS
+from graftline.rollouts.exports.parquet import STEPS as STEP_COLUMNS
+from graftline.rollouts.exports.parquet import TRAJECTORIES
 from graftline.rollouts.shards import sealed_shards
 from graftline.rollouts.task import Task
 from graftline.rollouts.trajectory import Trajectory
+from graftline.training.adapter import check_adapter
+from graftline.training.data_sources import HELD_OUT, TRAIN
+from graftline.training.runs import read_steps
 
 MOST_FAULTS = 20
 
@@ -71,7 +79,7 @@ def invalid_trajectories(lineage: Lineage) -> list[str]:
     faults = []
     for folder in _stored(lineage, "trajectories/parquet", "trajectories"):
         faults += _other_columns(folder / "trajectories.parquet", set(TRAJECTORIES))
-        faults += _other_columns(folder / "steps.parquet", set(STEPS))
+        faults += _other_columns(folder / "steps.parquet", set(STEP_COLUMNS))
         for row in read_parquet(folder / "steps.parquet"):
             if row["reward"] is not None and not 0 <= row["reward"] <= 1:
                 faults.append(f"{row['task_id']} step {row['step']}: reward {row['reward']} is not in [0, 1]")
@@ -134,3 +142,41 @@ def _invalid_lines(path: Path, model: type[BaseModel]) -> list[str]:
 def _other_columns(path: Path, columns: set[str]) -> list[str]:
     found = set(column_names(path))
     return [] if found == columns else [f"{path}: columns {sorted(found ^ columns)} are missing or unexpected"]
+
+
+def unfit_rows(lineage: Lineage) -> list[str]:
+    """Return the recipes without rows, and those of which a row is trained on and held out."""
+    faults: list[str] = []
+    for name, folder in _recipe_folders(lineage, lineage.paths.training_set):
+        lineage.verified(folder, "sft_dataset")
+        train, held_out = ({*(folder / file).read_bytes().splitlines()} for file in (TRAIN, HELD_OUT))
+        if not train:
+            faults.append(f"recipe {name!r} has no row to train on")
+        if both := train & held_out:
+            faults.append(f"recipe {name!r}: {len(both)} rows are trained on and held out")
+    return faults[:MOST_FAULTS]
+
+
+def broken_adapters(lineage: Lineage) -> list[str]:
+    """Return the stored adapters that PEFT would not load, and those whose loss is no number."""
+    faults: list[str] = []
+    for name, folder in _recipe_folders(lineage, lineage.paths.adapter):
+        lineage.verified(folder, "trained_adapter")
+        try:
+            check_adapter(folder)
+        except DataError as error:
+            faults.append(str(error))
+        faults += [
+            f"adapter {name!r}: the loss of step {step.step + 1} is {step.loss}"
+            for step in read_steps(folder / STEPS)
+            if not math.isfinite(step.loss)
+        ][:1]
+    return faults[:MOST_FAULTS]
+
+
+def _recipe_folders(lineage: Lineage, folder_of: Callable[[str], Path]) -> Iterator[tuple[str, Path]]:
+    """Yield the recipes of the lineage that have an artifact in the folder that `folder_of` returns, and that folder."""
+    for name in lineage_recipes(lineage.paths):
+        lineage.bring(folder := folder_of(name))
+        if folder.exists():
+            yield name, folder

@@ -6,9 +6,8 @@ from typing import Any
 
 from graftline.harbor.calibration import Calibration
 from graftline.harbor.deployment_file import DeploymentFile, EvaluationSettings
-from graftline.pipeline.evaluation_page import number
 from graftline.pipeline.lineage import Lineage
-from graftline.pipeline.stages.evaluation import CALIBRATION, evaluated_names, read_summary, stored_evaluation
+from graftline.pipeline.stages.evaluation import CALIBRATION, evaluated_names, number, read_summary, stored_evaluation
 from graftline.pipeline.stages.harbor_deployment import deployment_file
 
 _MOST_FAULTS = 20

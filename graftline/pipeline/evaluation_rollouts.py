@@ -1,17 +1,19 @@
-"""What the service is asked for, for one evaluation: rollouts of its policy, and floor and ceiling of its tasks.
+"""The rollouts of one evaluation: those of its policy, and those that find floor and ceiling of its tasks.
 
-Not here: how a job is followed (`graftline.pipeline.evaluation_jobs`), and what is kept of it (`graftline.pipeline.stages.evaluation`).
+The service runs them as jobs, which are begun once, followed to their end, and found again after an interruption. Not here:
+what is kept of an evaluation (`graftline.pipeline.stages.evaluation`).
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from graftline.core.errors import RecordError
-from graftline.evals.results import EvalResult
+from graftline.core.errors import HarborError, RecordError
+from graftline.evals.results import EvalResult, EvalStatus
 from graftline.harbor.calibration import Calibration, calibrated
 from graftline.harbor.deployment_file import (
     DeploymentFile,
@@ -25,19 +27,25 @@ from graftline.harbor.environments.manifest import load_tasks
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.stages.harbor_deployment import Version, mended_in_file, uploaded
 
+if TYPE_CHECKING:
+    from graftline.evals.job import ServiceRun
+
 _IDLE: tuple[IdleAgent, IdleAgent] = ("nop", "oracle")
 _DOES_NOTHING = {"agent": "nop"}
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S, _GROWTH = 0.1, 5.0, 1.5
+_NOT_FOUND = 404
+_UNSUCCESSFUL = (EvalStatus.FAILED, EvalStatus.CANCELLED)
 
 
 def policy_of(file: DeploymentFile) -> dict[str, Any]:
-    """Return who acts; where nobody says so, what costs nothing."""
+    """Return who acts; where the file does not say so, what costs nothing."""
     if file.evaluation is not None and file.evaluation.policy is not None:
         return file.evaluation.policy
     return {"teacher": "induction"} if isinstance(file.environment, Refactoring) else _DOES_NOTHING
 
 
 def is_known(calibration: Calibration) -> bool:
-    """Return whether floor and ceiling of every task are."""
+    """Return whether floor and ceiling of every task are known."""
     return all(task.floor is not None and task.ceiling is not None for task in calibration.tasks.values())
 
 
@@ -52,77 +60,129 @@ class Rollouts:
     deployment: str
     """Its id."""
     timeout_s: float
+    """Of each rollout."""
     partial: Path
-    """Of the artifact, where jobs are noted."""
-    _done: dict[tuple[IdleAgent, tuple[int, ...]], tuple[EvalResult, str]] = field(default_factory=dict)
+    """Of the artifact, where the ids of jobs are kept while they run."""
+    _finished: dict[tuple[IdleAgent, tuple[int, ...]], tuple[EvalResult, str]] = field(default_factory=dict)
 
     def rewards(self, seeds: Sequence[int]) -> EvalResult:
         """Return what the policy of the file comes to."""
         policy = policy_of(self.file)
         if policy == _DOES_NOTHING and not isinstance(self.file.environment, Refactoring):
-            return self._idle("nop", seeds)[0]
-        return self._asked(self.deployment, policy, seeds, "policy", is_paid=True)
+            return self._run_idle("nop", seeds)[0]
+        return self._run(self.deployment, policy, seeds, "policy", self.settings.budget)
 
     def calibration(self, tasks: Mapping[int, str], earlier: Calibration | None) -> Calibration:
-        """Return floor and ceiling of the tasks: those of an `earlier` evaluation of the same, or what was kept, or found now."""
+        """Return floor and ceiling of the tasks: of an `earlier` evaluation, of the checkout, or of rollouts made now."""
         if earlier is not None and is_known(earlier):
             return earlier
-        if (kept := self._kept(tasks)) is not None:
-            return kept
-        solved = self._with_solution(tasks)
-        if not solved:
+        if (stored := self._read_stored(tasks)) is not None:
+            return stored
+        solvable = self._filter_solvable(tasks)
+        if not solvable:
             return calibrated({}, {}, self.file.name)
-        (nop, of_nop), (oracle, of_oracle) = (self._idle(agent, [*solved]) for agent in _IDLE)
-        digests = (of_nop, of_oracle)
-        found = calibrated(_by_task(nop, solved), _by_task(oracle, solved), self.file.name, digests)
+        (nop, nop_digest), (oracle, oracle_digest) = (self._run_idle(agent, [*solvable]) for agent in _IDLE)
+        floors, ceilings = _rewards_by_task(nop, solvable), _rewards_by_task(oracle, solvable)
+        calibration = calibrated(floors, ceilings, self.file.name, (nop_digest, oracle_digest))
         if not isinstance(self.file.environment, Refactoring):
-            found.write(self.lineage.paths.root / self.file.calibration_path)
-        return found
+            calibration.write(self.lineage.paths.root / self.file.calibration_path)
+        return calibration
 
-    def _with_solution(self, tasks: Mapping[int, str]) -> Mapping[int, str]:
-        """Return those of `tasks` that have a reference solution: of our own, an edit says what, and not always how."""
+    def _filter_solvable(self, tasks: Mapping[int, str]) -> Mapping[int, str]:
+        """Return the tasks with a reference solution: an edit of ours says what is to change, and not always how."""
         if not isinstance(self.file.environment, Refactoring):
             return tasks
-        known = load_tasks(self.lineage.paths.root / self.file.environment.tasks)
-        with_solution = {task.id for task in known if task.gold_action is not None}
-        return {seed: task_id for seed, task_id in tasks.items() if task_id in with_solution}
+        all_tasks = load_tasks(self.lineage.paths.root / self.file.environment.tasks)
+        solvable = {task.id for task in all_tasks if task.gold_action is not None}
+        return {seed: task_id for seed, task_id in tasks.items() if task_id in solvable}
 
-    def _kept(self, tasks: Mapping[int, str]) -> Calibration | None:
-        """Return the calibration that was kept; none of our own tasks, whose grading is the code of this package."""
+    def _read_stored(self, tasks: Mapping[int, str]) -> Calibration | None:
+        """Return the calibration of the checkout; None for our own tasks, whose grading is the code of this package."""
         if isinstance(self.file.environment, Refactoring):
             return None
         with suppress(RecordError):
-            kept = Calibration.read(self.lineage.paths.root / self.file.calibration_path)
-            digests = tuple(self._uploaded(agent)[0].digest for agent in _IDLE)
-            if kept.digests == digests and kept.tasks.keys() >= set(tasks.values()) and is_known(kept):
-                return kept
+            stored = Calibration.read(self.lineage.paths.root / self.file.calibration_path)
+            digests = tuple(self._upload(agent)[0].digest for agent in _IDLE)
+            if stored.digests == digests and stored.tasks.keys() >= set(tasks.values()) and is_known(stored):
+                return stored
         return None
 
-    def _idle(self, agent: IdleAgent, seeds: Sequence[int]) -> tuple[EvalResult, str]:
+    def _run_idle(self, agent: IdleAgent, seeds: Sequence[int]) -> tuple[EvalResult, str]:
         key = agent, (*seeds,)
-        if key not in self._done:
-            version, policy = self._uploaded(agent)
-            self._done[key] = self._asked(version.id, policy, seeds, agent, is_paid=False), version.digest
-        return self._done[key]
+        if key not in self._finished:
+            version, policy = self._upload(agent)
+            self._finished[key] = self._run(version.id, policy, seeds, agent, EvaluationBudget()), version.digest
+        return self._finished[key]
 
-    def _uploaded(self, agent: IdleAgent) -> tuple[Version, dict[str, Any]]:
+    def _upload(self, agent: IdleAgent) -> tuple[Version, dict[str, Any]]:
         with TemporaryDirectory(prefix="graftline-") as staging:
             with mended_in_file(self.name):
                 run = calibration_run(self.file, agent, self.lineage.paths.root, Path(staging))
             return uploaded(self.lineage.ports.harbor.uploader(), run.spec), run.policy
 
-    def _asked(
-        self, deployment: str, policy: Mapping[str, Any], seeds: Sequence[int], what: str, is_paid: bool
+    def _run(
+        self, deployment: str, policy: Mapping[str, Any], seeds: Sequence[int], label: str, budget: EvaluationBudget
     ) -> EvalResult:
-        # loads the client of the service, for whoever only wants to know the assets
-        from graftline.pipeline.evaluation_jobs import Asked, evaluated
+        """Return how an evaluation by the service ended.
 
-        settings = self.settings
-        budget = settings.budget if is_paid else EvaluationBudget()
-        asked = Asked(deployment, seeds, policy, settings.at_once, self.timeout_s, budget, settings.min_coverage)
-        # hidden: it is not part of the artifact, and there for whoever goes on where this one was interrupted
-        return evaluated(self.lineage.ports.harbor, asked, self.partial / f".{what}.job", self.lineage.advance)
+        Raises:
+            HarborError: the service is not to be had, or the evaluation as a whole failed.
+        """
+        # loads the client of the service, which whoever only wants to know the assets need not wait for
+        from graftline.evals.job import EvalBudget, EvalJobConfig, ServiceRun
+        from graftline.harbor import event_loop
+
+        service = self.lineage.ports.harbor
+        ref = service.ref(deployment)
+        job = EvalJobConfig(
+            task_app_url=ref.task_app_url,
+            api_key=service.plain_key,
+            seeds=seeds,
+            policy_config=policy,
+            concurrency=self.settings.at_once,
+            timeout=self.timeout_s,
+            budget=EvalBudget(**budget.model_dump()),
+            min_coverage=self.settings.min_coverage,
+        )
+        # hidden: it is no part of the artifact, and there for whoever goes on where this one was interrupted
+        job_file = self.partial / f".{label}.job"
+        result = event_loop.run(self._follow(ServiceRun(job, ref), job_file))
+        job_file.unlink(missing_ok=True)
+        if result.status in _UNSUCCESSFUL:
+            reason = result.error or "the service does not say why"
+            raise HarborError(f"evaluation {result.job_id!r}: {result.status} ({reason}); run again")
+        return result
+
+    async def _follow(self, run: "ServiceRun", job_file: Path) -> EvalResult:
+        """Wait for a job, the one of `job_file` if that is not lost: nothing is paid for twice."""
+        async with run.client.session():
+            run.job_id = await _find_job(run, job_file)
+            if not run.job_id:
+                job_file.write_text(await run.submit(), "utf-8")
+            pause_s = _FIRST_PAUSE_S
+            while not (result := await run.look()).is_terminal:
+                self.lineage.advance(result.num_completed, result.num_total)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * _GROWTH, _LONGEST_PAUSE_S)
+            return await run.results()
 
 
-def _by_task(result: EvalResult, tasks: Mapping[int, str]) -> dict[str, float | None]:
-    return {tasks[one.seed]: one.reward if one.reward_valid else None for one in result.seed_results}
+async def _find_job(run: "ServiceRun", job_file: Path) -> str:
+    """Return the id of a job that was begun before and is not lost; empty where there is none."""
+    from graftline.harbor.client import HarborAPIError
+
+    with suppress(FileNotFoundError):
+        run.job_id = job_file.read_text("utf-8").strip()
+    if not run.job_id:
+        return ""
+    try:
+        result = await run.look()
+    except HarborAPIError as error:
+        if error.status_code != _NOT_FOUND:
+            raise
+        return ""
+    return "" if result.status in _UNSUCCESSFUL else run.job_id
+
+
+def _rewards_by_task(result: EvalResult, tasks: Mapping[int, str]) -> dict[str, float | None]:
+    return {tasks[seed.seed]: seed.reward if seed.reward_valid else None for seed in result.seed_results}

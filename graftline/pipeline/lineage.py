@@ -29,7 +29,7 @@ from graftline.pipeline.run_log import RunLog
 from graftline.pipeline.settings import Settings, load_settings, stage_code
 
 if TYPE_CHECKING:
-    from graftline.pipeline.job_feed import JobFeed
+    from graftline.pipeline.attempts import JobFeed
 
 logger = logging.getLogger(__name__)
 

@@ -1,9 +1,12 @@
-"""From a manifest to open ports, or to a description of what would be opened."""
+"""From a manifest to open ports, or to a description of what would be opened.
+
+Recipes know some ports by names of their own: see `RECIPE_PORTS`.
+"""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from graftline.core.artifacts import ArtifactStore, open_artifacts
 from graftline.core.blobs import BlobStore, open_blob_store
@@ -18,7 +21,7 @@ from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import load_fleet
 from graftline.llm.open import ActorsConfig, open_chat_model
 from graftline.pipeline.harbor_port import HarborService, open_harbor
-from graftline.pipeline.manifests import Manifest, load_manifest
+from graftline.pipeline.manifests import PORTS, Manifest, load_manifest
 from graftline.rollouts.queue import open_queue
 from graftline.rollouts.queue.base import JobQueue
 from graftline.rollouts.retrieval import open_embedder, open_vector_store
@@ -29,185 +32,198 @@ from graftline.sandbox.base import Sandbox
 from graftline.training.open import DEFAULT_MODEL, open_training_client
 from graftline.training.service import TrainingService
 
-PortT = TypeVar("PortT")
+if TYPE_CHECKING:
+    from graftline.rollouts.teachers.examples import Examples
+
+RECIPE_PORTS: Mapping[str, str] = {
+    "training_client": "training_client",
+    "dataset_store": "dataset_store",
+    "blob_store": "blobs",
+    "hub_client": "dataset_hub",
+    "llm_client": "chat_model",
+    "embedding_client": "embedder",
+    "vector_store": "vector_store",
+    "sandbox": "sandbox",
+}
+"""The names that recipes call ports by, and the keys of a manifest they stand for."""
+MEMORY_CONTEXT_TOKENS = 32_768
+"""Of a chat model in memory, which has no limit."""
+_SETTINGS = (str, int, float, bool, Mapping, list, tuple, type(None))
+"""Types of settings; a value of any other type is a port itself."""
 
 
-class _Closed(Protocol):
+class _Closable(Protocol):
     def close(self) -> Any: ...
 
 
-ClosedT = TypeVar("ClosedT", bound=_Closed)
-
-if TYPE_CHECKING:
-    from graftline.rollouts.teachers.examples import Examples
-    from graftline.rollouts.teachers.open import ServedModel
-
-_MEMORY_CONTEXT_TOKENS = 32_768
+PortT = TypeVar("PortT")
+ClosableT = TypeVar("ClosableT", bound=_Closable)
 
 
 class Ports:
-    """Everything a lineage talks to; each is opened at its first use, and closed with `stack`."""
+    """Everything a lineage or a recipe talks to; each port is opened at its first use, and closed with `stack`.
+
+    Args:
+        manifest: What stands behind each port.
+        paths: Of the checkout.
+        stack: Closes what is opened here.
+        secrets: Those of this process without it.
+        opened: Ports that are open already, by name, and stay so; those that are opened here join them.
+        allowed: Ports that may be used; all of them without it.
+    """
 
     def __init__(
         self,
         manifest: Manifest,
         paths: Paths,
-        secrets: Secrets,
         stack: ExitStack,
+        secrets: Secrets | None = None,
         opened: dict[str, Any] | None = None,
-        named: Collection[str] | None = None,
+        allowed: Collection[str] | None = None,
     ) -> None:
-        """Open nothing yet.
-
-        Args:
-            manifest: What stands behind each port.
-            paths: Of the checkout.
-            secrets: Of this process.
-            stack: What is opened is closed with it.
-            opened: Ports that are open already, or stand in for one, by name; those that are opened here join them.
-            named: Ports that may be used; all of them without it.
-        """
-        self._manifest, self._paths, self._stack = manifest, paths, stack
-        self.secrets = secrets
+        self.manifest = manifest
+        self.secrets = open_secrets(os.environ, paths.root) if secrets is None else secrets
+        self._paths, self._stack = paths, stack
         self._opened = {} if opened is None else opened
-        self._named = named
+        self._allowed = allowed
 
-    @classmethod
-    def closed_with(cls, stack: ExitStack, manifest: Manifest, paths: Paths) -> Self:
-        """Return the ports of `manifest`, none of them open, with the secrets of this process."""
-        return cls(manifest, paths, open_secrets(os.environ, paths.root), stack)
-
-    def stand_in(self, name: str, port: Any) -> None:
+    def replace(self, name: str, port: Any) -> None:
         """Use `port`, which is open and stays so, in place of what would be opened under a name."""
         self._opened[name] = port
 
     @property
     def dataset_hub(self) -> DatasetHub:
-        """The homes of the datasets."""
-        return self._once("dataset_hub", lambda: dataset_hub(self._manifest, self._paths))
+        """Where datasets come from."""
+        return self._open_once("dataset_hub", lambda: dataset_hub(self.manifest, self._paths))
 
     @property
     def sandbox(self) -> Sandbox:
         """Where actions are applied."""
-        return self._once("sandbox", lambda: self._closing(open_sandbox(self._manifest.sandbox)))
+        return self._open_once("sandbox", lambda: self._close_at_end(open_sandbox(self.manifest.sandbox)))
 
     @property
     def teacher(self) -> Teacher:
         """What attempts tasks."""
 
-        def opened() -> Teacher:
+        def open_() -> Teacher:
             # who only wants to know what is configured need not load the teachers, which takes a while
-            from graftline.rollouts.teachers.open import open_teacher
+            from graftline.rollouts.teachers.open import ServedModel, open_teacher
 
-            return open_teacher(self._manifest.teacher, self.sandbox, self._served)
+            def served() -> ServedModel:
+                return ServedModel(self.chat_model, self.context_tokens, self._paths.configs, self.examples)
 
-        return self._once("teacher", opened)
+            return open_teacher(self.manifest.teacher, self.sandbox, served)
+
+        return self._open_once("teacher", open_)
 
     @property
     def chat_model(self) -> BlockingChatModel:
         """The served language model."""
 
-        def opened() -> BlockingChatModel:
-            model = open_chat_model(self._manifest.chat_model, self._paths.configs, self.secrets)
-            return self._closing(BlockingChatModel(model))
+        def open_() -> BlockingChatModel:
+            model = open_chat_model(self.manifest.chat_model, self._paths.configs, self.secrets)
+            return self._close_at_end(BlockingChatModel(model))
 
-        return self._once("chat_model", opened)
+        return self._open_once("chat_model", open_)
+
+    @property
+    def context_tokens(self) -> int:
+        """How many tokens, of prompt and answer, the served language model takes in."""
+        config = self.manifest.chat_model
+        if isinstance(config, ActorsConfig):
+            return load_fleet(self._paths.configs, config.fleet).context_tokens
+        return MEMORY_CONTEXT_TOKENS
 
     @property
     def queue(self) -> JobQueue:
         """The queue of attempts to be made."""
-        return self._once("queue", lambda: self._closing(open_queue(self._manifest.queue, self.secrets)))
+        return self._open_once("queue", lambda: self._close_at_end(open_queue(self.manifest.queue, self.secrets)))
 
     @property
     def blobs(self) -> BlobStore:
-        """Where shards are uploaded to."""
-        return self._once("blobs", lambda: open_blob_store(self._manifest.blobs, self._paths.root, self.secrets))
+        """Where files are kept under names, such as shards of attempts."""
+        return self._open_once("blobs", lambda: open_blob_store(self.manifest.blobs, self._paths.root, self.secrets))
 
     @property
     def embedder(self) -> Embedder:
         """What makes vectors of texts."""
-        return self._once("embedder", lambda: open_embedder(self._manifest.embedder))
+        return self._open_once("embedder", lambda: open_embedder(self.manifest.embedder))
 
     @property
     def vector_store(self) -> VectorStore:
         """Where the vectors nearest to one are looked for."""
-        config, root = self._manifest.vector_store, self._paths.root
-        return self._once("vector_store", lambda: self._closing(open_vector_store(config, root)))
+        config, root = self.manifest.vector_store, self._paths.root
+        return self._open_once("vector_store", lambda: self._close_at_end(open_vector_store(config, root)))
 
     @property
     def training_client(self) -> TrainingService:
         """What trains."""
-        return self._once("training_client of no recipe", self.training_client_for, "training_client")
+        return self._open_once("training_client of no recipe", self.training_client_for, "training_client")
 
     @property
     def artifacts(self) -> ArtifactStore:
         """Where the artifacts of all workers are."""
-        config, root = self._manifest.artifacts, self._paths.root
-        return self._once("artifacts", lambda: open_artifacts(config, root, self.secrets))
+        config, root = self.manifest.artifacts, self._paths.root
+        return self._open_once("artifacts", lambda: open_artifacts(config, root, self.secrets))
 
     @property
     def dataset_store(self) -> DatasetStore:
         """Where recipes find what they train on."""
-        config, root = self._manifest.dataset_store, self._paths.root
-        return self._once("dataset_store", lambda: open_dataset_store(config, root))
+        config, root = self.manifest.dataset_store, self._paths.root
+        return self._open_once("dataset_store", lambda: open_dataset_store(config, root))
 
     @property
     def harbor(self) -> HarborService:
         """What keeps deployments, and runs their rollouts."""
-        config, root = self._manifest.harbor, self._paths.root
-        return self._once("harbor", lambda: self._stack.enter_context(open_harbor(config, root, self.secrets)))
+        config, root = self.manifest.harbor, self._paths.root
+        return self._open_once("harbor", lambda: self._stack.enter_context(open_harbor(config, root, self.secrets)))
 
     @property
     def examples(self) -> "Examples":
         """Verified steps that language models are shown."""
         from graftline.rollouts.teachers.examples import Examples
 
-        return self._once("examples", lambda: Examples(self.embedder, self.vector_store), "teacher")
+        return self._open_once("examples", lambda: Examples(self.embedder, self.vector_store), "teacher")
+
+    blob_store, hub_client, llm_client, embedding_client = blobs, dataset_hub, chat_model, embedder
 
     def training_client_for(self, model: str = DEFAULT_MODEL, deadline_s: float = 600.0) -> TrainingService:
         """Return what trains `model`, with so long for every answer; it stays open until the end."""
-        return self._stack.enter_context(self.training(model, deadline_s))
+        return self._stack.enter_context(self.open_training(model, deadline_s))
 
     @contextmanager
-    def training(self, model: str, deadline_s: float) -> Iterator[TrainingService]:
-        """Give what trains `model`, with so long for every answer, and close it; one that stands in for it stays open."""
-        self._check("training_client")
+    def open_training(self, model: str, deadline_s: float) -> Iterator[TrainingService]:
+        """Give what trains `model`, with so long for every answer, and close it; one that replaces it stays open."""
+        self._check_allowed("training_client")
         if "training_client" in self._opened:
             yield self._opened["training_client"]
             return
-        config = self._manifest.training_client
+        config = self.manifest.training_client
         with open_training_client(config, self._paths.root, self.secrets, model, deadline_s) as service:
             yield service
 
-    def _once(self, name: str, opened: Callable[[], PortT], port: str = "") -> PortT:
-        self._check(port or name)
+    def _open_once(self, name: str, open_: Callable[[], PortT], port: str = "") -> PortT:
+        self._check_allowed(port or name)
         if name not in self._opened:
-            self._opened[name] = opened()
+            self._opened[name] = open_()
         return cast(PortT, self._opened[name])
 
-    def _check(self, port: str) -> None:
-        if self._named is not None and port not in self._named:
+    def _check_allowed(self, port: str) -> None:
+        if self._allowed is not None and port not in self._allowed:
             raise ConfigError(
-                f"port {port!r} is used by what does not name it; known to it: {', '.join(sorted(self._named))}"
+                f"port {port!r} is used by what does not name it; known to it: {', '.join(sorted(self._allowed))}"
             )
 
-    def _closing(self, port: ClosedT) -> ClosedT:
+    def _close_at_end(self, port: ClosableT) -> ClosableT:
         self._stack.callback(port.close)
         return port
-
-    def _served(self) -> "ServedModel":
-        from graftline.rollouts.teachers.open import ServedModel
-
-        config, context_tokens = self._manifest.chat_model, _MEMORY_CONTEXT_TOKENS
-        if isinstance(config, ActorsConfig):
-            context_tokens = load_fleet(self._paths.configs, config.fleet).context_tokens
-        return ServedModel(self.chat_model, context_tokens, self._paths.configs, self.examples)
 
 
 def dataset_hub(manifest: Manifest, paths: Paths, environment: Mapping[str, str] | None = None) -> DatasetHub:
     """Return the hub of `manifest` alone; secrets and mirror are those of `environment` (of the process)."""
-    found = os.environ if environment is None else environment
-    return open_hub(manifest.dataset_hub, paths.root, open_secrets(found, paths.root), found.get(MIRROR_VARIABLE, ""))
+    variables = os.environ if environment is None else environment
+    secrets = open_secrets(variables, paths.root)
+    return open_hub(manifest.dataset_hub, paths.root, secrets, variables.get(MIRROR_VARIABLE, ""))
 
 
 @contextmanager
@@ -219,7 +235,7 @@ def open_ports(manifest: Manifest, paths: Paths) -> Iterator[Ports]:
         BoundaryError: an implementation cannot be had on this machine.
     """
     with ExitStack() as stack:
-        ports = Ports.closed_with(stack, manifest, paths)
+        ports = Ports(manifest, paths, stack)
         _ = ports.teacher
         yield ports
 
@@ -239,7 +255,51 @@ def build_ports(paths: Paths, manifest: str = "local", overrides: Mapping[str, A
         yield ports
 
 
+@contextmanager
+def open_recipe_ports(paths: Paths, manifest: Manifest, replacements: Mapping[str, Any]) -> Iterator[Ports]:
+    """Give the ports that `resolve_overrides` returned, none of them open, and close those that were at the end."""
+    with ExitStack() as stack:
+        yield Ports(manifest, paths, stack, opened=dict(replacements))
+
+
+def resolve_overrides(paths: Paths, manifest: str, overrides: Mapping[str, Any]) -> tuple[Manifest, dict[str, Any]]:
+    """Return the manifest called `manifest` with settings replaced, and the ports that were handed in, by its keys.
+
+    `overrides` has an implementation by its kind, settings by dotted key, or a port itself; by the names of recipes, or by
+    those of manifests.
+
+    Raises:
+        ConfigError: there is no such manifest or port, or the settings do not fit.
+    """
+    settings: dict[str, Any] = {}
+    replacements: dict[str, Any] = {}
+    for override, value in overrides.items():
+        port, dot, setting = override.partition(".")
+        key = RECIPE_PORTS.get(port, port)
+        if key not in PORTS:
+            raise ConfigError(f"port {port!r} is unknown; known: {', '.join(dict.fromkeys((*RECIPE_PORTS, *PORTS)))}")
+        if isinstance(value, _SETTINGS):
+            settings[f"{key}{dot}{setting}"] = value
+        elif dot or key not in RECIPE_PORTS.values():
+            raise ConfigError(
+                f"port {override!r}: is no setting, but of type {type(value).__name__};"
+                f" only {', '.join(RECIPE_PORTS)} can be handed in"
+            )
+        else:
+            replacements[key] = value
+    return load_manifest(paths, manifest, settings), replacements
+
+
+def describe_recipe_ports(manifest: Manifest, replacements: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the implementation and settings of every port, by the names of recipes; nothing is opened."""
+    settings = describe(manifest)
+    return {
+        name: {"kind": "given", "is": type(replacements[key]).__name__} if key in replacements else settings[key]
+        for name, key in RECIPE_PORTS.items()
+    }
+
+
 def describe(manifest: Manifest) -> dict[str, dict[str, Any]]:
-    """Return what would be wired: for every port its implementation and settings, without opening anything."""
-    described: dict[str, dict[str, Any]] = manifest.model_dump(mode="json")
-    return described
+    """Return the implementation and settings of every port, by the keys of manifests; nothing is opened."""
+    settings: dict[str, dict[str, Any]] = manifest.model_dump(mode="json")
+    return settings

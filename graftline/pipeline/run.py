@@ -13,7 +13,7 @@ from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.stages.sft_dataset import recipes_of_run
 from graftline.pipeline.stages.table import STAGES, Over, make
-from graftline.pipeline.stages.teacher_trajectories import feed_workers
+from graftline.pipeline.stages.trajectories import feed_workers
 
 
 def run_all(

@@ -8,23 +8,26 @@ module loads neither the SDK nor torch.
 
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from graftline.core.config import Config, put
+from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths, find_root
 from graftline.datasets.store.base import DatasetStore
-from graftline.pipeline.experiment import ExperimentSpec, experiment, recipe_config
-from graftline.pipeline.followed import resolved, store_of
 from graftline.pipeline.manifests import DEFAULT_MANIFEST, Manifest
-from graftline.pipeline.recipe_ports import RecipePorts, chosen, open_recipe_ports, wiring
-from graftline.pipeline.served_model import served_weights
+from graftline.pipeline.ports import Ports, describe_recipe_ports, open_recipe_ports, resolve_overrides
+from graftline.pipeline.recipe_models import resolved, served_weights, store_of
 from graftline.training.adapter import download_adapter
 from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.open import tokenizer_of
+from graftline.training.recipes.open import CONFIGS, configured, load_recipe, restored
 from graftline.training.runs import Runs
 from graftline.training.settings import TinkerTrainingConfig
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT, OnStep, TinkerTrainingResult, train_on_tinker
@@ -33,6 +36,26 @@ logger = logging.getLogger(__name__)
 
 Values = Mapping[str, Any] | TinkerTrainingConfig | None
 """Values in place of those of a recipe, by dotted key, or a whole configuration."""
+
+
+class StageSpec(Config):
+    """One thing that is done."""
+
+    name: str
+    module: str
+    """Where that is."""
+    options: dict[str, Any]
+
+
+class ExperimentSpec(Config):
+    """A recipe with all its values."""
+
+    name: str
+    recipe: str
+    description: str
+    sources: tuple[str, ...]
+    """Addresses of what it is worked out after."""
+    stages: tuple[StageSpec, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +110,18 @@ class Runtime:
         """
         paths = _paths(root)
         values = recipe_config(paths, recipe, config)
-        wired, given = chosen(paths, manifest, ports or {})
-        output = MEMORY_OUTPUT if _is_memory(wired, given) else OUTPUT
-        spec, described = experiment(values, output.as_posix()), wiring(wired, given)
+        wired, replacements = resolve_overrides(paths, manifest, ports or {})
+        output = MEMORY_OUTPUT if _is_memory(wired, replacements) else OUTPUT
+        spec, described = experiment(values, output.as_posix()), describe_recipe_ports(wired, replacements)
         if dry_run:
             return RecipeRun(spec, described)
         runs = Runs(paths.root / output)
-        store = None if "training_client" in given else store_of(wired.training_client, paths.root)
+        store = None if "training_client" in replacements else store_of(wired.training_client, paths.root)
         values = resolved(values, paths, runs, has_checkpoints=output != MEMORY_OUTPUT, store=store)
-        with open_recipe_ports(paths, wired, given) as opened, _root_of(paths, opened.dataset_store) as recipe_root:
+        with (
+            open_recipe_ports(paths, wired, replacements) as opened,
+            _root_of(paths, opened.dataset_store) as recipe_root,
+        ):
             service = opened.training_client_for(values.model, values.deadline_s)
             result = train_on_tinker(
                 values,
@@ -115,14 +141,14 @@ class Runtime:
     @staticmethod
     def build_ports(
         manifest: str = DEFAULT_MANIFEST, overrides: Mapping[str, Any] | None = None, *, root: Path | None = None
-    ) -> AbstractContextManager[RecipePorts]:
+    ) -> AbstractContextManager[Ports]:
         """Give the ports that recipes are run with, each opened at its first use, and close them at the end of the block.
 
         Raises:
             ConfigError: as `run`.
         """
         paths = _paths(root)
-        return open_recipe_ports(paths, *chosen(paths, manifest, overrides or {}))
+        return open_recipe_ports(paths, *resolve_overrides(paths, manifest, overrides or {}))
 
     @staticmethod
     def build_spec(recipe: str, config: Values = None, *, root: Path | None = None) -> ExperimentSpec:
@@ -152,7 +178,69 @@ def _root_of(paths: Paths, store: DatasetStore) -> Iterator[Path]:
             yield Path(folder)
 
 
-def _is_memory(manifest: Manifest, given: Mapping[str, Any]) -> bool:
-    if "training_client" in given:
-        return isinstance(given["training_client"], MemoryTrainingService)
+def _is_memory(manifest: Manifest, replacements: Mapping[str, Any]) -> bool:
+    if "training_client" in replacements:
+        return isinstance(replacements["training_client"], MemoryTrainingService)
     return manifest.training_client.kind == "memory"
+
+
+_ADDRESS = re.compile(r"https?://[^\s)>,;]+")
+
+
+def recipe_config(
+    paths: Paths, recipe: str, config: Mapping[str, Any] | TinkerTrainingConfig | None = None
+) -> TinkerTrainingConfig:
+    """Return the configuration of a run.
+
+    Args:
+        paths: Of the checkout.
+        recipe: A file of `configs/recipes/`, or a recipe itself, of which all values are given then.
+        config: Values in place of those of the file, by dotted key; or a whole configuration.
+
+    Raises:
+        ConfigError: there is no such recipe, or the configuration does not fit it.
+    """
+    if isinstance(config, TinkerTrainingConfig):
+        if config.recipe != recipe:
+            raise ConfigError(f"recipe {recipe!r} was asked for, but the configuration is one of {config.recipe!r}")
+        return config
+    names = configured(paths)
+    if recipe in names:
+        return load_recipe(paths, recipe, config)
+    if recipe not in CONFIGS:
+        raise ConfigError(
+            f"recipe {recipe!r} is unknown; {paths.configs / 'recipes'} has {', '.join(names) or 'none'}, and there are"
+            f" {', '.join(CONFIGS)} to be configured"
+        )
+    tree: dict[str, Any] = {"recipe": recipe}
+    for key, value in (config or {}).items():
+        put(tree, key, value, f"recipe {recipe}")
+    return restored(tree, f"recipe {recipe}")
+
+
+def experiment(config: TinkerTrainingConfig, output: str) -> ExperimentSpec:
+    """Return what a run of `config` would be; adapters go to the folder `output`."""
+    module = type(config).__module__
+    return ExperimentSpec(
+        name=f"{config.recipe}_{config.model}",
+        recipe=config.recipe,
+        description=_first_line(config),
+        sources=tuple(dict.fromkeys(_ADDRESS.findall(_page(config)))),
+        stages=(
+            StageSpec(name="train", module=module, options=config.model_dump(mode="json", exclude={"recipe"})),
+            StageSpec(name="download", module="graftline.training.adapter", options={"folder": output}),
+        ),
+    )
+
+
+def description_of(config: TinkerTrainingConfig) -> str:
+    """Return what tells a configured recipe from others, in one line; what its kind of recipe does where it does not say."""
+    return config.description or _first_line(config)
+
+
+def _first_line(config: TinkerTrainingConfig) -> str:
+    return _page(config).partition("\n")[0]
+
+
+def _page(config: TinkerTrainingConfig) -> str:
+    return (import_module(type(config).__module__).__doc__ or "").strip()

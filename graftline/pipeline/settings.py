@@ -2,21 +2,50 @@
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from graftline.astgrep.binding import tool_version
 from graftline.core.config import Config, load_yaml
 from graftline.core.hashing import code_version
 from graftline.core.paths import Paths
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.readers import ReaderName
 from graftline.datasets.sources.base import MIRROR_VARIABLE
-from graftline.pipeline.asking import Asking
+from graftline.pipeline.manifests import Manifest
+from graftline.pipeline.ports import Ports
 from graftline.pipeline.stages.table import CODE_OF_EVALUATIONS, STAGES
 from graftline.rollouts.collect import RolloutConfig
+from graftline.rollouts.teachers.base import OpenAITeacherConfig
+
+if TYPE_CHECKING:
+    from graftline.rollouts.teachers.prompt import Prompt
 
 DATASETS_VARIABLE = "GRAFTLINE_DATASETS"
 """Names the datasets in use, in the environment."""
+
+
+class Budget(Config):
+    """Where making attempts stops; what is in flight comes to its end."""
+
+    tokens: int | None = None
+    """Read and written ones together."""
+    usd: float | None = None
+    steps: int | None = None
+
+
+class Asking(Config):
+    """How a teacher that asks a language model is put to work."""
+
+    attempts: int = Field(default=1, ge=1, le=64)
+    """At a task, until one is verified."""
+    at_once: int = Field(default=16, ge=1, le=4096)
+    """Attempts at a time in this process; as many as the actors have slots, or somewhat more."""
+    most_tasks: int | None = Field(default=None, ge=1)
+    """Of a partition, from the first; all where it is not given."""
+    budget: Budget = Budget()
+    """Of one run over one partition, in this process."""
 
 
 class TrajectorySettings(Config):
@@ -81,3 +110,41 @@ def stage_code(stage: str, reader: ReaderName | None = None) -> str:
     own = (f"graftline.datasets.readers.{reader}",) if reader is not None and reader != "evaluation" else ()
     found = CODE_OF_EVALUATIONS.get(stage) or STAGES[stage].code
     return code_version(*found, *own)
+
+
+def attempt_settings(paths: Paths, manifest: Manifest, settings: Settings, ports: Ports) -> dict[str, Any]:
+    """Return the settings of attempts, whose digest is `made_by` of the trajectories.
+
+    Raises:
+        ConfigError: there is no such prompt.
+    """
+    teacher, isolation = manifest.teacher, ports.sandbox.isolation
+    prompt = _prompt(paths, teacher).digest() if isinstance(teacher, OpenAITeacherConfig) else None
+    return {
+        "collecting": settings.trajectories.collecting.model_dump(mode="json"),
+        "teacher": ports.teacher.name,
+        **({} if prompt is None else {"prompt": prompt}),
+        "isolation": f"{isolation.level}/{isolation.implementation}",
+        **rewriter(manifest),
+    }
+
+
+def has_examples(paths: Paths, manifest: Manifest) -> bool:
+    """Return whether prompts show verified steps of earlier attempts.
+
+    Raises:
+        ConfigError: there is no such prompt.
+    """
+    teacher = manifest.teacher
+    return isinstance(teacher, OpenAITeacherConfig) and _prompt(paths, teacher).settings.few_shots.count > 0
+
+
+def rewriter(manifest: Manifest) -> dict[str, Any]:
+    """Return what the outcome of an action depends on beside the action."""
+    return {"ast_grep": tool_version(), "sandbox": manifest.sandbox.model_dump(mode="json")}
+
+
+def _prompt(paths: Paths, teacher: OpenAITeacherConfig) -> "Prompt":
+    from graftline.rollouts.teachers.prompt import load_prompt  # loads what checks answers
+
+    return load_prompt(paths.configs, teacher.prompt)

@@ -16,14 +16,14 @@ from dagster_shared.serdes import deserialize_value
 
 from graftline.core.errors import BoundaryError, ConfigError
 from graftline.core.paths import Paths
-from graftline.pipeline.executor import (
+from graftline.pipeline.manifests import (
     CeleryConfig,
     ExecutorConfig,
     InProcessConfig,
     K8sJobConfig,
     MultiprocessConfig,
+    load_manifest,
 )
-from graftline.pipeline.manifests import load_manifest
 from orchestration.executors import celery_settings, executor_of
 
 NAMES: list[tuple[ExecutorConfig, str]] = [

@@ -18,8 +18,7 @@ from graftline.pipeline.lineage import open_lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.settings import load_settings
 from graftline.pipeline.stages.evaluation import evaluation
-from graftline.pipeline.stages.harbor_deployment import harbor_deployment
-from graftline.pipeline.stages.instance_batch import instance_batch
+from graftline.pipeline.stages.harbor_deployment import harbor_deployment, instance_batch
 from orchestration.build import build_definitions
 from sensors.cursor import Known
 from sensors.dataset_versions import run_request

@@ -18,9 +18,9 @@ from graftline.core.build import Contents, Request, build
 from graftline.core.errors import TrainingError
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
-from graftline.pipeline.followed import resolved
 from graftline.pipeline.lineage import open_lineage
 from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.recipe_models import resolved
 from graftline.pipeline.stages.sft_dataset import sft_dataset
 from graftline.pipeline.stages.table import make
 from graftline.training.memory.service import MemoryTrainingService

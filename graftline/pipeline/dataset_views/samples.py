@@ -18,7 +18,7 @@ from graftline.datasets.catalog import Catalog
 from graftline.datasets.comparison import shards
 from graftline.datasets.division import REASONS
 from graftline.datasets.edit import DropReason
-from graftline.pipeline.dataset_views.names import partitions_named, sources_named
+from graftline.pipeline.dataset_views.listing import partitions_named, sources_named
 
 ALL_REASONS = "all"
 _COLUMNS = ("id", "dataset", "licence", "origin", "instruction", "pre", "post")

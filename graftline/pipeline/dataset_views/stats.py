@@ -17,7 +17,7 @@ from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, NormalizedRecord, load_verified
 from graftline.datasets.catalog import Catalog
 from graftline.datasets.comparison import shards
-from graftline.pipeline.dataset_views.names import partitions_named, sources_named
+from graftline.pipeline.dataset_views.listing import partitions_named, sources_named
 
 _SIDES = ("pre_tokens", "post_tokens")
 

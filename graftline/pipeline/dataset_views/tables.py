@@ -6,9 +6,9 @@ from rich.filesize import decimal
 
 from graftline.core.record import DatasetRecord
 from graftline.datasets.dvc import DvcExport
-from graftline.pipeline.dataset_views.making import Making
+from graftline.pipeline.dataset_views.build import Making
+from graftline.pipeline.dataset_views.listing import Entry
 from graftline.pipeline.dataset_views.samples import SampledDrop
-from graftline.pipeline.dataset_views.shelf import Entry
 from graftline.pipeline.dataset_views.stats import Cell, DatasetStats
 from graftline.pipeline.dataset_views.verification import Verification
 

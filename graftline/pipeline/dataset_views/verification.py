@@ -18,7 +18,7 @@ from graftline.core.record import ArtifactRecord, DatasetRecord, load_record, lo
 from graftline.datasets.catalog import Catalog, Dataset, DatasetFile
 from graftline.datasets.formats import gunzipped
 from graftline.datasets.sources.listing import entries
-from graftline.pipeline.dataset_views.names import datasets_named, partitions_named
+from graftline.pipeline.dataset_views.listing import datasets_named, partitions_named
 from graftline.pipeline.lineage import part_identity
 
 State = Literal["sound", "faulty", "missing"]

@@ -18,13 +18,13 @@ from graftline.datasets.sources.mirror import is_mirrored
 from graftline.evals.evaluation_file import load_evaluation
 from graftline.llm.fleet import Fleets
 from graftline.llm.weights.catalog import ModelCatalog
-from graftline.pipeline.closed_loop_file import checked_closed_loop
-from graftline.pipeline.contest_names import contest_names
-from graftline.pipeline.export_record import export_fault, export_record, exported_files, is_exported
+from graftline.pipeline.exports import export_fault, export_record, exported_files, is_exported
 from graftline.pipeline.manifests import MANIFESTS, load_manifest
-from graftline.pipeline.prompt_files import prompt_file, prompt_names
 from graftline.pipeline.settings import load_settings
+from graftline.pipeline.stages.closed_loop import checked_closed_loop
 from graftline.pipeline.stages.harbor_deployment import deployment_file, deployment_names
+from graftline.pipeline.stages.model_evaluation import contest_names
+from graftline.pipeline.stages.optimized_prompt import prompt_file, prompt_names
 from graftline.rollouts.teachers.prompt import Prompts
 from graftline.sandbox.runner import SandboxSettings
 from graftline.training.recipes.open import check_recipe, configured

@@ -28,7 +28,7 @@ from graftline.datasets.edit import Drop, Edit
 from graftline.datasets.ingest import parsed
 from graftline.datasets.readers import source_of
 from graftline.datasets.readers.base import RawRow, Source
-from graftline.pipeline.exporting import stored_attempts
+from graftline.pipeline.exports import stored_attempts
 from graftline.pipeline.provenance.trace import Ancestry
 from graftline.rollouts.trajectory import Trajectory
 

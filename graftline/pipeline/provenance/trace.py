@@ -1,7 +1,7 @@
 """Everything an adapter came from, by walking records: adapter, run, training data, attempts, tasks, splits, datasets.
 
 Every record on the way is read, and the files it names are read again: what is no longer what was used is told, and the
-walk goes on behind it. Not here: the single rows (`runtime.ancestor_rows`), their licences (`runtime.licence_bill`), and
+walk goes on behind it. Not here: the single rows (`runtime.ancestor_rows`), their licences (`runtime.license_bill`), and
 what is shown (`lineage_cli`).
 """
 
@@ -15,10 +15,18 @@ from graftline.core.errors import ConfigError, RecordError
 from graftline.core.hashing import sha256_file
 from graftline.core.paths import Paths, file_name
 from graftline.core.record import RECORD_NAME, ArtifactRecord, load_record, load_verified
-from graftline.pipeline.export_record import KIND as EXPORT
-from graftline.pipeline.export_record import export_fault, export_record, record_path
-from graftline.pipeline.provenance.facts import base_model_facts, facts_of, model_facts, prompt_facts, run_facts
-from graftline.pipeline.provenance.inputs import Input, files_of_run, inputs_of
+from graftline.pipeline.exports import KIND as EXPORT
+from graftline.pipeline.exports import export_fault, export_record, record_path
+from graftline.pipeline.provenance.records import (
+    Input,
+    base_model_facts,
+    facts_of,
+    files_of_run,
+    inputs_of,
+    model_facts,
+    prompt_facts,
+    run_facts,
+)
 from graftline.training.data_sources import TRAIN
 from graftline.training.runs import Runs, TrainingRun
 from graftline.training.train import MEMORY_OUTPUT, OUTPUT
@@ -283,3 +291,56 @@ def _looked_at(folder: Path, kind: str) -> tuple[ArtifactRecord | None, State, s
 
 def _replaced(now: str) -> str:
     return f"was replaced since: what is there now is {now[:12] or 'something else'}"
+
+
+_BROKEN = (State.ALTERED, State.MISSING, State.UNRECORDED)
+
+
+def dot(of: Ancestry) -> str:
+    """Return the graph in the language of Graphviz; what is not as it was is red."""
+    lines = ["digraph lineage {", "  rankdir=RL;", '  node [shape=box, fontname="sans-serif", fontsize=10];']
+    for number, one in enumerate(of.ancestors.values()):
+        color = ", color=red" if one.state in _BROKEN else ""
+        lines.append(f'  n{number} [label="{_dot_text(_label(one, chr(10)))}"{color}];')
+    for child, parent, drift in _edges(of):
+        told = ' [color=red, label="replaced"]' if drift else ""
+        lines.append(f"  n{child} -> n{parent}{told};")
+    return "\n".join((*lines, "}", ""))
+
+
+def mermaid(of: Ancestry) -> str:
+    """Return the graph in the language of Mermaid; what is not as it was is red."""
+    lines = ["flowchart RL"]
+    for number, one in enumerate(of.ancestors.values()):
+        lines.append(
+            f'    n{number}["{_mermaid_text(_label(one, chr(10)))}"]{":::broken" if one.state in _BROKEN else ""}'
+        )
+    for child, parent, drift in _edges(of):
+        lines.append(f"    n{child} -->{'|replaced|' if drift else ''} n{parent}")
+    return "\n".join((*lines, "    classDef broken stroke:red,color:red", ""))
+
+
+def _edges(of: Ancestry) -> Iterator[tuple[int, int, str]]:
+    numbers = {key: number for number, key in enumerate(of.ancestors)}
+    for key, one in of.ancestors.items():
+        drifts: dict[int, str] = {}
+        for parent in one.parents:
+            number = numbers[parent.key]
+            drifts[number] = drifts.get(number) or parent.drift
+        yield from ((numbers[key], number, drift) for number, drift in drifts.items())
+
+
+def _label(one: Ancestor, between: str) -> str:
+    rows = one.facts.get("rows")
+    counted = f"{rows:,} rows" if isinstance(rows, int) and rows else ""
+    return between.join(part for part in (one.kind, one.name, counted) if part)
+
+
+def _dot_text(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _mermaid_text(text: str) -> str:
+    for plain, written in (("&", "#amp;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"), ("\n", "<br>")):
+        text = text.replace(plain, written)
+    return text

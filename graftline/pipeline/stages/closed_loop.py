@@ -8,19 +8,57 @@ import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field
 
 from graftline.core.build import Built, Contents, Request
+from graftline.core.config import Config, load_yaml
+from graftline.core.errors import ConfigError
 from graftline.core.markdown import table
 from graftline.core.paths import Paths
+from graftline.evals.evaluation_file import EvaluationFile, load_evaluation
 from graftline.evals.metrics import Measure, compare
-from graftline.pipeline.closed_loop_file import ClosedLoopFile, Step, checked_closed_loop
-from graftline.pipeline.contests import read_attempts
 from graftline.pipeline.lineage import Lineage, identities
 from graftline.pipeline.settings import stage_code
+from graftline.pipeline.stages.model_evaluation import contest_names, read_attempts
+from graftline.training.recipes.open import load_recipe
 
 RESULTS, REPORT = "results.json", "report.md"
 _MEASURES: Mapping[Measure, str] = {"verified": "solved", "right_on_unseen": "right on unseen code"}
+
+
+class Step(NamedTuple):
+    """What has to be made before the results say anything."""
+
+    stage: Literal["trained_adapter", "evaluation"]
+    name: str
+    """Of the recipe, or of the evaluation."""
+
+
+class ClosedLoopFile(Config):
+    """The file."""
+
+    recipes: tuple[str, ...] = Field(min_length=1)
+    """Trained in this order."""
+    evaluations: dict[str, str] = Field(min_length=1)
+    """Of `configs/evaluations`, and what each is about."""
+    base: str
+    """The contestant that is the model without an adapter."""
+    candidate: str
+    """The one with it."""
+    reinforced: str
+    """The one after the round of reinforcement."""
+    rival: str
+    """The larger model."""
+
+    @property
+    def steps(self) -> list[Step]:
+        """What is made, in its order."""
+        return [
+            *(Step("trained_adapter", name) for name in self.recipes),
+            *(Step("evaluation", name) for name in self.evaluations),
+        ]
 
 
 def closed_loop_steps(lineage: Lineage) -> list[Step]:
@@ -30,7 +68,7 @@ def closed_loop_steps(lineage: Lineage) -> list[Step]:
         ConfigError: a recipe, an evaluation, a contestant, or the fleet or prompt of one is unknown or does not fit.
     """
     # loads what asks models, for whoever only wants to know the assets
-    from graftline.pipeline.contestants import Entrants
+    from graftline.pipeline.solvers import Entrants
 
     file, contests = checked_closed_loop(lineage.paths)
     with ExitStack() as stack:
@@ -107,3 +145,42 @@ def _percent(value: float | None) -> str:
 
 def _interval(bounds: tuple[float, float] | None) -> str:
     return "not known" if bounds is None else f"{100 * bounds[0]:+.0f} to {100 * bounds[1]:+.0f}"
+
+
+_ROLES = ("base", "candidate", "reinforced", "rival")
+
+
+def closed_loop_file(paths: Paths) -> ClosedLoopFile | None:
+    """Return the file of a root; None where there is none.
+
+    Raises:
+        ConfigError: it does not fit.
+    """
+    path = paths.configs / "closed_loop.yaml"
+    return load_yaml(path, ClosedLoopFile) if path.exists() else None
+
+
+def checked_closed_loop(paths: Paths) -> tuple[ClosedLoopFile, Mapping[str, EvaluationFile]]:
+    """Return the file with the evaluations it names, once every name in it is known to mean something.
+
+    Raises:
+        ConfigError: there is no such file; a recipe, an evaluation or a contestant is unknown; or one of them does not fit.
+    """
+    path = paths.configs / "closed_loop.yaml"
+    file, where, known = load_yaml(path, ClosedLoopFile), paths.relative(path), contest_names(paths)
+    for name in file.recipes:
+        if load_recipe(paths, name).data is None:
+            raise ConfigError(f"{where}: recipes: {name!r} has no `data`, so the lineage makes nothing for it")
+    for name in file.evaluations:
+        if name not in known:
+            raise ConfigError(
+                f"{where}: evaluations: {name!r} is none of configs/evaluations; known: {', '.join(known) or 'none'}"
+            )
+    contests = {name: load_evaluation(paths.contests / f"{name}.yaml") for name in file.evaluations}
+    entered = dict.fromkeys(each for contest in contests.values() for each in contest.contestants)
+    for role in _ROLES:
+        if (name := getattr(file, role)) not in entered:
+            raise ConfigError(
+                f"{where}: {role}: {name!r} is a contestant of none of the evaluations; known: {', '.join(entered)}"
+            )
+    return file, contests

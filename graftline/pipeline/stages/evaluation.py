@@ -6,19 +6,19 @@ and the reference solution are run as well.
 """
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graftline.core.build import Built, Contents, Request
 from graftline.core.errors import ConfigError, HarborError, RecordError
+from graftline.core.markdown import plain_table
 from graftline.core.paths import Paths
 from graftline.core.record import ArtifactRecord, load_verified
 from graftline.evals.results import EvalResult, EvalStatus, SeedResult, result_of_seeds
 from graftline.harbor.calibration import Calibration
 from graftline.harbor.deployment_file import DeploymentFile, EvaluationSettings, Refactoring
-from graftline.pipeline.contest_names import contest_names
-from graftline.pipeline.evaluation_page import evaluation_page
 from graftline.pipeline.evaluation_rollouts import Rollouts, is_known, policy_of
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code
@@ -32,9 +32,10 @@ from graftline.pipeline.stages.harbor_deployment import (
     read_rows,
     write_rows,
 )
+from graftline.pipeline.stages.model_evaluation import contest_names
 
 if TYPE_CHECKING:
-    from graftline.pipeline.contestants import Entrants
+    from graftline.pipeline.solvers import Entrants
 
 RESULTS, SUMMARY, REPORT, CALIBRATION = "results.jsonl", "summary.json", "report.md", "calibration.json"
 
@@ -61,7 +62,7 @@ def evaluation_names(paths: Paths) -> list[str]:
 def evaluation(lineage: Lineage, name: str, shared: "Entrants | None" = None) -> Built:
     """Evaluate a deployment, every seed by the policy of its file, or contestants at the same tasks; unknown is not 0."""
     if name in contest_names(lineage.paths):
-        from graftline.pipeline.contests import contest
+        from graftline.pipeline.stages.model_evaluation import contest
 
         return contest(lineage, name, shared)
     file, settings = _asked_for(lineage.paths, name)
@@ -208,3 +209,77 @@ def stored_evaluation(lineage: Lineage, name: str) -> tuple[ArtifactRecord, Path
     folder = lineage.paths.harbor("evaluations", name)
     lineage.bring(folder)
     return (lineage.verified(folder, "evaluation"), folder) if folder.exists() else None
+
+
+_MOST_SEEDS = 20
+
+
+def evaluation_page(name: str, summary: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the page as Markdown."""
+    parts = [
+        f"# Evaluation of {name}\n",
+        f"By the policy `{json.dumps(summary['policy'], sort_keys=True)}`.\n",
+        figures(summary),
+        "## Causes\n",
+        causes(rows),
+        "## The lowest rewards\n",
+        lowest(rows),
+    ]
+    return "\n".join(parts)
+
+
+def figures(summary: Mapping[str, Any]) -> str:
+    """Return what the evaluation came to, as a table."""
+    interval = summary["interval"]
+    shown = {
+        "mean reward": number(summary["mean_reward"]),
+        "95 % interval": "not known" if interval is None else " to ".join(map(number, interval)),
+        "seeds with a reward that counts": f"{summary['valid']} of {summary['total']}",
+        "coverage": number(summary["coverage"]),
+        "cost in USD": number(summary["cost_usd"]),
+        "tokens": "not known" if summary["tokens"] is None else f"{summary['tokens']:,}",
+    }
+    if summary["floor"] is not None or summary["ceiling"] is not None:
+        shown["doing nothing earns"] = number(summary["floor"])
+        shown["the reference solution earns"] = number(summary["ceiling"])
+        shown["mean between the two"] = number(summary["mean_normalised"])
+    return plain_table([{"figure": figure, "value": value} for figure, value in shown.items()])
+
+
+def causes(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return why rollouts ended otherwise than they should, and how many of those have a reward that counts."""
+    ended = Counter(map(_ending, rows))
+    counting = Counter(_ending(row) for row in rows if row["reward_valid"])
+    return plain_table(
+        [
+            {"cause": cause, "ended as": status, "seeds": number, "with a reward that counts": counting[cause, status]}
+            for (cause, status), number in sorted(ended.items())
+        ]
+    )
+
+
+def lowest(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the seeds to look at first: those without a reward that counts, then those with the least."""
+    unknown = [row for row in rows if not row["reward_valid"]]
+    known = sorted((row for row in rows if row["reward_valid"]), key=lambda row: (row["reward"], row["seed"]))
+    return plain_table(
+        [
+            {
+                "seed": row["seed"],
+                "task": row["task_id"],
+                "reward": row["reward"] if row["reward_valid"] else None,
+                "ended as": row["success_status"] or row["status"],
+                "said": row["error"] or "",
+            }
+            for row in (*unknown, *known)[:_MOST_SEEDS]
+        ]
+    )
+
+
+def _ending(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["failure_cause"] or "none", row["success_status"] or "not known"
+
+
+def number(value: float | None) -> str:
+    """Return a figure for people; None is not 0."""
+    return "not known" if value is None else f"{value:.4g}"

@@ -18,9 +18,8 @@ from graftline.core.paths import Paths
 from graftline.core.record import ArtifactRecord
 from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
-from graftline.pipeline.attempt_settings import rewriter
 from graftline.pipeline.lineage import Lineage, identities
-from graftline.pipeline.settings import stage_code
+from graftline.pipeline.settings import rewriter, stage_code
 from graftline.rollouts.shards import current_attempts, read_shards, sealed_shards
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt

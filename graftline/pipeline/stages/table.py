@@ -50,18 +50,16 @@ class Stage:
 STAGES: Mapping[str, Stage] = {
     "raw": Stage("dataset", "stages.raw:raw", ("graftline.datasets.sources.open", "graftline.datasets.raw_rows")),
     "normalized": Stage("source", "stages.normalized:normalized", ("graftline.datasets.normalize",)),
-    "division": Stage("everything", "stages.division:division", ("graftline.datasets.split",)),
+    "division": Stage("everything", "stages.splits:division", ("graftline.datasets.split",)),
     "splits": Stage("partition", "stages.splits:splits", ("graftline.datasets.split",)),
-    "label_tasks": Stage(
-        "everything", "stages.label_tasks:label_tasks", ("graftline.rollouts.task", "graftline.core.jsonl")
-    ),
+    "label_tasks": Stage("everything", "stages.tasks:label_tasks", ("graftline.rollouts.task", "graftline.core.jsonl")),
     "synthetic_rules": Stage(
-        "partition", "stages.synthetic_rules:synthetic_rules", ("graftline.datasets.synthetic", *_SANDBOX, *_FILES)
+        "partition", "stages.tasks:synthetic_rules", ("graftline.datasets.synthetic", *_SANDBOX, *_FILES)
     ),
     "tasks": Stage("partition", "stages.tasks:tasks", ("graftline.rollouts.task", *_SANDBOX, *_FILES)),
     "teacher_trajectories": Stage(
         "partition",
-        "stages.teacher_trajectories:teacher_trajectories",
+        "stages.trajectories:teacher_trajectories",
         ("graftline.rollouts.collect", "graftline.rollouts.teachers.open", *_SANDBOX, *_FILES),
     ),
     "trajectories": Stage(
@@ -81,7 +79,7 @@ STAGES: Mapping[str, Stage] = {
         "deployment", "stages.harbor_deployment:harbor_deployment", ("graftline.harbor.deployment_file",), True
     ),
     "instance_batch": Stage(
-        "deployment", "stages.instance_batch:instance_batch", ("graftline.harbor.instances",), True
+        "deployment", "stages.harbor_deployment:instance_batch", ("graftline.harbor.instances",), True
     ),
     # what acts is in the deployment, whose digest is an input; how it is asked for is nothing that an evaluation depends on
     "evaluation": Stage(

@@ -1,15 +1,17 @@
 """The stage `tasks`: the edits, real and synthetic, that can be checked."""
 
+from collections import Counter
 from pathlib import Path
 
-from graftline.astgrep.binding import Language
-from graftline.core.build import Built, Contents
+from graftline.astgrep.binding import LANGUAGES, Language
+from graftline.core.build import Built, Contents, Request
 from graftline.core.jsonl import read_lines, write_lines
 from graftline.datasets.division import Split
-from graftline.datasets.edit import Edit
-from graftline.pipeline.attempt_settings import rewriter
+from graftline.datasets.edit import Edit, Label
+from graftline.datasets.synthetic import synthesize
 from graftline.pipeline.lineage import Lineage, request_of
-from graftline.rollouts.task import validate_tasks
+from graftline.pipeline.settings import rewriter, stage_code
+from graftline.rollouts.task import OpenTask, open_task_of, validate_tasks
 
 _SOURCES = {"splits": "processed", "synthetic_rules": "synthetic"}
 """Folders by stage."""
@@ -29,3 +31,60 @@ def tasks(lineage: Lineage, language: Language, split: Split) -> Built:
         return Contents({"rows": len(soundness.tasks), **unsound})
 
     return lineage.build(lineage.paths.partition("tasks", language, split), request, make)
+
+
+def label_tasks(lineage: Lineage) -> Built:
+    """Make tasks without gold of the labels of all datasets."""
+    folders = {name: lineage.paths.normalized(name) for name in lineage.catalog.sources}
+    inputs = {}
+    for name, folder in folders.items():
+        record = lineage.verified(folder, "normalized")
+        if "labels.jsonl" in record.files:
+            inputs[f"normalized/{name}"] = lineage.part_of(folder, record, "labels.jsonl")
+    config = {"languages": list(lineage.catalog.languages), "precedence": list(inputs)}
+    request = Request("label_tasks", "all", stage_code("label_tasks"), inputs, config)
+
+    def make(target: Path) -> Contents:
+        tasks: dict[str, OpenTask] = {}
+        labels = 0
+        for name in inputs:
+            for label in read_lines(folders[name.partition("/")[2]] / "labels.jsonl", Label):
+                labels += 1
+                if label.language in lineage.catalog.languages:
+                    tasks.setdefault(label.id, open_task_of(label))
+        for language in LANGUAGES:
+            of_language = [task for task in tasks.values() if task.language == language]
+            if of_language:
+                write_lines(target / f"{language}.jsonl", of_language)
+        return Contents({"rows_in": labels, "rows": len(tasks)})
+
+    return lineage.build(lineage.paths.label_tasks, request, make)
+
+
+def synthetic_rules(lineage: Lineage, language: Language, split: Split) -> Built:
+    """Make synthetic edits, each with its gold action, on the snippets of one language and split."""
+    sources = {of: lineage.paths.partition("processed", of, split) for of in lineage.catalog.snippets_of(language)}
+    synthesis = lineage.catalog.synthesis
+    inputs = {
+        "splits" if of == language else f"splits.{of}": lineage.verified(source, "splits")
+        for of, source in sources.items()
+    }
+    config = {"synthesis": synthesis.model_dump(mode="json"), **rewriter(lineage.manifest)}
+    request = request_of("synthetic_rules", f"{language}/{split}", inputs, config)
+
+    def make(folder: Path) -> Contents:
+        edits = [edit for source in sources.values() for edit in read_lines(source / "edits.jsonl", Edit)]
+        made: list[Edit] = []
+        found = synthesize(
+            edits, language, synthesis.per_partition, synthesis.seed, lineage.ports.sandbox, split,
+            synthesis.per_snippet,
+        )  # fmt: skip
+        for edit in found:
+            made.append(edit)
+            lineage.advance(len(made), synthesis.per_partition)
+        made.sort(key=lambda edit: edit.id)
+        write_lines(folder / "edits.jsonl", made)
+        families = Counter(tag for edit in made for tag in edit.tags if tag.startswith("template:"))
+        return Contents({"rows": len(made), **{f"rows.{tag}": count for tag, count in sorted(families.items())}})
+
+    return lineage.build(lineage.paths.partition("synthetic", language, split), request, make)

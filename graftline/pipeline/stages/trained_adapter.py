@@ -16,10 +16,9 @@ from typing import Any
 from graftline.core.build import Built, Contents, Request
 from graftline.core.jsonl import read_lines
 from graftline.core.record import RECORD_NAME, ArtifactRecord
-from graftline.pipeline.followed import resolved, store_of
 from graftline.pipeline.lineage import Lineage, identities
 from graftline.pipeline.manifests import Manifest
-from graftline.pipeline.served_model import fetch_served, model_digest, served, served_weights
+from graftline.pipeline.recipe_models import fetch_served, model_digest, resolved, served, served_weights, store_of
 from graftline.pipeline.settings import stage_code
 from graftline.pipeline.stages.sft_dataset import source_of, write_rows
 from graftline.rollouts.answer_grading import GradedAnswer
@@ -98,7 +97,7 @@ def _opened(lineage: Lineage, config: TinkerTrainingConfig) -> Iterator[Training
     run = runs.find(run_id)
     if port.kind == "memory" and run is not None and run.is_over:
         runs.write(run.model_copy(update={"status": "interrupted", "sampler_path": "", "export_path": ""}))
-    with lineage.ports.training(config.model, config.deadline_s) as service:
+    with lineage.ports.open_training(config.model, config.deadline_s) as service:
         yield service
 
 

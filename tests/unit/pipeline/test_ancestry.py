@@ -12,12 +12,10 @@ from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, load_record
 from graftline.datasets.synthetic.held_out import is_held_out
-from graftline.pipeline.export_record import export_record, record_path
-from graftline.pipeline.exporting import export
+from graftline.pipeline.exports import export, export_record, record_path
 from graftline.pipeline.provenance.audit import audit
-from graftline.pipeline.provenance.drawing import dot, mermaid
 from graftline.pipeline.provenance.rows import standing, training_rows, with_sources
-from graftline.pipeline.provenance.trace import Ancestry, State, ancestry
+from graftline.pipeline.provenance.trace import Ancestry, State, ancestry, dot, mermaid
 from graftline.training.adapter import download_adapter
 from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.recipes.open import load_recipe

@@ -12,10 +12,16 @@ import pytest
 from graftline.core.errors import ConfigError, RecordError
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
-from graftline.pipeline.closed_loop_file import Step, closed_loop_file
 from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
-from graftline.pipeline.stages.closed_loop import REPORT, RESULTS, closed_loop_results, closed_loop_steps
+from graftline.pipeline.stages.closed_loop import (
+    REPORT,
+    RESULTS,
+    Step,
+    closed_loop_file,
+    closed_loop_results,
+    closed_loop_steps,
+)
 from graftline.pipeline.stages.evaluation import evaluation
 from graftline.pipeline.stages.sft_dataset import sft_dataset
 from graftline.pipeline.stages.trained_adapter import trained_adapter

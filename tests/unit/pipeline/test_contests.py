@@ -18,13 +18,12 @@ from graftline.core.jsonl import write_lines
 from graftline.core.paths import Paths
 from graftline.evals.evaluation_file import ActorsEntry
 from graftline.evals.metrics import summarize
-from graftline.pipeline.contest_checks import Standing, adapter_not_worse_than_deployed
-from graftline.pipeline.contestants import Entrants
-from graftline.pipeline.contests import ATTEMPTS, BROWSER, CASES, REPORT, SUMMARY, contest, read_attempts
-from graftline.pipeline.deployed import deploy, read_deployed
+from graftline.pipeline.deployed_adapter import Standing, adapter_not_worse_than_deployed, deploy, read_deployed
 from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.solvers import Entrants
 from graftline.pipeline.stages.evaluation import evaluation, evaluation_names
+from graftline.pipeline.stages.model_evaluation import ATTEMPTS, BROWSER, CASES, REPORT, SUMMARY, contest, read_attempts
 from graftline.training.memory.service import MemoryTrainingService
 from tests.eval_cases import RIGHT, UNREADABLE, attempt, case
 from tests.harbor_lineage import write_deployment, write_tasks

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.memory import memory_hub
-from graftline.pipeline.dataset_views.counted_hub import CountedHub
+from graftline.pipeline.dataset_views.build import CountedHub
 
 CONTENT = {"home/a": b"12345", "home/b": b"123"}
 

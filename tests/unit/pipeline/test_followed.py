@@ -12,7 +12,7 @@ from graftline.core.build import Contents, Request, build
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
 from graftline.pipeline import Runtime
-from graftline.pipeline.followed import resolved
+from graftline.pipeline.recipe_models import resolved
 from graftline.training.recipes.open import load_recipe
 from graftline.training.runs import CheckpointNote, Runs, TrainingRun
 from graftline.training.settings import config_digest

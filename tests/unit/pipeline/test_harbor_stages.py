@@ -15,17 +15,21 @@ from graftline.core.errors import ConfigError, GraftlineError, HarborError, Reco
 from graftline.core.paths import Paths
 from graftline.core.record import load_record
 from graftline.harbor.contract import FailureCause, SuccessStatus
-from graftline.harbor.deployment_file import EvaluationBudget
 from graftline.harbor.executors.base import Execution, RolloutSpec
 from graftline.pipeline import evaluation_checks as checks
-from graftline.pipeline.evaluation_jobs import Asked, evaluated
+from graftline.pipeline.evaluation_rollouts import Rollouts
 from graftline.pipeline.harbor_port import HarborService, LocalHarborConfig, place_of
 from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.provenance.audit import audit
 from graftline.pipeline.stages.evaluation import evaluated_names, evaluation, read_summary
-from graftline.pipeline.stages.harbor_deployment import deployment_names, harbor_deployment, read_rows
-from graftline.pipeline.stages.instance_batch import instance_batch
+from graftline.pipeline.stages.harbor_deployment import (
+    deployment_file,
+    deployment_names,
+    harbor_deployment,
+    instance_batch,
+    read_rows,
+)
 from tests.harbor_lineage import task, use_service, write_deployment, write_tasks
 from tests.harbor_parts import KEY, service
 
@@ -249,15 +253,17 @@ def test_a_job_that_was_begun_before_an_interruption_is_waited_for_and_not_paid_
         deployment = harbor_deployment(lineage, "tiny").record.config["deployment"]
         harbor = lineage.ports.harbor
         assert harbor == HarborService(url, harbor.key)
-        asked = Asked(deployment, [0, 1], {}, 2, 60.0, EvaluationBudget(), 0.95)
-        first = evaluated(harbor, asked, note, lambda done, total: None)
+        file = deployment_file(lineage.paths, "tiny")
+        assert file.evaluation is not None
+        rollouts = Rollouts(lineage, "tiny", file, file.evaluation, deployment, 60.0, root)
+        first = rollouts.rewards([0, 1])
         assert not note.exists()
         note.write_text(first.job_id, "utf-8")
-        again = evaluated(harbor, asked, note, lambda done, total: None)
+        again = rollouts.rewards([0, 1])
         assert (again.job_id, outcomes.asked) == (first.job_id, {0: 1, 1: 1})
         # one that the service lost is begun anew
         note.write_text("job_gone", "utf-8")
-        third = evaluated(harbor, asked, note, lambda done, total: None)
+        third = rollouts.rewards([0, 1])
         assert (third.job_id == first.job_id, outcomes.asked) == (False, {0: 2, 1: 2})
 
 

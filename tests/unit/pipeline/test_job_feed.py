@@ -12,13 +12,12 @@ from graftline.core.hashing import digest
 from graftline.core.metrics import Metrics
 from graftline.core.paths import Paths
 from graftline.datasets.division import Split
-from graftline.pipeline import asked_attempts
-from graftline.pipeline.actor_loop import AttemptMaker, Store, open_states
-from graftline.pipeline.attempt_settings import attempt_settings
-from graftline.pipeline.job_feed import JobFeed, Place
+from graftline.pipeline import attempts as asked_attempts
+from graftline.pipeline.attempts import JobFeed, Place
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.ports import open_ports
-from graftline.pipeline.settings import load_settings, stage_code
+from graftline.pipeline.settings import attempt_settings, load_settings, stage_code
+from graftline.pipeline.worker_loop import AttemptMaker, Store, open_states
 from graftline.rollouts.collect_many import AttemptJob
 from graftline.rollouts.queue.base import Job, MemoryQueueConfig
 from graftline.rollouts.queue.memory import MemoryJobQueue

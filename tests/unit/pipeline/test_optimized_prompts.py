@@ -19,14 +19,16 @@ from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.memory import MemoryChatModel
 from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
-from graftline.pipeline.prompt_files import divided, prompt_file, prompt_names
 from graftline.pipeline.stages.optimized_prompt import (
     BEST,
     PAGE,
     PROMPT,
+    divided,
     front_rows,
     optimized_prompt,
     page,
+    prompt_file,
+    prompt_names,
     read_outcome,
 )
 from graftline.prompts.offline_proposer import MISTAKES
@@ -105,7 +107,7 @@ def lineage(root: Path, model: Learning) -> Iterator[Lineage]:
         open_lineage(paths, load_manifest(paths, "test", {}), "run") as lineage,
         BlockingChatModel(MemoryChatModel(model)) as chat_model,
     ):
-        lineage.ports.stand_in("chat_model", chat_model)
+        lineage.ports.replace("chat_model", chat_model)
         yield lineage
 
 

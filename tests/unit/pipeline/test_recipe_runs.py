@@ -12,7 +12,7 @@ from graftline.datasets.sources.folder import FolderHub
 from graftline.datasets.store.files import FilesDatasetStore
 from graftline.datasets.store.memory import MemoryDatasetStore
 from graftline.pipeline import Runtime
-from graftline.pipeline.recipe_ports import PORTS
+from graftline.pipeline.ports import RECIPE_PORTS as PORTS
 from graftline.rollouts.retrieval.hashed import HashedEmbedder
 from graftline.rollouts.retrieval.memory import MemoryVectorStore
 from graftline.sandbox.actions.memory import MemorySandbox

@@ -18,10 +18,10 @@ from graftline.core.paths import Paths
 from graftline.llm.fleet import load_fleet
 from graftline.llm.servers.keeper_state import read_state, state_path
 from graftline.llm.status import fleet_status
-from graftline.pipeline.contestants import Entrants
-from graftline.pipeline.contests import contest, read_attempts
 from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
+from graftline.pipeline.solvers import Entrants
+from graftline.pipeline.stages.model_evaluation import contest, read_attempts
 from graftline.training.local.engine import Engine, EngineSettings
 from graftline.training.local.lora import LoraShape
 from tests.kept_fleet import free_port

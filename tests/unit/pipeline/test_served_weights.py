@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from graftline.core.paths import Paths
-from graftline.pipeline.served_model import served_weights
+from graftline.pipeline.recipe_models import served_weights
 from graftline.training.open import LocalBackendConfig, MemoryTrainingConfig, TinkerServiceConfig
 from graftline.training.settings import TinkerTrainingConfig
 

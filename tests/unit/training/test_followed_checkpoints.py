@@ -13,7 +13,7 @@ from graftline.core.build import Contents, Request, build
 from graftline.core.errors import ConfigError, TrainingError
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME
-from graftline.pipeline.followed import resolved
+from graftline.pipeline.recipe_models import resolved
 from graftline.training.adapter import CONFIG, WEIGHTS, download_adapter
 from graftline.training.local.checkpoints import CheckpointStore, now
 from graftline.training.recipes.distill import DistillConfig

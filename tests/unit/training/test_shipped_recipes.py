@@ -8,8 +8,8 @@ import pytest
 from graftline.cli.trajectories import export
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
-from graftline.pipeline.experiment import description_of
 from graftline.pipeline.provenance.audit import audit
+from graftline.pipeline.runtime import description_of
 from graftline.rollouts.teachers.prompt import load_prompt
 from graftline.training.recipes.open import check_recipe, configured, load_recipe
 from tests.pages import CHECKOUT

@@ -20,7 +20,7 @@ from packageurl import PackageURL
 
 from graftline import __version__
 from graftline.datasets.catalog import NO_LICENCE
-from graftline.pipeline.provenance.licence_bill import LicenceBill, Package, Part
+from graftline.pipeline.provenance.license_bill import LicenseBill, Package, Part
 
 _TYPES = {
     "dataset": ComponentType.DATA,
@@ -30,7 +30,7 @@ _TYPES = {
 _REGISTRIES = {"pypi": ("pypi", None), "npm": ("npm", None), "debian": ("deb", "debian")}
 
 
-def cyclonedx(bill: LicenceBill) -> str:
+def cyclonedx(bill: LicenseBill) -> str:
     """Return the document of `bill` as JSON."""
     adapter = Component(
         name=bill.adapter,

@@ -76,7 +76,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class LicenceBill:
+class LicenseBill:
     """The bill of one adapter."""
 
     adapter: str
@@ -135,7 +135,7 @@ class LicenceBill:
         }
 
 
-def licence_bill(paths: Paths, of: Ancestry) -> LicenceBill:
+def license_bill(paths: Paths, of: Ancestry) -> LicenseBill:
     """Return the bill of the adapter that `of` is about.
 
     Raises:
@@ -146,7 +146,7 @@ def licence_bill(paths: Paths, of: Ancestry) -> LicenceBill:
     parts = [part for one in of.ancestors.values() if (part := _part(one, of_datasets)) is not None]
     parts += [_teacher(paths, name, count) for name, count in of_teachers.most_common() if name]
     record = of.record
-    return LicenceBill(record.name, record.identity, record.written_at, len(rows), _packages(rows), parts)
+    return LicenseBill(record.name, record.identity, record.written_at, len(rows), _packages(rows), parts)
 
 
 def _packages(rows: Iterable[TrainingRow]) -> list[Package]:

@@ -19,8 +19,9 @@ from graftline.llm.servers.commands import weights_of
 from graftline.llm.servers.processes import down, local_actors, up
 from graftline.llm.status import fleet_status
 from graftline.pipeline.lineage import Lineage
+from graftline.pipeline.ports import MEMORY_CONTEXT_TOKENS
+from graftline.pipeline.recipe_models import context_tokens, fetch_served, model_digest, served
 from graftline.pipeline.sampled_solver import SampledSolver
-from graftline.pipeline.served_model import context_tokens, fetch_served, model_digest, served
 from graftline.pipeline.stages.trained_adapter import output_of
 from graftline.rollouts.teachers.open import open_teacher
 from graftline.rollouts.teachers.prompt import Prompt, load_prompt
@@ -35,7 +36,6 @@ logger = logging.getLogger(__name__)
 
 _OF_ACTORS, _OF_TRAINED = "small", "brief"
 """Prompts where neither the file nor the recipe names one."""
-_MEMORY_CONTEXT_TOKENS = 32_768
 _MEMORY_AT_ONCE = 8
 _SAMPLED_AT_ONCE = 64
 
@@ -127,7 +127,7 @@ class Entrants:
         config, secrets = self._lineage.manifest.chat_model, self._lineage.ports.secrets
         if isinstance(config, MemoryChatModelConfig):
             # a manifest says what stands for models, and this one that none is asked
-            context, slots = _MEMORY_CONTEXT_TOKENS, _MEMORY_AT_ONCE
+            context, slots = MEMORY_CONTEXT_TOKENS, _MEMORY_AT_ONCE
             model = BlockingChatModel(open_chat_model(config, self._paths.configs, secrets))
         else:
             context, slots = fleet.context_tokens, sum(actor.slots for actor in fleet.actors)
@@ -211,7 +211,7 @@ class Entrants:
                 self._of_services.close()
                 self._services.clear()
             fetch_served(port, config, paths)
-            opened = self._lineage.ports.training(config.model, config.deadline_s)
+            opened = self._lineage.ports.open_training(config.model, config.deadline_s)
             self._services[key] = self._of_services.enter_context(opened)
         return self._services[key]
 

@@ -6,29 +6,31 @@ What was attempted before is not attempted again: it cost tokens. It stands in t
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from graftline.astgrep.binding import Language
-from graftline.core.errors import ActorError
+from graftline.core.errors import ActorError, GraftlineError
+from graftline.core.hashing import digest
 from graftline.core.metrics import Metrics
 from graftline.core.paths import Paths
+from graftline.core.record import RECORD_NAME, load_record
 from graftline.datasets.division import Split
-from graftline.pipeline.actor_loop import AttemptMaker, Spent, Store, WorkMetrics, open_states, spool
-from graftline.pipeline.asking import Asking
-from graftline.pipeline.example_store import refresh_examples
-from graftline.pipeline.job_feed import JobFeed
+from graftline.pipeline.exports import stored_attempts
 from graftline.pipeline.ports import Ports
-from graftline.pipeline.settings import TrajectorySettings, stage_code
+from graftline.pipeline.settings import Asking, TrajectorySettings, stage_code
+from graftline.pipeline.worker_loop import AttemptMaker, Spent, Store, WorkMetrics, open_states, spool
 from graftline.rollouts.collect_many import AttemptJob
-from graftline.rollouts.queue.base import JobQueue, MemoryQueueConfig, QueueConfig
+from graftline.rollouts.queue.base import Job, JobQueue, MemoryQueueConfig, QueueConfig
 from graftline.rollouts.queue.memory import MemoryJobQueue
 from graftline.rollouts.queue.worker import StopRequest, WorkerSettings, run_worker, worker_name
 from graftline.rollouts.shards import latest_by_key, read_shards, sealed_shards
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.base import Teacher
+from graftline.rollouts.teachers.examples import Examples, VerifiedStep
+from graftline.rollouts.teachers.prompt import Shot
 from graftline.rollouts.trajectory import Trajectory
 from graftline.sandbox.base import Sandbox
 
@@ -38,6 +40,54 @@ _LOOK_S = 2.0
 _REMIND_S = 60.0
 
 Advance = Callable[[int, int], None]
+
+
+Place = tuple[Language, Split]
+
+
+class JobFeed:
+    """The jobs of `places`, in their order; those of one place are in memory at a time.
+
+    Where prompts show examples, which are verified steps of the training split of the same language, the other splits of a
+    language wait until that one is made: their prompts are what they are in a run of one partition after the other.
+    """
+
+    def __init__(
+        self, places: Sequence[Place], jobs_of: Callable[[Language, Split], Sequence[Job]], has_examples: bool
+    ) -> None:
+        self._pending, self._jobs_of, self._has_examples = [*places], jobs_of, has_examples
+        self._begun: list[Place] = []
+        self._waiting: list[Job] = []
+
+    def begin(self, place: Place) -> None:
+        """Leave the jobs of `place` to its stage, which begins now; those that began before are made."""
+        self._begun.append(place)
+        if place in self._pending:
+            self._pending.remove(place)
+
+    def put(self, queue: JobQueue) -> None:
+        """Put as many jobs as there are, and as there is room for.
+
+        Raises:
+            QueueError: the queue cannot be reached.
+        """
+        while True:
+            if self._waiting:
+                self._waiting = self._waiting[queue.put(self._waiting) :]
+            if self._waiting:
+                return  # the queue is full
+            place = next(filter(self._is_ready, self._pending), None)
+            if place is None:
+                return
+            self._pending.remove(place)
+            try:
+                self._waiting = [*self._jobs_of(*place)]
+            except GraftlineError as error:  # its own stage ends with it
+                logger.warning("%s/%s: its attempts wait for their stage: %s", *place, error)
+
+    def _is_ready(self, place: Place) -> bool:
+        language, split = place
+        return not self._has_examples or split == "train" or (language, "train") in self._begun[:-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,3 +270,41 @@ def wait_for_workers(
 
 def _folder(paths: Paths, partition: Partition) -> Path:
     return spool(paths, partition.language, partition.split, partition.teacher.name)
+
+
+def refresh_examples(paths: Paths, examples: Examples) -> bool:
+    """Bring `examples` up to date with what is stored; return whether anything was to be done.
+
+    Raises:
+        RecordError: an artifact is not what it was when it was written, or the store cannot be used.
+    """
+    raw = paths.data / "trajectories" / "raw"
+    folders = sorted(path.parent for path in raw.glob(f"*/train/[!.]*/{RECORD_NAME}"))
+    if not folders:
+        return False
+    identity = digest({paths.relative(folder): load_record(folder).identity for folder in folders})
+    return examples.rebuild(identity, _verified_steps(paths))
+
+
+def _verified_steps(paths: Paths) -> Iterator[VerifiedStep]:
+    for attempt in stored_attempts(paths, "train"):
+        for step in attempt.path if attempt.is_verified else ():
+            said, done = step.model_output, step.sandbox_result
+            # of a verified step
+            assert said.action is not None
+            assert done is not None
+            yield VerifiedStep(
+                id=f"{attempt.key}:{step.step}",
+                task_id=attempt.task_id,
+                group=attempt.group,
+                split="train",
+                shot=Shot(
+                    language=attempt.language,
+                    instruction=attempt.instruction or "Change the text as it should be.",
+                    code=step.prompt.text,
+                    think=said.think,
+                    action=said.action,
+                    state_update=said.state_update,
+                ),
+                after=done.after or "",
+            )

@@ -3,34 +3,37 @@
 What is made here is what `graftline run` makes, and finds unchanged; only that no jail is opened for it.
 """
 
-import os
+import io
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 from graftline.core.build import Built
 from graftline.core.clock import Clock, utc_now
+from graftline.core.download import Advance, Download
 from graftline.core.errors import GraftlineError, RecordError
 from graftline.core.paths import Paths
 from graftline.core.progress import Progress
 from graftline.core.record import RECORD_NAME, DatasetRecord, load_record
-from graftline.core.secrets import open_secrets
+from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.losses import main_losses
-from graftline.pipeline.dataset_views.counted_hub import CountedHub
-from graftline.pipeline.dataset_views.names import datasets_named, partitions_named, sources_named
+from graftline.datasets.sources.base import DatasetHub, Observation
+from graftline.pipeline.dataset_views.listing import datasets_named, partitions_named, sources_named
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.ports import Ports, dataset_hub
 from graftline.pipeline.run_log import RunLog
 from graftline.pipeline.settings import load_settings
-from graftline.pipeline.stages.division import division
 from graftline.pipeline.stages.normalized import normalized
 from graftline.pipeline.stages.raw import raw
-from graftline.pipeline.stages.splits import splits
+from graftline.pipeline.stages.splits import division, splits
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 
 @dataclass
@@ -126,7 +129,7 @@ def open_dataset_stages(
     hub = CountedHub(dataset_hub(manifest, paths), progress.advance)
     run = RunLog(paths, f"{clock():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}")
     with ExitStack() as stack:
-        ports = Ports(manifest, paths, open_secrets(os.environ, paths.root), stack, {"dataset_hub": hub})
+        ports = Ports(manifest, paths, stack, opened={"dataset_hub": hub})
         yield Lineage(paths, settings, manifest, ports, run, stack, clock, progress.advance)
 
 
@@ -162,3 +165,66 @@ def _artifact(built: Built, paths: Paths) -> dict[str, Any]:
         "folder": paths.relative(built.folder),
         "identity": record.identity,
     }
+
+
+_BUFFER_BYTES = 1 << 20
+
+
+class CountedHub:
+    """`hub`, which tells `advance` how many bytes of the dataset that `files` was asked for last have come."""
+
+    def __init__(self, hub: DatasetHub, advance: Advance) -> None:
+        self._hub, self._advance = hub, advance
+        self._come_bytes, self._total_bytes, self._files = 0, 0, 0
+
+    def revision(self, name: str, dataset: Dataset) -> str:
+        return self._hub.revision(name, dataset)
+
+    def observe(self, name: str, dataset: Dataset, known: Observation | None) -> Observation:
+        return self._hub.observe(name, dataset, known)
+
+    def is_home(self, name: str, dataset: Dataset) -> bool:
+        return self._hub.is_home(name, dataset)
+
+    def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
+        files = self._hub.files(name, dataset)
+        sizes = [file.size_bytes for file in files if file.size_bytes is not None]
+        self._come_bytes, self._files = 0, len(files)
+        self._total_bytes = sum(sizes) if len(sizes) == len(files) else 0
+        return files
+
+    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Download:
+        def of_all(done: int, total: int) -> None:
+            # where the home does not say how large its files are, one file still does when it comes
+            advance(self._come_bytes + done, self._total_bytes or (total if self._files == 1 else 0))
+
+        fetched = self._hub.fetch(name, dataset, file, target, of_all)
+        self._come_bytes += fetched.size_bytes
+        return fetched
+
+    @contextmanager
+    def stream(self, name: str, dataset: Dataset, file: DatasetFile) -> Iterator[IO[bytes]]:
+        with (
+            self._hub.stream(name, dataset, file) as inner,
+            io.BufferedReader(_Counted(inner, self._read), _BUFFER_BYTES) as stream,
+        ):
+            yield stream
+
+    def _read(self, size_bytes: int) -> None:
+        self._come_bytes += size_bytes
+        self._advance(self._come_bytes, self._total_bytes)
+
+
+class _Counted(io.RawIOBase):
+    def __init__(self, inner: IO[bytes], count: Callable[[int], None]) -> None:
+        self._inner, self._count = inner, count
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        room = memoryview(buffer).cast("B")
+        found = self._inner.read(len(room))
+        room[: len(found)] = found
+        self._count(len(found))
+        return len(found)

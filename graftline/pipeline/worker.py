@@ -16,12 +16,11 @@ from graftline.core.hashing import digest
 from graftline.core.paths import Paths, file_name
 from graftline.core.telemetry import TelemetrySettings, open_telemetry
 from graftline.llm.pool import ActorPool
-from graftline.pipeline.actor_loop import AttemptMaker, Store, Ticker, WorkMetrics, look, open_states
-from graftline.pipeline.attempt_settings import attempt_settings
-from graftline.pipeline.example_store import refresh_examples
+from graftline.pipeline.attempts import refresh_examples
 from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.ports import Ports, open_ports
-from graftline.pipeline.settings import load_settings, stage_code
+from graftline.pipeline.settings import attempt_settings, load_settings, stage_code
+from graftline.pipeline.worker_loop import AttemptMaker, Store, Ticker, WorkMetrics, look, open_states
 from graftline.rollouts.queue.base import DeadLetter, Depth
 from graftline.rollouts.queue.worker import JobOutcome, WorkerSettings, run_worker, stop_on_signals, worker_name
 
@@ -95,7 +94,7 @@ def queue_state(paths: Paths, manifest: Manifest) -> tuple[Depth, list[DeadLette
     """
     _require_shared(manifest)
     with ExitStack() as stack:
-        queue = Ports.closed_with(stack, manifest, paths).queue
+        queue = Ports(manifest, paths, stack).queue
         return queue.depth(), queue.dead()
 
 
@@ -108,7 +107,7 @@ def revive(paths: Paths, manifest: Manifest, keys: Sequence[str]) -> int:
     """
     _require_shared(manifest)
     with ExitStack() as stack:
-        queue = Ports.closed_with(stack, manifest, paths).queue
+        queue = Ports(manifest, paths, stack).queue
         return queue.revive(keys or [letter.job.key for letter in queue.dead()])
 
 
@@ -127,7 +126,7 @@ def upload_attempts(paths: Paths, manifest: Manifest) -> dict[str, int]:
         BoundaryError: the store failed; the next call goes on from there.
     """
     with ExitStack() as stack:
-        return _uploaded(paths, Ports.closed_with(stack, manifest, paths))
+        return _uploaded(paths, Ports(manifest, paths, stack))
 
 
 def _uploaded(paths: Paths, ports: Ports) -> dict[str, int]:

@@ -27,13 +27,11 @@ from graftline.evals.evaluation_file import EvaluationFile, load_evaluation
 from graftline.evals.metrics import compare, summarize, summarize_by
 from graftline.evals.report import browser_page, markdown_page
 from graftline.evals.sources import PairsSource, load_cases, source_artifacts
-from graftline.pipeline.attempt_settings import rewriter
-from graftline.pipeline.contest_names import contest_names
 from graftline.pipeline.lineage import Lineage
-from graftline.pipeline.settings import stage_code
+from graftline.pipeline.settings import rewriter, stage_code
 
 if TYPE_CHECKING:
-    from graftline.pipeline.contestants import Entrants
+    from graftline.pipeline.solvers import Entrants
 
 ATTEMPTS, CASES, SUMMARY, REPORT, BROWSER = (
     "attempts.jsonl",
@@ -62,7 +60,7 @@ def contest(lineage: Lineage, name: str, shared: "Entrants | None" = None) -> Bu
     Servers that are started for them stay for the next evaluation where they are `shared`.
     """
     # loads what asks models, for whoever only wants to know the assets
-    from graftline.pipeline.contestants import Entrants
+    from graftline.pipeline.solvers import Entrants
 
     paths, file = lineage.paths, contest_file(lineage.paths, name)
     folder = paths.contest(name)
@@ -203,3 +201,8 @@ def read_contest_summary(folder: Path) -> dict[str, Any]:
     """Return what a stored evaluation comes to."""
     found: dict[str, Any] = json.loads((folder / SUMMARY).read_text("utf-8"))
     return found
+
+
+def contest_names(paths: Paths) -> list[str]:
+    """Return the names of the files, in order."""
+    return sorted(path.stem for path in paths.contests.glob("*.yaml"))

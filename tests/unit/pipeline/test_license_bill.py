@@ -9,8 +9,8 @@ import pytest
 
 from graftline.core.paths import Paths
 from graftline.core.record import ArtifactRecord
-from graftline.pipeline.provenance.licence_bill import ASKS, LicenceBill, licence_bill
-from graftline.pipeline.provenance.licence_document import cyclonedx
+from graftline.pipeline.provenance.license_bill import ASKS, LicenseBill, license_bill
+from graftline.pipeline.provenance.license_document import cyclonedx
 from graftline.pipeline.provenance.rows import TrainingRow
 from graftline.pipeline.provenance.trace import Ancestor, Ancestry, State
 
@@ -23,7 +23,7 @@ def chat(number: int, licence: str, origin: str, **other: Any) -> dict[str, Any]
 
 
 @pytest.fixture
-def bill(tmp_path: Path, checkout: Path) -> LicenceBill:
+def bill(tmp_path: Path, checkout: Path) -> LicenseBill:
     """Of five rows: two of one package, one without a licence, one made by a template, one by a model that nobody knows."""
     from graftline.core.parquet import write_parquet
 
@@ -45,7 +45,7 @@ def bill(tmp_path: Path, checkout: Path) -> LicenceBill:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     found = [{"id": f"pairs:{number}", "origin_group": group} for number, group in enumerate(groups, 1)]
     write_parquet(edits, found, {"id": "text", "origin_group": "word"})
-    return licence_bill(Paths(tmp_path), of(file))
+    return license_bill(Paths(tmp_path), of(file))
 
 
 def of(file: Path) -> Ancestry:
@@ -62,7 +62,7 @@ def of(file: Path) -> Ancestry:
     return Ancestry(file.parent, record, None, {file: None}, {one.key: one for one in ancestors})
 
 
-def test_rows_are_counted_by_licence_package_and_dataset(bill: LicenceBill) -> None:
+def test_rows_are_counted_by_licence_package_and_dataset(bill: LicenseBill) -> None:
     assert bill.by_licence() == [
         {"licence": "MIT", "asks": "notice", "rows": 2, "packages": 1, "datasets": ["pairs"]},
         {"licence": "Apache-2.0", "asks": "notice and changes", "rows": 1, "packages": 1, "datasets": ["pairs"]},
@@ -83,14 +83,14 @@ def test_rows_are_counted_by_licence_package_and_dataset(bill: LicenceBill) -> N
     ]
 
 
-def test_what_has_no_licence_that_is_known_is_told_and_never_left_out(bill: LicenceBill) -> None:
+def test_what_has_no_licence_that_is_known_is_told_and_never_left_out(bill: LicenseBill) -> None:
     assert bill.unknown == [
         "owner/name: NOASSERTION, 1 rows; find out its licence, or leave its rows out",
         "teacher openai/unheard-of: licence unknown; find out on what terms it is",
     ]
 
 
-def test_notices_are_of_what_asks_for_them(bill: LicenceBill) -> None:
+def test_notices_are_of_what_asks_for_them(bill: LicenseBill) -> None:
     assert bill.notices() == [
         f"base (maker/base, sha256 {'ab' * 32}): Apache-2.0",
         "pypi:one (1->2 and 1 more): MIT; copyright of its authors, whose notice, and the text of the licence are there",
@@ -106,7 +106,7 @@ def test_every_licence_that_is_allowed_by_default_has_what_it_asks_for() -> None
     assert [licence for licence in Cleaning().licences if licence not in ASKS] == []
 
 
-def test_the_document_is_one_of_cyclonedx(bill: LicenceBill) -> None:
+def test_the_document_is_one_of_cyclonedx(bill: LicenseBill) -> None:
     pytest.importorskip("cyclonedx", reason="pip install 'graftline[bom]'")
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
@@ -128,7 +128,7 @@ def test_the_document_is_one_of_cyclonedx(bill: LicenceBill) -> None:
     assert cyclonedx(bill) == text
 
 
-def test_a_document_that_is_none_is_refused_by_the_schema_it_is_tested_with(bill: LicenceBill) -> None:
+def test_a_document_that_is_none_is_refused_by_the_schema_it_is_tested_with(bill: LicenseBill) -> None:
     pytest.importorskip("cyclonedx", reason="pip install 'graftline[bom]'")
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
