@@ -46,8 +46,8 @@ from graftline.llm.servers.processes import down, up
 from graftline.llm.settings import PoolSettings
 from graftline.llm.weights.fetch import fetch_model
 from graftline.prompts.journal import FileJournal
-from graftline.prompts.offline_proposer import OfflineProposer
 from graftline.prompts.optimize import optimize
+from graftline.prompts.proposers import OfflineProposer
 from graftline.prompts.settings import PromptLearningConfig
 from graftline.rollouts.collect import RolloutConfig
 from graftline.rollouts.task import Task

@@ -133,10 +133,10 @@ def cancel(root: Path | None, what: str, backend_url: str, as_json: bool) -> Non
         _print_result(_known_job(root, what, backend_url).cancel(), as_json)
         return
     from graftline.pipeline.stages.optimized_prompt import prompt_file, stop_optimized_prompt
-    from graftline.prompts.stop_file import ask_to_stop
+    from graftline.prompts.journal import request_stop
 
     if Path(what).is_dir():
-        ask_to_stop(Path(what))
+        request_stop(Path(what))
         asked = 1
     else:
         paths = paths_of(root)

@@ -22,7 +22,7 @@ _NAME = re.compile(r"(?<!\$)\$([a-z][a-z_]*)")
 
 
 def digest_of(candidate: Candidate) -> str:
-    """Return what tells a prompt from all others."""
+    """Return the digest of a prompt."""
     return digest(dict(candidate))
 
 
@@ -54,17 +54,17 @@ class PromptShape:
                 " messages of role and pattern"
             )
         texts: dict[str, str] = {}
-        seen: Counter[str] = Counter()
+        roles: Counter[str] = Counter()
         for message in sorted(prompt.messages, key=lambda message: message.order):
-            seen[message.role] += 1
-            part = message.role if seen[message.role] == 1 else f"{message.role}-{seen[message.role]}"
+            roles[message.role] += 1
+            part = message.role if roles[message.role] == 1 else f"{message.role}-{roles[message.role]}"
             texts[part] = message.pattern
-        known = [f"{{{name}}}" for name in prompt.wildcards]
-        wildcards = {part: frozenset(name for name in known if name in text) for part, text in texts.items()}
-        made = cls(texts, wildcards, limits.max_limit if limits.enforce_pattern_limit else None)
-        if fault := made.fault(texts):
+        names = [f"{{{name}}}" for name in prompt.wildcards]
+        wildcards = {part: frozenset(name for name in names if name in text) for part, text in texts.items()}
+        shape = cls(texts, wildcards, limits.max_limit if limits.enforce_pattern_limit else None)
+        if fault := shape.fault(texts):
             raise ConfigError(f"prompt_learning.initial_prompt: {fault}")
-        return made
+        return shape
 
     def fault(self, candidate: Candidate) -> str:
         """Return why a prompt may not stand in place of the first one; empty where it may."""
@@ -75,13 +75,12 @@ class PromptShape:
                 return f"{part} is empty"
             if len(text) > MAX_CHARACTERS:
                 return f"{part} has more than {MAX_CHARACTERS} characters"
-            wanted, found = names_in(self.initial[part]), names_in(text)
-            if lost := sorted(wanted - found):
+            required, names = names_in(self.initial[part]), names_in(text)
+            missing_wildcards = sorted(name for name in self.wildcards[part] if name not in text)
+            if lost := [*sorted(required - names), *missing_wildcards]:
                 return f"{part} lost {lost[0]}, which is filled in there"
-            if unknown := sorted(found - wanted):
+            if unknown := sorted(names - required):
                 return f"{part} has {unknown[0]}, which nothing is filled in for"
-            if gone := sorted(name for name in self.wildcards[part] if name not in text):
-                return f"{part} lost {gone[0]}, which is filled in there"
         if self.most_tokens is not None:
             tokens = sum(count_tokens(text) for text in candidate.values())
             if tokens > self.most_tokens:

@@ -1,4 +1,4 @@
-"""Which of several prompts is better, where not every one of them has a reward on every seed.
+"""Compares prompts of which not every one has a reward on every seed.
 
 A seed without a reward says nothing: prompts are compared on the seeds that both have one on, and a mean over other seeds than
 those of the prompt beside it is never looked at. A prompt that is known on fewer than half of the seeds of another one is not
@@ -26,8 +26,8 @@ def differences(scores: Scores, other: Scores) -> list[float]:
 
 def is_better(scores: Scores, other: Scores) -> bool:
     """Return whether the mean on the seeds of both is above that of `other`; not where those are few of the seeds of it."""
-    found = differences(scores, other)
-    return bool(found) and 2 * len(found) >= len(other) and math.fsum(found) > 0
+    gains = differences(scores, other)
+    return bool(gains) and 2 * len(gains) >= len(other) and math.fsum(gains) > 0
 
 
 def best_of(scores: Sequence[Scores]) -> int:
@@ -39,23 +39,23 @@ def best_of(scores: Sequence[Scores]) -> int:
     return best
 
 
-def ranked(scores: Sequence[Scores]) -> list[int]:
+def rank(scores: Sequence[Scores]) -> list[int]:
     """Return all of them, the best first, by how many of the others each is better than."""
-    wins = [sum(is_better(one, other) for other in scores) for one in scores]
+    wins = [sum(is_better(by_seed, other) for other in scores) for by_seed in scores]
     return sorted(range(len(scores)), key=lambda number: (-wins[number], number))
 
 
 def best_by_seed(scores: Sequence[Scores], margin: float = 0.0) -> dict[int, set[int]]:
     """Return for every seed which prompts have the highest reward there, or one within `margin` of it."""
-    seeds = sorted({seed for one in scores for seed in one})
-    found = {}
-    for seed in seeds:
-        highest = max(one[seed] for one in scores if seed in one)
-        found[seed] = {number for number, one in enumerate(scores) if seed in one and one[seed] >= highest - margin}
-    return found
+    best: dict[int, set[int]] = {}
+    for seed in sorted({seed for by_seed in scores for seed in by_seed}):
+        rewards = {number: by_seed[seed] for number, by_seed in enumerate(scores) if seed in by_seed}
+        highest = max(rewards.values())
+        best[seed] = {number for number, reward in rewards.items() if reward >= highest - margin}
+    return best
 
 
 def gain(scores: Scores, other: Scores) -> tuple[float, tuple[float, float] | None, int] | None:
     """Return the mean difference on the seeds of both, its 95 % interval, and how many seeds they are."""
-    found = differences(scores, other)
-    return (math.fsum(found) / len(found), interval_of(found), len(found)) if found else None
+    gains = differences(scores, other)
+    return (math.fsum(gains) / len(gains), interval_of(gains), len(gains)) if gains else None

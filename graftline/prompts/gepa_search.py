@@ -13,21 +13,51 @@ import logging
 import math
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from graftline.core.errors import ConfigError, HarborError, install_command
-from graftline.prompts.candidates import PromptShape, changed_parts, digest_of
-from graftline.prompts.comparison import best_by_seed, best_of, is_better, mean, ranked
+from graftline.core.errors import ActorError, ConfigError, HarborError, install_command
+from graftline.core.hashing import digest
+from graftline.prompts.candidates import Candidate, PromptShape, changed_parts, digest_of, names_in
+from graftline.prompts.comparison import best_by_seed, best_of, is_better, mean, rank
 from graftline.prompts.journal import Journal
-from graftline.prompts.proposals import Proposer, Reflection
-from graftline.prompts.rollouts import BudgetSpentError, Rollouts, StoppedError
-from graftline.prompts.search_state import Found, Search, SearchState, Tell
+from graftline.prompts.proposers import ChangeRequest, Proposal, Proposer, Reflection
+from graftline.prompts.rollouts import BudgetSpentError, FinishedRollout, Rollouts, StoppedError
 from graftline.prompts.settings import GepaTable
 
 logger = logging.getLogger(__name__)
 
-_NOTHING = math.nan
+Notify = Callable[[str, Mapping[str, Any]], None]
+_MOST_FAILED_PROPOSALS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedPrompt:
+    """A prompt that was judged on the front."""
+
+    texts: dict[str, str]
+    parents: list[int]
+    changed: list[str]
+    """Parts in which it differs from its parent."""
+    how: str
+    scores: dict[int, float]
+    """By seed of the front."""
+    asked: int
+    """Pairs of prompt and seed that had been asked about when it was found."""
+
+
+@dataclass(slots=True)
+class SearchResult:
+    """What a search came to."""
+
+    prompts: list[ArchivedPrompt] = field(default_factory=list)
+    termination_reason: str = ""
+    error: str = ""
+    """What it could not go on with; empty where it ended as it should."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Proposals by what became of them."""
 
 
 def search(
@@ -40,14 +70,14 @@ def search(
     feedback: Sequence[int],
     reserve: int,
     stop: threading.Event,
-    tell: Tell,
-) -> Search:
-    """Return the prompts that were found, the first one first.
+    notify: Notify,
+) -> SearchResult:
+    """Return the prompts of the archive, the initial one first.
 
     Args:
         front: Seeds that all of them are compared on.
         feedback: Seeds that changes are found on.
-        reserve: Rollouts that have to be left of the budget.
+        reserve: Rollouts that have to remain of the budget.
 
     Raises:
         ConfigError: `gepa` is not installed.
@@ -59,19 +89,20 @@ def search(
     from gepa.strategies.proposal_sampling import IndependentSampling
 
     population = gepa.population
-    state = SearchState(shape, rollouts, proposer, journal, gepa, reserve, stop, tell)
+    state = _Search(shape, rollouts, proposer, journal, gepa, front, reserve, stop, notify)
     size = min(gepa.rollout.minibatch_size, len(feedback))
 
     class Sampling(IndependentSampling):
         """As many changes at once as the budget reaches for."""
 
         def sample_tasks(self, *arguments: Any) -> Any:
-            self.n = state.affordable(population.children_per_generation, size, len(front))
+            self.n = state.affordable_changes(population.children_per_generation, size)
             return super().sample_tasks(*arguments)
 
-    # not of the package's own types: what it hands through is ours
-    adapter: Any = _Adapter(state)
-    listener: Any = _Listener(state, front)
+    # the package's types do not know what it hands through, which is ours
+    adapter: Any = state
+    listener: Any = state
+    result = state.result
     try:
         optimize(
             seed_candidate=dict(shape.initial),
@@ -81,7 +112,7 @@ def search(
             candidate_selection_strategy=_Selector(random.Random(gepa.rng_seed or 0), gepa, front),
             reflection_minibatch_size=size,
             sampling_strategy=Sampling(population.children_per_generation),
-            stop_callbacks=[lambda gepa_state: state.is_over(gepa_state.i + 1)],
+            stop_callbacks=[lambda gepa_state: state.should_stop(gepa_state.i + 1)],
             callbacks=[listener],
             logger=_Log(),
             track_best_outputs=False,
@@ -89,17 +120,17 @@ def search(
             val_evaluation_policy=_Judgment(state, front),
             acceptance_criterion=_Acceptance(),
         )
-    except BudgetSpentError as spent:
-        if not state.search.found:
+    except BudgetSpentError as error:
+        if not result.prompts:
             raise
-        state.search.ending = str(spent)
+        result.termination_reason = str(error)
     except StoppedError:
-        state.search.ending = "cancelled"
+        result.termination_reason = "cancelled"
     except HarborError as error:
-        if not state.search.found:
+        if not result.prompts:
             raise
-        state.search.ending, state.search.error = "failed", str(error)
-    return state.search
+        result.termination_reason, result.error = "failed", str(error)
+    return result
 
 
 def load() -> None:
@@ -115,28 +146,53 @@ def load() -> None:
         raise ConfigError(f"prompt optimization needs gepa; {install_command('optimization')}") from None
 
 
-def reflection_prompt(metaprompt: str | None, text: str, records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the question that a model is asked for another text."""
-    from gepa.strategies.instruction_proposal import InstructionProposalSignature
+class _Search:
+    """A search on its way: the adapter that `gepa` asks for rollouts and texts, and the listener that it notifies."""
 
-    rendered = InstructionProposalSignature.prompt_renderer(
-        {"current_instruction_doc": text, "dataset_with_feedback": list(records), "prompt_template": metaprompt}
-    )
-    return str(rendered)
+    def __init__(
+        self,
+        shape: PromptShape,
+        rollouts: Rollouts,
+        proposer: Proposer,
+        journal: Journal,
+        gepa: GepaTable,
+        front: Sequence[int],
+        reserve: int,
+        stop: threading.Event,
+        notify: Notify,
+    ) -> None:
+        self.shape, self.front, self.result = shape, front, SearchResult()
+        self._rollouts, self._proposer, self._journal = rollouts, proposer, journal
+        self._population, self._reserve, self._stop, self._notify = gepa.population, reserve, stop, notify
+        self._how: dict[str, str] = {}
+        self._pairs: set[tuple[str, int]] = set()
+        self._judged = {digest_of(shape.initial)}
+        self._requests: Counter[str] = Counter()
+        self._best = self._failed_in_a_row = self._generations_since_best = 0
+        self._journaled = {line["key"]: line for line in journal.lines() if line["kind"] == "proposal"}
 
+    def affordable_changes(self, most: int, size: int) -> int:
+        """Return how many changes at once the budget reaches for; of pairs alone, so that it is the same when resumed."""
+        if self._rollouts.budget is None:
+            return most
+        remaining = self._rollouts.budget - self._reserve - len(self._pairs) - len(self.front)
+        return max(1, min(most, remaining // (2 * size)))
 
-def extracted(answer: str) -> str:
-    """Return the text that an answer proposes."""
-    from gepa.strategies.instruction_proposal import InstructionProposalSignature
+    def should_stop(self, generation: int) -> bool:
+        """Return whether no generation begins any more, where `generation` would be the next from 0; keep why."""
+        population = self._population
+        if self._stop.is_set():
+            self.result.termination_reason = "cancelled"
+        elif self._generations_since_best >= population.patience_generations:
+            self.result.termination_reason = f"{self._generations_since_best} generations without a better prompt"
+        elif generation >= population.num_generations:
+            self.result.termination_reason = f"{population.num_generations} generations"
+        return bool(self.result.termination_reason)
 
-    return InstructionProposalSignature.output_extractor(answer)["new_instruction"].strip()
-
-
-class _Adapter:
-    """What `gepa` asks for rollouts and for texts."""
-
-    def __init__(self, state: SearchState) -> None:
-        self._state = state
+    def run(self, pairs: Sequence[tuple[Candidate, int]]) -> dict[tuple[str, int], FinishedRollout]:
+        """Return what came of prompts at seeds; a pair that nothing is known of is not among them."""
+        self._pairs |= {(digest_of(candidate), seed) for candidate, seed in pairs}
+        return self._rollouts.run(pairs, self._reserve)
 
     def evaluate(self, batch: list[int], candidate: dict[str, str], capture_traces: bool = False) -> Any:
         return self.batch_evaluate([(candidate, batch)])[0]
@@ -144,19 +200,19 @@ class _Adapter:
     def batch_evaluate(self, items: list[tuple[dict[str, str], list[int]]]) -> list[Any]:
         from gepa.core.adapter import EvaluationBatch
 
-        known = self._state.ended([(candidate, seed) for candidate, seeds in items for seed in seeds])
+        finished = self.run([(candidate, seed) for candidate, seeds in items for seed in seeds])
         batches = []
         for candidate, seeds in items:
-            rollouts = [known.get((digest_of(candidate), seed)) for seed in seeds]
-            scores = [_NOTHING if one is None or one.reward is None else one.reward for one in rollouts]
+            rollouts = [finished.get((digest_of(candidate), seed)) for seed in seeds]
+            scores = [math.nan if rollout is None or rollout.reward is None else rollout.reward for rollout in rollouts]
             batches.append(EvaluationBatch(outputs=[None] * len(seeds), scores=scores, trajectories=rollouts))
         return batches
 
     def make_reflective_dataset(
         self, candidate: dict[str, str], eval_batch: Any, components_to_update: list[str]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        by_seed = {one.seed: one for one in eval_batch.trajectories if one is not None}
-        rows = [{"seed": one.seed, "reward": one.reward, "said": one.said} for _, one in sorted(by_seed.items())]
+        by_seed = {rollout.seed: rollout for rollout in eval_batch.trajectories if rollout is not None}
+        rows = [{"seed": seed, "reward": by_seed[seed].reward, "said": by_seed[seed].said} for seed in sorted(by_seed)]
         return {part: rows for part in components_to_update}
 
     def propose_new_texts(
@@ -169,8 +225,87 @@ class _Adapter:
         for part in components_to_update:
             reflections = [Reflection(row["seed"], row["reward"], row["said"]) for row in reflective_dataset[part]]
             if reflections:
-                texts |= self._state.proposed({**candidate, **texts}, part, reflections)
+                texts |= self._change_part({**candidate, **texts}, part, reflections)
         return texts
+
+    def _change_part(self, candidate: Candidate, part: str, reflections: Sequence[Reflection]) -> dict[str, str]:
+        """Return the changed part; nothing where there is no change that may be judged."""
+        proposal = None if self.result.termination_reason else self._propose(candidate, part, reflections)
+        if proposal is None:
+            return {}
+        child = {**candidate, part: proposal.text}
+        key, fault = digest_of(child), self.shape.fault(child)
+        if fault or key in self._judged:
+            self.result.counts["refused" if fault else "known"] += 1
+            self._notify("candidate.refused", {"part": part, "reason": fault or "it was judged before"})
+            return {}
+        self._judged.add(key)
+        self.result.counts["judged"] += 1
+        self._how[key] = proposal.how
+        return {part: proposal.text}
+
+    def _propose(self, candidate: Candidate, part: str, reflections: Sequence[Reflection]) -> Proposal | None:
+        request_key = digest([dict(candidate), part])
+        number = self._requests[request_key]
+        self._requests[request_key] += 1
+        key = digest([request_key, number, [[reflection.seed, reflection.reward] for reflection in reflections]])
+        if (line := self._journaled.get(key)) is not None:
+            return Proposal(line["text"], line["how"], line["usd"], line["tokens"])
+        names = [*sorted(names_in(self.shape.initial[part])), *sorted(self.shape.wildcards[part])]
+        request = ChangeRequest(part, candidate[part], reflections, names, number)
+        try:
+            proposal = self._rollouts.pay_for(lambda: self._proposer.propose(request))
+        except BudgetSpentError as error:
+            # raised from here, `gepa` would take it for a failure of the model, and ask again
+            self.result.termination_reason = str(error)
+            return None
+        except ActorError as error:
+            self.result.counts["unanswered"] += 1
+            self._failed_in_a_row += 1
+            if self._failed_in_a_row >= _MOST_FAILED_PROPOSALS:
+                self.result.termination_reason = "failed"
+                self.result.error = (
+                    f"the proposer did not answer {self._failed_in_a_row} times in a row: {error}; resume"
+                )
+            return None
+        self._failed_in_a_row = 0
+        fields = {"text": proposal.text, "how": proposal.how, "usd": proposal.usd, "tokens": proposal.tokens}
+        self._journal.append({"kind": "proposal", "key": key, **fields})
+        return proposal
+
+    def on_iteration_start(self, event: Any) -> None:
+        self._notify("generation.started", {"generation": event["iteration"]})
+
+    def on_valset_evaluated(self, event: Any) -> None:
+        prompts, texts = self.result.prompts, dict(event["candidate"])
+        parents = [number for number in event["parent_ids"] if number is not None]
+        scores = _by_seed(event["scores_by_val_id"], self.front)
+        prompts.append(
+            ArchivedPrompt(
+                texts,
+                parents,
+                changed_parts(prompts[parents[0]].texts, texts) if parents else [],
+                self._how.get(digest_of(texts), "the first"),
+                scores,
+                len(self._pairs),
+            )
+        )
+        event_data = {"candidate": len(prompts) - 1, "parents": parents, "score": mean(scores)}
+        self._notify("candidate.evaluated", event_data)
+
+    def on_pareto_front_updated(self, event: Any) -> None:
+        self._notify("frontier.updated", {"archived": len(self.result.prompts) + 1})
+
+    def on_candidate_rejected(self, event: Any) -> None:
+        self.result.counts["not better"] += 1
+
+    def on_iteration_end(self, event: Any) -> None:
+        prompts = self.result.prompts
+        best = best_of([prompt.scores for prompt in prompts])
+        self._generations_since_best = 0 if best != self._best else self._generations_since_best + 1
+        self._best = best
+        data = {"generation": event["iteration"], "best": best, "score": mean(prompts[best].scores)}
+        self._notify("generation.completed", data)
 
 
 class _Selector:
@@ -182,13 +317,12 @@ class _Selector:
     def select_candidate_idx(self, state: Any) -> int:
         from gepa.gepa_utils import select_program_candidate_from_pareto_front
 
-        scores = scores_of(state, self._front)
-        kept = set(ranked(scores)[: self._archive.size])
-        best = best_by_seed(
-            [one if number in kept else {} for number, one in enumerate(scores)], self._archive.pareto_eps
-        )
-        # one that nothing is known of stands below all others, and not at 0
-        means = [-math.inf if (found := mean(one)) is None else found for one in scores]
+        scores = _all_scores(state, self._front)
+        archive = set(rank(scores)[: self._archive.size])
+        archived_scores = [by_seed if number in archive else {} for number, by_seed in enumerate(scores)]
+        best = best_by_seed(archived_scores, self._archive.pareto_eps)
+        # a prompt that nothing is known of stands below all others, and not at 0
+        means = [-math.inf if (value := mean(by_seed)) is None else value for by_seed in scores]
         return int(select_program_candidate_from_pareto_front(best, means, self._source))
 
 
@@ -196,23 +330,32 @@ class _Acceptance:
     """A change is kept if it is better on the seeds that both have a reward on."""
 
     def should_accept(self, proposal: Any, state: Any) -> bool:
-        return is_better(*(_on(proposal, scores) for scores in ("subsample_scores_after", "subsample_scores_before")))
+        before, after = self._scores(proposal)
+        return is_better(after, before)
 
     def reject_reason(self, proposal: Any, state: Any) -> str:
-        before, after = (_on(proposal, name) for name in ("subsample_scores_before", "subsample_scores_after"))
+        before, after = self._scores(proposal)
         return f"not better on the {len(before.keys() & after.keys())} seeds of both"
+
+    def _scores(self, proposal: Any) -> tuple[dict[int, float], dict[int, float]]:
+        """Return the rewards of the minibatch before and after by place; those that are known."""
+        before, after = (
+            {place: score for place, score in enumerate(scores or ()) if not math.isnan(score)}
+            for scores in (proposal.subsample_scores_before, proposal.subsample_scores_after)
+        )
+        return before, after
 
 
 class _Judgment:
-    """All seeds of the front for every prompt; of the first one those that can be told."""
+    """All seeds of the front for every prompt; of the first one those that have a reward."""
 
-    def __init__(self, state: SearchState, front: Sequence[int]) -> None:
+    def __init__(self, state: _Search, front: Sequence[int]) -> None:
         self._state, self._front = state, front
 
     def get_seed_eval_batch(self, loader: Any) -> list[int]:
         initial = self._state.shape.initial
-        known = self._state.ended([(initial, seed) for seed in self._front])
-        places = [place for place, seed in enumerate(self._front) if (digest_of(initial), seed) in known]
+        finished = self._state.run([(initial, seed) for seed in self._front])
+        places = [place for place, seed in enumerate(self._front) if (digest_of(initial), seed) in finished]
         if not places:
             raise HarborError(
                 f"task app: the first prompt has no reward on any of the {len(self._front)} seeds of the front; try one"
@@ -224,72 +367,24 @@ class _Judgment:
         return list(loader.all_ids())
 
     def get_best_program(self, state: Any) -> int:
-        return best_of(scores_of(state, self._front))
+        return best_of(_all_scores(state, self._front))
 
     def get_valset_score(self, program_idx: int, state: Any) -> float:
-        found = mean(scores_of(state, self._front)[program_idx])
-        return _NOTHING if found is None else found
-
-
-class _Listener:
-    """Keeps what is found as it is found, and tells of it."""
-
-    def __init__(self, state: SearchState, front: Sequence[int]) -> None:
-        self._state, self._front = state, front
-        self._best = 0
-
-    def on_iteration_start(self, event: Any) -> None:
-        self._state.tell("generation.started", {"generation": event["iteration"]})
-
-    def on_valset_evaluated(self, event: Any) -> None:
-        shared = self._state
-        parents = [number for number in event["parent_ids"] if number is not None]
-        texts = dict(event["candidate"])
-        scores = _told(event["scores_by_val_id"], self._front)
-        shared.search.found.append(
-            Found(
-                texts,
-                parents,
-                changed_parts(shared.search.found[parents[0]].texts, texts) if parents else [],
-                shared.how.get(digest_of(texts), "the first"),
-                scores,
-                len(shared.asked),
-            )
-        )
-        number = len(shared.search.found) - 1
-        shared.tell("candidate.evaluated", {"candidate": number, "parents": parents, "score": mean(scores)})
-
-    def on_pareto_front_updated(self, event: Any) -> None:
-        self._state.tell("frontier.updated", {"archived": len(self._state.search.found) + 1})
-
-    def on_candidate_rejected(self, event: Any) -> None:
-        self._state.search.counts["not better"] += 1
-
-    def on_iteration_end(self, event: Any) -> None:
-        found = self._state.search.found
-        best = best_of([one.scores for one in found])
-        self._state.end_of_generation(best != self._best)
-        self._best = best
-        data = {"generation": event["iteration"], "best": best, "score": mean(found[best].scores)}
-        self._state.tell("generation.completed", data)
+        score = mean(_all_scores(state, self._front)[program_idx])
+        return math.nan if score is None else score
 
 
 class _Log:
-    """The package's own words, for whoever looks for them."""
+    """The package's own log."""
 
     def log(self, message: str) -> None:
         logger.debug("%s", message)
 
 
-def scores_of(state: Any, front: Sequence[int]) -> list[dict[int, float]]:
+def _all_scores(state: Any, front: Sequence[int]) -> list[dict[int, float]]:
     """Return the rewards of every prompt by seed, those that are known."""
-    return [_told(scores, front) for scores in state.prog_candidate_val_subscores]
+    return [_by_seed(scores, front) for scores in state.prog_candidate_val_subscores]
 
 
-def _told(scores: Mapping[int, float], front: Sequence[int]) -> dict[int, float]:
+def _by_seed(scores: Mapping[int, float], front: Sequence[int]) -> dict[int, float]:
     return {front[place]: score for place, score in scores.items() if not math.isnan(score)}
-
-
-def _on(proposal: Any, name: str) -> dict[int, float]:
-    """Return the rewards of a minibatch by its place; those that are known."""
-    return {place: score for place, score in enumerate(getattr(proposal, name) or ()) if not math.isnan(score)}

@@ -1,4 +1,4 @@
-"""What an optimization was told so far: rollouts, proposals, and which rollouts of a batch it went on without.
+"""The folder of an optimization: the journal of its rollouts and proposals, and the file that asks it to stop.
 
 An optimization that is begun again with its journal asks the same questions in the same order, and finds the answers here: it
 stands where it was, nothing is paid twice, and no state of the random choices has to be kept.
@@ -7,12 +7,16 @@ stands where it was, nothing is paid twice, and no state of the random choices h
 import fcntl
 import json
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 from graftline.core.errors import ConfigError, RecordError
+
+STOP = ".stop"
+_POLL_S = 0.3
 
 
 class Journal(Protocol):
@@ -30,7 +34,7 @@ class Journal(Protocol):
 
 
 class MemoryJournal:
-    """In this process."""
+    """In this process, for an optimization without a folder."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -50,42 +54,40 @@ class FileJournal:
         path.parent.mkdir(parents=True, exist_ok=True)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Keep other optimizations away from the file.
 
         Raises:
             ConfigError: one goes on there.
         """
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
+        with self.path.open("ab") as stream:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise ConfigError(
                     f"{self.path}: another job goes on with this optimization; wait for its end, or take another folder"
                 ) from None
             yield
-        finally:
-            os.close(descriptor)
 
     def lines(self) -> list[dict[str, Any]]:
         if not self.path.exists():
             return []
-        content, found = self.path.read_bytes(), []
-        for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), 1):
+        content, lines = self.path.read_bytes(), []
+        for number, text in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), 1):
             try:
-                read = json.loads(line)
+                line = json.loads(text)
             except ValueError:
-                read = None
-            if not isinstance(read, dict):
+                line = None
+            if not isinstance(line, dict):
                 raise RecordError(f"{self.path}:{number}: is no line of a journal; remove the file to begin anew")
-            found.append(read)
-        return found
+            lines.append(line)
+        return lines
 
     def append(self, line: Mapping[str, Any]) -> None:
         with self.path.open("a+b") as stream:
             end = stream.seek(0, os.SEEK_END)
-            if end and not _ends_a_line(stream, end):
+            stream.seek(max(0, end - 1))
+            if end and stream.read(1) != b"\n":
                 stream.seek(0)
                 # in this mode it is written at the end, wherever that is then
                 stream.truncate(stream.read().rfind(b"\n") + 1)
@@ -94,6 +96,28 @@ class FileJournal:
             os.fsync(stream.fileno())
 
 
-def _ends_a_line(stream: BinaryIO, end: int) -> bool:
-    stream.seek(end - 1)
-    return stream.read(1) == b"\n"
+@contextmanager
+def watch_stop_file(folder: Path, stop: threading.Event) -> Iterator[threading.Event]:
+    """Give `stop`, and set it when another process calls `request_stop`; a file of an earlier time is removed first."""
+    path, is_over = folder / STOP, threading.Event()
+    path.unlink(missing_ok=True)
+
+    def watch() -> None:
+        while not is_over.wait(_POLL_S):
+            if path.exists():
+                stop.set()
+                return
+
+    watcher = threading.Thread(target=watch, name="stop-file", daemon=True)
+    watcher.start()
+    try:
+        yield stop
+    finally:
+        is_over.set()
+        watcher.join()
+        path.unlink(missing_ok=True)
+
+
+def request_stop(folder: Path) -> None:
+    """Have the optimization in `folder`, of whatever process, end soon."""
+    (folder / STOP).touch()

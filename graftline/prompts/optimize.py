@@ -1,46 +1,45 @@
-"""One prompt optimization, from its configuration to its outcome: begun, gone on with, ended early; in the caller's thread.
+"""One prompt optimization, from its configuration to its outcome: begun, resumed, ended early; in the caller's thread.
 
 Seeds are in three parts that share none: on some of the train seeds changes are found, on the others (the front) all prompts are
 compared and the best one is chosen, and on the validation seeds it is judged, with the first prompt, when the search is over.
 With a test pool that judges, and the validation seeds choose among the best. Seeds that choose never judge: the best of several
-is too good on those. What is journalled is not paid again, so that the same call goes on after whatever broke it off.
+is too good on those. What is journaled is not paid again, so that the same call goes on after whatever broke it off.
 """
 
 import logging
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from graftline.core.errors import ConfigError, HarborError
 from graftline.harbor.task_app_client import TaskAppClient
 from graftline.prompts.candidates import PromptShape, digest_of
-from graftline.prompts.comparison import best_by_seed, best_of, ranked
-from graftline.prompts.gepa_search import load, search
+from graftline.prompts.comparison import best_by_seed, best_of, rank
+from graftline.prompts.gepa_search import Notify, SearchResult, load, search
 from graftline.prompts.journal import Journal
 from graftline.prompts.outcome import JudgedPrompt, Outcome
-from graftline.prompts.proposals import Proposer
+from graftline.prompts.proposers import Proposer
 from graftline.prompts.rollouts import BudgetSpentError, Rollouts, StoppedError
-from graftline.prompts.search_state import Search, Tell
 from graftline.prompts.settings import GepaTable, PromptLearningConfig
 
 logger = logging.getLogger(__name__)
 
 _MOST_FRONT = 64
-_CHOSEN_AMONG = 3
-"""Prompts that validation seeds choose among, where others judge."""
-_TRIED_FIRST = 3
+_MOST_CHOICES = 3
+"""Prompts that validation seeds choose among, where a test pool judges."""
+_PREFLIGHT_SEEDS = 3
 _Rewards = dict[int, dict[int, float]]
 """By prompt, then by seed."""
 
 
 @dataclass(slots=True)
 class _Judgment:
-    """Which prompt is the best one, and what is known of it on seeds that are kept to judge."""
+    """Which prompt is the best one, and its rewards on seeds that are kept to judge; None before it was judged."""
 
-    best: int = 0
+    best: int | None = None
     chosen_on: Literal["front", "validation"] = "front"
     validation: _Rewards = field(default_factory=dict)
     test: _Rewards = field(default_factory=dict)
@@ -53,7 +52,7 @@ def optimize(
     journal: Journal,
     run_id: str,
     stop: threading.Event | None = None,
-    tell: Tell = lambda kind, data: None,
+    notify: Notify = lambda kind, data: None,
 ) -> Outcome:
     """Return what an optimization came to; begun again with its journal, it goes on.
 
@@ -62,62 +61,67 @@ def optimize(
         task_app: What runs rollouts.
         proposer: What proposes changes.
         journal: Of this optimization alone.
-        run_id: Names it in what the task app is asked for, the same when it goes on.
-        stop: Set by another thread, it ends soon, and what was found stays.
-        tell: Gets events as they happen: a kind, and what there is to say.
+        run_id: Names it in requests to the task app, the same when it goes on.
+        stop: Set by another thread, it ends soon, and the prompts that were found stay.
+        notify: Gets events as they happen: a kind, and its data.
 
     Raises:
         ConfigError: the configuration is not whole.
         HarborError, ActorError: task app or proposer are not there, before anything was found.
     """
-    began, stop = time.monotonic(), stop or threading.Event()
-    shape = PromptShape.of(config.initial_prompt, config.gepa.token)
-    front, feedback = parts_of(config.gepa)
-    validation, test = config.gepa.evaluation.validation_seeds, config.gepa.evaluation.test_pool or []
-    reserve = len(validation) * (1 + _most_validated(config.gepa)) + 2 * len(test)
+    began, stop, gepa = time.monotonic(), stop or threading.Event(), config.gepa
+    shape, parts = PromptShape.of(config.initial_prompt, gepa.token), check(config)
+    front, feedback = parts["front"], parts["feedback"]
+    reserve = len(parts["validation"]) * (1 + _most_validated(gepa)) + 2 * len(parts["test"])
     _check_budget(config, len(front), len(feedback), reserve)
     load()
     _check_same(journal, config, task_app.url, run_id)
-    rollouts = Rollouts(task_app, config, journal, run_id, stop, lambda: _progress(rollouts, tell))
+
+    def report_progress() -> None:
+        notify("progress", {"num_completed": rollouts.count, "num_total": rollouts.budget or 0})
+
+    rollouts = Rollouts(task_app, config, journal, run_id, stop, report_progress)
     try:
-        parts = {"front": front, "feedback": feedback, "validation": validation, "test": test}
-        tell("running", {**parts, "proposer": proposer.name})
-        found, ending, judged = Search(), "", _Judgment()
+        notify("running", {**parts, "proposer": proposer.name})
+        result, judgment, spent = SearchResult(), _Judgment(), ""
         try:
-            _fly(rollouts, proposer, shape, feedback, config.seeds)
-            found = search(shape, rollouts, proposer, journal, config.gepa, front, feedback, reserve, stop, tell)
-            if not found.error and found.ending != "cancelled":
-                _judge(judged, found, rollouts, config.gepa)
+            _preflight(rollouts, proposer, shape, feedback, config.seeds)
+            result = search(shape, rollouts, proposer, journal, gepa, front, feedback, reserve, stop, notify)
+            if not result.error and result.termination_reason != "cancelled":
+                _judge(judgment, result, rollouts, gepa)
         except StoppedError:
-            found.ending = "cancelled"
+            result.termination_reason = "cancelled"
         except HarborError as error:
-            if not found.found:
+            if not result.prompts:
                 raise
-            found.ending, found.error = "failed", str(error)
-        except BudgetSpentError as spent:
-            if not found.found:
-                raise ConfigError(f"prompt_learning.gepa: {spent}; give it more") from None
-            ending = str(spent)
-        outcome = _outcome(found, judged, rollouts, proposer, config.gepa, ending)
+            result.termination_reason, result.error = "failed", str(error)
+        except BudgetSpentError as error:
+            if not result.prompts:
+                raise ConfigError(f"prompt_learning.gepa: {error}; give it more") from None
+            spent = str(error)
+        outcome = _outcome(result, judgment, rollouts, proposer, gepa, spent)
     finally:
         rollouts.close()
+    n_prompts, seconds = len(outcome.prompts), time.monotonic() - began
     logger.info(
         "optimization %s: %s, %d prompts, %d rollouts, %.1f s",
         run_id,
         outcome.ending,
-        len(outcome.prompts),
+        n_prompts,
         outcome.rollouts,
-        time.monotonic() - began,
+        seconds,
     )
     return outcome
 
 
-def parts_of(gepa: GepaTable) -> tuple[list[int], list[int]]:
-    """Return the train seeds that prompts are compared on, and those that changes are found on.
+def check(config: PromptLearningConfig) -> Mapping[str, list[int]]:
+    """Return how the seeds are divided: `front`, `feedback`, `validation` and `test`.
 
     Raises:
-        ConfigError: there are fewer than two.
+        ConfigError: the configuration is not whole.
     """
+    PromptShape.of(config.initial_prompt, config.gepa.token)
+    gepa = config.gepa
     seeds = list(gepa.evaluation.train_seeds)
     if len(seeds) < 2:
         raise ConfigError(
@@ -126,7 +130,12 @@ def parts_of(gepa: GepaTable) -> tuple[list[int], list[int]]:
         )
     random.Random(gepa.rng_seed or 0).shuffle(seeds)
     size = gepa.archive.pareto_set_size or min(_MOST_FRONT, len(seeds) // 2)
-    return sorted(seeds[:size]), sorted(seeds[size:])
+    return {
+        "front": sorted(seeds[:size]),
+        "feedback": sorted(seeds[size:]),
+        "validation": gepa.evaluation.validation_seeds,
+        "test": gepa.evaluation.test_pool or [],
+    }
 
 
 def _check_budget(config: PromptLearningConfig, n_front: int, n_feedback: int, reserve: int) -> None:
@@ -141,133 +150,106 @@ def _check_budget(config: PromptLearningConfig, n_front: int, n_feedback: int, r
 
 def _check_same(journal: Journal, config: PromptLearningConfig, url: str, run_id: str) -> None:
     """Keep what the optimization is, and refuse to go on with another one."""
-    of: dict[str, Any] = {"kind": "optimisation", "id": run_id, "config": config.body("")}
-    kept = next((line for line in journal.lines() if line["kind"] == "optimisation"), None)
-    if kept is None:
-        journal.append({**of, "task_app": url})
-    elif kept["config"] != of["config"]:
-        changed = sorted(
-            key for key in {*kept["config"], *of["config"]} if kept["config"].get(key) != of["config"].get(key)
-        )
+    header: dict[str, Any] = {"kind": "optimisation", "id": run_id, "config": config.body("")}
+    earlier = next((line for line in journal.lines() if line["kind"] == "optimisation"), None)
+    if earlier is None:
+        journal.append({**header, "task_app": url})
+    elif earlier["config"] != header["config"]:
+        keys = sorted({*earlier["config"], *header["config"]})
+        changed = [key for key in keys if earlier["config"].get(key) != header["config"].get(key)]
         raise ConfigError(
             f"optimization {run_id!r}: was begun with another configuration ({', '.join(changed)} differ); begin a new one"
         )
 
 
-def _fly(
+def _preflight(
     rollouts: Rollouts, proposer: Proposer, shape: PromptShape, feedback: Sequence[int], seeds: Sequence[int]
 ) -> None:
-    """See that everybody answers before the budget is used: tasks are told, the proposer, a rollout of the first prompt."""
+    """See that everybody answers before the budget is used: the task app, the proposer, a rollout of the first prompt."""
     rollouts.prepare(list(seeds))
     proposer.check()
-    for seed in feedback[:_TRIED_FIRST]:
-        if rollouts.ended([(shape.initial, seed)]):
-            return
-    raise HarborError(
-        f"task app: the first prompt has no reward on the seeds {', '.join(map(str, feedback[:_TRIED_FIRST]))}; try one of"
-        " them by itself, see to it, and resume"
-    )
+    if not any(rollouts.run([(shape.initial, seed)]) for seed in feedback[:_PREFLIGHT_SEEDS]):
+        raise HarborError(
+            f"task app: the first prompt has no reward on the seeds {', '.join(map(str, feedback[:_PREFLIGHT_SEEDS]))}; try"
+            " one of them by itself, see to it, and resume"
+        )
 
 
 def _most_validated(gepa: GepaTable) -> int:
     """Return how many prompts the validation seeds are asked about, beside the first one."""
-    return gepa.evaluation.validation_top_k or (_CHOSEN_AMONG if gepa.evaluation.test_pool else 1)
+    return gepa.evaluation.validation_top_k or (_MOST_CHOICES if gepa.evaluation.test_pool else 1)
 
 
-def _judge(judged: _Judgment, found: Search, rollouts: Rollouts, gepa: GepaTable) -> None:
-    """Note the best prompt, and what it and the first one come to on seeds that had no part in the choice.
+def _judge(judgment: _Judgment, result: SearchResult, rollouts: Rollouts, gepa: GepaTable) -> None:
+    """Choose the best prompt, and add its rewards and those of the first one on seeds that had no part in the choice.
 
-    What is known when something ends it early stays noted.
+    What is known when something ends it early stays in `judgment`.
     """
-    scores = [one.scores for one in found.found]
+    scores, evaluation = [prompt.scores for prompt in result.prompts], gepa.evaluation
     if not scores:
         return
-    judged.best = best_of(scores)
-    evaluation = gepa.evaluation
+    judgment.best = best_of(scores)
     if evaluation.validation_seeds:
-        numbers = [*dict.fromkeys((0, judged.best, *ranked(scores)))][: 1 + _most_validated(gepa)]
-        judged.validation = _rewards(numbers, found, rollouts, evaluation.validation_seeds)
-        if evaluation.test_pool and any(judged.validation.values()):
-            judged.best = numbers[best_of([judged.validation[number] for number in numbers])]
-            judged.chosen_on = "validation"
+        numbers = [*dict.fromkeys((0, judgment.best, *rank(scores)))][: 1 + _most_validated(gepa)]
+        judgment.validation = _rewards(numbers, result, rollouts, evaluation.validation_seeds)
+        if evaluation.test_pool and any(judgment.validation.values()):
+            judgment.best = numbers[best_of([judgment.validation[number] for number in numbers])]
+            judgment.chosen_on = "validation"
     if evaluation.test_pool:
-        judged.test = _rewards([*dict.fromkeys((0, judged.best))], found, rollouts, evaluation.test_pool)
+        judgment.test = _rewards([*dict.fromkeys((0, judgment.best))], result, rollouts, evaluation.test_pool)
 
 
-def _rewards(numbers: Sequence[int], found: Search, rollouts: Rollouts, seeds: Sequence[int]) -> _Rewards:
-    texts = {number: found.found[number].texts for number in numbers}
-    known = rollouts.ended([(text, seed) for text in texts.values() for seed in seeds])
+def _rewards(numbers: Sequence[int], result: SearchResult, rollouts: Rollouts, seeds: Sequence[int]) -> _Rewards:
+    texts = {number: result.prompts[number].texts for number in numbers}
+    finished = rollouts.run([(text, seed) for text in texts.values() for seed in seeds])
     rewards: _Rewards = {}
     for number, text in texts.items():
-        ended = {seed: known.get((digest_of(text), seed)) for seed in seeds}
+        by_seed = {seed: finished.get((digest_of(text), seed)) for seed in seeds}
         rewards[number] = {
-            seed: one.reward for seed, one in ended.items() if one is not None and one.reward is not None
+            seed: rollout.reward for seed, rollout in by_seed.items() if rollout and rollout.reward is not None
         }
     return rewards
 
 
 def _outcome(
-    found: Search,
-    judged: _Judgment,
-    rollouts: Rollouts,
-    proposer: Proposer,
-    gepa: GepaTable,
-    ending: str,
+    result: SearchResult, judgment: _Judgment, rollouts: Rollouts, proposer: Proposer, gepa: GepaTable, spent: str
 ) -> Outcome:
     prompts = [
         JudgedPrompt(
             number=number,
-            digest=digest_of(one.texts),
-            texts=one.texts,
-            parents=one.parents,
-            changed=one.changed,
-            how=one.how,
-            scores=one.scores,
-            validation=judged.validation.get(number, {}),
-            test=judged.test.get(number, {}),
-            asked=one.asked,
+            digest=digest_of(prompt.texts),
+            texts=prompt.texts,
+            parents=prompt.parents,
+            changed=prompt.changed,
+            how=prompt.how,
+            scores=prompt.scores,
+            validation=judgment.validation.get(number, {}),
+            test=judgment.test.get(number, {}),
+            asked=prompt.asked,
         )
-        for number, one in enumerate(found.found)
+        for number, prompt in enumerate(result.prompts)
     ]
-    # it may have ended before anything was noted
-    best = judged.best if judged.chosen_on == "validation" or not prompts else best_of([one.scores for one in prompts])
-    by_seed = best_by_seed([one.scores for one in prompts], gepa.archive.pareto_eps)
+    scores = [prompt.scores for prompt in prompts]
+    best = judgment.best
+    if best is None:
+        # something ended it before it was judged
+        best = best_of(scores) if scores else 0
+    is_canceled = result.termination_reason == "cancelled"
     outcome = Outcome(
         proposer=proposer.name,
-        ending=ending or found.ending,
-        error=found.error,
-        is_cancelled=found.ending == "cancelled",
+        ending=spent or result.termination_reason,
+        error=result.error,
+        is_cancelled=is_canceled,
         best=best,
-        chosen_on=judged.chosen_on,
+        chosen_on=judgment.chosen_on,
         prompts=prompts,
-        best_by_seed={seed: sorted(numbers) for seed, numbers in by_seed.items()},
-        proposals=dict(found.counts),
-        rollouts=rollouts.asked,
+        best_by_seed={seed: sorted(numbers) for seed, numbers in best_by_seed(scores, gepa.archive.pareto_eps).items()},
+        proposals=dict(result.counts),
+        rollouts=rollouts.count,
         usd=rollouts.usd,
         tokens=rollouts.tokens,
     )
     if outcome.is_held_out or not (gepa.evaluation.validation_seeds or gepa.evaluation.test_pool):
         return outcome
-    why = outcome.error or (outcome.ending if ending or outcome.is_cancelled else "no rollout there has a reward")
+    why = outcome.error or (outcome.ending if spent or is_canceled else "no rollout there has a reward")
     return outcome.model_copy(update={"not_judged": why})
-
-
-def _progress(rollouts: Rollouts, tell: Tell) -> None:
-    tell("progress", {"num_completed": rollouts.asked, "num_total": rollouts.budget or 0})
-
-
-def check(config: PromptLearningConfig) -> dict[str, Any]:
-    """Return how the seeds are divided, and see that the configuration is whole.
-
-    Raises:
-        ConfigError: it is not.
-    """
-    PromptShape.of(config.initial_prompt, config.gepa.token)
-    front, feedback = parts_of(config.gepa)
-    evaluation = config.gepa.evaluation
-    return {
-        "front": front,
-        "feedback": feedback,
-        "validation": evaluation.validation_seeds,
-        "test": evaluation.test_pool or [],
-    }

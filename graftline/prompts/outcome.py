@@ -1,6 +1,8 @@
-"""What an optimization came to: the prompts that were found, where each comes from, what each is worth, and on which seeds."""
+"""Results of an optimization: the prompts that were found, where each comes from, its rewards, and how far a job is."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -72,7 +74,7 @@ class Outcome(BaseModel):
 
     @property
     def is_held_out(self) -> bool:
-        """Whether `best_score` and `gain` are of seeds that had no part in the choice; of others they are too high."""
+        """Whether `best_score` and `gain` are of seeds that had no part in the choice; of any others they are too high."""
         best = self.best_prompt
         return best is not None and bool(best.test or (self.chosen_on == "front" and best.validation))
 
@@ -94,14 +96,26 @@ class Outcome(BaseModel):
         best = self.best_prompt
         if best is None:
             return None
-        first = self.prompts[0]
-        if best.test:
-            return gain(best.test, first.test)
-        return gain(best.validation, first.validation) if best.validation else gain(best.scores, first.scores)
+        key = "test" if best.test else "validation" if best.validation else "scores"
+        return gain(getattr(best, key), getattr(self.prompts[0], key))
+
+    @property
+    def remark(self) -> str:
+        """What has to be said of an outcome that succeeded; empty where there is nothing."""
+        if not self.not_judged or self.error or self.is_cancelled:
+            return ""
+        return f"the best prompt was not judged on seeds that had no part in its choice: {self.not_judged}"
+
+    def result_fields(self) -> dict[str, Any]:
+        """Return the fields of a `PromptLearningResult` that say what was found."""
+        best = self.best_prompt
+        if best is None:
+            return {}
+        return {"best_score": self.front_score, "mean_reward": self.best_score, "best_prompt": best.texts}
 
     def summary(self) -> Mapping[str, Any]:
-        """Return the figures, without the prompts."""
-        found = self.gain
+        """Return the metrics, without the prompts."""
+        difference, interval, n_seeds = self.gain or (None, None, 0)
         return {
             "proposer": self.proposer,
             "ending": self.ending,
@@ -110,9 +124,9 @@ class Outcome(BaseModel):
             "front": self.front,
             "best": self.best,
             "best_score": self.best_score,
-            "gain": None if found is None else found[0],
-            "gain_interval": None if found is None else found[1],
-            "seeds_compared": 0 if found is None else found[2],
+            "gain": difference,
+            "gain_interval": interval,
+            "seeds_compared": n_seeds,
             "judged_on": "seeds that had no part in the choice" if self.is_held_out else "chosen on these seeds",
             "not_judged": self.not_judged,
             "proposals": self.proposals,
@@ -120,3 +134,57 @@ class Outcome(BaseModel):
             "usd": self.usd,
             "tokens": self.tokens,
         }
+
+
+class PromptLearningStatus(StrEnum):
+    """Of a job."""
+
+    PENDING = "pending"
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    COMPLETED = "completed"
+    """The same as `succeeded`, of services that call it so."""
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing changes any more."""
+        return self not in (self.PENDING, self.QUEUED, self.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLearningResult:
+    """A job, as far as it is. A score of 0.0 is a number; None is that nothing is known."""
+
+    job_id: str
+    status: PromptLearningStatus
+    best_score: float | None = None
+    """Of the best prompt, over the seeds that all of them are compared on."""
+    mean_reward: float | None = None
+    """Of the best prompt, over the seeds that it was judged on; its score where the service says no more."""
+    best_prompt: Any = None
+    """Text by part."""
+    error: str | None = None
+    """Why it failed; of one that succeeded, why its best prompt was not judged on seeds that had no part in the choice."""
+    num_completed: int = 0
+    """Rollouts so far."""
+    num_total: int = 0
+    """Rollouts at most; 0 where nothing bounds them."""
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether there is a best prompt."""
+        return self.status in (PromptLearningStatus.SUCCEEDED, PromptLearningStatus.COMPLETED)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended without one."""
+        return self.status is PromptLearningStatus.FAILED
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing changes any more."""
+        return self.status.is_terminal

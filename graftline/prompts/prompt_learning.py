@@ -1,45 +1,45 @@
 """Prompt optimizations for users: `PromptLearningJob(PromptLearningConfig.from_toml(…))`, submitted and waited for.
 
 The service carries out those on its deployments; on any other task app, they are run from here. Before a job is begun, the task
-app is asked whether it is there, takes the key, and knows the first seed.
+app is asked whether it is there, takes the key, and knows the first seed. Every `…_async` method has a twin without it.
 """
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator
-from contextlib import ExitStack, aclosing
+import os
+import threading
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, nullcontext
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
-from graftline.core.errors import ConfigError
-from graftline.core.progress import progress_bars
-from graftline.harbor import event_loop
-from graftline.harbor.client import HarborClient, HarborTimeoutError
+from graftline.core.errors import ConfigError, GraftlineError
+from graftline.core.secrets import open_secrets
+from graftline.harbor.answers import Answer, read
+from graftline.harbor.client import HarborClient
 from graftline.harbor.deployment_ref import HarborDeploymentRef
-from graftline.harbor.server_events import ServerEvent
+from graftline.harbor.event_loop import blocking
+from graftline.harbor.job_polling import poll
+from graftline.harbor.server_events import ServerEvent, server_events
 from graftline.harbor.task_app_client import TaskAppClient, create_task_app_client
 from graftline.llm.blocking import BlockingChatModel
-from graftline.prompts.outcome import Outcome
-from graftline.prompts.runs import (
-    EVENTS,
-    JOBS,
-    LocalRun,
-    PromptLearningResult,
-    PromptLearningStatus,
-    Run,
-    ServiceRun,
-)
+from graftline.prompts.journal import FileJournal, Journal, MemoryJournal, watch_stop_file
+from graftline.prompts.optimize import check, optimize
+from graftline.prompts.outcome import Outcome, PromptLearningResult, PromptLearningStatus
 from graftline.prompts.settings import PromptLearningConfig
 
-__all__ = [
-    "EVENTS",
-    "JOBS",
-    "PromptLearningConfig",
-    "PromptLearningJob",
-    "PromptLearningResult",
-    "PromptLearningStatus",
-]
+__all__ = ["PromptLearningConfig", "PromptLearningJob", "PromptLearningResult", "PromptLearningStatus"]
 
-_GROWTH, _LONGEST_POLL_S = 1.5, 10.0
+JOBS = "/api/prompt-learning/online/jobs"
+EVENTS = "prompt_learning."
+"""What the kinds of its events begin with: `created`, `running`, `generation.started`, `candidate.evaluated`,
+`candidate.refused`, `generation.completed`, `frontier.updated`, and one of `succeeded`, `failed` and `cancelled` as the last."""
+LAST = frozenset({f"{EVENTS}succeeded", f"{EVENTS}failed", f"{EVENTS}cancelled"})
+JOURNAL = "journal.jsonl"
+_EVENT_POLL_S = 0.1
+_ENDS_WITHIN_S = 20.0
+"""So long a canceled one is waited for: who proposes may think for minutes, and cannot be interrupted."""
+_LONGEST_POLL_S = 10.0
 
 
 class PromptLearningJob:
@@ -56,23 +56,23 @@ class PromptLearningJob:
         proposer_model: BlockingChatModel | None = None,
         job_id: str = "",
     ) -> None:
-        """Take the configuration, or the path of its file; nothing is asked yet.
+        """Take the configuration, or the path of its file; no request is sent yet.
 
         Args:
             config: What is to be made better, on what.
-            backend_url: The service; that of the deployment, or as the environment says, where it is not given.
+            backend_url: The service; by default that of the deployment, or as the environment says.
             api_key: Its key; the same.
             task_app_api_key: Of a task app that is no deployment of the service.
             allow_http: Whether keys may go to another machine unencrypted.
-            folder: Where one that is run from here keeps what it was told, so that it can be resumed by another process.
+            folder: Where one that is run from here keeps its journal, so that it can be resumed by another process.
             proposer_model: What one that is run from here asks for changes, where the configuration names no model.
-            job_id: Of one that the service has already, to be looked at, resumed or cancelled.
+            job_id: Of one that the service has already, to be looked at, resumed or canceled.
         """
         self.config = config if isinstance(config, PromptLearningConfig) else PromptLearningConfig.from_toml(config)
-        self._given = (backend_url, api_key, task_app_api_key, allow_http)
-        self._folder, self._proposer_model = None if folder is None else Path(folder), proposer_model
-        self._earlier = job_id
-        self._run: Run | None = None
+        self._backend_url, self._api_key, self._task_app_api_key = backend_url, api_key, task_app_api_key
+        self._allow_http, self._folder = allow_http, None if folder is None else Path(folder)
+        self._proposer_model, self._earlier_id = proposer_model, job_id
+        self._run: ServiceRun | LocalRun | None = None
         self._is_submitted = bool(job_id)
 
     @property
@@ -80,29 +80,25 @@ class PromptLearningJob:
         """None before it was submitted."""
         if not self._is_submitted:
             return None
-        return self._earlier if self._run is None else self._run.job_id
+        return self._earlier_id if self._run is None else self._run.job_id
 
     @property
     def is_of_service(self) -> bool:
         """Whether the service carries it out, so that it goes on without this process."""
-        return isinstance(self._opened(), ServiceRun)
+        return isinstance(self._open_run(), ServiceRun)
 
-    def submit(self) -> str:
+    async def submit_async(self) -> str:
         """Check the task app, begin the job, and return its id; a second time it is the same one.
 
         Raises:
             ConfigError: the configuration is not whole, or names no task app.
             HarborError: the task app is not there, refuses the key or the seed; or the service refuses the job.
         """
-        return event_loop.run(self.submit_async())
-
-    async def submit_async(self) -> str:
-        """As `submit`."""
         if self._is_submitted:
-            return self._begun().job_id
+            return self._submitted_run().job_id
         if not self.config.gepa.evaluation.train_seeds:
             raise ConfigError("prompt_learning.gepa.evaluation: names no train_seeds; expected two or more")
-        run = self._opened()
+        run = self._open_run()
         if isinstance(run, ServiceRun):
             task_app = self._task_app()
             await task_app.health()
@@ -111,7 +107,7 @@ class PromptLearningJob:
         self._is_submitted = True
         return job_id
 
-    def poll_until_complete(
+    async def poll_until_complete_async(
         self, progress: bool = False, timeout_s: float | None = None, interval_s: float = 1.0
     ) -> PromptLearningResult:
         """Return the result when the job has ended, however.
@@ -119,141 +115,291 @@ class PromptLearningJob:
         Args:
             progress: Whether to show on standard error how far it is.
             timeout_s: How long that is waited for; None is for as long as it takes.
-            interval_s: How long it is left alone between two looks, at first; later for longer.
+            interval_s: Between two looks, at first; later longer.
 
         Raises:
             HarborTimeoutError: it is not done in time, which is a `TimeoutError`; it goes on.
             HarborError: the service does not say.
         """
-        return event_loop.run(self.poll_until_complete_async(progress, timeout_s, interval_s))
-
-    async def poll_until_complete_async(
-        self, progress: bool = False, timeout_s: float | None = None, interval_s: float = 1.0
-    ) -> PromptLearningResult:
-        """As `poll_until_complete`."""
-        run = self._begun()
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with ExitStack() as stack:
-            bars = stack.enter_context(progress_bars()) if progress else None
-            if bars:
-                bars.start("optimisation", run.job_id)
-            while True:
-                found = await run.look()
-                if bars:
-                    bars.advance(found.num_completed, found.num_total)
-                if found.status.is_terminal:
-                    break
-                if deadline is not None and time.monotonic() >= deadline:
-                    raise HarborTimeoutError(
-                        f"prompt optimization {run.job_id!r}: is {found.status!s} still after {timeout_s:g} s; poll"
-                        " again, it goes on"
-                    )
-                left_s = interval_s if deadline is None else max(0.0, deadline - time.monotonic())
-                await asyncio.sleep(min(interval_s, left_s))
-                interval_s = min(interval_s * _GROWTH, max(interval_s, _LONGEST_POLL_S))
-            if bars:
-                bars.finish(str(found.status))
-        return found
-
-    def status(self) -> PromptLearningResult:
-        """Return how far it is."""
-        return event_loop.run(self.status_async())
+        run = self._submitted_run()
+        return await poll(
+            run.look,
+            ("optimisation", run.job_id),
+            lambda result: f"prompt optimization {run.job_id!r}: is {result.status!s} still",
+            lambda result: str(result.status),
+            progress,
+            timeout_s,
+            interval_s,
+            _LONGEST_POLL_S,
+        )
 
     async def status_async(self) -> PromptLearningResult:
-        """As `status`."""
-        return await self._begun().look()
-
-    def resume(self) -> PromptLearningResult:
-        """Go on with a job that failed, was cancelled, or was lost with its process; what is paid is not paid again."""
-        return event_loop.run(self.resume_async())
+        """Return how far it is."""
+        return await self._submitted_run().look()
 
     async def resume_async(self) -> PromptLearningResult:
-        """As `resume`."""
+        """Go on with a job that failed, was canceled, or was lost with its process; what is paid is not paid again."""
         if not self._is_submitted and self._folder is not None:
             await self.submit_async()
-            return await self._begun().look()
-        return await self._begun().resume()
-
-    def cancel(self) -> PromptLearningResult:
-        """End the job; what was found stays. It is running still where who proposes takes long to answer."""
-        return event_loop.run(self.cancel_async())
+            return await self._submitted_run().look()
+        return await self._submitted_run().resume()
 
     async def cancel_async(self) -> PromptLearningResult:
-        """As `cancel`."""
-        return await self._begun().cancel()
+        """End the job; prompts that were found stay. It is running still where who proposes takes long to answer."""
+        return await self._submitted_run().cancel()
 
-    def results(self) -> Outcome:
+    async def results_async(self) -> Outcome:
         """Return all prompts that were found: where each comes from, and its reward by seed.
 
         Raises:
             ConfigError: it has not ended, or found nothing.
         """
-        return event_loop.run(self.results_async())
+        return await self._submitted_run().outcome()
 
-    async def results_async(self) -> Outcome:
-        """As `results`."""
-        return await self._begun().outcome()
+    submit = blocking(submit_async)
+    poll_until_complete = blocking(poll_until_complete_async)
+    status = blocking(status_async)
+    resume = blocking(resume_async)
+    cancel = blocking(cancel_async)
+    results = blocking(results_async)
 
     async def events(self) -> AsyncGenerator[ServerEvent, None]:
         """Yield what happens to the job, from its beginning to its last event."""
-        async with aclosing(self._begun().events()) as found:
-            async for event in found:
+        async with aclosing(self._submitted_run().events()) as events:
+            async for event in events:
                 yield event
 
-    def _begun(self) -> Run:
+    def _submitted_run(self) -> "ServiceRun | LocalRun":
         if not self._is_submitted:
             raise ConfigError("prompt optimization: was not submitted; call submit() first")
-        return self._opened()
+        return self._open_run()
 
-    def _opened(self) -> Run:
+    def _open_run(self) -> "ServiceRun | LocalRun":
         if self._run is None:
-            url, key, _, allow_http = self._given
-            if self._earlier or self._deployment() is not None:
+            ref = None if self._earlier_id else self._deployment()
+            if self._earlier_id or ref is not None:
                 self._check_names_one()
-                ref = self._deployment()
-                client = HarborClient(
-                    url or (ref.backend_url if ref else None),
-                    key or (ref.api_key if ref else None),
-                    allow_http=allow_http,
-                )
-                self._run = ServiceRun(client, self.config, ref.task_app_url if ref else "", self._earlier)
+                ref = ref or self._deployment()
+                url = self._backend_url or (ref.backend_url if ref else None)
+                key = self._api_key or (ref.api_key if ref else None)
+                client = HarborClient(url, key, allow_http=self._allow_http)
+                self._run = ServiceRun(client, self.config, ref.task_app_url if ref else "", self._earlier_id)
             else:
-                task_app = self._task_app()
-                self._run = LocalRun(self.config, task_app, self._folder, self._proposer_model, allow_http)
+                self._run = LocalRun(
+                    self.config, self._task_app(), self._folder, self._proposer_model, self._allow_http
+                )
         return self._run
 
     def _deployment(self) -> HarborDeploymentRef | None:
         """Return the deployment that rollouts run on; None where they run on another task app."""
-        config, (url, key, _, _) = self.config, self._given
+        config, url, key = self.config, self._backend_url, self._api_key
         if (app := config.task_app_config) is not None:
-            named = app.harbor if app.execution_backend == "harbor" else None
+            ref = app.harbor if app.execution_backend == "harbor" else None
         else:
-            named = HarborDeploymentRef.of_url(config.task_app_url, key) if config.task_app_url else None
+            ref = HarborDeploymentRef.of_url(config.task_app_url, key) if config.task_app_url else None
         if config.harbor is None:
-            return named
+            return ref
         deployment_id = config.harbor.deployment_id
         if app is None and not config.task_app_url:
             return HarborDeploymentRef(deployment_id, url, key)
-        if named is None or named.deployment_id != deployment_id:
+        if ref is None or ref.deployment_id != deployment_id:
             raise ConfigError(
                 f"prompt_learning.harbor.deployment_id: is {deployment_id!r}, and the task app is another one; name one"
             )
-        return named
+        return ref
 
     def _check_names_one(self) -> None:
         if self.config.task_app_config is not None and self.config.task_app_url:
             raise ConfigError("prompt_learning: has both task_app_url and task_app_config; set the one to None")
 
     def _task_app(self) -> TaskAppClient:
-        config, (_, key, own_key, allow_http) = self.config, self._given
-        ref, timeout_s = self._deployment(), config.gepa.rollout.timeout_s
+        ref, key = self._deployment(), self._task_app_api_key
         self._check_names_one()
-        if (app := config.task_app_config) is not None:
-            return create_task_app_client(app, own_key, timeout_s, allow_http=allow_http)
-        if ref is not None:
-            return create_task_app_client(ref.task_app_url, key, timeout_s, allow_http=allow_http)
-        if not config.task_app_url:
+        app = self.config.task_app_config or (ref.task_app_url if ref else self.config.task_app_url)
+        if not app:
             raise ConfigError(
                 "prompt_learning: names no task app; expected task_app_url, task_app_config or harbor.deployment_id"
             )
-        return create_task_app_client(config.task_app_url, own_key, timeout_s, allow_http=allow_http)
+        if self.config.task_app_config is None and ref is not None:
+            key = self._api_key
+        return create_task_app_client(app, key, self.config.gepa.rollout.timeout_s, allow_http=self._allow_http)
+
+
+class _JobAnswer(Answer):
+    job_id: str
+    status: PromptLearningStatus = PromptLearningStatus.PENDING
+    best_score: float | None = None
+    mean_reward: float | None = None
+    best_prompt: Any = None
+    error: str | None = None
+    num_completed: int = 0
+    num_total: int = 0
+
+
+class ServiceRun:
+    """The service runs it, on a deployment of its own."""
+
+    def __init__(self, client: HarborClient, config: PromptLearningConfig, task_app_url: str, job_id: str = "") -> None:
+        self.job_id = job_id
+        self._client, self._config, self._url, self._key = client, config, task_app_url, uuid4().hex
+
+    async def submit(self) -> str:
+        if not self.job_id:
+            body = {
+                "algorithm": self._config.algorithm,
+                "auto_start": True,
+                "config_body": {"prompt_learning": self._config.body(self._url)},
+                "idempotency_key": self._key,
+            }
+            content = await self._client.request_async("POST", JOBS, body, idempotency_key=self._key)
+            self.job_id = read(_JobAnswer, content, "creation of a prompt optimization").job_id
+        return self.job_id
+
+    async def look(self) -> PromptLearningResult:
+        return await self._request("GET", "")
+
+    async def resume(self) -> PromptLearningResult:
+        return await self._request("POST", "/resume")
+
+    async def cancel(self) -> PromptLearningResult:
+        return await self._request("POST", "/cancel")
+
+    async def outcome(self) -> Outcome:
+        content = await self._client.request_async("GET", f"{JOBS}/{self.job_id}/results")
+        outcome = content.get("outcome") if isinstance(content, dict) else None
+        if outcome is None:
+            raise ConfigError(f"prompt optimization {self.job_id!r}: found nothing yet; wait for its end")
+        return Outcome.model_validate(outcome)
+
+    async def events(self) -> AsyncGenerator[ServerEvent, None]:
+        path = f"{JOBS}/{self.job_id}/events/stream"
+        async with aclosing(server_events(self._client, path, lambda event: event.kind in LAST)) as events:
+            async for event in events:
+                yield event
+
+    async def _request(self, method: str, path: str) -> PromptLearningResult:
+        key = f"{self._key}{path}-{uuid4().hex}" if method == "POST" else ""
+        content = await self._client.request_async(method, f"{JOBS}/{self.job_id}{path}", idempotency_key=key)
+        fields = read(_JobAnswer, content, f"prompt optimization {self.job_id!r}").model_dump()
+        # a mean of 0.0 is a number, beside which the score is not looked at
+        if fields["mean_reward"] is None:
+            fields["mean_reward"] = fields["best_score"]
+        return PromptLearningResult(**fields, raw=content)
+
+
+class LocalRun:
+    """It is run from here, in a thread; its journal is kept in a folder, if there is one."""
+
+    def __init__(
+        self,
+        config: PromptLearningConfig,
+        task_app: TaskAppClient,
+        folder: Path | None = None,
+        proposer_model: BlockingChatModel | None = None,
+        allow_http: bool = False,
+    ) -> None:
+        self.job_id = ""
+        self._config, self._task_app, self._folder = config, task_app, folder
+        self._proposer_model, self._allow_http = proposer_model, allow_http
+        self._memory = MemoryJournal()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._outcome: Outcome | None = None
+        self._error = ""
+        self._progress = 0, config.gepa.rollout.budget or 0
+        self._events: list[ServerEvent] = []
+
+    async def submit(self) -> str:
+        if self._thread is None:
+            check(self._config)
+            # nothing is begun at a task app that is not there
+            await self._task_app.health()
+            await self._task_app.task_info(list(self._config.seeds[:1]))
+            self._begin()
+        return self.job_id
+
+    async def look(self) -> PromptLearningResult:
+        status, outcome = self._status(), self._outcome
+        fields = outcome.result_fields() if outcome is not None else {}
+        done, total = self._progress
+        error = self._error or (outcome.remark if outcome is not None else "")
+        return PromptLearningResult(
+            self.job_id, status, error=error or None, num_completed=done, num_total=total, **fields
+        )
+
+    async def resume(self) -> PromptLearningResult:
+        if self._status() is not PromptLearningStatus.RUNNING:
+            self._stop, self._outcome, self._error = threading.Event(), None, ""
+            self._begin()
+        return await self.look()
+
+    async def cancel(self) -> PromptLearningResult:
+        self._stop.set()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, _ENDS_WITHIN_S)
+        return await self.look()
+
+    async def outcome(self) -> Outcome:
+        if self._outcome is None:
+            raise ConfigError(f"prompt optimization {self.job_id!r}: found nothing yet; wait for its end")
+        return self._outcome
+
+    async def events(self) -> AsyncGenerator[ServerEvent, None]:
+        number = 0
+        while True:
+            while number < len(self._events):
+                yield self._events[number]
+                if self._events[number].kind in LAST:
+                    return
+                number += 1
+            await asyncio.sleep(_EVENT_POLL_S)
+
+    def _begin(self) -> None:
+        journal: Journal = FileJournal(self._folder / JOURNAL) if self._folder is not None else self._memory
+        earlier_id = next((str(line["id"]) for line in journal.lines() if line["kind"] == "optimisation"), "")
+        self.job_id = self.job_id or earlier_id or f"prompts-{uuid4().hex}"
+        self._events.clear()
+        self._notify("created", {"job_id": self.job_id})
+        self._thread = threading.Thread(target=self._main, args=(journal,), name=self.job_id, daemon=True)
+        self._thread.start()
+
+    def _main(self, journal: Journal) -> None:
+        from graftline.prompts.proposers import open_proposer  # loads what asks models
+
+        try:
+            secrets = open_secrets(os.environ, Path.cwd())
+            with (
+                journal.lock() if isinstance(journal, FileJournal) else nullcontext(),
+                open_proposer(self._config.gepa, secrets, self._proposer_model, self._allow_http) as proposer,
+                watch_stop_file(self._folder, self._stop) if self._folder is not None else nullcontext(),
+            ):
+                self._outcome = optimize(
+                    self._config, self._task_app, proposer, journal, self.job_id, self._stop, self._notify
+                )
+            self._error = self._outcome.error
+        except GraftlineError as error:
+            self._error = str(error)
+        except Exception as error:
+            # whoever waits is told, in whichever thread it broke
+            self._error = f"the optimization broke ({type(error).__name__}: {error})"
+        status = str(self._final_status())
+        self._notify(status, {"status": status, "error": self._error or None})
+
+    def _notify(self, kind: str, data: Mapping[str, Any]) -> None:
+        if kind == "progress":
+            self._progress = data["num_completed"], data["num_total"]
+            return
+        self._events.append(ServerEvent(f"{EVENTS}{kind}", dict(data), str(len(self._events) + 1)))
+
+    def _status(self) -> PromptLearningStatus:
+        if self._thread is None:
+            return PromptLearningStatus.PENDING
+        if self._thread.is_alive() and not (self._events and self._events[-1].kind in LAST):
+            return PromptLearningStatus.RUNNING
+        return self._final_status()
+
+    def _final_status(self) -> PromptLearningStatus:
+        if self._stop.is_set() and (self._outcome is None or self._outcome.is_cancelled):
+            return PromptLearningStatus.CANCELLED
+        is_whole = self._outcome is not None and not self._error
+        return PromptLearningStatus.SUCCEEDED if is_whole else PromptLearningStatus.FAILED

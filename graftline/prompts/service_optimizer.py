@@ -11,9 +11,8 @@ from graftline.harbor.service.optimizer import Optimized
 from graftline.harbor.task_app_client import TaskAppClient
 from graftline.llm.blocking import BlockingChatModel
 from graftline.prompts.journal import Journal
-from graftline.prompts.open_proposer import open_proposer
 from graftline.prompts.optimize import check, optimize
-from graftline.prompts.runs import remark_of, result_fields
+from graftline.prompts.proposers import open_proposer
 from graftline.prompts.settings import PromptLearningConfig
 
 Tell = Callable[[str, Mapping[str, Any]], None]
@@ -29,23 +28,23 @@ class ServiceOptimizer:
         self._secrets, self._model = secrets, model
 
     def deployment(self, config: Mapping[str, Any]) -> str:
-        read = PromptLearningConfig.from_mapping(config)
-        check(read)
-        if read.gepa.proposer is not None:
+        settings = PromptLearningConfig.from_mapping(config)
+        check(settings)
+        if settings.gepa.proposer is not None:
             raise ConfigError(
                 "prompt_learning.gepa.proposer: names a model by its address, and the service asks its own alone; leave it"
                 " out"
             )
-        if read.gepa.proposer_type == "gepa" and self._model is None:
+        if settings.gepa.proposer_type == "gepa" and self._model is None:
             raise ConfigError(
                 "prompt_learning.gepa.proposer_type: 'gepa' asks a language model, and the service has none; take 'offline',"
                 " or serve with --proposer"
             )
-        if read.harbor is not None:
-            return read.harbor.deployment_id
-        _, found, rest = (read.task_app_url or "").partition(f"{DEPLOYMENTS}/")
-        name = rest.strip("/")
-        if not found or not name or "/" in name:
+        if settings.harbor is not None:
+            return settings.harbor.deployment_id
+        _, _, name = (settings.task_app_url or "").partition(f"{DEPLOYMENTS}/")
+        name = name.strip("/")
+        if not name or "/" in name:
             raise ConfigError(
                 f"prompt_learning.task_app_url: names no deployment of this service (…{DEPLOYMENTS}/<id>); prompts of other"
                 " task apps are made better by the SDK itself"
@@ -61,8 +60,8 @@ class ServiceOptimizer:
         stop: threading.Event,
         tell: Tell,
     ) -> Optimized:
-        read = PromptLearningConfig.from_mapping(config)
-        with open_proposer(read.gepa, self._secrets, self._model) as proposer:
-            outcome = optimize(read, task_app, proposer, journal, job_id, stop, tell)
-        fields = {**result_fields(outcome), "outcome": outcome.model_dump(mode="json")}
-        return Optimized(fields, outcome.error, remark_of(outcome))
+        settings = PromptLearningConfig.from_mapping(config)
+        with open_proposer(settings.gepa, self._secrets, self._model) as proposer:
+            outcome = optimize(settings, task_app, proposer, journal, job_id, stop, tell)
+        fields = {**outcome.result_fields(), "outcome": outcome.model_dump(mode="json")}
+        return Optimized(fields, outcome.error, outcome.remark)

@@ -15,7 +15,7 @@ import os, sys, threading, time
 from pathlib import Path
 from graftline.harbor.task_app_client import create_task_app_client
 from graftline.prompts.journal import FileJournal
-from graftline.prompts.offline_proposer import OfflineProposer
+from graftline.prompts.proposers import OfflineProposer
 from graftline.prompts.optimize import optimize
 from tests.optimized_app import PaidApp, wanted
 

@@ -30,10 +30,9 @@ from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.settings import rewriter, stage_code
 from graftline.prompts.comparison import mean
-from graftline.prompts.journal import FileJournal
+from graftline.prompts.journal import FileJournal, request_stop, watch_stop_file
 from graftline.prompts.outcome import Outcome
 from graftline.prompts.settings import PromptLearningConfig
-from graftline.prompts.stop_file import ask_to_stop, stopped_by
 from graftline.rollouts.collect import RolloutConfig
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.prompt import Prompt, Prompts, PromptSettings, Shot, load_prompt
@@ -128,7 +127,7 @@ def stop_optimized_prompt(lineage_folder: Path) -> int:
     """Have whoever makes the artifact in a folder end soon, and return how many do; what is paid stays paid."""
     partials = sorted(lineage_folder.parent.glob(f".{lineage_folder.name}.partial-*"))
     for partial in partials:
-        ask_to_stop(partial)
+        request_stop(partial)
     return len(partials)
 
 
@@ -225,8 +224,8 @@ def _optimized(
     # loads the client of task apps, for whoever only wants to know the assets
     from graftline.harbor.environments.refactoring import refactoring_app_config
     from graftline.harbor.task_app_client import create_task_app_client
-    from graftline.prompts.open_proposer import open_proposer
     from graftline.prompts.optimize import optimize
+    from graftline.prompts.proposers import open_proposer
 
     seeds = {entry.task_id: entry.seed for entry in manifest.entries}
     learning = file.learning(
@@ -248,7 +247,7 @@ def _optimized(
 
     with (
         open_proposer(learning.gepa, ports.secrets, ports.chat_model) as proposer,
-        stopped_by(partial, threading.Event()) as stop,
+        watch_stop_file(partial, threading.Event()) as stop,
     ):
         run_id = f"prompt-{name}-{partial.name[-12:]}"
         return optimize(learning, create_task_app_client(app), proposer, journal, run_id, stop, tell)

@@ -93,7 +93,7 @@ STAGES: Mapping[str, Stage] = {
         "stages.optimized_prompt:optimized_prompt",
         (
             "graftline.prompts.optimize",
-            "graftline.prompts.open_proposer",
+            "graftline.prompts.proposers",
             "graftline.harbor.environments.refactoring",
             *_SANDBOX,
         ),

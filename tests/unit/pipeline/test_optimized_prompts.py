@@ -31,8 +31,8 @@ from graftline.pipeline.stages.optimized_prompt import (
     prompt_names,
     read_outcome,
 )
-from graftline.prompts.offline_proposer import MISTAKES
 from graftline.prompts.outcome import JudgedPrompt, Outcome
+from graftline.prompts.proposers import MISTAKES
 from graftline.rollouts.state.state import StateUpdate
 from graftline.rollouts.task import Task
 from graftline.rollouts.teachers.answer import Answer, format_answer

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graftline.prompts.comparison import best_by_seed, best_of, differences, gain, is_better, mean, ranked
+from graftline.prompts.comparison import best_by_seed, best_of, differences, gain, is_better, mean, rank
 
 REWARDS = st.floats(min_value=0, max_value=1, allow_nan=False).map(lambda value: round(value, 3))
 SCORES = st.dictionaries(st.integers(0, 12), REWARDS, max_size=12)
@@ -35,7 +35,7 @@ def test_the_front_holds_a_best_prompt_for_every_seed_that_anything_is_known_of(
     for seed, numbers in front.items():
         assert numbers
         assert all(scores[number][seed] == max(one[seed] for one in scores if seed in one) for number in numbers)
-    assert sorted(ranked(scores)) == [*range(len(scores))]
+    assert sorted(rank(scores)) == [*range(len(scores))]
     assert 0 <= best_of(scores) < len(scores)
 
 
@@ -50,7 +50,7 @@ def test_a_missing_reward_is_no_zero() -> None:
 def test_a_prompt_that_is_known_on_few_seeds_is_not_called_better() -> None:
     known, lucky = {seed: 0.9 for seed in range(20)}, {0: 1.0}
     assert not is_better(lucky, known)
-    assert (best_of([known, lucky]), ranked([lucky, known])) == (0, [0, 1])
+    assert (best_of([known, lucky]), rank([lucky, known])) == (0, [0, 1])
     half = {seed: 1.0 for seed in range(10)}
     assert (is_better(half, known), best_of([known, half])) == (True, 1)
 

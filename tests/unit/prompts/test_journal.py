@@ -29,7 +29,7 @@ def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
 
 def test_who_holds_it_keeps_others_away(tmp_path: Path) -> None:
     first, second = FileJournal(tmp_path / "journal.jsonl"), FileJournal(tmp_path / "journal.jsonl")
-    with first.held(), pytest.raises(ConfigError, match="another job goes on with this optimization"), second.held():
+    with first.lock(), pytest.raises(ConfigError, match="another job goes on with this optimization"), second.lock():
         raise AssertionError
-    with second.held():
+    with second.lock():
         second.append({"a": 1})

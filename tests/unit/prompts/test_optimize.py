@@ -18,10 +18,9 @@ from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.refusal import RequestError
 from graftline.harbor.task_app_client import create_task_app_client
 from graftline.prompts.journal import FileJournal, MemoryJournal
-from graftline.prompts.offline_proposer import OfflineProposer
 from graftline.prompts.optimize import optimize
 from graftline.prompts.outcome import Outcome
-from graftline.prompts.proposals import Proposal, Wish
+from graftline.prompts.proposers import ChangeRequest, OfflineProposer, Proposal
 from graftline.prompts.settings import PromptLearningConfig
 from tests.optimized_app import FIRST, PaidApp, helped, tasks, wanted
 
@@ -292,12 +291,12 @@ class Proposing:
     name = "told"
 
     def __init__(self, *texts: str | Exception) -> None:
-        self.texts, self.wishes = itertools.cycle(texts), list[Wish]()
+        self.texts, self.wishes = itertools.cycle(texts), list[ChangeRequest]()
 
     def check(self) -> None:
         return
 
-    def propose(self, wish: Wish) -> Proposal:
+    def propose(self, wish: ChangeRequest) -> Proposal:
         self.wishes.append(wish)
         text = next(self.texts)
         if isinstance(text, Exception):
@@ -310,7 +309,7 @@ def test_a_proposal_that_lost_what_is_filled_in_is_counted_and_not_judged() -> N
     outcome = run(
         app,
         proposer=Proposing("Do the $thing.", ""),
-        tell=lambda kind, data: told.append(data) if kind == "candidate.refused" else None,
+        notify=lambda kind, data: told.append(data) if kind == "candidate.refused" else None,
     )
     assert set(outcome.proposals) == {"refused"}
     assert {prompt for prompt, _ in app.asked} == {FIRST}

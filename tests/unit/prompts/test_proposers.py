@@ -11,10 +11,16 @@ from graftline.core.secrets import open_secrets
 from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.memory import MemoryChatModel, scripted
-from graftline.prompts.model_proposer import ModelProposer
-from graftline.prompts.offline_proposer import EXAMPLES, MISTAKES, OfflineProposer
-from graftline.prompts.open_proposer import open_proposer
-from graftline.prompts.proposals import Proposer, Reflection, Wish
+from graftline.prompts.proposers import (
+    EXAMPLES,
+    MISTAKES,
+    ChangeRequest,
+    ModelProposer,
+    OfflineProposer,
+    Proposer,
+    Reflection,
+    open_proposer,
+)
 from graftline.prompts.settings import GepaTable, ProposerTable
 
 TEXT = "Rewrite the code.\n"
@@ -23,7 +29,7 @@ WRONG = [
 ]
 OTHER = Reflection(3, 0.1, {"feedback": "The answer is no JSON."})
 RIGHT = Reflection(4, 1.0, {"inputs": {"instruction": "Rename a.", "text": "a = 1"}, "output": '{"pattern": "a"}'})
-WISH = Wish("system", TEXT, [*WRONG, OTHER, RIGHT])
+WISH = ChangeRequest("system", TEXT, [*WRONG, OTHER, RIGHT])
 
 
 @pytest.fixture(params=["offline", "model"])
@@ -44,14 +50,15 @@ def test_a_proposal_is_another_text_says_how_and_is_the_same_for_the_same_wish(p
 
 
 def test_a_proposer_without_anything_to_go_by_still_answers(proposer: Proposer) -> None:
-    assert proposer.propose(Wish("system", TEXT, [])).text
+    assert proposer.propose(ChangeRequest("system", TEXT, [])).text
 
 
 def test_offline_the_most_common_mistake_is_said_first_and_an_example_shown() -> None:
     made = OfflineProposer().propose(WISH).text
     assert made == f"{TEXT}\n\n{MISTAKES}\n- The pattern `x1` matches nothing.\n- The answer is no JSON."
     texts = {
-        OfflineProposer().propose(Wish("system", TEXT, WISH.reflections, number=number)).text for number in range(6)
+        OfflineProposer().propose(ChangeRequest("system", TEXT, WISH.reflections, number=number)).text
+        for number in range(6)
     }
     shown = f'{TEXT}\n\n{EXAMPLES}\n\nAsked: Rename a.\na = 1\nAnswer: {{"pattern": "a"}}'
     assert shown in texts
@@ -61,7 +68,7 @@ def test_offline_what_was_added_is_taken_away_again_and_never_grows_without_end(
     text, proposer = TEXT, OfflineProposer()
     for number in range(60):
         more = Reflection(number + 10, 0.0, {"feedback": f"{'abcdefgh'[number % 8]} is wrong."})
-        text = proposer.propose(Wish("system", text, [more, RIGHT], number=number)).text
+        text = proposer.propose(ChangeRequest("system", text, [more, RIGHT], number=number)).text
         assert text.startswith(TEXT)
         assert text.count("\n- ") <= 4
         assert text.count("Asked:") <= 4
@@ -69,7 +76,7 @@ def test_offline_what_was_added_is_taken_away_again_and_never_grows_without_end(
 
 def test_offline_what_would_be_filled_in_is_never_added() -> None:
     named = Reflection(1, 0.0, {"feedback": "There is no $code here."})
-    assert OfflineProposer().propose(Wish("system", TEXT, [named])).text == TEXT
+    assert OfflineProposer().propose(ChangeRequest("system", TEXT, [named])).text == TEXT
 
 
 class Kept:
@@ -87,7 +94,7 @@ def test_a_model_reads_the_worst_first_and_is_told_what_has_to_stay() -> None:
     kept = Kept("Here it is:\n```\nBetter: $code.\n```")
     with BlockingChatModel(kept.model) as model:
         gepa = GepaTable(proposer_effort="LOW_CONTEXT", proposer_output_tokens="RAPID")
-        made = ModelProposer(model, gepa).propose(Wish("user", TEXT, WISH.reflections, ["$code"], 3))
+        made = ModelProposer(model, gepa).propose(ChangeRequest("user", TEXT, WISH.reflections, ["$code"], 3))
 
     assert (made.text, made.how) == ("Better: $code.\n", "reflection")
     [asked] = kept.requests
