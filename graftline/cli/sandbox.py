@@ -11,7 +11,7 @@ from graftline.cli.main import json_option, paths_of, print_table
 from graftline.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from graftline.sandbox import SandboxRunner, SandboxSettings
+    from graftline.sandbox import SandboxRunner
 
 _MAX_INPUT_BYTES = 1 << 20
 
@@ -21,24 +21,26 @@ _MAX_INPUT_BYTES = 1 << 20
 @click.pass_obj
 def probe(root: Path | None, as_json: bool) -> None:
     """Try what isolation this machine gives. Fails if the configuration requires more."""
-    from graftline.sandbox.probe import probe as found_here
+    from graftline.sandbox.probe import probe as probe_all
     from graftline.sandbox.probe import tiers
+    from graftline.sandbox.runner import load_sandbox_settings
 
-    found = found_here()
-    wanted = tiers(_settings(root), found)
+    probes = probe_all()
+    required = tiers(load_sandbox_settings(_root(root)), probes)
     if as_json:
-        click.echo(json.dumps({"found": [asdict(one) for one in found], "required": [asdict(one) for one in wanted]}))
+        click.echo(json.dumps({"found": [*map(asdict, probes)], "required": [*map(asdict, required)]}))
     else:
         rows = [
-            (one.tier, one.implementation, one.level or "not here", ", ".join(one.features), "; ".join(one.missing))
-            for one in found
+            (row.tier, row.implementation, row.level or "not here", ", ".join(row.features), "; ".join(row.missing))
+            for row in probes
         ]
         print_table("This machine", ["tier", "implementation", "level", "features", "for the next level"], rows)
-        required = [
-            (one.name, one.implementation, one.required, "yes" if one.is_met else "NO", one.reason) for one in wanted
+        rows = [
+            (tier.name, tier.implementation, tier.required, "yes" if tier.is_met else "NO", tier.reason)
+            for tier in required
         ]
-        print_table("Required by configs/sandbox.yaml", ["tier", "implementation", "level", "met", "missing"], required)
-    if not all(one.is_met for one in wanted):
+        print_table("Required by configs/sandbox.yaml", ["tier", "implementation", "level", "met", "missing"], rows)
+    if not all(tier.is_met for tier in required):
         raise click.exceptions.Exit(1)
 
 
@@ -112,12 +114,6 @@ def test(root: Path | None, spec: Path, folder: Path, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _settings(root: Path | None) -> "SandboxSettings":
-    from graftline.sandbox.runner import load_sandbox_settings
-
-    return load_sandbox_settings(_root(root))
-
-
 def _runner(root: Path | None) -> "SandboxRunner":
     from graftline.sandbox import SandboxRunner
 
@@ -141,14 +137,14 @@ def _action(pattern: str | None, rewrite: str | None, rule: Path | None) -> dict
 
 def _names(files: tuple[Path, ...]) -> dict[str, Path]:
     """Return the files by the names that they have in a workspace: their paths from the current folder, or bare ones."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for path in files:
         inside = path.resolve()
         name = inside.relative_to(Path.cwd()).as_posix() if inside.is_relative_to(Path.cwd()) else inside.name
-        if name in found:
+        if name in paths:
             raise click.UsageError(f"two files would have the name {name!r}; name them in two calls")
-        found[name] = path
-    return found
+        paths[name] = path
+    return paths
 
 
 def _content(path: Path) -> bytes:
@@ -160,11 +156,8 @@ def _content(path: Path) -> bytes:
 
 
 def _plain(result: Any) -> dict[str, Any]:
-    found = asdict(result)
-    for name in ("stdout", "stderr", "exit_code", "tools"):
-        value = getattr(result, name)
-        found[name] = dict(value) if name == "tools" else value
-    return found
+    names = ("stdout", "stderr", "exit_code")
+    return {**asdict(result), **{name: getattr(result, name) for name in names}, "tools": dict(result.tools)}
 
 
 COMMANDS = (probe, apply, test)

@@ -1,20 +1,15 @@
 """The jails in which actions are applied and tests run.
 
 `prepare_workspace`, `apply_action`, `run_tests` and `cleanup` are the way in for files; `open_sandbox` for texts, many at
-a time; `open_jail` for programs. A name is loaded when it is first asked for: programs in a jail import `inside` alone.
+a time; `open_jail` for programs. A name is loaded on first use: programs in a jail import `inside` alone.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graftline.sandbox.actions import (
-        MemorySandboxConfig,
-        ProcessSandboxConfig,
-        SandboxConfig,
-        WarmSandboxConfig,
-        open_sandbox,
-    )
+    from graftline.sandbox.actions import MemorySandboxConfig, ProcessSandboxConfig, SandboxConfig, WarmSandboxConfig
+    from graftline.sandbox.actions import open_sandbox as open_sandbox
     from graftline.sandbox.base import Isolation, Match, Request, Sandbox, SandboxResult, Usage, Verdict
     from graftline.sandbox.jail import Case, CaseEnd, CaseLimits, Jail
     from graftline.sandbox.jail.judge import TestOutcome, TestResult, judge_tests
@@ -65,20 +60,18 @@ __all__ = [
 ]
 
 _MODULES = {
-    **dict.fromkeys(("Isolation", "Match", "Request", "Sandbox", "SandboxResult", "Usage", "Verdict"), "base"),
-    **dict.fromkeys(("apply_action", "cleanup", "prepare_workspace", "run_tests"), "runner"),
-    **dict.fromkeys(("Case", "CaseEnd", "CaseLimits", "Jail"), "jail"),
-    **dict.fromkeys(("TestOutcome", "TestResult", "judge_tests"), "jail.judge"),
-    **dict.fromkeys(
-        ("MemorySandboxConfig", "ProcessSandboxConfig", "SandboxConfig", "WarmSandboxConfig", "open_sandbox"), "actions"
-    ),
-    **dict.fromkeys(("JailConfig", "open_jail"), "jail.open"),
-    **dict.fromkeys(("SandboxRunner", "SandboxSettings"), "runner"),
-    **dict.fromkeys(("Call", "CallsSpec", "ProgramSpec", "PytestSpec", "TestSpec"), "jail.spec"),
+    "actions": "MemorySandboxConfig ProcessSandboxConfig SandboxConfig WarmSandboxConfig open_sandbox",
+    "base": "Isolation Match Request Sandbox SandboxResult Usage Verdict",
+    "jail": "Case CaseEnd CaseLimits Jail",
+    "jail.judge": "TestOutcome TestResult judge_tests",
+    "jail.open": "JailConfig open_jail",
+    "jail.spec": "Call CallsSpec ProgramSpec PytestSpec TestSpec",
+    "runner": "SandboxRunner SandboxSettings apply_action cleanup prepare_workspace run_tests",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    for module, names in _MODULES.items():
+        if name in names.split():
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

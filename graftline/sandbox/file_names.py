@@ -1,6 +1,6 @@
 """Names of files that come from outside: which are taken, and which can stand beside each other.
 
-How many there may be, how deep and how large, is for whoever takes them: `workspace_limits`, `served`, `test_spec`.
+`WorkspaceLimits` says how many there may be in a workspace, how deep and how large.
 """
 
 import unicodedata
@@ -18,7 +18,7 @@ _PROJECT_FILES = frozenset({"sgconfig.yml", "sgconfig.yaml"})
 
 
 def path_of(name: str) -> PurePosixPath:
-    """Return `name` as the path that it is the only way to write of.
+    """Return `name` as a path, of which it has to be the only spelling.
 
     Raises:
         DataError: it does not mean the same on every system, or there is a shorter way.
@@ -65,15 +65,15 @@ def check_distinct(names: Iterable[str]) -> None:
     Raises:
         DataError: there are such names.
     """
-    known: dict[str, str] = {}
+    first: dict[str, str] = {}
     for name in names:
-        if (other := known.setdefault(_folded(name), name)) != name:
+        if (other := first.setdefault(_fold(name), name)) != name:
             raise DataError(f"files {other!r} and {name!r}: are the same to some systems; rename one of them")
 
 
 def is_project_file(path: PurePosixPath) -> bool:
     """Return whether ast-grep may read `path`, or what is below it, as settings of its own."""
-    return not _PROJECT_FILES.isdisjoint(map(_folded, path.parts))
+    return not _PROJECT_FILES.isdisjoint(map(_fold, path.parts))
 
 
 def short(name: str) -> str:
@@ -81,8 +81,8 @@ def short(name: str) -> str:
     return repr(name) if len(name) <= _SHOWN else f"{name[:_SHOWN]!r}..."
 
 
-def _folded(path: str) -> str:
-    """Return what is the same for paths that a system without case, or one that composes characters, confuses."""
+def _fold(path: str) -> str:
+    """Return the same text for paths that a system without case, or one that composes characters, confuses."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())
 
 
@@ -107,7 +107,7 @@ def check_files(sizes: Mapping[str, int], limits: WorkspaceLimits) -> None:
     total = 0
     paths = []
     for name, size in sizes.items():
-        paths.append(_checked_path(name, limits))
+        paths.append(_check_path(name, limits))
         total += size
         check_size(name, size, total, limits)
     folders = folders_of(paths) - {"."}
@@ -138,7 +138,7 @@ def check_size(name: str, size: int, total: int, limits: WorkspaceLimits) -> Non
         raise DataError(f"file {short(name)}: with it, the workspace is larger than {limits.total_mb} MB")
 
 
-def _checked_path(name: str, limits: WorkspaceLimits) -> PurePosixPath:
+def _check_path(name: str, limits: WorkspaceLimits) -> PurePosixPath:
     path = path_of(name)
     if len(path.parts) > limits.depth:
         raise DataError(f"file {name!r}: is nested deeper than {limits.depth} levels")

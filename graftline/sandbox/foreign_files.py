@@ -1,4 +1,4 @@
-"""Files below a folder that somebody else has filled: looked through, read, and put beside each other.
+"""Files below a folder that somebody else has filled: listed, read and written.
 
 The folder is entered name by name from an open one, so that no symbolic link is followed, whenever it is put there; only
 regular files with one name are opened, as many of them as the limits allow. See `inside.removal` for removing it.
@@ -24,8 +24,8 @@ _BY_CONTENT = frozenset(
 
 
 @contextmanager
-def _blamed(path: str) -> Iterator[None]:
-    """Say of errors below whether the content of a workspace or the machine is to blame, and at which path."""
+def _blame(path: str) -> Iterator[None]:
+    """Raise errors as what is to blame: the content of a workspace (DataError) or the machine (SandboxError)."""
     try:
         yield
     except OSError as error:
@@ -37,9 +37,9 @@ def _blamed(path: str) -> Iterator[None]:
 
 
 @contextmanager
-def entered(name: str, folder: int, path: str) -> Iterator[int]:
+def enter_folder(name: str, folder: int, path: str) -> Iterator[int]:
     """Open the folder `name` of an open folder; `path` is what messages call it."""
-    with _blamed(path):
+    with _blame(path):
         descriptor = os.open(name, FOLDER, dir_fd=folder)
     try:
         if os.fstat(descriptor).st_dev != os.fstat(folder).st_dev:
@@ -50,8 +50,8 @@ def entered(name: str, folder: int, path: str) -> Iterator[int]:
 
 
 @contextmanager
-def _opened_file(name: str, folder: int, path: str) -> Iterator[int]:
-    with _blamed(path):
+def _open_file(name: str, folder: int, path: str) -> Iterator[int]:
+    with _blame(path):
         descriptor = os.open(name, FILE, dir_fd=folder)
     try:
         status = os.fstat(descriptor)
@@ -70,29 +70,29 @@ def _check_kind(status: os.stat_result, path: str) -> None:
         raise DataError(f"workspace: {path!r}: is a {kind}; expected folders and regular files only")
 
 
-def opened_files(top: int, limits: WorkspaceLimits) -> Generator[tuple[str, int], None, None]:
-    """Yield path and descriptor of every file below an open folder; the descriptor is closed when the next is asked for."""
-    seen = 0
+def open_files(top: int, limits: WorkspaceLimits) -> Generator[tuple[str, int], None, None]:
+    """Yield path and descriptor of every file below an open folder; a descriptor is open until the next step."""
+    entries = 0
 
     def below(folder: int, above: tuple[str, ...]) -> Iterator[tuple[str, int]]:
-        nonlocal seen
-        with _blamed("/".join(above) or "."):
-            names = sorted(names_in(folder, 2 * limits.files - seen + 1))
-        seen += len(names)
-        if seen > 2 * limits.files:
+        nonlocal entries
+        with _blame("/".join(above) or "."):
+            names = sorted(names_in(folder, 2 * limits.files - entries + 1))
+        entries += len(names)
+        if entries > 2 * limits.files:
             raise DataError(f"workspace: holds more than {limits.files} files and as many folders")
         if names and len(above) >= limits.depth:
             raise DataError(f"workspace: {'/'.join(above)!r}: is nested deeper than {limits.depth} levels")
         for name in names:
             path = "/".join((*above, name))
-            with _blamed(path):
+            with _blame(path):
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if stat.S_ISDIR(status.st_mode):
-                with entered(name, folder, path) as inner:
+                with enter_folder(name, folder, path) as inner:
                     yield from below(inner, (*above, name))
             else:
                 _check_kind(status, path)  # also before it is opened: to open a device may do something
-                with _opened_file(name, folder, path) as descriptor:
+                with _open_file(name, folder, path) as descriptor:
                     yield path, descriptor
 
     yield from below(top, ())
@@ -101,7 +101,7 @@ def opened_files(top: int, limits: WorkspaceLimits) -> Generator[tuple[str, int]
 def read(descriptor: int, most: int, path: str) -> bytes:
     """Return at most so many bytes of an open file."""
     data = bytearray()
-    with _blamed(path):
+    with _blame(path):
         while len(data) < most and (chunk := os.read(descriptor, min(1 << 20, most - len(data)))):
             data += chunk
     return bytes(data)
@@ -111,12 +111,12 @@ def put(top: int, path: str, content: bytes, is_durable: bool) -> None:
     """Write a file below an open folder, and the folders it is in."""
     *folders, name = path.split("/")
     partial = f".partial-{uuid4().hex}"
-    with ExitStack() as opened, _blamed(path):
+    with ExitStack() as stack, _blame(path):
         folder = top
         for folder_name in folders:
             with suppress(FileExistsError):
                 os.mkdir(folder_name, 0o700, dir_fd=folder)
-            folder = opened.enter_context(entered(folder_name, folder, path))
+            folder = stack.enter_context(enter_folder(folder_name, folder, path))
         try:
             with os.fdopen(os.open(partial, NEW_FILE, 0o600, dir_fd=folder), "wb") as stream:
                 stream.write(content)

@@ -61,19 +61,15 @@ class InnerProcess:
     def write(self, data: bytes, deadline: float) -> None:
         """Write what is no frame."""
         view = memoryview(data)
-        ready = select.poll()
-        ready.register(self._stdin, select.POLLOUT)
         while view:
             # it reads nothing while it is busy, or when somebody stopped it
-            if not ready.poll(_milliseconds_to(deadline)):
+            if not _is_ready(self._stdin, select.POLLOUT, deadline - time.monotonic()):
                 raise TimeoutError
             view = view[os.write(self._stdin, view) :]
 
     def is_ready(self, within_s: float) -> bool:
         """Return whether it says something, or has gone, within that time."""
-        ready = select.poll()
-        ready.register(self._stdout, select.POLLIN)
-        return bool(ready.poll(within_s * 1000))
+        return _is_ready(self._stdout, select.POLLIN, within_s)
 
     def receive(self, most: int, deadline: float) -> bytes:
         """Read a frame of at most so many bytes, until `deadline` of the monotonic clock."""
@@ -84,10 +80,8 @@ class InnerProcess:
 
     def _read(self, length: int, deadline: float) -> bytes:
         data = bytearray()
-        ready = select.poll()
-        ready.register(self._stdout, select.POLLIN)
         while len(data) < length:
-            if not ready.poll(_milliseconds_to(deadline)):
+            if not _is_ready(self._stdout, select.POLLIN, deadline - time.monotonic()):
                 raise TimeoutError
             chunk = os.read(self._stdout, length - len(data))
             if not chunk:
@@ -96,5 +90,7 @@ class InnerProcess:
         return bytes(data)
 
 
-def _milliseconds_to(deadline: float) -> float:
-    return max(0.0, deadline - time.monotonic()) * 1000
+def _is_ready(descriptor: int, event: int, within_s: float) -> bool:
+    ready = select.poll()
+    ready.register(descriptor, event)
+    return bool(ready.poll(max(0.0, within_s) * 1000))

@@ -15,7 +15,7 @@ JAILS: Sequence[JailKind] = get_args(JailKind)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class BackendProbe:
     """What one implementation achieves here."""
 
     tier: str
@@ -39,54 +39,54 @@ class Tier:
     reason: str = ""
 
 
-def probe() -> list[Finding]:
+def probe() -> list[BackendProbe]:
     """Return what every implementation achieves."""
-    found = []
+    probes = []
     for config in (WarmSandboxConfig(required_level="none"), ProcessSandboxConfig(required_level="none")):
         try:
             sandbox = open_sandbox(config)
         except SandboxError as error:
-            found.append(Finding("actions", config.kind, None, missing=(str(error),)))
+            probes.append(BackendProbe("actions", config.kind, None, missing=(str(error),)))
             continue
         isolation = sandbox.isolation
         sandbox.close()
-        found.append(Finding("actions", config.kind, isolation.level, isolation.features))
+        probes.append(BackendProbe("actions", config.kind, isolation.level, isolation.features))
     for kind in JAILS:
-        found += _of_jail(kind)
-    return found
+        probes += _probe_jail(kind)
+    return probes
 
 
-def _of_jail(kind: JailKind) -> list[Finding]:
+def _probe_jail(kind: JailKind) -> list[BackendProbe]:
     wrapper = WRAPPERS.get(kind)
     if wrapper is not None and wrapper.path is None:
-        return [Finding("tests", kind, None, missing=(f"{wrapper.program} is not installed: {wrapper.package}",))]
+        return [BackendProbe("tests", kind, None, missing=(f"{wrapper.program} is not installed: {wrapper.package}",))]
     try:
         jail = open_jail(JailConfig(kind=kind, required_level="none"))
     except SandboxError as error:
-        return [Finding("tests", kind, None, missing=(str(error),))]
+        return [BackendProbe("tests", kind, None, missing=(str(error),))]
     isolation = jail.isolation
     jail.close()
     lacks: tuple[str, ...] = ()
     if kind != "subprocess" and isolation.level != LEVELS[-1]:
         above = LEVELS[LEVELS.index(isolation.level) + 1]
         lacks = tuple(f"{name}: {remedy}" for name, remedy in missing(isolation.features, above).items())
-    return [Finding("tests", isolation.implementation, isolation.level, isolation.features, lacks)]
+    return [BackendProbe("tests", isolation.implementation, isolation.level, isolation.features, lacks)]
 
 
-def tiers(settings: SandboxSettings, found: Sequence[Finding]) -> list[Tier]:
+def tiers(settings: SandboxSettings, probes: Sequence[BackendProbe]) -> list[Tier]:
     """Return whether what the configuration requires can be had."""
     actions, tests = settings.actions, settings.tests
-    asked: list[tuple[str, str, IsolationLevel]] = [
+    requirements: list[tuple[str, str, IsolationLevel]] = [
         ("actions", actions.kind, "none" if actions.kind == "memory" else actions.required_level),
         ("tests", tests.kind, tests.required_level),
     ]
     answers = []
-    for name, kind, required in asked:
+    for name, kind, required in requirements:
         # the pure Python jail has another name where it does without namespaces
         names = {kind, "confined"} if kind == "namespaces" else {kind}
-        reached = [finding for finding in found if finding.tier == name and finding.implementation in names]
-        levels = [finding.level for finding in reached if finding.level is not None]
+        matching = [probe for probe in probes if probe.tier == name and probe.implementation in names]
+        levels = [probe.level for probe in matching if probe.level is not None]
         is_met = kind == "memory" or any(is_at_least(level, required) for level in levels)
-        reason = "" if is_met else "; ".join(text for finding in reached for text in finding.missing)
+        reason = "" if is_met else "; ".join(text for probe in matching for text in probe.missing)
         answers.append(Tier(name, kind, required, is_met, reason))
     return answers

@@ -141,11 +141,10 @@ class SandboxRunner:
             DataError: the action has no valid form, or the workspace has no file it could go to.
             SandboxError: the sandbox itself failed.
         """
-        parsed, language = _parsed(action)
+        parsed, language = _parse_action(action)
         with self._lock:
-            found = self._workspaces.read(workspace)
-            requests = _requests(found, parsed, language, only)
-            return self._answer(workspace, "action", parsed.model_dump(), lambda: self._applied(workspace, requests))
+            requests = _requests(self._workspaces.read(workspace), parsed, language, only)
+            return self._answer(workspace, "action", parsed.model_dump(), lambda: self._apply(workspace, requests))
 
     def run_tests(self, workspace: Path, test_spec: TestSpec | Mapping[str, Any]) -> TestResult:
         """Run tests on a copy of the files of a workspace, and say whether they passed.
@@ -170,9 +169,9 @@ class SandboxRunner:
     def close(self) -> None:
         """Remove what is left of workspaces, and let go of processes. A second call does nothing."""
         with self._lock:
-            for opened in (self._sandbox, self._jail):
-                if opened is not None:
-                    opened.close()
+            for resource in (self._sandbox, self._jail):
+                if resource is not None:
+                    resource.close()
             self._sandbox = self._jail = None
             self._workspaces.close()
 
@@ -194,59 +193,59 @@ class SandboxRunner:
             self._sandbox = open_sandbox(self._settings.actions)
         return self._sandbox
 
-    def _applied(self, workspace: Path, requests: Mapping[str, Request]) -> SandboxResult:
+    def _apply(self, workspace: Path, requests: Mapping[str, Request]) -> SandboxResult:
         answers = self.sandbox().apply_each([*requests.values()])
         results = {path: result for path, [result] in zip(requests, answers, strict=True)}
-        combined = _combined(results, {path: request.source for path, request in requests.items()})
+        combined = _combine(results, {path: request.source for path, request in requests.items()})
         changed = {path: results[path].after for path in combined.changed_files}
         self._workspaces.write(workspace, {path: text.encode() for path, text in changed.items() if text is not None})
         return combined
 
-    def _answer(self, workspace: Path, what: str, asked: Mapping[str, Any], work: Callable[[], ResultT]) -> ResultT:
-        """Return what `work` does, with a line in the log whatever that is."""
-        text = json.dumps(asked, sort_keys=True, default=str)
+    def _answer(self, workspace: Path, kind: str, request: Mapping[str, Any], work: Callable[[], ResultT]) -> ResultT:
+        """Return what `work` returns, with a line in the log whatever that is."""
+        text = json.dumps(request, sort_keys=True, default=str)
+        settings: Any = self._settings.tests if kind == "tests" else self._settings.actions
+        limits = getattr(settings, "limits", None)
         entry: dict[str, Any] = {
             "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "kind": what,
+            "kind": kind,
             "task_id": self._tasks.get(workspace, workspace.name),
             "workspace": workspace.name,
-            "asked": asked,
+            "asked": request,
             "asked_sha256": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
-            "limits": self._limits_of(what),
+            "limits": limits.model_dump() if limits else {},
         }
         try:
             result = work()
         except SandboxError as error:
             self._log.write(entry["task_id"], {**entry, "verdict": Verdict.RUNNER_ERROR, "error": str(error)})
             raise
-        self._log.write(entry["task_id"], {**entry, **_described(result)})
+        self._log.write(entry["task_id"], {**entry, **_describe(result)})
         return result
 
-    def _limits_of(self, what: str) -> Mapping[str, Any]:
-        limits = self._settings.tests.limits if what == "tests" else getattr(self._settings.actions, "limits", None)
-        return {} if limits is None else limits.model_dump()
 
-
-def parse_test_spec(given: TestSpec | Mapping[str, Any]) -> TestSpec:
-    """Return `given` as one of the specifications.
+def parse_test_spec(spec: TestSpec | Mapping[str, Any]) -> TestSpec:
+    """Return `spec` as one of the specifications.
 
     Raises:
         DataError: it has another form; the message names the first fault.
     """
-    if isinstance(given, PytestSpec | CallsSpec | ProgramSpec):
-        return given
-    kind = given.get("kind") if isinstance(given, Mapping) else None
+    if isinstance(spec, PytestSpec | CallsSpec | ProgramSpec):
+        return spec
+    kind = spec.get("kind") if isinstance(spec, Mapping) else None
     if kind not in _KINDS:
         raise DataError(
             f"test specification: kind: expected one of {', '.join(map(repr, _KINDS))} (got {str(kind)[:_SHOWN]!r})"
         )
     try:
-        return _SPEC.validate_python(given)
+        return _SPEC.validate_python(spec)
     except ValidationError as error:
         raise DataError(f"test specification: {_first_fault(error)[:_MESSAGE]}") from None
 
 
-def _parsed(action: PatternAction | RuleAction | Mapping[str, Any] | str) -> tuple[PatternAction | RuleAction, Any]:
+def _parse_action(
+    action: PatternAction | RuleAction | Mapping[str, Any] | str,
+) -> tuple[PatternAction | RuleAction, Any]:
     if isinstance(action, str):
         return rule_action(action, "action")
     if not isinstance(action, Mapping):
@@ -259,8 +258,8 @@ def _parsed(action: PatternAction | RuleAction | Mapping[str, Any] | str) -> tup
 
 def _first_fault(error: ValidationError) -> str:
     fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    where = ".".join(map(str, fault["loc"]))
-    return f"{where}: {fault['msg']}" if where else str(fault["msg"])
+    place = ".".join(map(str, fault["loc"]))
+    return f"{place}: {fault['msg']}" if place else str(fault["msg"])
 
 
 def _requests(
@@ -274,29 +273,26 @@ def _requests(
             )
     requests = {}
     for path in only or sorted(files):
-        known = LANGUAGE_OF.get(PurePosixPath(path).suffix)
-        if known is None or language not in (None, known):
+        own_language = LANGUAGE_OF.get(PurePosixPath(path).suffix)
+        if own_language is None or language not in (None, own_language):
             continue
         try:
             source = files[path].decode()
         except UnicodeDecodeError as error:
             raise DataError(f"{path}: byte {error.start} is not UTF-8; actions go to texts only") from None
-        requests[path] = Request(source, known, (action,))
+        requests[path] = Request(source, own_language, (action,))
     if not requests:
-        wanted = f"language {language}" if language else "a language that is known"
-        raise DataError(f"the workspace has no file of {wanted}; names have to end in one of {', '.join(LANGUAGE_OF)}")
+        which = f"language {language}" if language else "a language that is known"
+        raise DataError(f"the workspace has no file of {which}; names have to end in one of {', '.join(LANGUAGE_OF)}")
     return requests
 
 
-def _combined(results: Mapping[str, SandboxResult], sources: Mapping[str, str]) -> SandboxResult:
+def _combine(results: Mapping[str, SandboxResult], sources: Mapping[str, str]) -> SandboxResult:
     """Return one result for all files: that of the first that failed, or what was changed."""
     first = next(iter(results.values()))
-    used = [result.usage for result in results.values() if result.usage]
-    usage = (
-        Usage(sum(u.cpu_s for u in used), sum(u.wall_s for u in used), max(u.peak_memory_mb for u in used))
-        if used
-        else None
-    )
+    usages = [result.usage for result in results.values() if result.usage]
+    sums = sum(usage.cpu_s for usage in usages), sum(usage.wall_s for usage in usages)
+    usage = Usage(*sums, max(usage.peak_memory_mb for usage in usages)) if usages else None
     for path, result in results.items():
         if result.verdict not in (Verdict.OK, Verdict.NO_MATCH):
             return replace(result, error=f"{path}: {result.error}" if result.error else "", usage=usage)
@@ -319,8 +315,8 @@ def _combined(results: Mapping[str, SandboxResult], sources: Mapping[str, str]) 
     )
 
 
-def _described(result: SandboxResult | TestResult) -> dict[str, Any]:
-    described: dict[str, Any] = {
+def _describe(result: SandboxResult | TestResult) -> dict[str, Any]:
+    fields: dict[str, Any] = {
         "verdict": result.verdict,
         "error": result.error,
         "exit_code": result.exit_code,
@@ -331,8 +327,8 @@ def _described(result: SandboxResult | TestResult) -> dict[str, Any]:
         "tools": dict(result.tools),
     }
     if isinstance(result, TestResult):
-        return {**described, "passed": result.passed, "tests": [asdict(test) for test in result.tests]}
-    return {**described, "diff": result.diff, "changed_files": result.changed_files}
+        return {**fields, "passed": result.passed, "tests": [asdict(test) for test in result.tests]}
+    return {**fields, "diff": result.diff, "changed_files": result.changed_files}
 
 
 def prepare_workspace(task_id: str, files: Mapping[str, str | bytes]) -> Path:
@@ -374,11 +370,11 @@ def _runner() -> SandboxRunner:
             raise
         root = Path.cwd()
     # a forked process has jails of its own: two that spoke to one would read each other's answers
-    return _opened(root, os.getpid())
+    return _open_runner(root, os.getpid())
 
 
 @cache
-def _opened(root: Path, process: int) -> SandboxRunner:
+def _open_runner(root: Path, process: int) -> SandboxRunner:
     runner = SandboxRunner.open(root)
     atexit.register(lambda: runner.close() if os.getpid() == process else None)
     return runner

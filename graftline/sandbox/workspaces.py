@@ -23,7 +23,7 @@ from uuid import uuid4
 from graftline.core.errors import DataError, SandboxError
 from graftline.core.hashing import sha256_text
 from graftline.sandbox.file_names import WorkspaceLimits, check_count, check_files, check_size, short
-from graftline.sandbox.foreign_files import FILE, NEW_FILE, entered, opened_files, put, read
+from graftline.sandbox.foreign_files import FILE, NEW_FILE, enter_folder, open_files, put, read
 from graftline.sandbox.inside.files import FOLDER, names_in, remove
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Workspaces:
         self._in_use: dict[str, threading.Lock] = {}
         self._is_open = True
         self._descriptors: list[int] = []
-        _let_go_in_children(self)
+        _release_in_children(self)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._path = folder.resolve()
@@ -75,7 +75,7 @@ class Workspaces:
             SandboxError: the files cannot be written.
         """
         check_count(len(files), self._limits)
-        contents = {name: _encoded(name, content) for name, content in files.items()}
+        contents = {name: _encode(name, content) for name, content in files.items()}
         check_files({name: len(content) for name, content in contents.items()}, self._limits)
         name = f"{safe_name(task_id)}-{self._owner}-{uuid4().hex}"
         lock = threading.Lock()
@@ -91,7 +91,7 @@ class Workspaces:
                     ) from error
                 self._in_use[name] = lock
             try:
-                with entered(name, self._folder, name) as top:
+                with enter_folder(name, self._folder, name) as top:
                     for path, content in contents.items():
                         put(top, path, content, is_durable=False)
             except BaseException:
@@ -107,16 +107,16 @@ class Workspaces:
                 no regular file with one name, or more than the limits allow.
             SandboxError: it cannot be read.
         """
-        found: dict[str, bytes] = {}
+        files: dict[str, bytes] = {}
         total = 0
-        with self._entered(workspace) as top, closing(opened_files(top, self._limits)) as opened:
+        with self._enter(workspace) as top, closing(open_files(top, self._limits)) as opened:
             for path, descriptor in opened:
                 room = min(self._limits.file_kb << 10, (self._limits.total_mb << 20) - total)
-                found[path] = read(descriptor, room + 1, path)
-                total += len(found[path])
-                check_size(path, len(found[path]), total, self._limits)
-        check_files({path: len(content) for path, content in found.items()}, self._limits)
-        return dict(sorted(found.items()))
+                files[path] = read(descriptor, room + 1, path)
+                total += len(files[path])
+                check_size(path, len(files[path]), total, self._limits)
+        check_files({path: len(content) for path, content in files.items()}, self._limits)
+        return dict(sorted(files.items()))
 
     def write(self, workspace: Path, changed: Mapping[str, bytes]) -> None:
         """Write the files of `changed` into `workspace`, each whole or not at all.
@@ -126,15 +126,15 @@ class Workspaces:
             SandboxError: it cannot be written.
         """
         check_count(len(changed), self._limits)
-        with self._entered(workspace) as top:
-            with closing(opened_files(top, self._limits)) as opened:
+        with self._enter(workspace) as top:
+            with closing(open_files(top, self._limits)) as opened:
                 sizes = {path: os.fstat(descriptor).st_size for path, descriptor in opened}
             check_files({**sizes, **{name: len(content) for name, content in changed.items()}}, self._limits)
             for path, content in sorted(changed.items()):
                 put(top, path, content, is_durable=True)
 
     def cleanup(self, workspace: Path) -> None:
-        """Remove `workspace` with all it holds; does nothing where that was done.
+        """Remove `workspace` with all it holds. A second call does nothing.
 
         Raises:
             DataError: it is no workspace of this object.
@@ -177,13 +177,13 @@ class Workspaces:
         self.close()
 
     def _name(self, workspace: Path) -> str:
-        found = _WORKSPACE.fullmatch(workspace.name)
-        if workspace.parent != self._path or found is None or found[1] != self._owner:
+        match = _WORKSPACE.fullmatch(workspace.name)
+        if workspace.parent != self._path or match is None or match[1] != self._owner:
             raise DataError(f"{workspace}: is no workspace that was prepared here; expected what `prepare` returned")
         return workspace.name
 
     @contextmanager
-    def _entered(self, workspace: Path) -> Iterator[int]:
+    def _enter(self, workspace: Path) -> Iterator[int]:
         """Keep `workspace` to this thread, open."""
         name = self._name(workspace)
         gone = DataError(f"{workspace}: is no longer in use; prepare another one")
@@ -193,7 +193,7 @@ class Workspaces:
         with lock:
             if name not in self._in_use:
                 raise gone
-            with entered(name, self._folder, name) as top:
+            with enter_folder(name, self._folder, name) as top:
                 yield top
 
     def _remove(self, name: str) -> None:
@@ -204,12 +204,12 @@ class Workspaces:
     def _reap(self) -> None:
         """Remove the workspaces of owners that were killed."""
         for owner in filter(None, map(_OWNER_FILE.fullmatch, names_in(self._folder))):
-            with suppress(FileNotFoundError, BlockingIOError), _held(owner[0], self._folder):
+            with suppress(FileNotFoundError, BlockingIOError), _lock_of_dead(owner[0], self._folder):
                 self._reap_of(owner[1])
 
     def _reap_of(self, owner: str) -> None:
-        found = filter(None, map(_WORKSPACE.fullmatch, names_in(self._folder)))
-        orphans = [workspace[0] for workspace in found if workspace[1] == owner]
+        matches = filter(None, map(_WORKSPACE.fullmatch, names_in(self._folder)))
+        orphans = [workspace[0] for workspace in matches if workspace[1] == owner]
         try:
             for name in orphans:
                 _remove(name, self._folder)
@@ -221,7 +221,7 @@ class Workspaces:
             os.unlink(f".owner-{owner}.lock", dir_fd=self._folder)
         logger.info("%s: removed %d workspaces of a killed process", self._path, len(orphans))
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Be closed without having removed anything: this is a forked child, and all of it is its parent's."""
         self._guard, self._in_use, self._is_open = threading.Lock(), {}, False
         while self._descriptors:
@@ -239,15 +239,15 @@ def safe_name(task_id: str) -> str:
     return f"{cleaned or 'task'}-{sha256_text(task_id)[:16]}"
 
 
-def _let_go_in_children(workspaces: Workspaces) -> None:
+def _release_in_children(workspaces: Workspaces) -> None:
     # a lock of `flock` is shared by fork: a child that outlives its killed parent would keep its workspaces alive
     reference = weakref.ref(workspaces)
 
-    def let_go() -> None:
-        if (found := reference()) is not None:
-            found._let_go()
+    def release() -> None:
+        if (alive := reference()) is not None:
+            alive._release()
 
-    os.register_at_fork(after_in_child=let_go)
+    os.register_at_fork(after_in_child=release)
 
 
 def _make_private(path: Path, folder: int) -> None:
@@ -257,11 +257,10 @@ def _make_private(path: Path, folder: int) -> None:
     if stat.S_IMODE(status.st_mode) & 0o777 == 0o700:
         return
     # somebody's home, or /tmp, is not to be closed to others by a wrong setting
-    if strange := [
-        name for name in names_in(folder) if not (_OWNER_FILE.fullmatch(name) or _WORKSPACE.fullmatch(name))
-    ]:
+    names = (name for name in names_in(folder) if not (_OWNER_FILE.fullmatch(name) or _WORKSPACE.fullmatch(name)))
+    if strange := next(names, None):
         raise SandboxError(
-            f"{path}: is open to others and holds {strange[0]!r}; name an empty folder, or one of mode 700, for workspaces"
+            f"{path}: is open to others and holds {strange!r}; name an empty folder, or one of mode 700, for workspaces"
         )
     os.fchmod(folder, 0o700)
 
@@ -278,7 +277,7 @@ def _new_owner(folder: int) -> tuple[str, int]:
 
 
 @contextmanager
-def _held(owner_file: str, folder: int) -> Iterator[None]:
+def _lock_of_dead(owner_file: str, folder: int) -> Iterator[None]:
     """Hold the lock of an owner; BlockingIOError while it lives."""
     lock = os.open(owner_file, FILE, dir_fd=folder)
     try:
@@ -288,7 +287,7 @@ def _held(owner_file: str, folder: int) -> Iterator[None]:
         os.close(lock)
 
 
-def _encoded(name: str, content: str | bytes) -> bytes:
+def _encode(name: str, content: str | bytes) -> bytes:
     try:
         return content.encode() if isinstance(content, str) else content
     except UnicodeEncodeError as error:

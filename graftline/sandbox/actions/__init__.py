@@ -50,19 +50,20 @@ def open_sandbox(config: SandboxConfig) -> Sandbox:
     match config:
         case MemorySandboxConfig():
             return MemorySandbox()
-        case WarmSandboxConfig() | ProcessSandboxConfig():
-            sandbox = (
-                WarmSandbox(config.limits, config.workers)
-                if isinstance(config, WarmSandboxConfig)
-                else ProcessSandbox(config.limits)
-            )
-            achieved = sandbox.isolation
-            if not is_at_least(achieved.level, config.required_level):
-                sandbox.close()
-                raise SandboxError(
-                    f"{config.kind} sandbox: reaches {achieved.level!r} with {', '.join(achieved.features)}, but"
-                    f" {config.required_level!r} is required; it needs Linux 3.17+ with seccomp on x86_64 or aarch64"
-                )
-            return sandbox
+        case WarmSandboxConfig():
+            return _require(WarmSandbox(config.limits, config.workers), config)
+        case ProcessSandboxConfig():
+            return _require(ProcessSandbox(config.limits), config)
         case _:
             assert_never(config)
+
+
+def _require(sandbox: Sandbox, config: WarmSandboxConfig | ProcessSandboxConfig) -> Sandbox:
+    achieved = sandbox.isolation
+    if is_at_least(achieved.level, config.required_level):
+        return sandbox
+    sandbox.close()
+    raise SandboxError(
+        f"{config.kind} sandbox: reaches {achieved.level!r} with {', '.join(achieved.features)}, but"
+        f" {config.required_level!r} is required; it needs Linux 3.17+ with seccomp on x86_64 or aarch64"
+    )

@@ -30,7 +30,7 @@ class MemorySandbox:
         except DataError as error:
             return [SandboxResult(Verdict.ACTION_ERROR, None, _ISOLATION, error=str(error)) for _ in actions]
         parsed = Source(source, language, tree.root.handle)
-        return [_applied(parsed, action) for action in actions]
+        return [_apply(parsed, action) for action in actions]
 
     def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
         return [self.apply_many(request.source, request.language, request.actions) for request in requests]
@@ -39,9 +39,9 @@ class MemorySandbox:
         """Nothing is held."""
 
 
-def _applied(source: Source, action: PatternAction | RuleAction) -> SandboxResult:
+def _apply(source: Source, action: PatternAction | RuleAction) -> SandboxResult:
     try:
-        matches = [Match(*found) for found in replacements(source, rule_of(action))]
+        matches = [Match(*span) for span in replacements(source, rule_of(action))]
     except InvalidActionError as error:
         return SandboxResult(Verdict.ACTION_ERROR, None, _ISOLATION, error=str(error))
     except BeyondBindingError:

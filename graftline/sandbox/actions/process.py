@@ -52,7 +52,7 @@ class ProcessSandbox:
         self, source: str, language: Language, actions: Sequence[PatternAction | RuleAction]
     ) -> list[SandboxResult]:
         if not is_unicode(source):
-            return [self._failed(Verdict.ACTION_ERROR, "source holds a lone surrogate") for _ in actions]
+            return [self._fail(Verdict.ACTION_ERROR, "source holds a lone surrogate") for _ in actions]
         results: list[SandboxResult] = []
         for batch in _batches(actions, language):
             results += self._apply(source, language, batch)
@@ -75,7 +75,7 @@ class ProcessSandbox:
         rules = rules_document(actions, language)
         if len(rules) > _MAX_RULES_BYTES:  # then it is one action, for batches end before
             error = f"rule of {len(rules)} bytes as JSON; at most {_MAX_RULES_BYTES} are applied"
-            return [self._failed(Verdict.ACTION_ERROR, error)]
+            return [self._fail(Verdict.ACTION_ERROR, error)]
         answer = self._ask(source, rules)
         usage = Usage(answer["cpu_s"], answer["wall_s"], answer["peak_kb"] / 1024)
         try:
@@ -86,26 +86,24 @@ class ProcessSandbox:
         if verdict is Verdict.OK:
             return self._results(source, answer["stdout"], len(actions), usage)
         if len(actions) == 1:
-            return [self._failed(verdict, _error_text(answer["stderr"]), usage)]
+            return [self._fail(verdict, _error_text(answer["stderr"]), usage)]
         # one bad rule spoils the whole call: find it by halves
         half = len(actions) // 2
         return self._apply(source, language, actions[:half]) + self._apply(source, language, actions[half:])
 
     def _results(self, source: str, output: str, count: int, usage: Usage) -> list[SandboxResult]:
-        """Return one result per action; what the call used is said of each."""
+        """Return one result per action; each has what the whole call used."""
         offsets = None if source.isascii() else _character_offsets(source)
-        found: list[list[Match]] = [[] for _ in range(count)]
+        matches: list[list[Match]] = [[] for _ in range(count)]
         # splitlines would also split at U+2028 and its like, which JSON leaves as they are
         for line in filter(None, output.split("\n")):
             match = json.loads(line)
             span = match["replacementOffsets"]
-            start, end = (
-                (span["start"], span["end"]) if offsets is None else (offsets[span["start"]], offsets[span["end"]])
-            )
-            found[int(match["ruleId"][1:])].append(Match(start, end, match["replacement"]))
-        return [replace_matches(source, matches, self.isolation, usage) for matches in found]
+            start, end = (span[edge] if offsets is None else offsets[span[edge]] for edge in ("start", "end"))
+            matches[int(match["ruleId"][1:])].append(Match(start, end, match["replacement"]))
+        return [replace_matches(source, of_action, self.isolation, usage) for of_action in matches]
 
-    def _failed(self, verdict: Verdict, error: str, usage: Usage | None = None) -> SandboxResult:
+    def _fail(self, verdict: Verdict, error: str, usage: Usage | None = None) -> SandboxResult:
         return SandboxResult(verdict, None, self.isolation, error=error, usage=usage)
 
     def _ask(self, source: str, rules: str) -> dict[str, Any]:

@@ -41,7 +41,7 @@ _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal
 
 
 class _Answer(BaseModel):
-    """What a child says of one action. It has run what nobody trusts, so its words are looked at."""
+    """What a child answers about one action. It has run what nobody trusts, so its answer is validated."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -88,14 +88,14 @@ class WarmSandbox:
 
     def apply_each(self, requests: Sequence[Request]) -> list[list[SandboxResult]]:
         # the binding takes time in the square of a line's length, and no half surrogate pairs
-        is_small = [is_safe(request.source) for request in requests]
-        batches = _batches([request for request, small in zip(requests, is_small, strict=True) if small])
+        are_safe = [is_safe(request.source) for request in requests]
+        batches = _batches([request for request, safe in zip(requests, are_safe, strict=True) if safe])
         answers = chain.from_iterable(self._answers(batches))
         return [
             [self._result(request, action, next(answers)) for action in request.actions]
-            if small
+            if safe
             else self._command_line.apply_many(request.source, request.language, request.actions)
-            for request, small in zip(requests, is_small, strict=True)
+            for request, safe in zip(requests, are_safe, strict=True)
         ]
 
     def _answers(self, batches: Sequence[list[Request]]) -> list[list[_Answer | _Blame]]:
@@ -140,12 +140,12 @@ def _batches(requests: Sequence[Request]) -> list[list[Request]]:
     actions = characters = 0
     for request in requests:
         for start in range(0, len(request.actions), _BATCH_ACTIONS):
-            some = request.actions[start : start + _BATCH_ACTIONS]
-            if not batches or actions + len(some) > _BATCH_ACTIONS or characters > _BATCH_CHARACTERS:
+            part = request.actions[start : start + _BATCH_ACTIONS]
+            if not batches or actions + len(part) > _BATCH_ACTIONS or characters > _BATCH_CHARACTERS:
                 batches.append([])
                 actions = characters = 0
-            batches[-1].append(Request(request.source, request.language, some))
-            actions, characters = actions + len(some), characters + len(request.source)
+            batches[-1].append(Request(request.source, request.language, part))
+            actions, characters = actions + len(part), characters + len(request.source)
     return batches
 
 
@@ -169,15 +169,9 @@ class _Worker:
         if self._process is not None and self._process.is_running:
             return self._features
         self.stop()
+        command = [sys.executable, "-I", "-m", "graftline.sandbox.inside.warm_worker", self._limits.model_dump_json()]
         self._process = InnerProcess(
-            [
-                sys.executable,
-                "-I",
-                "-m",
-                "graftline.sandbox.inside.warm_worker",
-                self._limits.model_dump_json(),
-                *LANGUAGES,
-            ],
+            [*command, *LANGUAGES],
             {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "TZ": "UTC"},
         )
         try:
@@ -202,19 +196,19 @@ class _Worker:
             SandboxError: the machine failed, not an action.
         """
         items = [(request.language, request.source, rule_of(action)) for request in batch for action in request.actions]
-        found: list[_Answer | _Blame] = []
-        while len(found) < len(items):
-            found += self._some(items[len(found) :])
-        return found
+        answers: list[_Answer | _Blame] = []
+        while len(answers) < len(items):
+            answers += self._ask_child(items[len(answers) :])
+        return answers
 
-    def _some(self, items: Sequence[tuple[Language, str, dict[str, Any]]]) -> list[_Answer | _Blame]:
+    def _ask_child(self, items: Sequence[tuple[Language, str, dict[str, Any]]]) -> list[_Answer | _Blame]:
         """Return the answers of one child: to all items, or to those up to the one that ended it."""
         self.start()
         assert self._process is not None
-        found: list[_Answer | _Blame] = []
+        answers: list[_Answer | _Blame] = []
         try:
-            self._process.send(json.dumps(_grouped(items)).encode(), time.monotonic() + self._limits.wall_s)
-            while len(found) < len(items):
+            self._process.send(json.dumps(_group(items)).encode(), time.monotonic() + self._limits.wall_s)
+            while len(answers) < len(items):
                 frame = self._process.receive(self._most, time.monotonic() + self._limits.wall_s)
                 is_end = frame[:1] == b"E"
                 if self._end_is_due:  # what the child before says when it has answered everything is not listened to
@@ -222,28 +216,26 @@ class _Worker:
                     continue
                 if is_end:
                     end = json.loads(frame[1:])
-                    return [
-                        *found,
-                        _Blame(_blame(end), end["stderr"][:500], end["cpu_s"], end["wall_s"], end["peak_kb"]),
-                    ]
-                found.append(_Answer.model_validate_json(frame[1:]))
+                    usage = end["cpu_s"], end["wall_s"], end["peak_kb"]
+                    return [*answers, _Blame(_blame(end), end["stderr"][:500], *usage)]
+                answers.append(_Answer.model_validate_json(frame[1:]))
             self._end_is_due = True
         except TimeoutError:
             self.stop()
-            return [*found, _Blame(Verdict.WALL_TIMEOUT, wall_s=self._limits.wall_s)]
+            return [*answers, _Blame(Verdict.WALL_TIMEOUT, wall_s=self._limits.wall_s)]
         except ValidationError:
             self.stop()
-            return [*found, _Blame(Verdict.VIOLATION, "its child answered in another form than it was asked to")]
+            return [*answers, _Blame(Verdict.VIOLATION, "its child answered in another form than it was asked to")]
         except (OSError, ValueError, EOFError) as error:
             self.stop()
             raise SandboxError(f"warm sandbox: its worker died ({error!r}); see `graftline doctor`") from error
         except BaseException:
             self.stop()  # an interrupted answer would be taken for that of the next call
             raise
-        return found
+        return answers
 
 
-def _grouped(items: Sequence[tuple[Language, str, dict[str, Any]]]) -> list[list[Any]]:
+def _group(items: Sequence[tuple[Language, str, dict[str, Any]]]) -> list[list[Any]]:
     """Return items with rules for one source together, so that it is sent and parsed once."""
     groups: list[list[Any]] = []
     for language, source, rule in items:

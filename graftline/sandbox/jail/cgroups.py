@@ -83,20 +83,20 @@ def _trees() -> dict[str, Path]:
         for line in _OWN.read_text("ascii").splitlines():
             _, controllers, path = line.split(":", 2)
             own |= dict.fromkeys(controllers.split(","), path)
-    found = {}
+    trees = {}
     with suppress(OSError):
         for line in _MOUNTS.read_text("utf-8").splitlines():
             _, folder, kind, options = line.split()[:4]
             if kind == "cgroup":
                 for controller in _CONTROLLERS & {*options.split(",")}:
-                    found[controller] = _below(folder, own.get(controller, "/"))
+                    trees[controller] = _below(folder, own.get(controller, "/"))
             elif kind == "cgroup2":
                 parent = _below(folder, own.get("", "/"))
                 with suppress(OSError):
                     for controller in (parent / "cgroup.subtree_control").read_text("ascii").split():
                         if controller in _CONTROLLERS:
-                            found.setdefault(controller, parent)
-    return found
+                            trees.setdefault(controller, parent)
+    return trees
 
 
 def _below(folder: str, path: str) -> Path:

@@ -4,7 +4,7 @@ Code that sleeps or stops itself must not get by with "not known", and a busy ma
 answer. Three things are looked at:
 
 1. a heartbeat beside the jail: how late this process woke up while it waited;
-2. how much processor time the processes of the case were ready to use (`inside.case_load`), and how much they used, by
+2. how much processor time the processes of the case were ready to use (`inside.case_server.CaseLoad`), and how much they used, by
    the count of the control group where there is one;
 3. how long they waited for a disk, while the kernel saw somebody wait (https://docs.kernel.org/accounting/psi.html).
 

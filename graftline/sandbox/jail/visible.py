@@ -103,7 +103,7 @@ class Visible:
 def visible(programs: Sequence[Program], python: Interpreter) -> Visible:
     """Return what the programs need of this machine; one that is not there is left out."""
     real = os.path.realpath(python.path)
-    found: dict[str, str] = {}
+    available: dict[str, str] = {}
     links: dict[str, str] = {}
     paths = {real, *_folders_of(python), *filter(os.path.exists, _DATA)}
     runnable = {real}
@@ -111,7 +111,7 @@ def visible(programs: Sequence[Program], python: Interpreter) -> Visible:
     environment: dict[str, str] = {}
     for name in programs:
         if path := _program(name, python):
-            found[name] = path
+            available[name] = path
             home = _home(name, path)
             paths |= {home, *(_outside(home) if name == "java" else ())}
             runnable.add(home)
@@ -119,7 +119,7 @@ def visible(programs: Sequence[Program], python: Interpreter) -> Visible:
             search.append(os.path.dirname(path))  # noqa: PTH120
             environment, read = _of_cargo()
             paths |= read
-    if found.keys() & {"shell", "cargo"}:
+    if available.keys() & {"shell", "cargo"}:
         search += _SYSTEM
         system = {os.path.realpath(folder) for folder in (*_SYSTEM, *_OF_THE_SYSTEM) if Path(folder).is_dir()}
         paths |= system
@@ -133,20 +133,20 @@ def visible(programs: Sequence[Program], python: Interpreter) -> Visible:
             runnable.add(target)
     for alias in ("python", "python3"):
         links |= _links_to(str(Path(python.path).with_name(alias)))
-    return Visible(found, tuple(_topmost(paths)), links, tuple(_topmost(runnable)), tuple(search), environment)
+    return Visible(available, tuple(_topmost(paths)), links, tuple(_topmost(runnable)), tuple(search), environment)
 
 
 def _folders_of(python: Interpreter) -> set[str]:
     """Return where an interpreter finds modules, and where a virtual environment says which one it is of."""
-    asked = "import json, sys; print(json.dumps([sys.prefix, *sys.path]))"
+    code = "import json, sys; print(json.dumps([sys.prefix, *sys.path]))"
     answer = subprocess.run(
-        python.command_line(asked), capture_output=True, text=True, check=True, timeout=_TIMEOUT_S, env={}
+        python.command_line(code), capture_output=True, text=True, check=True, timeout=_TIMEOUT_S, env={}
     )
     prefix, *folders = json.loads(answer.stdout)
     settings = str(Path(prefix, "pyvenv.cfg"))
-    found = {os.path.realpath(folder) for folder in (settings, *folders) if folder and Path(folder).exists()}
+    paths = {os.path.realpath(folder) for folder in (settings, *folders) if folder and Path(folder).exists()}
     # beside the package of a checkout lie data, secrets and whatever else
-    return {str(_PACKAGE), *(found - ({str(_PACKAGE.parent)} if _IS_CHECKOUT else set()))}
+    return {str(_PACKAGE), *(paths - ({str(_PACKAGE.parent)} if _IS_CHECKOUT else set()))}
 
 
 def _program(name: Program, python: Interpreter) -> str | None:
@@ -160,8 +160,8 @@ def _program(name: Program, python: Interpreter) -> str | None:
                 return os.path.realpath(executable())
             return None
         case "node" | "java":
-            found = shutil.which(name)
-            return os.path.realpath(found) if found else None
+            path = shutil.which(name)
+            return os.path.realpath(path) if path else None
         case "shell":
             return next((path for path in ("/bin/bash", "/usr/bin/bash", "/bin/sh") if Path(path).exists()), None)
         case "cargo":
@@ -173,10 +173,10 @@ def _cargo() -> str | None:
     compiler = shutil.which("rustc")
     if compiler is None:
         return None
-    asked = subprocess.run(
+    answer = subprocess.run(
         [compiler, "--print", "sysroot"], capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
     )
-    path = Path(asked.stdout.strip() or "/nonexistent", "bin", "cargo")
+    path = Path(answer.stdout.strip() or "/nonexistent", "bin", "cargo")
     return str(path) if path.exists() else shutil.which("cargo")
 
 

@@ -1,6 +1,6 @@
-"""Programs of others that put walls around a command: bubblewrap, nsjail, firejail.
+"""Programs of others that isolate a command: bubblewrap, nsjail, firejail.
 
-Each shows the command the same paths as our own walls do, and a folder in memory of its own. What runs inside confines
+Each shows the command the same paths as our own isolation does, and a folder in memory of its own. What runs inside confines
 itself further (`inside.case_jail`), so that system calls, path rules and limits are the same with all of them.
 """
 
@@ -48,9 +48,9 @@ def _bubblewrap(path: str, seen: Visible, limits: CaseLimits, environment: Mappi
     return [
         *(path, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),
         *("--as-pid-1", "--hostname", "jail"),  # the first process cannot be stopped from inside
-        *_each(("--setenv", name, value) for name, value in environment.items()),
-        *_each(("--ro-bind", shown, shown) for shown in seen.paths),
-        *_each(("--symlink", target, link) for link, target in seen.links.items()),
+        *_flatten(("--setenv", name, value) for name, value in environment.items()),
+        *_flatten(("--ro-bind", shown, shown) for shown in seen.paths),
+        *_flatten(("--symlink", target, link) for link, target in seen.links.items()),
         *("--proc", "/proc", "--dev", "/dev", "--size", str(1 << 20), "--tmpfs", "/dev/shm"),
         *("--size", str(2 * limits.disk_mb << 20), "--tmpfs", FOLDER, "--chdir", "/"),
         *("--remount-ro", "/", "--remount-ro", "/dev", "--"),
@@ -67,14 +67,14 @@ def _nsjail(path: str, seen: Visible, limits: CaseLimits, environment: Mapping[s
         raise SandboxError(f"nsjail: path {wrong[0]!r} holds a colon; install what is there in a folder without one")
     memory = f"size={2 * limits.disk_mb << 20},nr_inodes={limits.files + SPARE_FILES},mode=755"
     return [
-        *_ending_with_parent(),
+        *_end_with_parent(),
         *(path, "--mode", "o", "--really_quiet", "--time_limit", "0", "--disable_rlimits", "--nice_level", "0"),
         *("--user", "1000", "--group", "1000", "--hostname", "jail", "--cwd", "/"),
         *("--skip_setsid",),  # so that it is ended together with what it runs, even while it starts
-        *_each(("--env", f"{name}={value}") for name, value in environment.items()),
-        *_each(("--bindmount_ro", shown) for shown in seen.paths),
-        *_each(("--symlink", f"{target}:{link}") for link, target in seen.links.items()),
-        *_each(("--bindmount", f"/dev/{name}") for name in DEVICES),
+        *_flatten(("--env", f"{name}={value}") for name, value in environment.items()),
+        *_flatten(("--bindmount_ro", shown) for shown in seen.paths),
+        *_flatten(("--symlink", f"{target}:{link}") for link, target in seen.links.items()),
+        *_flatten(("--bindmount", f"/dev/{name}") for name in DEVICES),
         *("--mount", f"none:{FOLDER}:tmpfs:{memory}", "--"),
     ]
 
@@ -90,8 +90,8 @@ def _firejail(path: str, seen: Visible, limits: CaseLimits, environment: Mapping
     tops = {_top(name) for name in (*seen.paths, *seen.links)}
     minutes = math.ceil((limits.wall_s + _SPARE_S) / 60)
     return [
-        *_ending_with_parent(),
-        # or it looks for threads of the kernel first, and runs the program without any walls where it sees none
+        *_end_with_parent(),
+        # or it looks for threads of the kernel first, and runs the program without any isolation where it sees none
         *("/usr/bin/env", "container=docker"),
         # no "--" at its end, after which it would start a shell
         *(path, "--quiet", "--noprofile", "--net=none", "--ipc-namespace", "--name=jail", "--hostname=jail"),
@@ -122,13 +122,13 @@ def _unchanging(path: str) -> str:
     return path if path.startswith("/tmp/") else _top(path)
 
 
-def _ending_with_parent() -> list[str]:
+def _end_with_parent() -> list[str]:
     """Return what has the kernel end a command with the process that started it, for those that cannot ask for it."""
-    found = shutil.which("setpriv")
-    return [found, "--pdeathsig", "KILL"] if found else []
+    program = shutil.which("setpriv")
+    return [program, "--pdeathsig", "KILL"] if program else []
 
 
-def _each(options: Iterable[tuple[str, ...]]) -> list[str]:
+def _flatten(options: Iterable[tuple[str, ...]]) -> list[str]:
     return [word for option in options for word in option]
 
 

@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def log(folder: Path) -> ActionLog:
-    return ActionLog(folder, redact, max_bytes=1 << 20, kept=2)
+    return ActionLog(folder, redact, max_bytes=1 << 20, max_files=2)
 
 
 def lines(path: Path) -> list[Any]:
@@ -177,21 +177,21 @@ def numbered(folder: Path) -> dict[str, list[int]]:
 
 
 def test_a_file_that_would_become_too_large_is_put_aside(folder: Path) -> None:
-    log = ActionLog(folder, redact, max_bytes=len('{"n": 0}\n') * 2, kept=2)
+    log = ActionLog(folder, redact, max_bytes=len('{"n": 0}\n') * 2, max_files=2)
     for number in range(9):
         log.write("t", {"n": number})
     assert numbered(folder) == {"t.jsonl": [8], "t.jsonl.1": [6, 7], "t.jsonl.2": [4, 5]}
 
 
 def test_a_line_that_is_larger_than_a_file_has_a_file_of_its_own(folder: Path) -> None:
-    log = ActionLog(folder, redact, max_bytes=1, kept=1)
+    log = ActionLog(folder, redact, max_bytes=1, max_files=1)
     for number in range(3):
         log.write("t", {"n": number})
     assert numbered(folder) == {"t.jsonl": [2], "t.jsonl.1": [1]}
 
 
 def test_nothing_is_put_aside_where_nothing_is_kept(folder: Path) -> None:
-    log = ActionLog(folder, redact, max_bytes=1, kept=0)
+    log = ActionLog(folder, redact, max_bytes=1, max_files=0)
     for number in range(3):
         log.write("t", {"n": number})
     assert numbered(folder) == {"t.jsonl": [2]}
@@ -199,7 +199,7 @@ def test_nothing_is_put_aside_where_nothing_is_kept(folder: Path) -> None:
 
 def test_what_was_kept_under_a_larger_number_goes(folder: Path) -> None:
     for kept, numbers in ((4, range(6)), (2, range(6, 8))):
-        log = ActionLog(folder, redact, max_bytes=1, kept=kept)
+        log = ActionLog(folder, redact, max_bytes=1, max_files=kept)
         for number in numbers:
             log.write("t", {"n": number})
     assert numbered(folder) == {"t.jsonl": [7], "t.jsonl.1": [6], "t.jsonl.2": [5]}
@@ -267,7 +267,7 @@ def test_on_a_full_disk_a_line_is_written_as_a_whole_or_is_an_error(small_disk: 
 
 
 def test_threads_do_not_mix_their_lines(folder: Path) -> None:
-    log = ActionLog(folder, redact, max_bytes=20_000, kept=1000)
+    log = ActionLog(folder, redact, max_bytes=20_000, max_files=1000)
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda number: log.write("t", {"n": number, "text": "x" * 500}), range(400)))
     assert sorted(number for numbers in numbered(folder).values() for number in numbers) == list(range(400))
@@ -278,7 +278,7 @@ WRITING = """
 import sys
 from pathlib import Path
 from graftline.sandbox.action_log import ActionLog
-log = ActionLog(Path(sys.argv[1]), str, max_bytes=5_000, kept=1000)
+log = ActionLog(Path(sys.argv[1]), str, max_bytes=5_000, max_files=1000)
 for number in range(int(sys.argv[2]), int(sys.argv[2]) + 200):
     log.write("t", {"n": number, "text": "x" * (number % 700)})
 """
