@@ -8,8 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graftline.sandbox.actions import MemorySandboxConfig, ProcessSandboxConfig, SandboxConfig, WarmSandboxConfig
-    from graftline.sandbox.actions import open_sandbox as open_sandbox
+    from graftline.sandbox.actions import (
+        MemorySandboxConfig,
+        ProcessSandboxConfig,
+        SandboxConfig,
+        WarmSandboxConfig,
+        open_sandbox,
+    )
     from graftline.sandbox.base import Isolation, Match, Request, Sandbox, SandboxResult, Usage, Verdict
     from graftline.sandbox.jail import Case, CaseEnd, CaseLimits, Jail
     from graftline.sandbox.jail.judge import TestOutcome, TestResult, judge_tests
@@ -25,39 +30,12 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "Call",
-    "CallsSpec",
-    "Case",
-    "CaseEnd",
-    "CaseLimits",
-    "Isolation",
-    "Jail",
-    "JailConfig",
-    "Match",
-    "MemorySandboxConfig",
-    "ProcessSandboxConfig",
-    "ProgramSpec",
-    "PytestSpec",
-    "Request",
-    "Sandbox",
-    "SandboxConfig",
-    "SandboxResult",
-    "SandboxRunner",
-    "SandboxSettings",
-    "TestOutcome",
-    "TestResult",
-    "TestSpec",
-    "Usage",
-    "Verdict",
-    "WarmSandboxConfig",
-    "apply_action",
-    "cleanup",
-    "judge_tests",
-    "open_jail",
-    "open_sandbox",
-    "prepare_workspace",
-    "run_tests",
-]
+    "Call", "CallsSpec", "Case", "CaseEnd", "CaseLimits", "Isolation", "Jail", "JailConfig", "Match",
+    "MemorySandboxConfig", "ProcessSandboxConfig", "ProgramSpec", "PytestSpec", "Request", "Sandbox",
+    "SandboxConfig", "SandboxResult", "SandboxRunner", "SandboxSettings", "TestOutcome", "TestResult", "TestSpec",
+    "Usage", "Verdict", "WarmSandboxConfig", "apply_action", "cleanup", "judge_tests", "open_jail", "open_sandbox",
+    "prepare_workspace", "run_tests",
+]  # fmt: skip
 
 _MODULES = {
     "actions": "MemorySandboxConfig ProcessSandboxConfig SandboxConfig WarmSandboxConfig open_sandbox",

@@ -19,7 +19,7 @@ from graftline.sandbox.base import Isolation, Usage, Verdict
 _SHOWN, _ARGUMENT_BYTES = 40, 100_000  # the kernel takes 128 KiB for one
 _VARIABLES, _VARIABLES_BYTES = 256, 1 << 20
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# what the jail says itself, and what has a loader or an interpreter run something before the program
+# what the jail sets itself, and what has a loader or an interpreter run something before the program
 _OF_THE_JAIL = re.compile(
     r"PATH|HOME|TMPDIR|LOGS_DIR|LANG|TZ|OPENSSL_CONF|PYTHONHASHSEED|LD_\w*|GLIBC_\w*|GCONV_PATH|BASH_ENV|ENV|SHELLOPTS|BASHOPTS"
     r"|PYTHON(HOME|STARTUP|INSPECT|PLATLIBDIR|BREAKPOINT|USERBASE)|NODE_OPTIONS|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS"
@@ -52,11 +52,10 @@ class CaseLimits(Config):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A folder that every case of a jail starts with a copy of, or of parts of it, in its working folder; nobody changes
-    it meanwhile.
+    """A folder that every case starts with a copy of, or of parts of it, in its working folder; nobody changes it meanwhile.
 
-    Everybody has to be able to read it, for cases belong to a user of their own. A case sees the copy alone. It has a third folder then, of logs, which is `/logs` where there are namespaces, and its
-    files may come back.
+    Everybody has to be able to read it, for cases belong to a user of their own. A case sees the copy alone. It also has
+    a folder of logs, which is `/logs` where there are namespaces, and its files may come back.
     """
 
     folder: Path
@@ -64,7 +63,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What comes back of the files that a case leaves, read after all of its processes have ended."""
+    """Which of the files that a case leaves come back, read after all of its processes have ended."""
 
     paths: tuple[str, ...]
     """Files, and folders with all regular files below them: `work/a.py`, `tmp/result.json`, `logs/verifier`."""
@@ -76,12 +75,12 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """How tests reach the code under test, where it has a process of its own."""
+    """How tests reach code under test that has a process of its own."""
 
     modules: tuple[str, ...]
     """Names, without dots, of the modules and packages that are the code's."""
     trusts: Literal["values", "comparisons"]
-    """As `test_spec.PytestSpec`."""
+    """As `PytestSpec.trusts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +94,14 @@ class Case:
     """Files that take the place of others of their name, and that the program may read only."""
     stdin: bytes = b""
     nonce: str = ""
-    """Drawn anew by who wants to believe the report."""
+    """Drawn anew by whoever wants to believe the report."""
     temporary: Mapping[str, bytes] = field(default_factory=dict)
-    """Files of the temporary folder, by their path in it: what is `/tmp/a` where there are namespaces. Elsewhere an argument
-    that names a file of `/tmp` which is laid here, or is to come back, is told where it is."""
+    """Files of the temporary folder, by their path in it: what is `/tmp/a` where there are namespaces. Elsewhere the path
+    of such a file, or of one that is to come back, is replaced in the arguments."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables besides those of the jail."""
     parts: tuple[str, ...] = ()
-    """Folders of the jail's snapshot whose content the case starts with, the later over the earlier; all of it where none
-    is named."""
+    """Folders of the snapshot whose content the case starts with, the later over the earlier; all of it if none is named."""
     apart: Apart | None = None
     """Only of `pytest`: `files` go to a process of their own, and `trusted` alone to that of the tests."""
     returned: Returned | None = None
@@ -123,7 +121,7 @@ class CaseEnd:
     is_truncated: bool
     """Whether more was printed than is kept."""
     report: bytes
-    """What came over the descriptor that only the jail's own programs know of."""
+    """What came over the descriptor that only the jail's own programs know."""
     usage: Usage
     isolation: Isolation
     tools: Mapping[str, str] = field(default_factory=dict)
@@ -133,7 +131,7 @@ class CaseEnd:
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Why a path that was to come back, or is below one, did not; one that is not there is in neither."""
     error: str = ""
-    """Who is to blame where its time was over: itself, or the machine, and by what."""
+    """Who is to blame if its time was over: itself, or the machine, and by what."""
 
 
 class Jail(Protocol):
@@ -146,9 +144,7 @@ class Jail(Protocol):
     def run(self, case: Case, glance: Callable[[], None] | None = None) -> CaseEnd:
         """Run `case` and return how it ended; nothing of it is left behind.
 
-        Args:
-            case: What to run.
-            glance: Called a few times a second meanwhile; what it raises ends the case, and is raised.
+        `glance` is called a few times a second meanwhile; what it raises ends the case, and is raised.
 
         Raises:
             DataError: the case asks for a program that is not listed or not there, or names files that are refused.
@@ -160,7 +156,7 @@ class Jail(Protocol):
 
 
 def fault_of_arguments(arguments: Sequence[str]) -> str:
-    """Return what no program can be told about `arguments`; empty where there is nothing."""
+    """Return why no program can be passed `arguments`; empty if it can."""
     for argument in arguments:
         try:
             size = len(argument.encode())
@@ -174,7 +170,7 @@ def fault_of_arguments(arguments: Sequence[str]) -> str:
 
 
 def fault_of_environment(variables: Mapping[str, str]) -> str:
-    """Return what no case can be given of `variables`; empty where there is nothing."""
+    """Return why no case can have the environment `variables`; empty if it can."""
     for name, value in variables.items():
         if not _VARIABLE.fullmatch(name):
             return f"variable {name[:_SHOWN]!r}: expected letters, digits and '_', such as 'TASK_ID'"
@@ -189,7 +185,7 @@ def fault_of_environment(variables: Mapping[str, str]) -> str:
 
 
 def fault_of_returned(paths: Iterable[str]) -> str:
-    """Return which path cannot be read back; empty where there is none."""
+    """Return which path cannot be read back, and why; empty if all can."""
     for path in paths:
         top, _, below = path.partition("/")
         if top not in ("work", "tmp", "logs") or ".." in below.split("/") or "\0" in path:

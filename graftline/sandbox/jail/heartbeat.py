@@ -8,7 +8,7 @@ answer. Three things are looked at:
    the count of the control group where there is one;
 3. how long they waited for a disk, while the kernel saw somebody wait (https://docs.kernel.org/accounting/psi.html).
 
-A case is to blame where each of them has cost less than a tenth of the time.
+A case is to blame if each of them has cost less than a tenth of the time.
 """
 
 import math
@@ -41,10 +41,7 @@ class Heartbeat:
         return False
 
     def fault_of_machine(self, end: Mapping[str, Any]) -> str:
-        """Return how the machine kept a case from ending in its time; empty where the case is to blame.
-
-        `end` is what its server says.
-        """
+        """Return how the machine kept a case from ending in its time, by what its server says; empty if it did not."""
         used_s, pressure_s = self._before or (self._used_s(), 0.0)
         pressed_s = disk_pressure_s() - pressure_s
         return fault_of_machine(
@@ -57,7 +54,7 @@ class Heartbeat:
 
 
 def fault_of_machine(wall_s: float, *, late_s: float, ready_s: float, used_s: float, stalled_s: float) -> str:
-    """Return how the machine kept a case from ending within `wall_s`; empty where the case is to blame."""
+    """Return how the machine kept a case from ending within `wall_s`; empty if the case is to blame."""
     most_s = max(_SHARE * wall_s, min(_SHORT_S, _SHORT_SHARE * wall_s))
     if late_s > most_s:
         return f"a heartbeat beside it was late by {late_s:.1f} s in {wall_s:.1f} s"

@@ -365,12 +365,12 @@ def _reason(tree: ast.Module, modules: frozenset[str]) -> str:
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if called in _CALLS:
             return _CALLS[called]
-        if called in _PATCHING and node.args and (target := _patched_module(node.args[0], imported, modules)):
+        if called in _PATCHING and node.args and (target := _module_of_patch(node.args[0], imported, modules)):
             return f"a replacement in {target!r} that reaches the code"
     return ""
 
 
-def _patched_module(target: ast.expr, imported: Mapping[str, str], modules: frozenset[str]) -> str:
+def _module_of_patch(target: ast.expr, imported: Mapping[str, str], modules: frozenset[str]) -> str:
     """Return the module of somebody else that is replaced in; empty for one of the code or of the tests."""
     if isinstance(target, ast.Constant) and isinstance(target.value, str) and "." in target.value:
         top = target.value.partition(".")[0]

@@ -22,17 +22,12 @@ class JailConfig(Config):
     required_level: IsolationLevel = "namespaces"
     """Opening fails when this cannot be had. `confined` accepts a container that allows no namespaces."""
     programs: tuple[Program, ...] = Field(default=("python", "pytest", "calls", "ast-grep"), strict=False)
-    """What may be started; what is listed and not installed is refused when it is asked for."""
+    """What may be started; what is listed and not installed is refused on use."""
     limits: CaseLimits = CaseLimits()
 
 
 def open_jail(config: JailConfig, snapshot: Snapshot | None = None, runs_own: bool = False) -> Jail:
-    """Return the jail of `config`, started.
-
-    Args:
-        config: Which, and how much a case may use.
-        snapshot: What its cases start with a copy of.
-        runs_own: Whether they may run what lies in their working folder; level `full` cannot be had then.
+    """Return the jail of `config`, started; with `runs_own`, cases may run what lies in their working folder.
 
     Raises:
         ConfigError: this kind of jail takes no snapshot.
@@ -40,9 +35,11 @@ def open_jail(config: JailConfig, snapshot: Snapshot | None = None, runs_own: bo
     """
     if snapshot is not None and config.kind in WRAPPERS:
         raise ConfigError(f"{config.kind} jail: takes no snapshot; take kind 'namespaces'")
-    jails = [_jail(config, mode, snapshot, runs_own) for mode in _modes(config)]
     faults = []
-    for jail in jails:
+    for mode in _modes(config):
+        name = "confined" if config.kind == "namespaces" and mode == "confined" else config.kind
+        wrapper = WRAPPERS.get(config.kind)
+        jail = ServedJail(name, mode, config.limits, config.programs, wrapper, snapshot, runs_own)
         try:
             isolation = jail.isolation
         except SandboxError as error:
@@ -57,20 +54,10 @@ def open_jail(config: JailConfig, snapshot: Snapshot | None = None, runs_own: bo
 
 
 def _modes(config: JailConfig) -> list[Mode]:
-    match config.kind:
-        case "namespaces":
-            # without namespaces only where the configuration says that it will do
-            return ["namespaces"] if is_at_least(config.required_level, "namespaces") else ["namespaces", "confined"]
-        case "subprocess":
-            return ["bare"]
-        case "bubblewrap" | "nsjail" | "firejail":
-            return ["confined"]
-
-
-def _jail(config: JailConfig, mode: Mode, snapshot: Snapshot | None, runs_own: bool) -> ServedJail:
-    name = "confined" if config.kind == "namespaces" and mode == "confined" else config.kind
-    wrapper = WRAPPERS.get(config.kind)
-    return ServedJail(name, mode, config.limits, config.programs, wrapper, snapshot, runs_own)
+    if config.kind == "namespaces":
+        # without namespaces only if the configuration accepts that
+        return ["namespaces"] if is_at_least(config.required_level, "namespaces") else ["namespaces", "confined"]
+    return ["bare"] if config.kind == "subprocess" else ["confined"]
 
 
 def _missing(isolation: Isolation, level: IsolationLevel) -> str:
