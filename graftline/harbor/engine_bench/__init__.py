@@ -1,1 +1,1 @@
-"""EngineBench: cards of a game that an agent implements in Rust, as Harbor tasks. How they are scored is `in_box/scoring.py`."""
+"""EngineBench: cards of a game that an agent implements in Rust, as Harbor tasks. How they are scored is `in_box/cargo_tests.py`."""

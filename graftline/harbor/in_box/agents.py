@@ -1,7 +1,8 @@
 """Agents that implement a task: commands, and the files that tell them which model to ask and where.
 
 All calls of a model go to `inference_url`; the key comes from the box's own variables and is written to no file. `nop`
-and `oracle` do nothing: of `oracle` the verifier, which alone has the solution, grades that instead.
+and `oracle` do nothing: of `oracle` the verifier, which alone has the solution, grades that instead. An agent that its model's
+provider refused has not failed, whatever status it ends with: `find_refusal` tells it from what was printed.
 """
 
 import json
@@ -13,6 +14,22 @@ IDLE = ("nop", "oracle")
 API_KEYS = ("OPENAI_API_KEY", "SYNTH_API_KEY", "ANTHROPIC_API_KEY")
 """Variables that hold the key of the model, the first that is there."""
 _PROVIDER = "task_app"
+_SHOWN = 200
+_LAST_LINES = 5
+_REFUSED = re.compile(
+    r"\b40[13]\b.{0,40}(unauthorized|forbidden|authenti)|(unauthorized|forbidden).{0,40}\b40[13]\b"
+    r"|(invalid|incorrect|missing|expired|no)[ _-]+(x-)?api[ _-]?key|api[ _-]?key\b.{0,40}(invalid|incorrect|missing|expired)"
+    r"|authentication[ _-]?(error|failed|required)|please run /login|not logged in|credit balance is too low"
+    r"|insufficient_quota",
+    re.IGNORECASE,
+)
+"""That a provider does not know the key, or takes it no more."""
+_UNAVAILABLE = re.compile(
+    r"\b(401|429|5\d\d)\b.{0,40}(unauthorized|too many|rate|error|unavailable)|rate limit|connection refused"
+    r"|could not resolve",
+    re.IGNORECASE,
+)
+_IS_ERROR = re.compile(r"\W*(?:\S+\s+){0,3}\w*error\b|\W*unexpected status\b", re.IGNORECASE)
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
 
 
@@ -87,3 +104,20 @@ def command_of(agent: Agent, model: str, instruction: str) -> list[str]:
         raise ValueError(f"model {model[:80]!r} is no name of a model, such as 'gpt-4o-mini'")
     words = {"{model}": model, "{instruction}": instruction}
     return [words.get(word, word) for word in agent.command]
+
+
+def find_refusal(output: str, status: int, has_changed: bool) -> str:
+    """Return the line that says that the provider refused an agent; empty where none does.
+
+    Of an agent that ends well, and whose task may be about such errors, a line counts only where nothing in its working folder
+    has changed, or where it is an error and among the last that were printed.
+    """
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    if status != 0:
+        matches = (line for line in reversed(lines) if _REFUSED.search(line) or _UNAVAILABLE.search(line))
+    elif not has_changed:
+        matches = (line for line in reversed(lines) if _REFUSED.search(line))
+    else:
+        last = reversed(lines[-_LAST_LINES:])
+        matches = (line for line in last if _REFUSED.search(line) and _IS_ERROR.match(line))
+    return next(matches, "")[:_SHOWN]

@@ -20,7 +20,7 @@ _MOST_SWEEPS = 100
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedCommand:
     """How a command ended."""
 
     status: int | None
@@ -30,8 +30,8 @@ class Finished:
 
 
 def run_command(
-    command: Sequence[str], folder: Path, variables: Mapping[str, str], timeout_s: float, given: str = ""
-) -> Finished:
+    command: Sequence[str], folder: Path, variables: Mapping[str, str], timeout_s: float, stdin: str = ""
+) -> FinishedCommand:
     """Run `command` to its end or to the end of its time, and kill whatever it has left running.
 
     Raises:
@@ -50,9 +50,9 @@ def run_command(
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    kept = bytearray()
-    reader = threading.Thread(target=_drain, args=(process.stdout, kept), daemon=True)
-    writer = threading.Thread(target=_give, args=(process.stdin, given.encode()), daemon=True)
+    output = bytearray()
+    reader = threading.Thread(target=_drain, args=(process.stdout, output), daemon=True)
+    writer = threading.Thread(target=_write, args=(process.stdin, stdin.encode()), daemon=True)
     reader.start()
     writer.start()
     status: int | None = None
@@ -69,7 +69,7 @@ def run_command(
     reader.join(_DRAIN_S)
     if not reader.is_alive():
         process.stdout.close()
-    return Finished(status, bytes(kept).decode("utf-8", "replace"), time.monotonic() - started)
+    return FinishedCommand(status, bytes(output).decode("utf-8", "replace"), time.monotonic() - started)
 
 
 def adopt_orphans() -> bool:
@@ -102,13 +102,13 @@ def _children() -> Iterator[int]:
                 yield int(entry.parent.name)
 
 
-def _drain(stream: IO[bytes], kept: bytearray) -> None:
+def _drain(stream: IO[bytes], output: bytearray) -> None:
     with contextlib.suppress(OSError, ValueError):
         while piece := os.read(stream.fileno(), 1 << 16):
-            kept += piece
-            del kept[:-KEPT_BYTES]
+            output += piece
+            del output[:-KEPT_BYTES]
 
 
-def _give(stream: IO[bytes], given: bytes) -> None:
+def _write(stream: IO[bytes], content: bytes) -> None:
     with contextlib.suppress(OSError, ValueError), stream:
-        stream.write(given)
+        stream.write(content)

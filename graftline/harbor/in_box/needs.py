@@ -1,7 +1,7 @@
 """What a task needs of the box that runs it, and whether this one has it: without it no reward says anything.
 
-`task.json` names under `needs` what reading the task found, by cause, each with the place where it stands; `unmet` says what
-of that the box has not. What is seen only once a script has run is found by `missing_in`: a line of the output names it, and
+`task.json` names under `needs` what reading the task found, by cause, each with the place where it stands; `find_unmet` says what
+of that the box has not. What shows only once a script has run is told by `find_missing`: a line of the output names it, and
 it counts only where the script names it too and the box has no such thing, so that an answer cannot talk itself out of a 0
 by printing what a shell would print.
 """
@@ -70,7 +70,7 @@ def command_of(script: Path) -> list[str]:
     return [*words, str(script)]
 
 
-def unmet(task: Mapping[str, object], folder: Path, is_laid: bool, is_verifier: bool) -> str:
+def find_unmet(task: Mapping[str, object], folder: Path, is_laid: bool, is_verifier: bool) -> str:
     """Return what of a task's needs the box has not; empty where it has all of them.
 
     Args:
@@ -82,17 +82,17 @@ def unmet(task: Mapping[str, object], folder: Path, is_laid: bool, is_verifier: 
     needs = task.get("needs")
     if not isinstance(needs, dict):
         return ""
-    said = [f"{_NEVER[cause]} ({needs[cause]})" for cause in _NEVER if cause in needs]
+    reasons = [f"{_NEVER[cause]} ({needs[cause]})" for cause in _NEVER if cause in needs]
     if "bash" in needs and shutil.which("bash") is None:
-        said.append(f"needs bash: the box has none ({needs['bash']})")
+        reasons.append(f"needs bash: the box has none ({needs['bash']})")
     folders = needs.get("folders", {})
     if away := [name for name in folders if not _lies_there(name, task, folder, is_laid, is_verifier)]:
         named = ", ".join(f"{name}, which {folders[name]} names" for name in away)
-        said.append(f"work folder: the box has it elsewhere ({named})")
-    return "; ".join(said)
+        reasons.append(f"work folder: the box has it elsewhere ({named})")
+    return "; ".join(reasons)
 
 
-def missing_in(output: str, scripts: Sequence[Path], has_network: bool) -> str:
+def find_missing(output: str, scripts: Sequence[Path], has_network: bool) -> str:
     """Return what the box was without, by what `scripts` printed and by what they name; empty where it is not known."""
     text = "\n".join(_without_comments(path.read_text("utf-8", "replace")) for path in scripts)
     return "; ".join(_missing(output, text, has_network))

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .agents import AGENTS, API_KEYS, IDLE, NAMES, command_of
-from .commands import Finished, adopt_orphans, end_children, run_command
-from .needs import unmet
-from .providers import refusal_in
+from .agents import AGENTS, API_KEYS, IDLE, NAMES, command_of, find_refusal
+from .commands import FinishedCommand, adopt_orphans, end_children, run_command
+from .needs import find_unmet
 
 WORK, SUBMISSION = "work", "submission"
 MAX_SUBMISSION_BYTES = 64 << 20
@@ -31,15 +30,14 @@ _KEEPING_S = 15.0
 _DEFAULT = re.compile(r"\$\{(\w+)(:-([^}]*))?\}")
 
 
-class NoTask(Exception):
+class NoTaskError(Exception):
     """The box does not hold what is asked for."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """What a rollout is asked for, in either form of the request."""
 
-    correlation_id: str
     seed: int
     task_id: str
     agent: str
@@ -56,71 +54,77 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="run_rollout", description="Lay one task and run an agent on it.")
     parser.add_argument("--input", type=Path, required=True, help="the request, JSON")
     parser.add_argument("--output", type=Path, required=True, help="where the result goes, JSON")
-    given = parser.parse_args(arguments)
-    request = json.loads(given.input.read_text("utf-8"))
+    options = parser.parse_args(arguments)
+    message = json.loads(options.input.read_text("utf-8"))
     adopt_orphans()
-    result = rollout(request, Path.cwd(), is_own_box=True)
-    partial = given.output.with_name(f".{given.output.name}.partial")
+    result = run_rollout(message, Path.cwd())
+    partial = options.output.with_name(f".{options.output.name}.partial")
     partial.write_text(json.dumps(result), "utf-8")
-    partial.replace(given.output)
+    partial.replace(options.output)
     return 0
 
 
-def rollout(request: Mapping[str, Any], folder: Path, is_own_box: bool = False) -> dict[str, Any]:
-    """Return the result of one rollout in `folder`; where the box is its own, nothing runs on when that is kept."""
+def run_rollout(message: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the result of one rollout in `folder`; nothing of it runs on afterwards."""
+    correlation_id = str(message.get("trace_correlation_id", ""))
     try:
-        settings = _json(folder / "agent.json")
-        asked = asked_for(request, settings)
-        place = _task_folder(folder, asked)
-        task = _json(place / "task.json")
-        if lack := unmet(task, folder, work_folder(folder, task)[1], is_verifier=False):
+        request = read_request(message, _read_json(folder / "agent.json"))
+        place = _task_folder(folder, request)
+        task = _read_json(place / "task.json")
+        work, is_laid = work_folder(folder, task)
+        if lack := find_unmet(task, folder, is_laid, is_verifier=False):
             # before an agent is paid for what nobody can grade
             error = f"nothing can be graded: {lack}"
-            return _result(asked.correlation_id, "verifier_failed", "apply_failed", error, {"task_id": task["task_id"]})
-        work = _laid(folder, place, task)
-    except (NoTask, OSError) as error:
-        return _result(str(request.get("trace_correlation_id", "")), "sandbox_failed", "apply_failed", str(error))
+            return _result(correlation_id, "verifier_failed", "apply_failed", error, {"task_id": task["task_id"]})
+        if not is_laid:
+            # what all tasks share, and what this one adds
+            if (folder / "base").is_dir():
+                shutil.copytree(folder / "base", work, dirs_exist_ok=True)
+            lay_task(place / "environment", work, task)
+    except (NoTaskError, OSError) as error:
+        return _result(correlation_id, "sandbox_failed", "apply_failed", str(error))
     except (ValueError, KeyError, TypeError) as error:
         # asked for again, it would end the same
-        return _result(str(request.get("trace_correlation_id", "")), "unclassified", "apply_failed", str(error))
-    details: dict[str, Any] = {"task_id": task["task_id"], "agent": asked.agent, "seed": asked.seed}
-    cause, status, detail, finished = _acted(asked, task, place, work, folder)
-    if is_own_box:
-        end_children()
-    if finished is not None:
-        details.update(agent_duration_s=round(finished.seconds, 3), agent_status=finished.status)
-        details["agent_output_tail"] = finished.output[-TAIL:]
+        return _result(correlation_id, "unclassified", "apply_failed", str(error))
+    details: dict[str, Any] = {"task_id": task["task_id"], "agent": request.agent, "seed": request.seed}
+    cause, status, detail, command = _run_agent(request, task, place, work, folder)
+    end_children()
+    if command is not None:
+        details.update(agent_duration_s=round(command.seconds, 3), agent_status=command.status)
+        details["agent_output_tail"] = command.output[-TAIL:]
     try:
         details["submitted"] = submit(work, folder / SUBMISSION, task.get("submission", ["."]))
     except (OSError, ValueError) as fault:
         cause, status, detail = cause or "unclassified", "runtime_error", detail or str(fault)
-    return _result(asked.correlation_id, cause, status, detail, details)
+    return _result(correlation_id, cause, status, detail, details)
 
 
-def asked_for(request: Mapping[str, Any], settings: Mapping[str, Any]) -> Asked:
-    """Return what `request` asks for: of the unified contract, or as the first runners had it.
+def read_request(message: Mapping[str, Any], settings: Mapping[str, Any]) -> Request:
+    """Return what `message` asks for: of the unified contract, or as the first runners had it.
 
     Raises:
         ValueError: it names an agent that is not known.
     """
-    environment, policy = _object(request, "env"), _object(_object(request, "policy"), "config")
-    params = _object(request, "params")
-    seed = environment.get("seed", request.get("seed", 0))
+    environment, policy = _object(message, "env"), _object(_object(message, "policy"), "config")
+    params = _object(message, "params")
+    seed = environment.get("seed", message.get("seed", 0))
     # what a deployment is made to be is not for its requests to change
     idle = settings.get("agent") in IDLE
-    agent = settings["agent"] if idle else _first(policy, params, settings, ("agent", "agent_type"))
+    agent = settings["agent"] if idle else _first((policy, params, settings), "agent", "agent_type")
     if agent not in NAMES or (not idle and agent in IDLE):
         raise ValueError(f"agent {str(agent)[:80]!r} is not known; known: {', '.join(AGENTS)}")
-    limits = [_object(request, "limits").get("timeout_s"), settings.get("timeout_s")]
-    longest_s = min((float(each) for each in limits if isinstance(each, (int, float)) and each > 0), default=600.0)
-    return Asked(
-        correlation_id=str(request.get("trace_correlation_id", "")),
+    limits = [_object(message, "limits").get("timeout_s"), settings.get("timeout_s")]
+    longest_s = min((float(limit) for limit in limits if isinstance(limit, (int, float)) and limit > 0), default=600.0)
+    prompt = policy.get("prompt", policy.get("system_prompt"))
+    if isinstance(prompt, dict):
+        prompt = "\n\n".join(part for part in prompt.values() if isinstance(part, str) and part)
+    return Request(
         seed=seed if isinstance(seed, int) else 0,
-        task_id=str(request.get("task_id") or _object(environment, "config").get("task_id") or ""),
+        task_id=str(message.get("task_id") or _object(environment, "config").get("task_id") or ""),
         agent=agent,
-        model=str(_first(policy, params, settings, ("model",)) or ""),
-        inference_url=str(request.get("inference_url") or policy.get("inference_url") or ""),
-        prompt=_prompt(policy.get("prompt", policy.get("system_prompt"))),
+        model=str(_first((policy, params, settings), "model") or ""),
+        inference_url=str(message.get("inference_url") or policy.get("inference_url") or ""),
+        prompt=prompt if isinstance(prompt, str) else "",
         timeout_s=longest_s - min(_KEEPING_S, longest_s / 5),
     )
 
@@ -130,11 +134,11 @@ def with_defaults(variables: Mapping[str, str]) -> dict[str, str]:
 
     Nothing is taken from the box: a task could name its secrets.
     """
-    kept = {}
-    for name, value in variables.items():
-        if all(found[2] is not None for found in _DEFAULT.finditer(value)):
-            kept[name] = _DEFAULT.sub(lambda found: found[3] or "", value)
-    return kept
+    return {
+        name: _DEFAULT.sub(lambda match: match[3] or "", value)
+        for name, value in variables.items()
+        if all(match[2] is not None for match in _DEFAULT.finditer(value))
+    }
 
 
 def submit(work: Path, submission: Path, paths: Sequence[str]) -> list[str]:
@@ -146,10 +150,10 @@ def submit(work: Path, submission: Path, paths: Sequence[str]) -> list[str]:
     shutil.rmtree(submission, ignore_errors=True)
     submission.mkdir()
     copied: list[str] = []
-    left = MAX_SUBMISSION_BYTES
-    for path, file in sorted(found for name in paths for found in _plain_files(work, name)):
-        left -= file.stat().st_size
-        if left < 0 or len(copied) >= MAX_SUBMISSION_FILES:
+    remaining = MAX_SUBMISSION_BYTES
+    for path, file in sorted(pair for name in paths for pair in _plain_files(work, name)):
+        remaining -= file.stat().st_size
+        if remaining < 0 or len(copied) >= MAX_SUBMISSION_FILES:
             raise ValueError(
                 f"what the agent left is more than {MAX_SUBMISSION_BYTES} bytes or {MAX_SUBMISSION_FILES} files"
             )
@@ -161,30 +165,30 @@ def submit(work: Path, submission: Path, paths: Sequence[str]) -> list[str]:
     return copied
 
 
-def _acted(
-    asked: Asked, task: Mapping[str, Any], place: Path, work: Path, folder: Path
-) -> tuple[str | None, str, str, Finished | None]:
+def _run_agent(
+    request: Request, task: Mapping[str, Any], place: Path, work: Path, folder: Path
+) -> tuple[str | None, str, str, FinishedCommand | None]:
     """Return cause, status and error of the agent's turn, and how its command ended."""
-    if asked.agent in IDLE:
+    if request.agent in IDLE:
         return None, "success", "", None
-    agent = AGENTS[asked.agent]
+    agent = AGENTS[request.agent]
     key = next((os.environ[name] for name in API_KEYS if os.environ.get(name)), "")
     home = folder / "home"
-    for path, text in agent.files(asked.model, asked.inference_url).items():
+    for path, text in agent.files(request.model, request.inference_url).items():
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         (home / path).write_text(text, "utf-8")
     variables = {
         **{name: value for name, value in os.environ.items() if name not in API_KEYS},
         **with_defaults(task.get("env", {})),
-        **agent.variables(asked.inference_url, key),
+        **agent.variables(request.inference_url, key),
         "HOME": str(home),
     }
-    timeout_s = min(asked.timeout_s, task.get("agent_timeout_s") or asked.timeout_s)
+    timeout_s = min(request.timeout_s, task.get("agent_timeout_s") or request.timeout_s)
     before = _state(work)
     try:
         instruction = (place / "instruction.md").read_text("utf-8")
-        command = command_of(agent, asked.model, "\n\n".join(filter(None, (asked.prompt, instruction))))
-        finished = run_command(command, work, variables, timeout_s)
+        command = command_of(agent, request.model, "\n\n".join(filter(None, (request.prompt, instruction))))
+        result = run_command(command, work, variables, timeout_s)
     except ValueError as error:
         return "unclassified", "apply_failed", str(error), None
     except FileNotFoundError as error:
@@ -192,18 +196,18 @@ def _acted(
         lack = (
             f"this box has no {error.filename}: agents come with an image that has them (--executor docker or daytona)"
         )
-        return "unclassified", "apply_failed", f"the agent {asked.agent} cannot be started: {lack}", None
+        return "unclassified", "apply_failed", f"the agent {request.agent} cannot be started: {lack}", None
     except OSError as error:
         # never a reward: nothing has tried
-        return "sandbox_failed", "apply_failed", f"the agent {asked.agent} cannot be started: {error}", None
-    if finished.status is None:
-        return "agent_exhausted_budget", "timeout", f"the agent was ended after {timeout_s:g} s", finished
-    ended = f"the agent ended with status {finished.status}"
-    if refusal := refusal_in(finished.output[-TAIL:], finished.status, _state(work) != before):
-        return "model_provider_failed", "network_error", f"{ended}, and its provider refused it: {refusal}", finished
-    if finished.status != 0:
-        return "unclassified", "runtime_error", ended, finished
-    return None, "success", "", finished
+        return "sandbox_failed", "apply_failed", f"the agent {request.agent} cannot be started: {error}", None
+    if result.status is None:
+        return "agent_exhausted_budget", "timeout", f"the agent was ended after {timeout_s:g} s", result
+    fault = f"the agent ended with status {result.status}"
+    if refusal := find_refusal(result.output[-TAIL:], result.status, _state(work) != before):
+        return "model_provider_failed", "network_error", f"{fault}, and its provider refused it: {refusal}", result
+    if result.status != 0:
+        return "unclassified", "runtime_error", fault, result
+    return None, "success", "", result
 
 
 def _state(work: Path) -> dict[str, tuple[int, int]]:
@@ -212,14 +216,14 @@ def _state(work: Path) -> dict[str, tuple[int, int]]:
     return {path: (state.st_size, state.st_mtime_ns) for path, state in states.items()}
 
 
-def _task_folder(folder: Path, asked: Asked) -> Path:
+def _task_folder(folder: Path, request: Request) -> Path:
     if (folder / "task.json").is_file():
         return folder
-    manifest = _json(folder / "tasks.json")
-    task_id = asked.task_id or manifest.get(str(asked.seed))
+    manifest = _read_json(folder / "tasks.json")
+    task_id = request.task_id or manifest.get(str(request.seed))
     if task_id not in manifest.values():
         # never by the rest of a division: adding a task would give other seeds other tasks
-        raise NoTask(f"no task stands for seed {asked.seed}; {len(manifest)} seeds do")
+        raise NoTaskError(f"no task stands for seed {request.seed}; {len(manifest)} seeds do")
     return folder / "tasks" / str(task_id)
 
 
@@ -231,16 +235,6 @@ def work_folder(folder: Path, task: Mapping[str, Any]) -> tuple[Path, bool]:
     work = folder / WORK
     work.mkdir(exist_ok=True)
     return work, False
-
-
-def _laid(folder: Path, place: Path, task: Mapping[str, Any]) -> Path:
-    """Return the folder in which the agent works, made of what all tasks share and of what this one adds."""
-    work, is_laid = work_folder(folder, task)
-    if not is_laid:
-        if (folder / "base").is_dir():
-            shutil.copytree(folder / "base", work, dirs_exist_ok=True)
-        lay_task(place / "environment", work, task)
-    return work
 
 
 def lay_task(environment: Path, work: Path, task: Mapping[str, Any]) -> None:
@@ -269,19 +263,11 @@ def _plain_files(work: Path, name: str) -> Iterator[tuple[str, Path]]:
     for parent, folders, names in os.walk(start):
         # what a build made, as it says itself, is made again by whoever grades
         folders[:] = [
-            each for each in folders if each != ".git" and not (Path(parent) / each / "CACHEDIR.TAG").exists()
+            name for name in folders if name != ".git" and not (Path(parent) / name / "CACHEDIR.TAG").exists()
         ]
-        for each in names:
-            file = Path(parent) / each
+        for file in (Path(parent) / name for name in names):
             if file.is_file() and not file.is_symlink():
                 yield file.relative_to(work).as_posix(), file
-
-
-def _prompt(given: Any) -> str:
-    """Return a prompt that is a text, or texts by part."""
-    if isinstance(given, dict):
-        return "\n\n".join(each for each in given.values() if isinstance(each, str) and each)
-    return given if isinstance(given, str) else ""
 
 
 def _result(
@@ -298,25 +284,23 @@ def _result(
     }
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        value = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
-        raise NoTask(f"{path.name} cannot be read; the context was not made by the import of tasks") from None
-    if not isinstance(found, dict):
-        raise NoTask(f"{path.name} is not an object of JSON")
-    return found
+        raise NoTaskError(f"{path.name} cannot be read; the context was not made by the import of tasks") from None
+    if not isinstance(value, dict):
+        raise NoTaskError(f"{path.name} is not an object of JSON")
+    return value
 
 
 def _object(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = tree.get(key)
-    return found if isinstance(found, dict) else {}
+    value = tree.get(key)
+    return value if isinstance(value, dict) else {}
 
 
-def _first(
-    policy: Mapping[str, Any], params: Mapping[str, Any], settings: Mapping[str, Any], names: Sequence[str]
-) -> Any:
-    return next((tree[name] for tree in (policy, params, settings) for name in names if tree.get(name)), None)
+def _first(trees: Sequence[Mapping[str, Any]], *names: str) -> Any:
+    return next((tree[name] for tree in trees for name in names if tree.get(name)), None)
 
 
 if __name__ == "__main__":

@@ -21,73 +21,88 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .commands import Finished, run_command
-from .needs import command_of, has_network, is_disk_full, missing_in, unmet
+from .commands import FinishedCommand, run_command
+from .needs import command_of, find_missing, find_unmet, has_network, is_disk_full
 from .run_rollout import SUBMISSION, lay_task, with_defaults, work_folder
 
 NOTHING_KNOWN = 3
 _AT_ROOT = ("tests", "solution")
 
 
+def parse_arguments(program: str, description: str, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return `logs` and `answer` of a verifier's command."""
+    parser = argparse.ArgumentParser(prog=program, description=description)
+    parser.add_argument("--logs", type=Path, default=Path("/logs/verifier"), help="where the reward goes")
+    parser.add_argument("--answer", choices=("submission", "solution"), default="submission", help="what is graded")
+    return parser.parse_args(arguments)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Grade what is in the working folder."""
-    parser = argparse.ArgumentParser(prog="run_tests", description="Grade a Harbor task by its tests/test.sh.")
-    parser.add_argument("--logs", type=Path, default=Path("/logs/verifier"), help="where the script leaves its reward")
-    parser.add_argument("--answer", choices=("submission", "solution"), default="submission", help="what is graded")
-    given = parser.parse_args(arguments)
+    options = parse_arguments("run_tests", "Grade a Harbor task by its tests/test.sh.", arguments)
     try:
         task = json.loads((Path.cwd() / "task.json").read_text("utf-8"))
-        return graded(Path.cwd(), task, given.logs, given.answer)
+        return grade(Path.cwd(), task, options.logs, options.answer)
     except (OSError, ValueError) as error:
-        _remove_rewards(given.logs)
+        _remove_rewards(options.logs)
         print(f"nothing can be graded: {error}", file=sys.stderr)
         return NOTHING_KNOWN
 
 
-def graded(folder: Path, task: Mapping[str, Any], logs: Path, answer: str = "submission") -> int:
+def grade(folder: Path, task: Mapping[str, Any], logs: Path, answer: str = "submission") -> int:
     """Run the tests of the task in `folder`; return 0 where they came to an end."""
     _remove_rewards(logs)
     logs.mkdir(parents=True, exist_ok=True)
     work, is_laid = work_folder(folder, task)
     if os.environ.get("TASK_IN_CONTAINER"):
-        _at_root(folder)
-    needs = {**task, "needs": task.get("solution_needs")}
-    for stated in (task, needs) if answer == "solution" else (task,):
-        if lack := unmet(stated, folder, is_laid, is_verifier=True):
+        for name in _AT_ROOT:
+            if (folder / name).is_dir() and not (Path("/") / name).exists():
+                (Path("/") / name).symlink_to(folder / name)
+    solution_task = {**task, "needs": task.get("solution_needs")}
+    for needy in (task, solution_task) if answer == "solution" else (task,):
+        if lack := find_unmet(needy, folder, is_laid, is_verifier=True):
             raise ValueError(lack)
     is_whole = task.get("submission") == ["."] and answer == "submission" and (folder / SUBMISSION).is_dir()
     if not is_laid and not is_whole:  # a file that the agent removed stays removed
         lay_task(folder / "environment", work, task)
-    variables = _variables(folder, task, logs)
-    left = float(task.get("verifier_timeout_s") or 300.0)
+    variables = {
+        **os.environ,
+        **with_defaults(task.get("env", {})),
+        **with_defaults(task.get("verifier_env", {})),
+        "TESTS_DIR": str(folder / "tests"),
+        "SOLUTION_DIR": str(folder / "solution"),
+        "LOGS_DIR": str(logs),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    timeout_s = float(task.get("verifier_timeout_s") or 300.0)
     if answer == "solution":
         solve = folder / "solution" / "solve.sh"
         own = with_defaults(task.get("solution_env", {}))
-        solved = run_command(command_of(solve), work, {**variables, **own}, left)
-        print(solved.output)
-        _check_machine(solved, solve.parent, work)
-        if solved.status != 0:
+        solution = run_command(command_of(solve), work, {**variables, **own}, timeout_s)
+        print(solution.output)
+        _check_machine(solution, solve.parent, work)
+        if solution.status != 0:
             raise ValueError("solution/solve.sh failed")
     elif (folder / SUBMISSION).is_dir():
         shutil.copytree(folder / SUBMISSION, work, dirs_exist_ok=True)
     script = folder / "tests" / "test.sh"
-    tested = run_command(command_of(script), work, variables, left)
-    print(tested.output)
-    if tested.status is None:
+    test = run_command(command_of(script), work, variables, timeout_s)
+    print(test.output)
+    if test.status is None:
         raise ValueError("tests/test.sh ran out of time")
-    _check_machine(tested, script.parent, work)
+    _check_machine(test, script.parent, work)
     # what it leaves in its logs says more than its status
     return 0
 
 
-def _check_machine(ended: Finished, scripts: Path, work: Path) -> None:
+def _check_machine(command: FinishedCommand, scripts: Path, work: Path) -> None:
     """See that a script did not fail for want of something of the machine.
 
     Raises:
         ValueError: it did; whatever it left says nothing.
     """
     texts = [path for path in sorted(scripts.rglob("*")) if path.suffix in (".sh", ".py") and path.is_file()]
-    lack = missing_in(ended.output, texts, has_network())
+    lack = find_missing(command.output, texts, has_network())
     if not lack and is_disk_full([work, Path(tempfile.gettempdir())]):
         lack = "the disk of the box is full: raise disk_mb"
     if lack:
@@ -98,24 +113,6 @@ def _remove_rewards(logs: Path) -> None:
     for name in ("reward.json", "reward.txt"):
         with contextlib.suppress(FileNotFoundError):
             (logs / name).unlink()
-
-
-def _at_root(folder: Path) -> None:
-    for name in _AT_ROOT:
-        if (folder / name).is_dir() and not (Path("/") / name).exists():
-            (Path("/") / name).symlink_to(folder / name)
-
-
-def _variables(folder: Path, task: Mapping[str, Any], logs: Path) -> dict[str, str]:
-    return {
-        **os.environ,
-        **with_defaults(task.get("env", {})),
-        **with_defaults(task.get("verifier_env", {})),
-        "TESTS_DIR": str(folder / "tests"),
-        "SOLUTION_DIR": str(folder / "solution"),
-        "LOGS_DIR": str(logs),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import pytest
 
-from graftline.harbor.in_box.providers import refusal_in
+from graftline.harbor.in_box.agents import find_refusal
 
 SUMMARY = "I made the handler answer 401 Unauthorized without a token.\nAll tests pass."
 
@@ -21,12 +21,12 @@ SUMMARY = "I made the handler answer 401 Unauthorized without a token.\nAll test
 )
 @pytest.mark.parametrize("status", [0, 1])
 def test_an_agent_without_a_key_has_done_nothing(output: str, status: int) -> None:
-    assert refusal_in(output, status, has_changed=False) in output.splitlines()
-    assert refusal_in(output, status, has_changed=False)
+    assert find_refusal(output, status, has_changed=False) in output.splitlines()
+    assert find_refusal(output, status, has_changed=False)
 
 
 def test_an_agent_that_was_refused_midway_is_not_graded() -> None:
-    assert refusal_in("wrote a.py\nERROR: unexpected status 401 Unauthorized", 0, has_changed=True)
+    assert find_refusal("wrote a.py\nERROR: unexpected status 401 Unauthorized", 0, has_changed=True)
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,4 @@ def test_an_agent_that_was_refused_midway_is_not_graded() -> None:
     ],
 )
 def test_an_agent_that_worked_is_graded_whatever_its_task_is_about(output: str, status: int, has_changed: bool) -> None:
-    assert refusal_in(output, status, has_changed) == ""
+    assert find_refusal(output, status, has_changed) == ""

@@ -14,10 +14,10 @@ from graftline.core.errors import DataError
 from graftline.harbor.contract import FailureCause, RolloutRequest
 from graftline.harbor.engine_bench.cards import card_of, read_cards, stage_cards
 from graftline.harbor.engine_bench.environment import EngineBenchEnvironment
-from graftline.harbor.in_box import cargo_tests, scoring
+from graftline.harbor.in_box import cargo_tests
 from graftline.harbor.in_box.agents import AGENTS, command_of
+from graftline.harbor.in_box.cargo_tests import Score, score_card
 from graftline.harbor.in_box.commands import run_command
-from graftline.harbor.in_box.scoring import Score, hidden_modules, number_of_tests, scored
 from graftline.harbor.refusal import RequestError
 from graftline.harbor.task_format.staging import StagedTasks
 from graftline.harbor.task_format.task_folder import read_task
@@ -35,8 +35,8 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 
 def test_results_of_all_binaries_are_added_up() -> None:
     # 0.3 + 0.7 * 3 / 6; the ignored one neither passed nor failed
-    assert scored(0, "", 101, BINARIES, 7) == Score(True, 3, 6, 0.65)
-    assert scored(0, "", 101, BINARIES, 0).reward() == {
+    assert score_card(0, "", 101, BINARIES, 7) == Score(True, 3, 6, 0.65)
+    assert score_card(0, "", 101, BINARIES, 0).reward() == {
         "compile_ok": 1,
         "tests_passed": 3,
         "tests_total": 6,
@@ -47,17 +47,17 @@ def test_results_of_all_binaries_are_added_up() -> None:
 
 def test_a_crate_that_does_not_compile_is_worth_nothing() -> None:
     said = "error: could not compile `tiny` (lib) due to 1 previous error\n"
-    assert scored(101, said, None, "", 4) == Score(False, 0, 0, 0.0)
+    assert score_card(101, said, None, "", 4) == Score(False, 0, 0, 0.0)
 
 
 def test_tests_that_do_not_compile_against_the_card_all_fail() -> None:
     said = "error: could not compile `tiny` (lib test) due to 1 previous error\n"
-    assert scored(0, "", 101, said, 4) == Score(True, 0, 4, 0.3)
+    assert score_card(0, "", 101, said, 4) == Score(True, 0, 4, 0.3)
 
 
 def test_a_card_that_ends_the_process_of_its_tests_fails_all() -> None:
     said = "Caused by:\n  process didn't exit successfully: `/t/tiny-1` (signal: 6, SIGABRT: process abort signal)\n"
-    assert scored(0, "", 101, said, 4) == Score(True, 0, 4, 0.3)
+    assert score_card(0, "", 101, said, 4) == Score(True, 0, 4, 0.3)
 
 
 NOT_RUN = "Caused by:\n  could not execute process `/t/tiny-1` (never executed)\n\nCaused by:\n  Permission denied (os error 13)\n"
@@ -84,15 +84,21 @@ FULL = "error: could not compile `tiny` (lib)\n  No space left on device (os err
 def test_where_nothing_is_known_there_is_no_score(
     check: int | None, said: str, test: int | None, output: str, fault: str
 ) -> None:
-    found = scored(check, said, test, output, 2)
+    found = score_card(check, said, test, output, 2)
     assert found.score is None
     assert found.fault.startswith(fault)
 
 
 def test_hidden_tests_are_found_in_their_source() -> None:
     two = "mod one {\n    mod inner {\n    }\n}\npub mod two {\n}\nmod elsewhere;\n"
-    assert [hidden_modules(text) for text in (TESTS, two, "fn a() {}")] == [["eval_tests"], ["one", "two"], []]
-    assert [number_of_tests(text) for text in (TESTS, "#[tokio::test]\nasync fn a() {}\n// #[test]\n")] == [2, 1]
+    assert [cargo_tests.MODULE.findall(text) for text in (TESTS, two, "fn a() {}")] == [
+        ["eval_tests"],
+        ["one", "two"],
+        [],
+    ]
+    assert [
+        len(cargo_tests.TEST.findall(text)) for text in (TESTS, "#[tokio::test]\nasync fn a() {}\n// #[test]\n")
+    ] == [2, 1]
 
 
 @pytest.fixture
@@ -177,24 +183,24 @@ def box(staged: StagedTasks, tmp_path: Path) -> Path:
 )
 def test_a_card_is_scored_by_its_hidden_tests(box: Path, target: Path, card: str, score: Score) -> None:
     write(box / "submission", {"src/cards/df_001_fox.rs": card})
-    assert cargo_tests.graded(box, json.loads((box / "task.json").read_text())) == score
+    assert cargo_tests.grade(box, json.loads((box / "task.json").read_text())) == score
 
 
 def test_a_card_that_was_removed_is_worth_nothing(box: Path) -> None:
-    assert cargo_tests.graded(box, json.loads((box / "task.json").read_text())) == Score(False, 0, 0, 0.0)
+    assert cargo_tests.grade(box, json.loads((box / "task.json").read_text())) == Score(False, 0, 0, 0.0)
 
 
 @needs_cargo
 def test_the_solution_is_the_ceiling_with_the_constants_of_the_stub(box: Path, target: Path) -> None:
     assert "DAMAGE" not in GOLD
-    assert cargo_tests.graded(box, json.loads((box / "task.json").read_text()), "solution") == Score(True, 2, 2, 1.0)
+    assert cargo_tests.grade(box, json.loads((box / "task.json").read_text()), "solution") == Score(True, 2, 2, 1.0)
 
 
 @needs_cargo
 def test_tests_of_the_agent_do_not_count(box: Path, target: Path) -> None:
     own = "#[cfg(test)]\nmod eval_tests_mine {\n    #[test]\n    fn passes() {}\n}\n"
     write(box / "submission", {"src/cards/df_001_fox.rs": STUB + own, "src/lib.rs": "compile_error!();\n"})
-    assert cargo_tests.graded(box, json.loads((box / "task.json").read_text())) == Score(True, 0, 2, 0.3)
+    assert cargo_tests.grade(box, json.loads((box / "task.json").read_text())) == Score(True, 0, 2, 0.3)
 
 
 @needs_cargo
@@ -202,7 +208,7 @@ def test_all_hidden_modules_count(box: Path, target: Path) -> None:
     more = "#[cfg(test)]\nmod behavioral_tests {\n    #[test]\n    fn passes() {}\n}\n"
     write(box, {"tests/df_001_fox_eval.rs": TESTS + more, "submission/src/cards/df_001_fox.rs": STUB})
     # 0.3 + 0.7 * 1 / 3
-    assert cargo_tests.graded(box, json.loads((box / "task.json").read_text())) == Score(True, 1, 3, 0.533333)
+    assert cargo_tests.grade(box, json.loads((box / "task.json").read_text())) == Score(True, 1, 3, 0.533333)
 
 
 def test_without_cargo_there_is_no_reward(box: Path, tmp_path: Path) -> None:
@@ -221,7 +227,7 @@ def test_a_rollout_of_the_task_app_scores_as_a_box_does(staged: StagedTasks, box
     environment = EngineBenchEnvironment(staged, target=target)
     response = environment.run_rollout(RolloutRequest.model_validate({"trace_correlation_id": "c", "env": {"seed": 0}}))
     write(box / "submission", {"src/cards/df_001_fox.rs": STUB})
-    score = cargo_tests.graded(box, json.loads((box / "task.json").read_text()))
+    score = cargo_tests.grade(box, json.loads((box / "task.json").read_text()))
     assert response.reward_info.outcome_reward == score.score == 0.3
     assert (response.failure_cause, response.reward_valid) == (None, True)
     assert response.reward_info.outcome_objectives == {
@@ -297,7 +303,7 @@ run_command(["sh", "-c", "setsid sh -c 'echo $$ > pid; exec sleep 60' > /dev/nul
 end_children()
 print(pathlib.Path(f"/proc/{int((folder / 'pid').read_text())}").exists())
 """
-    variables = {**os.environ, "PYTHONPATH": str(Path(scoring.__file__).parents[1])}
+    variables = {**os.environ, "PYTHONPATH": str(Path(cargo_tests.__file__).parents[1])}
     words = [sys.executable, "-c", program, str(tmp_path)]
     assert subprocess.run(words, env=variables, capture_output=True, text=True, check=True).stdout == "False\n"
 
@@ -315,7 +321,7 @@ def test_a_reward_that_somebody_else_left_is_taken_away(box: Path, tmp_path: Pat
 
 
 def test_programs_of_boxes_need_the_standard_library_alone() -> None:
-    folder = Path(scoring.__file__).parent
+    folder = Path(cargo_tests.__file__).parent
     program = (
         "import sys; import in_box.run_rollout, in_box.cargo_tests, in_box.run_tests;"
         "print([name for name in sys.modules if name.startswith(('graftline', 'pydantic'))])"

@@ -10,7 +10,7 @@ import pytest
 
 from graftline.astgrep.action import PatternAction
 from graftline.core.errors import DataError
-from graftline.harbor.in_box.run_tests import graded
+from graftline.harbor.in_box.run_tests import grade
 from graftline.harbor.task_format.exporting import export_harbor_task, refactoring_task, slug
 from graftline.harbor.task_format.importing import import_harbor_tasks, placed
 from graftline.harbor.task_format.task_folder import read_task
@@ -69,7 +69,7 @@ def test_the_exported_test_grades_by_the_text(tmp_path: Path, answer: str, text:
         (box / "submission").mkdir()
         (box / "submission" / "source.py").write_bytes(text.encode())
     told = {"task_id": task.id, **placed(task).for_agent, **placed(task).for_verifier}
-    assert graded(box, told, tmp_path / "logs", answer) == 0
+    assert grade(box, told, tmp_path / "logs", answer) == 0
     assert json.loads((tmp_path / "logs" / "reward.json").read_text()) == {"reward": reward}
 
 

@@ -11,7 +11,7 @@ import pytest
 from graftline.harbor.context_files import left_out
 from graftline.harbor.contract import counts
 from graftline.harbor.executors.base import BuildContext
-from graftline.harbor.in_box.needs import missing_in
+from graftline.harbor.in_box.needs import find_missing
 from graftline.harbor.limits import VerifierSettings
 from graftline.harbor.packager import HarborPackager
 from graftline.harbor.task_format.importing import import_harbor_tasks
@@ -180,10 +180,10 @@ def test_a_host_that_only_a_network_reaches_is_missing_where_the_tests_name_it(t
     output = "urllib3: Failed to resolve: Temporary failure in name resolution"
     write(tmp_path, {"a.py": "get('https://example.org/x')\n", "b.py": "get('http://localhost:1/x')  # an answer's\n"})
     reason = "needs network: a script asks https://example.org, and the box that grades has none"
-    assert missing_in(output, [tmp_path / "a.py"], has_network=False) == reason
-    assert missing_in(output, [tmp_path / "a.py"], has_network=True) == ""
-    assert missing_in("AssertionError", [tmp_path / "a.py"], has_network=False) == ""
-    assert missing_in(output, [tmp_path / "b.py"], has_network=False) == ""
+    assert find_missing(output, [tmp_path / "a.py"], has_network=False) == reason
+    assert find_missing(output, [tmp_path / "a.py"], has_network=True) == ""
+    assert find_missing("AssertionError", [tmp_path / "a.py"], has_network=False) == ""
+    assert find_missing(output, [tmp_path / "b.py"], has_network=False) == ""
 
 
 @pytest.mark.parametrize(("answer", "reward"), [("0", "0\n"), ("3", "1\n")])
