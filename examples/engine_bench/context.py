@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from graftline.harbor.engine_bench.cards import read_cards, stage_cards
-from graftline.harbor.task_format.staging import StagedTasks
+from graftline.harbor.task_format.importing import StagedTasks
 
 HERE = Path(__file__).resolve().parent
 HARBOR = HERE / "harbor"

@@ -358,7 +358,7 @@ def _evaluated(job: Any) -> "EvalResult":
 
 
 def _trials(ended: Sequence["EndedRollout"], output: Path | None) -> list[str]:
-    from graftline.harbor.task_format.trial import write_trial
+    from graftline.harbor.task_format.exporting import write_trial
 
     return [str(write_trial(one.view, output)) for one in ended if output and one.view]
 
@@ -375,7 +375,7 @@ def _trial(root: Path | None, rollout_id: str, folder: Path, backend_url: str) -
     from urllib.parse import quote
 
     from graftline.harbor.execution import ROLLOUTS
-    from graftline.harbor.task_format.trial import write_trial
+    from graftline.harbor.task_format.exporting import write_trial
 
     view = service_of(root, backend_url).client.request("GET", f"{ROLLOUTS}/{quote(rollout_id, safe='')}")
     return [write_trial(view, folder)]

@@ -12,8 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from graftline.core.errors import DataError
 from graftline.harbor.limits import HarborLimits
-from graftline.harbor.task_format.importing import placed
-from graftline.harbor.task_format.staging import PlacedTask, StagedTasks, stage_tasks
+from graftline.harbor.task_format.importing import PlacedTask, StagedTasks, place_task, stage_tasks
 from graftline.harbor.task_format.task_folder import HarborTask, TaskFile, plain_files, read_task, task_folders
 
 REWARD_KEY = "score"
@@ -143,7 +142,7 @@ def crate_files(crate: Path) -> dict[str, TaskFile]:
 
 
 def _placed(card: Card, base: Mapping[str, TaskFile], package: str, verifier_timeout_s: int | None) -> PlacedTask:
-    common = placed(card.task)
+    common = place_task(card.task)
     module_file = str(PurePosixPath(card.card_file).with_name("mod.rs"))
     if module_file not in base:
         raise DataError(f"{card.task.id}: the crate has no {module_file}, in which its module is to be named")

@@ -31,7 +31,7 @@ from graftline.harbor.in_box.commands import run_command
 from graftline.harbor.refusal import RequestError
 from graftline.harbor.results import RunOutcome, read_result, read_reward
 from graftline.harbor.secret_finds import is_secret_name
-from graftline.harbor.task_format.staging import RUN_ROLLOUT, SUBMISSION, StagedTasks
+from graftline.harbor.task_format.importing import RUN_ROLLOUT, SUBMISSION, StagedTasks
 
 NAME = "EngineBench"
 DESCRIPTION = "Coding agents implement cards of a trading card game in Rust."

@@ -1,26 +1,81 @@
-"""Harbor tasks as one deployment: every task a seed, in the order of their names.
+"""Harbor tasks as one deployment: every task a seed, in the order of their names, laid out as two contexts.
+
+    context/   Dockerfile  common/{in_box/ agent.json base/}  tasks/<id>/{task.json instruction.md environment/}
+    verifier/  Dockerfile  common/{in_box/ base/}             tasks/<id>/{task.json environment/ tests/ solution/}
+
+Agents see the first alone. A container starts with the content of `common` and of one task. A single task lies at the top, with
+what is common, so that executors whose containers have all of their image can run it. The programs in `in_box` are those
+of this package, byte by byte.
 
 The seeds are written into the deployment, so that a task that comes later renumbers none of a version that is there. The
-tests run in a box of their own, on the files that the agent left in its working folder; tasks that grade a process which
-runs on, or files elsewhere, do not fit. What a task needs is found by reading it (`needs`), and its rollouts say so.
+tests run in a container of their own, on the files that the agent left in its working folder; tasks that grade a process which
+runs on, or files elsewhere, do not fit. What a task needs comes from reading it (`needs_of`), and its rollouts say so.
 """
 
-from collections.abc import Iterable
+import json
+import math
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 from graftline.core.errors import DataError
-from graftline.harbor.limits import HarborLimits
-from graftline.harbor.task_format.needs import needs_of, needs_of_solution, workdir_of
-from graftline.harbor.task_format.staging import PlacedTask, StagedTasks, stage_tasks
-from graftline.harbor.task_format.task_folder import HarborTask, TaskFile, read_task, task_folders
+from graftline.harbor.build_spec import HarborBuildSpec, HarborVerifier, TaskSeed
+from graftline.harbor.context_files import left_out
+from graftline.harbor.contract import MAX_TIMEOUT_S
+from graftline.harbor.in_box.agents import NAMES
+from graftline.harbor.limits import HarborLimits, VerifierSettings
+from graftline.harbor.task_format.task_folder import (
+    HarborTask,
+    TaskFile,
+    needs_of,
+    needs_of_solution,
+    read_task,
+    task_folders,
+    workdir_of,
+    write_files,
+)
 
-if TYPE_CHECKING:
-    from graftline.harbor.build_spec import HarborBuildSpec
-
+Program = Literal["run_tests", "cargo_tests"]
+RUN_ROLLOUT = "python3 -m in_box.run_rollout --input /tmp/rollout.json --output /tmp/result.json"
+SUBMISSION = "submission"
+IN_BOX = Path(__file__).resolve().parents[1] / "in_box"
 WORKDIR = "/app"
 """Of a task that names no other."""
+_COPY_CONTEXT = "COPY . /rollout/\nWORKDIR /rollout\nENV TASK_IN_CONTAINER=1\n"
+"""Ends a Dockerfile: the image holds the context, and the programs in it know that they are in a container."""
 _MAX_FAULTS = 20
+_MOST_NAMED = 5
+_LAYING_S = 30
+"""Besides the agent, of a rollout; the longest that there is leaves less of it."""
+_LEAST_MEMORY_MB, _LEAST_DISK_MB = 512, 1024
+_MOST_CORES, _MOST_MEMORY_MB, _MOST_DISK_MB = 8, 32768, 102400
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedTask:
+    """A task, and what the programs in a container read of it."""
+
+    task: HarborTask
+    for_agent: Mapping[str, Any]
+    """Into the `task.json` of the agent's context."""
+    for_verifier: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTasks:
+    """Contexts on disk, and how to run them."""
+
+    context: Path
+    verifier_context: Path
+    dockerfile: Path | None
+    """Of both; None where there is no image."""
+    seeds: tuple[TaskSeed, ...]
+    limits: HarborLimits
+    """The largest of the tasks'."""
+    verifier: VerifierSettings
+    entrypoint: str = RUN_ROLLOUT
 
 
 def import_harbor_tasks(
@@ -33,7 +88,7 @@ def import_harbor_tasks(
     has_image: bool = True,
     reward_key: str = "reward",
     limits: HarborLimits | None = None,
-) -> "HarborBuildSpec":
+) -> HarborBuildSpec:
     """Return the deployment of the task in `folder`, or of the tasks in it; its contexts are written below `staging`.
 
     Args:
@@ -49,10 +104,25 @@ def import_harbor_tasks(
     Raises:
         DataError: a task cannot be read, uses what is not supported, or the tasks have no image in common.
     """
-    tasks = read_tasks(folder)
-    text, build_files = image_of(tasks, dockerfile) if has_image else ("", {})
+    tasks, faults = [], []
+    for task_folder in task_folders(folder):
+        try:
+            tasks.append(read_task(task_folder))
+        except DataError as error:
+            faults.append(str(error))
+    if faults:
+        more = f"\nand {len(faults) - _MAX_FAULTS} more tasks" if len(faults) > _MAX_FAULTS else ""
+        raise DataError("\n".join(faults[:_MAX_FAULTS]) + more)
+    text, build_files = _common_image(tasks, dockerfile) if has_image else ("", {})
+    placed = []
+    for task in tasks:
+        base, workdir = place_task(task), workdir_of(task, WORKDIR)
+        needs, of_solution = needs_of(task, workdir, has_image), needs_of_solution(task, workdir)
+        for_agent = {**base.for_agent, "workdir": workdir, **({"needs": needs} if needs else {})}
+        for_verifier = {**base.for_verifier, **({"solution_needs": of_solution} if of_solution else {})}
+        placed.append(PlacedTask(task, for_agent, for_verifier))
     staged = stage_tasks(
-        [_placed_with_needs(task, has_image) for task in tasks],
+        placed,
         staging,
         agent=agent,
         dockerfile=text,
@@ -63,40 +133,16 @@ def import_harbor_tasks(
     return build_spec(staged, name, {"agent_type": agent, "format": "harbor"})
 
 
-def read_tasks(folder: Path) -> list[HarborTask]:
-    """Return the tasks in `folder`, by name.
-
-    Raises:
-        DataError: what is wrong with each of them.
-    """
-    tasks, faults = [], []
-    for each in task_folders(folder):
-        try:
-            tasks.append(read_task(each))
-        except DataError as error:
-            faults.append(str(error))
-    if faults:
-        more = f"\nand {len(faults) - _MAX_FAULTS} more tasks" if len(faults) > _MAX_FAULTS else ""
-        raise DataError("\n".join(faults[:_MAX_FAULTS]) + more)
-    return tasks
-
-
-def _placed_with_needs(task: HarborTask, has_image: bool) -> PlacedTask:
-    """Return what the programs in a box are told of `task`, with what they have to see to before it is graded."""
-    base, workdir = placed(task), workdir_of(task, WORKDIR)
-    needs, of_solution = needs_of(task, workdir, has_image), needs_of_solution(task, workdir)
-    for_agent = {**base.for_agent, "workdir": workdir, **({"needs": needs} if needs else {})}
-    return PlacedTask(
-        task, for_agent, {**base.for_verifier, **({"solution_needs": of_solution} if of_solution else {})}
-    )
-
-
-def placed(task: HarborTask) -> PlacedTask:
-    """Return what the programs in a box are told of `task`."""
+def place_task(task: HarborTask) -> PlacedTask:
+    """Return what the programs in a container read of `task`."""
     toml = task.toml
+    workdir = f"{workdir_of(task, WORKDIR).rstrip('/')}/"
+    submission = [path.removeprefix(workdir) for path in toml.artifacts] or ["."]
+    if bad := [path for path in submission if path.startswith("/") or ".." in path.split("/")]:
+        raise DataError(f"{task.id}: artifacts: {bad[0]!r} is not below the working folder {workdir}")
     for_agent: dict[str, Any] = {
         "env": toml.environment.env,
-        "submission": _submission(task),
+        "submission": submission,
         "workdir": toml.environment.workdir or WORKDIR,
     }
     if toml.agent.timeout_sec is not None:
@@ -109,8 +155,8 @@ def placed(task: HarborTask) -> PlacedTask:
     return PlacedTask(task, for_agent, for_verifier)
 
 
-def image_of(tasks: Iterable[HarborTask], dockerfile: Path | None) -> tuple[str, dict[str, TaskFile]]:
-    """Return the Dockerfile that serves all of `tasks`, and the files that its COPY finds.
+def _common_image(tasks: Iterable[HarborTask], dockerfile: Path | None) -> tuple[str, dict[str, TaskFile]]:
+    """Return the Dockerfile that serves all of `tasks`, and the files that its COPY needs.
 
     Raises:
         DataError: there is no such one.
@@ -120,7 +166,7 @@ def image_of(tasks: Iterable[HarborTask], dockerfile: Path | None) -> tuple[str,
             return dockerfile.read_text("utf-8"), {}
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"{dockerfile}: cannot be read ({error}); expected a Dockerfile") from None
-    images = {_image(task): task for task in tasks}
+    images = {_image_of(task): task for task in tasks}
     if len(images) > 1:
         first, second = [task.id for task in images.values()][:2]
         raise DataError(
@@ -131,10 +177,18 @@ def image_of(tasks: Iterable[HarborTask], dockerfile: Path | None) -> tuple[str,
     return text, dict(files)
 
 
-def build_spec(staged: StagedTasks, name: str, metadata: dict[str, Any]) -> "HarborBuildSpec":
-    """Return the deployment of `staged`."""
-    from graftline.harbor.build_spec import HarborBuildSpec, HarborVerifier
+def _image_of(task: HarborTask) -> tuple[str, tuple[tuple[str, TaskFile], ...]]:
+    """Return a Dockerfile and the files it may copy: what makes two images the same."""
+    if task.toml.environment.docker_image is not None:
+        return f"FROM {task.toml.environment.docker_image}\n", ()
+    files = task.part("environment")
+    text = files.pop("Dockerfile").content.decode("utf-8", "replace")
+    copies = any(line.lstrip().upper().startswith(("COPY", "ADD")) for line in text.splitlines())
+    return text, tuple(sorted(files.items())) if copies else ()
 
+
+def build_spec(staged: StagedTasks, name: str, metadata: dict[str, Any]) -> HarborBuildSpec:
+    """Return the deployment of `staged`."""
     return HarborBuildSpec(
         name=name,
         dockerfile_path=staged.dockerfile,
@@ -147,20 +201,127 @@ def build_spec(staged: StagedTasks, name: str, metadata: dict[str, Any]) -> "Har
     )
 
 
-def _image(task: HarborTask) -> tuple[str, tuple[tuple[str, TaskFile], ...]]:
-    """Return a Dockerfile and the files it may copy: what makes two images the same."""
-    if task.toml.environment.docker_image is not None:
-        return f"FROM {task.toml.environment.docker_image}\n", ()
-    files = task.part("environment")
-    text = files.pop("Dockerfile").content.decode("utf-8", "replace")
-    copies = any(line.lstrip().upper().startswith(("COPY", "ADD")) for line in text.splitlines())
-    return text, tuple(sorted(files.items())) if copies else ()
+def stage_tasks(
+    placed: Sequence[PlacedTask],
+    folder: Path,
+    *,
+    agent: str,
+    dockerfile: str,
+    program: Program = "run_tests",
+    reward_key: str = "reward",
+    base: Mapping[str, TaskFile] | None = None,
+    build_files: Mapping[str, TaskFile] | None = None,
+    limits: HarborLimits | None = None,
+    verifier_timeout_s: int | None = None,
+) -> StagedTasks:
+    """Write the contexts of `placed` below `folder`, in place of what was there; seeds go by the order of `placed`.
+
+    Args:
+        placed: The tasks.
+        folder: Gets `context` and `verifier`.
+        agent: Who acts where a rollout names nobody; of `nop` and `oracle`, whatever a rollout says.
+        dockerfile: Text, of both images, which need Python 3.10 or later; empty for executors that build none.
+        program: What grades.
+        reward_key: Which number is the reward.
+        base: Files that all tasks stand on.
+        build_files: Files beside the Dockerfile, for its COPY.
+        limits: In place of the largest of the tasks'.
+        verifier_timeout_s: In place of the largest of the tasks'.
+
+    Raises:
+        DataError: an agent is not known, or two tasks have the same id.
+    """
+    if agent not in NAMES:
+        raise DataError(f"agent {agent!r} is not known; known: {', '.join(NAMES)}")
+    ids = [entry.task.id for entry in placed]
+    if twice := {task_id for task_id in ids if ids.count(task_id) > 1}:
+        raise DataError(f"task {min(twice)!r} is there twice; a seed can stand for one only, so leave one out")
+    context, verifier_context = folder / "context", folder / "verifier"
+    is_alone = len(placed) == 1
+    common = "" if is_alone else "common"
+    images = {"Dockerfile": TaskFile(f"{dockerfile.rstrip()}\n{_COPY_CONTEXT}".encode())} if dockerfile else {}
+    programs = {path.name: TaskFile(path.read_bytes()) for path in sorted(IN_BOX.glob("*.py"))}
+    for place in (context, verifier_context):
+        shutil.rmtree(place, ignore_errors=True)
+        write_files({**(build_files or {}), **images}, place)
+        write_files(programs, place / common / "in_box")
+        write_files(base or {}, place / common / "base")
+    own_limits = {entry.task.id: _limits_of(entry.task) for entry in placed}
+    largest = limits or _largest(own_limits.values())
+    write_files({"agent.json": _json_file({"agent": agent, "timeout_s": largest.timeout_s})}, context / common)
+    seeds = []
+    for seed, entry in enumerate(placed):
+        task, inner = entry.task, "" if is_alone else f"tasks/{entry.task.id}"
+        _write_task(entry, context / inner, verifier_context / inner)
+        # a task without one of its files is another task
+        if lost := left_out(verifier_context, inner) or left_out(context, inner):
+            needs = {**entry.for_agent.get("needs", {}), "dropped": ", ".join(lost[:_MOST_NAMED])}
+            entry = replace(entry, for_agent={**entry.for_agent, "needs": needs})
+            _write_task(entry, context / inner, verifier_context / inner)
+        metadata = json.loads(json.dumps(task.toml.metadata, default=str))
+        metadata |= {"digest": task.digest, "limits": own_limits[task.id].model_dump()}
+        if entry.for_agent.get("needs"):
+            metadata["needs"] = entry.for_agent["needs"]
+        parts = () if is_alone else ("common", inner)
+        seeds.append(TaskSeed(seed=seed, task_id=task.id, agent_files=parts, verifier_files=parts, metadata=metadata))
+    answer = " --answer solution" if agent == "oracle" else ""
+    verifier = VerifierSettings(
+        entrypoint=f"python3 -m in_box.{program} --logs /logs/verifier{answer}",
+        artifacts=(SUBMISSION,),
+        reward_key=reward_key,
+        timeout_s=verifier_timeout_s or max(_verifier_timeout_s(entry.task) for entry in placed),
+    )
+    dockerfile_path = context / "Dockerfile" if dockerfile else None
+    return StagedTasks(context, verifier_context, dockerfile_path, tuple(seeds), largest, verifier)
 
 
-def _submission(task: HarborTask) -> list[str]:
-    """Return which paths of the working folder the verifier sees."""
-    workdir = f"{workdir_of(task, WORKDIR).rstrip('/')}/"
-    paths = [path.removeprefix(workdir) for path in task.toml.artifacts] or ["."]
-    if bad := [path for path in paths if path.startswith("/") or ".." in path.split("/")]:
-        raise DataError(f"{task.id}: artifacts: {bad[0]!r} is not below the working folder {workdir}")
-    return paths
+def _limits_of(task: HarborTask) -> HarborLimits:
+    """Return what a task may use; what it leaves open is as the class has it.
+
+    Raises:
+        DataError: it wants more than a deployment may have.
+    """
+    environment, default = task.toml.environment, HarborLimits()
+    agent_s = task.toml.agent.timeout_sec
+    timeout_s = default.timeout_s if agent_s is None else math.ceil(agent_s)
+    cores = default.cpu_cores if environment.cpus is None else math.ceil(environment.cpus)
+    memory_mb = default.memory_mb if environment.memory_mb is None else environment.memory_mb
+    disk_mb = default.disk_mb if environment.storage_mb is None else environment.storage_mb
+    ranges = {
+        "agent.timeout_sec": (timeout_s, MAX_TIMEOUT_S),
+        "verifier.timeout_sec": (_verifier_timeout_s(task), MAX_TIMEOUT_S),
+        "environment.cpus": (cores, _MOST_CORES),
+        "environment.memory_mb": (memory_mb, _MOST_MEMORY_MB),
+        "environment.storage_mb": (disk_mb, _MOST_DISK_MB),
+    }
+    if over := [f"{name} (comes to {value}, at most {most})" for name, (value, most) in ranges.items() if value > most]:
+        raise DataError(f"{task.id}: wants more than a deployment may have: {', '.join(over)}")
+    return HarborLimits(
+        timeout_s=timeout_s if agent_s is None else min(timeout_s + _LAYING_S, MAX_TIMEOUT_S),
+        cpu_cores=cores,
+        memory_mb=max(memory_mb, _LEAST_MEMORY_MB),
+        disk_mb=max(disk_mb, _LEAST_DISK_MB),
+    )
+
+
+def _largest(limits: Iterable[HarborLimits]) -> HarborLimits:
+    rows = [row.model_dump() for row in limits]
+    return HarborLimits(**{name: max(row[name] for row in rows) for name in HarborLimits.model_fields})
+
+
+def _verifier_timeout_s(task: HarborTask) -> int:
+    return math.ceil(task.toml.verifier.timeout_sec)
+
+
+def _write_task(placed: PlacedTask, for_agent: Path, for_verifier: Path) -> None:
+    task = placed.task
+    settings = {"task_id": task.id, **placed.for_agent}
+    environment = {f"environment/{path}": file for path, file in task.part("environment").items()}
+    own = {"instruction.md": task.files["instruction.md"], "task.json": _json_file(settings)}
+    write_files({**environment, **own}, for_agent)
+    hidden = {path: file for path, file in task.files.items() if path.startswith(("tests/", "solution/"))}
+    write_files({**environment, **hidden, "task.json": _json_file({**settings, **placed.for_verifier})}, for_verifier)
+
+
+def _json_file(tree: Mapping[str, Any]) -> TaskFile:
+    return TaskFile((json.dumps(tree, indent=2, sort_keys=True, allow_nan=False) + "\n").encode())

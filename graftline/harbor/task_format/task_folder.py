@@ -1,9 +1,14 @@
-"""The folder of a Harbor task, read whole into memory within bounds, and written.
+"""The folder of a Harbor task, read whole into memory within bounds, and written; and what the task needs of a machine.
 
     task.toml  instruction.md  environment/  tests/test.sh  solution/solve.sh  README.md
 
 Links, devices and folders that are too large are refused. What is read is what counts for the digest: a `.gitignore` of
 the task, and without one a short list of leftovers, say what does not.
+
+Needs come from reading its scripts, its Dockerfile and its `task.toml`; whether a container has it shows where it runs
+(`in_box.needs`). Reading finds less than running would: a script that another one fetches, a program that only a test starts.
+It finds more where a script names what it never comes to. Either way the rollout has no reward; it never has a 0 that the
+machine earned.
 """
 
 import hashlib
@@ -12,18 +17,41 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from graftline.core.errors import DataError
-from graftline.harbor.task_format.task_toml import MAX_TOML_BYTES, TaskToml, task_toml
+from graftline.harbor.in_box.needs import interpreter_of
+from graftline.harbor.task_format.task_toml import (
+    MAX_TOML_BYTES,
+    EnvironmentSection,
+    TaskToml,
+    VerifierSection,
+    task_toml,
+)
 
 MAX_FILES = 2000
 MAX_TASK_BYTES = 64 << 20
 MAX_DEPTH = 32
 TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-PARTS = ("environment", "tests", "solution")
+_BELOW = ("environment/", "tests/", "solution/")
 _ALONE = ("task.toml", "instruction.md", "README.md")
 _LEFTOVERS = ("__pycache__/", "*.pyc", ".DS_Store", "*.swp", "*.swo", "*~")
+_SCRIPTS = frozenset({".sh", ".bash", ".py", ".js", ".mjs", ".ts", ".rb", ".pl"})
+_FETCHES = re.compile(
+    r"\b(apt-get|apt|apk|yum|dnf|microdnf|zypper|pacman|brew)\b[^\n|;&]*\b(install|update|add|upgrade|-Sy?u?)\b"
+    r"|\b(pip3?|pipx|conda|mamba|micromamba|poetry|pdm|npm|pnpm|yarn|gem|bundle|cargo|go|composer|opam|cpanm?)\s(?:[^\n|;&]*\s)?"
+    r"(install|add|sync|ci|get|fetch)\b"
+    r"|\buvx\b|\buv\s+(pip|tool|run|sync|venv|add|python)\b|\bnpx\b"
+    r"|\b(curl|wget)\b[^\n|;&]*\b(https?|ftp)://(?!localhost\b|127\.|0\.0\.0\.0)"
+    r"|\bgit\s+(clone|fetch|pull)\b"
+)
+_OFFLINE = re.compile(r"--no-index\b|--offline\b|--frozen-offline\b")
+_HOST = re.compile(r"\b(localhost|127\.0\.0\.1|0\.0\.0\.0)\b|\[::1\]")
+_OUTSIDE = re.compile(r"(?<![\w.:/$}~<-])/(root|home|srv|var|etc|data|git|workspace|services)/[\w./-]*\w")
+_DOES = re.compile(r"\s*(RUN|ADD\s+\S*://|COPY\s+--from)\b", re.IGNORECASE)
+_SHOWN = 80
+_WORKDIR = re.compile(r"\s*WORKDIR\s+[\"']?(/[\w./-]*)[\"']?\s*", re.IGNORECASE)
 _COMPOSE = re.compile(r"environment/(docker-)?compose\.ya?ml")
 
 
@@ -72,21 +100,22 @@ def read_task(folder: Path) -> HarborTask:
     """
     if not TASK_ID.fullmatch(folder.name):
         raise DataError(f"{folder}: a task's folder is named by letters, digits, '.', '_' and '-', up to 200 of them")
-    found = dict(plain_files(folder, skip=(".git/", ".venv/")))
-    wanted = {path: file for path, file in found.items() if _counts(path)}
-    wanted = _without_ignored(wanted, found.get(".gitignore"), folder)
+    everything = dict(plain_files(folder, skip=(".git/", ".venv/")))
+    files = {path: file for path, file in everything.items() if path in _ALONE or path.startswith(_BELOW)}
+    files = _without_ignored(files, everything.get(".gitignore"), folder)
+    texts = {}
     for path in ("task.toml", "instruction.md"):
-        if path not in wanted:
+        if path not in files:
             raise DataError(f"{folder}: has no {path}; expected the folder of one Harbor task")
-        if len(wanted[path].content) > MAX_TOML_BYTES:
+        if len(files[path].content) > MAX_TOML_BYTES:
             raise DataError(f"{folder}: {path} is larger than {MAX_TOML_BYTES} bytes")
-    text = {path: _text(wanted[path].content, folder / path) for path in ("task.toml", "instruction.md")}
-    toml = task_toml(text["task.toml"], str(folder / "task.toml"), tuple(_beyond(found)))
-    if "tests/test.sh" not in wanted:
+        texts[path] = _text(files[path].content, folder / path)
+    toml = task_toml(texts["task.toml"], str(folder / "task.toml"), tuple(_unsupported_files(everything)))
+    if "tests/test.sh" not in files:
         raise DataError(f"{folder}: has no tests/test.sh; nothing says what counts as done")
-    if "environment/Dockerfile" not in wanted and toml.environment.docker_image is None:
+    if "environment/Dockerfile" not in files and toml.environment.docker_image is None:
         raise DataError(f"{folder}: has neither environment/Dockerfile nor environment.docker_image in task.toml")
-    return HarborTask(folder.name, toml, wanted)
+    return HarborTask(folder.name, toml, files)
 
 
 def task_folders(folder: Path) -> list[Path]:
@@ -98,12 +127,12 @@ def task_folders(folder: Path) -> list[Path]:
     if (folder / "task.toml").is_file():
         return [folder]
     try:
-        found = sorted(entry for entry in folder.iterdir() if (entry / "task.toml").is_file())
+        folders = sorted(entry for entry in folder.iterdir() if (entry / "task.toml").is_file())
     except OSError as error:
         raise DataError(f"{folder}: cannot be read ({error.strerror}); expected a folder of Harbor tasks") from None
-    if not found:
+    if not folders:
         raise DataError(f"{folder}: holds no folder with a task.toml; expected Harbor tasks")
-    return found
+    return folders
 
 
 def write_files(files: Mapping[str, TaskFile], folder: Path) -> None:
@@ -115,11 +144,7 @@ def write_files(files: Mapping[str, TaskFile], folder: Path) -> None:
         place.chmod(0o755 if file.is_executable else 0o644)
 
 
-def _counts(path: str) -> bool:
-    return path in _ALONE or path.startswith(tuple(f"{part}/" for part in PARTS))
-
-
-def _beyond(files: Mapping[str, TaskFile]) -> Iterator[str]:
+def _unsupported_files(files: Mapping[str, TaskFile]) -> Iterator[str]:
     """Yield what the files use that is not supported."""
     if any(_COMPOSE.fullmatch(path) for path in files):
         yield "environment/docker-compose.yaml"
@@ -152,7 +177,7 @@ def plain_files(folder: Path, skip: tuple[str, ...] = ()) -> Iterator[tuple[str,
     Raises:
         DataError: it cannot be read, holds links or devices, or is out of bounds.
     """
-    left, count = MAX_TASK_BYTES, 0
+    remaining, count = MAX_TASK_BYTES, 0
     pending = [("", folder)]
     while pending:
         start, place = pending.pop()
@@ -171,8 +196,8 @@ def plain_files(folder: Path, skip: tuple[str, ...] = ()) -> Iterator[tuple[str,
             state = entry.stat(follow_symlinks=False)
             if not stat.S_ISREG(state.st_mode):
                 raise DataError(f"{folder}: {path} is a link or a device; expected plain files")
-            count, left = count + 1, left - state.st_size
-            if count > MAX_FILES or left < 0:
+            count, remaining = count + 1, remaining - state.st_size
+            if count > MAX_FILES or remaining < 0:
                 raise DataError(f"{folder}: has more than {MAX_FILES} files or {MAX_TASK_BYTES} bytes")
             yield path, _read(Path(entry.path), state.st_size, bool(state.st_mode & stat.S_IXUSR))
 
@@ -191,3 +216,101 @@ def _text(content: bytes, source: Path) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         raise DataError(f"{source}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+
+
+def needs_of(task: HarborTask, workdir: str, has_image: bool) -> dict[str, Any]:
+    """Return what grading `task` needs, by cause.
+
+    Args:
+        task: The task.
+        workdir: Its working folder.
+        has_image: Whether a box has what its Dockerfile makes.
+    """
+    scripts = _scripts(task, "tests")
+    needs: dict[str, Any] = {}
+    if place := _find_fetch(scripts) or _public_network(task):
+        needs["network"] = place
+    if task.toml.verifier.environment_mode != "separate":
+        inside = f"{workdir.rstrip('/')}/"
+        if place := next(_places(scripts, _HOST), ""):
+            needs["service"] = place
+        if place := next((place for place in _places(scripts, _OUTSIDE) if f": {inside}" not in place), ""):
+            needs["outside"] = place
+    if not has_image and (line := _missing_instruction(task)):
+        needs["image"] = line
+    return needs | _of_scripts(scripts, "tests/test.sh", workdir)
+
+
+def needs_of_solution(task: HarborTask, workdir: str) -> dict[str, Any]:
+    """Return what running the reference solution needs, by cause."""
+    scripts = _scripts(task, "solution")
+    place = _find_fetch(scripts)
+    return ({"network": place} if place else {}) | _of_scripts(scripts, "solution/solve.sh", workdir)
+
+
+def workdir_of(task: HarborTask, default: str) -> str:
+    """Return the working folder: that of `task.toml`, else the last that the Dockerfile of its image names."""
+    if task.toml.environment.workdir is not None:
+        return task.toml.environment.workdir
+    file = task.files.get("environment/Dockerfile")
+    lines = file.content.decode("utf-8", "replace").splitlines() if file else []
+    folders = [match[1] for line in lines if (match := _WORKDIR.fullmatch(line))]
+    return folders[-1] if folders else default
+
+
+def _of_scripts(scripts: Mapping[str, str], main: str, workdir: str) -> dict[str, Any]:
+    needs: dict[str, Any] = {}
+    if interpreter_of(scripts.get(main, ""))[:1] == ["bash"]:
+        needs["bash"] = f"{main} is a script of it"
+    own = f"|{re.escape(workdir.strip('/'))}" if workdir.strip("/") else ""
+    folders: dict[str, str] = {}
+    for place in _places(scripts, re.compile(rf"(?<![\w.:/$}}~-])/(tests|solution{own})(?![\w.-])")):
+        path, _, name = place.partition(": ")
+        folders.setdefault(name, path)
+    return needs | ({"folders": folders} if folders else {})
+
+
+def _find_fetch(scripts: Mapping[str, str]) -> str:
+    return next(_places(scripts, _FETCHES, unless=_OFFLINE), "")
+
+
+def _public_network(task: HarborTask) -> str:
+    """Return where a task says that what grades may use a network; what is so by default is not asked for."""
+    sections: tuple[tuple[str, VerifierSection | EnvironmentSection], ...]
+    sections = (("verifier", task.toml.verifier), ("environment", task.toml.environment))
+    for name, section in sections:
+        if "network_mode" in section.model_fields_set and section.network_mode is not None:
+            return f"task.toml: {name}.network_mode is public" if section.network_mode == "public" else ""
+    return ""
+
+
+def _missing_instruction(task: HarborTask) -> str:
+    """Return which instruction of the Dockerfile nothing stands in for."""
+    file = task.files.get("environment/Dockerfile")
+    if file is None:
+        return f"task.toml: environment.docker_image is {task.toml.environment.docker_image}"
+    lines = file.content.decode("utf-8", "replace").splitlines()
+    line = next((line.strip() for line in lines if _DOES.match(line)), "")
+    return f"environment/Dockerfile: {line[:_SHOWN]}" if line else ""
+
+
+def _places(
+    scripts: Mapping[str, str], pattern: re.Pattern[str], unless: re.Pattern[str] | None = None
+) -> Iterator[str]:
+    """Yield where `pattern` fits, as `path: text`, but in comments and in lines of `unless`."""
+    for path, text in scripts.items():
+        # one command over several lines is one line
+        for line in text.replace("\\\n", " ").splitlines():
+            if line.lstrip().startswith("#") or (unless is not None and unless.search(line)):
+                continue
+            for match in pattern.finditer(line):
+                yield f"{path}: {match[0].strip()[:_SHOWN]}"
+
+
+def _scripts(task: HarborTask, part: str) -> dict[str, str]:
+    """Return the texts of the scripts of a part, the one that is run first."""
+    paths = sorted(
+        (f"{part}/{path}" for path in task.part(part) if PurePosixPath(path).suffix in _SCRIPTS),
+        key=lambda path: (path not in ("tests/test.sh", "solution/solve.sh"), path),
+    )
+    return {path: task.files[path].content.decode("utf-8", "replace") for path in paths}

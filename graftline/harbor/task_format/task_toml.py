@@ -25,21 +25,15 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([GMK])", re.IGNORECASE)
 _MB = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}
 _KEY = re.compile(r"[A-Za-z0-9_-]+")
 _UNSUPPORTED = (
-    "source",
-    "steps",
-    "multi_step_reward_strategy",
-    "agent.user",
-    "agent.allowed_hosts",
-    "verifier.user",
-    "verifier.allowed_hosts",
-    "verifier.environment",
-    "verifier.collect",
-    "environment.gpus",
-    "environment.gpu_types",
-    "environment.tpu",
-    "environment.mcp_servers",
-    "environment.skills_dir",
-    "environment.healthcheck",
+    *("source", "steps", "multi_step_reward_strategy", "agent.user", "agent.allowed_hosts", "verifier.user"),
+    *(
+        "verifier.allowed_hosts",
+        "verifier.environment",
+        "verifier.collect",
+        "environment.gpus",
+        "environment.gpu_types",
+    ),
+    *("environment.tpu", "environment.mcp_servers", "environment.skills_dir", "environment.healthcheck"),
     "environment.allowed_hosts",
 )
 """Keys that a rollout of ours has nothing for; empty, zero or false they say nothing."""
@@ -139,28 +133,26 @@ def task_toml(text: str, source: str, also_unsupported: tuple[str, ...] = ()) ->
         tree = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         raise DataError(f"{source}: not valid TOML: {str(error) or type(error).__name__}") from None
-    faults = list(_made_present(tree))
-    unsupported = [*also_unsupported, *_taken_out(tree)]
-    if unsupported:
+    faults = list(_update_keys(tree))
+    if unsupported := [*also_unsupported, *_remove_unsupported(tree)]:
         names = ", ".join(sorted(set(unsupported)))
         faults.insert(0, f"uses what is not supported here: {names}; take it out of the task, or run it with harbor")
     try:
-        read = TaskToml.model_validate(_with_tuples(tree))
+        task = TaskToml.model_validate(_with_tuples(tree))
     except ValidationError as error:
         faults += [f"{'.'.join(map(str, fault['loc']))}: {_reason(fault)}" for fault in error.errors(include_url=False)]
     if faults:
         raise DataError("\n".join(f"{source}: {fault}" for fault in faults))
-    return read
+    return task
 
 
 def toml_text(toml: TaskToml) -> str:
     """Return `toml` as a file that reads back as the same; defaults are left out."""
-    tree = toml.model_dump(exclude_defaults=True)
-    tree = {"schema_version": toml.schema_version, **tree}
+    tree = {"schema_version": toml.schema_version, **toml.model_dump(exclude_defaults=True)}
     return "\n".join(_table(tree, ())).strip() + "\n"
 
 
-def _made_present(tree: dict[str, Any]) -> Iterator[str]:
+def _update_keys(tree: dict[str, Any]) -> Iterator[str]:
     """Give the keys of older formats their present names, in place; yield what contradicts itself."""
     if "version" in tree:
         tree.setdefault("schema_version", tree.pop("version"))
@@ -176,18 +168,18 @@ def _made_present(tree: dict[str, Any]) -> Iterator[str]:
         for old in ("memory", "storage"):
             if old not in section:
                 continue
-            size, given = section.pop(old), section.get(f"{old}_mb")
-            found = _SIZE.fullmatch(size.strip()) if isinstance(size, str) else None
-            if found is None:
+            size, present = section.pop(old), section.get(f"{old}_mb")
+            match = _SIZE.fullmatch(size.strip()) if isinstance(size, str) else None
+            if match is None:
                 yield f"environment.{old}: {size!r} is no size; write it as {old}_mb, a number of megabytes"
                 continue
-            megabytes = int(float(found[1]) * _MB[found[2].upper()])
-            if given not in (None, megabytes):
-                yield f"environment.{old}: {size!r} is {megabytes} MB, but {old}_mb is {given!r}; keep one of them"
+            megabytes = int(float(match[1]) * _MB[match[2].upper()])
+            if present not in (None, megabytes):
+                yield f"environment.{old}: {size!r} is {megabytes} MB, but {old}_mb is {present!r}; keep one of them"
             section.setdefault(f"{old}_mb", megabytes)
 
 
-def _taken_out(tree: dict[str, Any]) -> Iterator[str]:
+def _remove_unsupported(tree: dict[str, Any]) -> Iterator[str]:
     """Take what is not supported out of `tree`, and yield its names."""
     for name in _UNSUPPORTED:
         *way, key = name.split(".")
@@ -196,23 +188,23 @@ def _taken_out(tree: dict[str, Any]) -> Iterator[str]:
             section = section.get(part) if isinstance(section, dict) else None
         if isinstance(section, dict) and section.pop(key, None) not in (None, 0, "", [], {}):
             yield name
-    for section in ("agent", "verifier", "environment"):
-        found = tree.get(section)
-        if isinstance(found, dict) and found.get("network_mode") == "allowlist":
-            del found["network_mode"]
-            yield f"{section}.network_mode = allowlist"
+    for name in ("agent", "verifier", "environment"):
+        table = tree.get(name)
+        if isinstance(table, dict) and table.get("network_mode") == "allowlist":
+            del table["network_mode"]
+            yield f"{name}.network_mode = allowlist"
     environment = tree.get("environment")
     if isinstance(environment, dict) and str(environment.get("os", "")).lower() == "windows":
         del environment["os"]
         yield "environment.os = windows"
     if isinstance(tree.get("artifacts"), list):
-        plain = [_plain_artifact(entry) for entry in tree["artifacts"]]
+        plain = [_artifact_path(entry) for entry in tree["artifacts"]]
         tree["artifacts"] = [entry for entry in plain if entry is not None]
         if None in plain:
             yield "artifacts with a destination, exclude or service"
 
 
-def _plain_artifact(entry: Any) -> Any:
+def _artifact_path(entry: Any) -> Any:
     """Return what an artifact names, or None where it says more."""
     if not isinstance(entry, dict):
         return entry
@@ -223,25 +215,21 @@ def _plain_artifact(entry: Any) -> Any:
 def _with_tuples(value: Any) -> Any:
     """Return `value` with tuples for the lists outside of `metadata`: strict models convert nothing."""
     if isinstance(value, dict):
-        return {key: each if key == "metadata" else _with_tuples(each) for key, each in value.items()}
+        return {key: item if key == "metadata" else _with_tuples(item) for key, item in value.items()}
     return tuple(_with_tuples(each) for each in value) if isinstance(value, list) else value
 
 
 def _reason(fault: Any) -> str:
     if fault["type"] == "extra_forbidden":
-        known = _known_keys(fault["loc"][:-1])
-        [like] = get_close_matches(str(fault["loc"][-1]), known, n=1) or [""]
-        meant = f"did you mean {like!r}? " if like else ""
-        return f"unknown key; {meant}known here: {', '.join(known)}"
+        model: type[BaseModel] = TaskToml
+        for step in fault["loc"][:-1]:
+            annotation = model.model_fields[step].annotation if step in model.model_fields else None
+            model = next(_models_of(annotation), model)
+        keys = sorted(model.model_fields)
+        [like] = get_close_matches(str(fault["loc"][-1]), keys, n=1) or [""]
+        hint = f"did you mean {like!r}? " if like else ""
+        return f"unknown key; {hint}known here: {', '.join(keys)}"
     return f"{fault['msg'][0].lower()}{fault['msg'][1:]} (got {str(fault['input'])[:80]!r})"
-
-
-def _known_keys(location: tuple[Any, ...]) -> list[str]:
-    model: type[BaseModel] = TaskToml
-    for step in location:
-        annotation = model.model_fields[step].annotation if step in model.model_fields else None
-        model = next((found for found in _models_of(annotation)), model)
-    return sorted(model.model_fields)
 
 
 def _models_of(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -279,7 +267,7 @@ def _value(value: Any) -> str:
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items() if each is not None)
+        inner = ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items() if item is not None)
         return f"{{{inner}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"

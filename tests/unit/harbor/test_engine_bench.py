@@ -19,7 +19,7 @@ from graftline.harbor.in_box.agents import AGENTS, command_of
 from graftline.harbor.in_box.cargo_tests import Score, score_card
 from graftline.harbor.in_box.commands import run_command
 from graftline.harbor.refusal import RequestError
-from graftline.harbor.task_format.staging import StagedTasks
+from graftline.harbor.task_format.importing import StagedTasks
 from graftline.harbor.task_format.task_folder import read_task
 from tests.processes import wait_until_ended
 from tests.unit.harbor.tiny_crate import BROKEN, GOLD, HALF, LACKING, STUB, TESTS, write, write_card, write_crate

@@ -11,10 +11,9 @@ import pytest
 from graftline.astgrep.action import PatternAction
 from graftline.core.errors import DataError
 from graftline.harbor.in_box.run_tests import grade
-from graftline.harbor.task_format.exporting import export_harbor_task, refactoring_task, slug
-from graftline.harbor.task_format.importing import import_harbor_tasks, placed
+from graftline.harbor.task_format.exporting import export_harbor_task, refactoring_task, slug, write_trial
+from graftline.harbor.task_format.importing import import_harbor_tasks, place_task
 from graftline.harbor.task_format.task_folder import read_task
-from graftline.harbor.task_format.trial import write_trial
 from graftline.rollouts.task import Task
 from tests.unit.harbor.published import needs_harbor, published
 from tests.unit.harbor.tiny_crate import write, write_card
@@ -68,7 +67,7 @@ def test_the_exported_test_grades_by_the_text(tmp_path: Path, answer: str, text:
     if text is not None:
         (box / "submission").mkdir()
         (box / "submission" / "source.py").write_bytes(text.encode())
-    told = {"task_id": task.id, **placed(task).for_agent, **placed(task).for_verifier}
+    told = {"task_id": task.id, **place_task(task).for_agent, **place_task(task).for_verifier}
     assert grade(box, told, tmp_path / "logs", answer) == 0
     assert json.loads((tmp_path / "logs" / "reward.json").read_text()) == {"reward": reward}
 

@@ -13,8 +13,7 @@ import pytest
 
 from graftline.core.errors import DataError
 from graftline.harbor.limits import HarborLimits
-from graftline.harbor.task_format.importing import import_harbor_tasks
-from graftline.harbor.task_format.staging import IN_BOX
+from graftline.harbor.task_format.importing import IN_BOX, import_harbor_tasks
 from graftline.harbor.task_format.task_folder import read_task
 from tests.unit.harbor.tiny_crate import write
 

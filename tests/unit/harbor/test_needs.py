@@ -15,8 +15,7 @@ from graftline.harbor.in_box.needs import find_missing
 from graftline.harbor.limits import VerifierSettings
 from graftline.harbor.packager import HarborPackager
 from graftline.harbor.task_format.importing import import_harbor_tasks
-from graftline.harbor.task_format.needs import needs_of, needs_of_solution, workdir_of
-from graftline.harbor.task_format.task_folder import HarborTask, read_task
+from graftline.harbor.task_format.task_folder import HarborTask, needs_of, needs_of_solution, read_task, workdir_of
 from tests.box_contexts import a_box
 from tests.boxes import LIMITS, a_local, never, on_local
 from tests.unit.harbor.test_importing import COUNT, acted, graded_with_output, laid
