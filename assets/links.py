@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from graftline.datasets.catalog import NO_LICENCE
+from graftline.datasets.catalog import NO_LICENSE
 
 _HUB = "https://huggingface.co/"
 _FILES_OF_GITHUB = re.compile(r"https://raw\.githubusercontent\.com/([^/]+/[^/]+)/([^/]+)")
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
-_NO_LICENCES = ("AND", "OR", "WITH", NO_LICENCE)
+_NO_LICENCES = ("AND", "OR", "WITH", NO_LICENSE)
 
 
 def home_page(home: str) -> str:

@@ -21,8 +21,8 @@ from graftline.core.errors import BoundaryError, GraftlineError
 from graftline.core.hashing import digest
 from graftline.core.markdown import table
 from graftline.core.record import RECORD_NAME, ArtifactRecord, DatasetRecord, NormalizedRecord
-from graftline.datasets.division import Split
 from graftline.datasets.losses import main_losses
+from graftline.datasets.splits import Split
 from graftline.pipeline.lineage import Lineage
 
 _LOG_EVERY_S = 5.0

@@ -15,7 +15,7 @@ import dagster as dg
 from graftline.astgrep.binding import Language
 from graftline.core.paths import Paths
 from graftline.datasets.catalog import Catalog
-from graftline.datasets.division import SPLITS, Split
+from graftline.datasets.splits import SPLITS, Split
 from graftline.pipeline.stages.evaluation import evaluated_names, evaluation_names
 from graftline.pipeline.stages.harbor_deployment import deployment_names
 from graftline.pipeline.stages.model_evaluation import contest_names

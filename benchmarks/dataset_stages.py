@@ -16,7 +16,7 @@ from typing import Any
 from graftline.astgrep.binding import LANGUAGES
 from graftline.core.build import Built
 from graftline.core.paths import Paths
-from graftline.datasets.division import SPLITS
+from graftline.datasets.splits import SPLITS
 from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.stages.table import make

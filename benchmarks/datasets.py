@@ -37,7 +37,7 @@ from benchmarks.dataset_stages import artifacts, prepare
 from benchmarks.machine import machine
 from benchmarks.synthetic_rows import row, write_rows
 from graftline.core.paths import Paths
-from graftline.datasets.fingerprints import signatures, squeezed
+from graftline.datasets.fingerprints import signatures, strip_whitespace
 from graftline.pipeline.lineage import open_lineage
 from graftline.pipeline.manifests import load_manifest
 
@@ -186,7 +186,7 @@ def fetch(folder: Path, sizes: Sizes) -> tuple[dict[str, Any], dict[str, Any]]:
 def minhash(folder: Path, sizes: Sizes) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return signatures a second, ours in batches as the stage takes them, those of the peer one by one."""
     rows = (row(number) for number in range(2 * sizes.texts))
-    texts = [squeezed(found["old_contents"]).lower() for found in rows if found["old_contents"]][: sizes.texts]
+    texts = [strip_whitespace(found["old_contents"]).lower() for found in rows if found["old_contents"]][: sizes.texts]
     path = folder / "texts"
     path.write_bytes(b"\n".join((*texts, b"")))
     ours: list[float] = []

@@ -16,8 +16,7 @@ from typing import Any, Literal
 from graftline.astgrep.binding import Language
 from graftline.core.errors import DataError
 from graftline.core.hashing import sha256_text
-from graftline.datasets.extensions import language_of_path
-from graftline.datasets.language import confirmed, wrapped
+from graftline.datasets.language import confirm_language, language_of_path, wrap_member
 
 MAX_CHANGED_LINES = 20
 """Lines taken away and lines added, together."""
@@ -98,7 +97,7 @@ def is_judged(repository: str) -> bool:
 def _fixtures(data: Path) -> Iterator[Pair]:
     for row in _rows(data / FIXTURES):
         if row["changed_lines"] <= MAX_CHANGED_LINES:
-            language = confirmed(row["pre"], row["post"], row["language"]) or row["language"]
+            language = confirm_language(row["pre"], row["post"], row["language"]) or row["language"]
             yield Pair(
                 *(row["id"], "fixtures", row["source"], row["repo"], row["rule"], language, row["pre"], row["post"])
             )
@@ -111,7 +110,7 @@ def _commits(data: Path) -> Iterator[Pair]:
         repository = _repository(row)
         if named is None or not 0 < changed_lines(before, after) <= MAX_CHANGED_LINES:
             continue
-        language = confirmed(before, after, named) or named
+        language = confirm_language(before, after, named) or named
         yield Pair(f"{row['commit']}:{row['new_file']}", "commits", "", repository, "", language, before, after)
 
 
@@ -120,10 +119,10 @@ def _releases(data: Path) -> Iterator[Pair]:
         if row["changed"] > MAX_CHANGED_LINES:
             continue
         before, after = row["pre"], row["post"]
-        language = confirmed(before, after, row["language"])
+        language = confirm_language(before, after, row["language"])
         if language is None:
             language = row["language"]
-            enclosed = wrapped(before, after, row["language"])
+            enclosed = wrap_member(before, after, row["language"])
             before, after = enclosed[:2] if enclosed else (before, after)
         yield Pair(row["id"], "releases", "", row["pkg"], "", language, before, after)
 

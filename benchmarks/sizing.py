@@ -38,7 +38,7 @@ from benchmarks.synthetic_rows import write_agent_rows
 from graftline.core.paths import Paths
 from graftline.core.record import write_atomically
 from graftline.core.tokens import count_tokens
-from graftline.datasets.division import SPLITS
+from graftline.datasets.splits import SPLITS
 from graftline.harbor.service.database import Database
 from graftline.pipeline.exports import stored_attempts
 from graftline.pipeline.lineage import open_lineage

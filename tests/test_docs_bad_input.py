@@ -18,7 +18,7 @@ from graftline.core.errors import RecordError, SandboxError
 from graftline.core.parquet import read_parquet, write_parquet
 from graftline.core.paths import Paths
 from graftline.core.record import load_verified
-from graftline.datasets.edit import DropReason
+from graftline.datasets.edit import RejectReason
 from graftline.pipeline import load_manifest, open_lineage
 from graftline.pipeline.stages.table import make
 from graftline.sandbox.base import Isolation, SandboxResult, Verdict, ensure_decided
@@ -83,7 +83,7 @@ def test_every_reason_for_leaving_a_row_out_is_documented_with_a_real_message(
                 details.setdefault(row["reason"], row["detail"])
     rows_shown = table(section("docs/bad-input.md", "## Rows that are left out"))
     assert {codes(row[0])[0]: codes(row[2])[0] for row in rows_shown} == details
-    assert details.keys() == set(DropReason)
+    assert details.keys() == set(RejectReason)
 
 
 def changed(**changes: Any) -> Callable[[Path], None]:

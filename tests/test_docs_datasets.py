@@ -8,8 +8,8 @@ import pytest
 from graftline.core.config import load_yaml
 from graftline.datasets import decontaminate, fingerprints, similarity
 from graftline.datasets.catalog import Catalog, Decontamination, Splitting
-from graftline.datasets.division import LARGE_SHARE, REASONS
 from graftline.datasets.readers import ReaderName, agentpack, package_releases
+from graftline.datasets.splits import LARGE_SHARE, REASONS
 from graftline.pipeline.summary import STAGES
 from graftline.rollouts.task import OpenTask
 from tests.pages import CHECKOUT, PAGES, Fence, codes, fences, section, table

@@ -8,8 +8,8 @@ from assets.reports.funnel import number_of, steps
 from assets.reports.markdown import Row, Rows, diff, fenced, picture, plain, without_dataset
 from graftline.core.markdown import table
 from graftline.core.record import DatasetRecord, NormalizedRecord
-from graftline.datasets.division import SPLITS
 from graftline.datasets.losses import main_losses
+from graftline.datasets.splits import SPLITS
 
 _SHARES = {"percent_of_kept": "% of kept", "percent_of_rows": "% of all rows"}
 

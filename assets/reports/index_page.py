@@ -8,7 +8,7 @@ from assets.reports.evaluations import stated
 from assets.reports.funnel import number_of
 from assets.reports.markdown import Rows
 from graftline.core.markdown import table
-from graftline.datasets.division import SPLITS
+from graftline.datasets.splits import SPLITS
 
 
 def index_page(

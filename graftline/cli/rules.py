@@ -231,7 +231,7 @@ def _sandbox(root: Path | None) -> "Iterator[Sandbox]":
 
 def _source(path: Path, language: "Language | None") -> "SourceFile":
     from graftline.codemod.source_files import read_source
-    from graftline.datasets.extensions import language_of_path
+    from graftline.datasets.language import language_of_path
 
     found = language or language_of_path(path.name)
     if not path.exists():
@@ -245,7 +245,7 @@ def _source(path: Path, language: "Language | None") -> "SourceFile":
 
 def _sides(before: Path, after: Path, language: "Language | None") -> "Iterable[tuple[SourceFile, SourceFile]]":
     from graftline.codemod.source_files import changed_pairs
-    from graftline.datasets.extensions import language_of_path
+    from graftline.datasets.language import language_of_path
 
     if before.is_dir() and after.is_dir():
         return list(changed_pairs(before, after, lambda name: language or language_of_path(name)))
@@ -270,7 +270,7 @@ def _rules(path: Path) -> "tuple[FileRule, ...]":
 def _search(rules: "Sequence[FileRule]", paths: Sequence[Path]) -> "Search":
     from graftline.codemod.history import ignored_by_git
     from graftline.codemod.source_files import Search
-    from graftline.datasets.extensions import language_of_path
+    from graftline.datasets.language import language_of_path
 
     ignored = (ignored_by_git(path) for path in paths if path.is_dir())
     return Search(language_of_path, frozenset(rule.language for rule in rules), frozenset().union(*ignored))
@@ -297,7 +297,7 @@ def _gathered(
     from graftline.codemod.mine import Journal, collect_pairs
     from graftline.core.processes import default_workers
     from graftline.core.progress import progress_bars
-    from graftline.datasets.extensions import language_of_path
+    from graftline.datasets.language import language_of_path
 
     place = {commit: number for number, commit in enumerate(history.commits, 1)}
     count = default_workers() if workers is None else workers

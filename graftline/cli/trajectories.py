@@ -10,7 +10,7 @@ from graftline.cli.main import json_option, manifest_options, overrides_of, path
 
 if TYPE_CHECKING:
     from graftline.astgrep.binding import Language
-    from graftline.datasets.division import Split
+    from graftline.datasets.splits import Split
 
 
 @click.command()

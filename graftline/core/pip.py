@@ -1,6 +1,6 @@
 """The files of a project in the indexes and folders that pip is configured for, and any one of them.
 
-pip itself is asked for its settings alone; what it can bring itself is brought in `graftline.datasets.sources.pypi`. The
+pip itself is asked for its settings alone; what it can bring itself is brought in `graftline.datasets.sources.registry`. The
 pages are those of the simple repository API, JSON or HTML
 (https://packaging.python.org/en/latest/specifications/simple-repository-api/). Of pip's configuration `index-url`,
 `extra-index-url`, `find-links` and `no-index` are followed; certificates and proxies are those of the environment.

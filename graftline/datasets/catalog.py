@@ -15,7 +15,7 @@ from graftline.datasets.readers import ReaderName
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
-NO_LICENCE = "NOASSERTION"
+NO_LICENSE = "NOASSERTION"
 """SPDX for a licence that nobody stated."""
 
 
@@ -95,7 +95,7 @@ class Dataset(Config):
         """Whether no row of it may be trained on: edits are kept away from it."""
         return self.reader == "evaluation"
 
-    def licence_of(self, repository: str) -> str:
+    def license_of(self, repository: str) -> str:
         """Return the licence of a row of `repository` that carries none itself."""
         for pattern, licence in self.licences.items():
             if fnmatchcase(repository.lower(), pattern.lower()):

@@ -18,7 +18,7 @@ import orjson
 
 from graftline.core.errors import DataError
 from graftline.core.parquet import ParquetError, parquet_rows
-from graftline.datasets.fingerprints import Hashes, shingles, squeezed
+from graftline.datasets.fingerprints import Hashes, shingles, strip_whitespace
 from graftline.datasets.formats import lines_of
 
 WIDTH = 32
@@ -51,9 +51,9 @@ class Evaluations:
 
     def nearest(self, folded: Sequence[bytes], least: float) -> list[tuple[float, str] | None]:
         """Return for each text the evaluation text it shares most with, if that is at least the share `least`."""
-        found: list[tuple[float, str] | None] = [None] * len(folded)
+        nearest: list[tuple[float, str] | None] = [None] * len(folded)
         if self.is_empty or not folded:
-            return found
+            return nearest
         hashes, starts = shingles(folded, WIDTH)
         possible = np.concatenate(([0], np.cumsum(self.table[hashes >> np.uint64(64 - _TABLE_BITS)])))
         per_text = possible[starts[1:]] - possible[starts[:-1]]
@@ -65,22 +65,23 @@ class Evaluations:
             shares = shared / np.minimum(self.sizes, len(own))
             best = int(np.argmax(shares))
             if shares[best] >= least:
-                found[index] = float(shares[best]), self.names[best]
-        return found
+                nearest[index] = float(shares[best]), self.names[best]
+        return nearest
 
 
 def evaluations(texts: Iterable[tuple[str, str]]) -> Evaluations:
     """Return the evaluations that hold `texts`, each with its name; texts that are too short are left out."""
-    kept = [(name, text) for name, given in texts if len(text := squeezed(given).lower()) >= LEAST_SHINGLES]
-    hashes, starts = shingles([text.replace(b"\0", b"?") for _, text in kept], WIDTH)
+    folded = [(name, strip_whitespace(text).lower()) for name, text in texts]
+    long_enough = [(name, text) for name, text in folded if len(text) >= LEAST_SHINGLES]
+    hashes, starts = shingles([text.replace(b"\0", b"?") for _, text in long_enough], WIDTH)
     own = [np.unique(hashes[start:end]) for start, end in pairwise(starts)]
     flat = np.concatenate([np.zeros(0, np.uint64), *own])
-    owners = np.repeat(np.arange(len(own), dtype=np.int32), [len(of) for of in own])
+    owners = np.repeat(np.arange(len(own), dtype=np.int32), [len(part) for part in own])
     order = np.argsort(flat, kind="stable")
     table = np.zeros(1 << _TABLE_BITS, np.bool_)
     table[flat >> np.uint64(64 - _TABLE_BITS)] = True
-    sizes = np.array([len(of) for of in own], np.int64)
-    return Evaluations(tuple(name for name, _ in kept), flat[order], owners[order], sizes, table)
+    sizes = np.array([len(part) for part in own], np.int64)
+    return Evaluations(tuple(name for name, _ in long_enough), flat[order], owners[order], sizes, table)
 
 
 def _ranges(first: npt.NDArray[np.intp], last: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
@@ -92,8 +93,8 @@ def _ranges(first: npt.NDArray[np.intp], last: npt.NDArray[np.intp]) -> npt.NDAr
 
 def evaluation_files(folder: Path) -> list[Path]:
     """Return the files below `folder`, which may not exist, that hold rows of evaluations."""
-    found = folder.rglob("*") if folder.is_dir() else ()
-    return sorted(path for path in found if path.name.lower().endswith(_ENDINGS) and path.is_file())
+    paths = folder.rglob("*") if folder.is_dir() else ()
+    return sorted(path for path in paths if path.name.lower().endswith(_ENDINGS) and path.is_file())
 
 
 def texts_in(path: Path) -> Iterator[tuple[str, str]]:

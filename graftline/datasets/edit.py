@@ -71,7 +71,7 @@ class Label(BaseModel):
     origin: str = Field(min_length=1)
 
 
-class DropReason(StrEnum):
+class RejectReason(StrEnum):
     """Why a row is left out; each is counted, with file and line."""
 
     LINE_TOO_LONG = "line_too_long"
@@ -86,7 +86,7 @@ class DropReason(StrEnum):
     EMPTY_POST = "empty_post"
     NOT_TEXT = "not_text"
     UNCHANGED = "unchanged"
-    LICENCE = "licence"
+    LICENSE = "licence"
     TOO_LONG = "too_long"
     UNPARSABLE = "unparsable"
     SEVERAL_FILES = "several_files"
@@ -95,14 +95,14 @@ class DropReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class Rejection:
     """A row, or a part of one, that is left out."""
 
-    reason: DropReason
+    reason: RejectReason
     detail: str
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}"
 
 
-Outcome = Edit | Label | Drop
+RowResult = Edit | Label | Rejection

@@ -23,7 +23,7 @@ _BLANKS = b" \t\n\r\x0b\x0c"
 _BASE = 0x9E3779B97F4A7C15
 
 
-def squeezed(text: str) -> bytes:
+def strip_whitespace(text: str) -> bytes:
     """Return `text` without blanks."""
     return text.encode().translate(None, _BLANKS)
 
@@ -55,11 +55,11 @@ def shingles(folded: Sequence[bytes], width: int) -> tuple[Hashes, npt.NDArray[n
 
 def signatures(folded: Sequence[bytes]) -> list[bytes]:
     """Return `PERMUTATIONS` numbers of 32 bits per text; two texts agree in about the share of shingles both hold."""
-    found: list[bytes] = []
+    digests: list[bytes] = []
     for at in range(0, len(folded), _TEXTS_AT_ONCE):
         hashes, starts = shingles(folded[at : at + _TEXTS_AT_ONCE], SHINGLE_BYTES)
         matrix: Any = RMinHash.digest_matrix_from_flat_token_hashes(
             hashes, starts.astype(np.uint64), PERMUTATIONS, _SEED
         )
-        found += [array("I", row).tobytes() for row in matrix.to_rows()]
-    return found
+        digests += [array("I", row).tobytes() for row in matrix.to_rows()]
+    return digests

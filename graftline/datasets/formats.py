@@ -1,6 +1,6 @@
 """Files into raw rows: JSON lines, plain or gzip, one JSON document, Parquet, CSV.
 
-Of a damaged file everything before the damage is read, and the rest is one counted drop.
+Of a damaged file everything before the damage is read, and the rest is one counted rejection.
 """
 
 import codecs
@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from graftline.core.errors import DataError
 from graftline.core.parquet import ParquetError, parquet_rows
 from graftline.core.record import RECORD_NAME
-from graftline.datasets.edit import Drop, DropReason
+from graftline.datasets.catalog import Dataset
+from graftline.datasets.edit import Rejection, RejectReason
 from graftline.datasets.readers.base import RawRow
 
 MAX_DOCUMENT_BYTES = 512 << 20
@@ -21,7 +22,7 @@ _COMPRESSED_BYTES = 1 << 16
 _PLAIN_BYTES = 1 << 20
 
 
-def json_lines(folder: Path, max_line_bytes: int) -> Iterator[RawRow]:
+def json_lines(folder: Path, dataset: Dataset, max_line_bytes: int) -> Iterator[RawRow]:
     """Yield the lines of the `.jsonl` and `.jsonl.gz` files below `folder`, in the order of names; blank ones are none.
 
     Raises:
@@ -39,11 +40,11 @@ def files_in(folder: Path, *endings: str) -> list[Path]:
     Raises:
         DataError: there is none.
     """
-    found = sorted(path for path in folder.rglob("*") if path.name.endswith(endings) and path.is_file())
-    found = [path for path in found if not path.name.startswith(".") and path.name != RECORD_NAME]
-    if not found:
+    paths = (path for path in folder.rglob("*") if path.name.endswith(endings) and path.is_file())
+    files = sorted(path for path in paths if not path.name.startswith(".") and path.name != RECORD_NAME)
+    if not files:
         raise DataError(f"{folder}: holds no file that ends in {' or '.join(endings)}; mend `files` of the dataset")
-    return found
+    return files
 
 
 class Readable(Protocol):
@@ -54,45 +55,46 @@ class Readable(Protocol):
 
 
 def lines_of(stream: Readable, name: str, max_line_bytes: int) -> Iterator[RawRow]:
-    """Yield the lines of one file of JSON lines; one that is too long, or the damaged rest, is a drop."""
-    pieces = gunzipped(stream) if name.endswith(".gz") else iter(lambda: stream.read(_PLAIN_BYTES), b"")
-    number, rest, skipped = 0, b"", 0
+    """Yield the lines of one file of JSON lines; one that is too long, or damaged, is a rejection."""
+    chunks = decompress_gzip(stream) if name.endswith(".gz") else iter(lambda: stream.read(_PLAIN_BYTES), b"")
+    number, tail, skipped = 0, b"", 0
     fault = ""
+    too_long = Rejection(RejectReason.LINE_TOO_LONG, f"more than {max_line_bytes} bytes")
     while True:
         try:
-            piece = next(pieces, b"")
+            chunk = next(chunks, b"")
         except (EOFError, OSError, zlib.error) as error:
-            piece, fault = b"", str(error)
-        if not piece:
+            chunk, fault = b"", str(error)
+        if not chunk:
             break
-        if number == 0 and not rest and not skipped:
-            piece = piece.removeprefix(codecs.BOM_UTF8)  # some programs start a file with one
-        *whole, last = piece.split(b"\n")
+        if number == 0 and not tail and not skipped:
+            chunk = chunk.removeprefix(codecs.BOM_UTF8)  # some programs start a file with one
+        *whole, last = chunk.split(b"\n")
         for line in whole:
             number += 1
-            line, rest, skipped = rest + line, b"", (skipped + len(rest) + len(line) if skipped else 0)
+            line, tail, skipped = tail + line, b"", (skipped + len(tail) + len(line) if skipped else 0)
             if skipped or len(line) > max_line_bytes:
-                yield RawRow(name, number, Drop(DropReason.LINE_TOO_LONG, f"more than {max_line_bytes} bytes"))
+                yield RawRow(name, number, too_long)
                 skipped = 0
             elif not _is_blank(line):
                 yield RawRow(name, number, line)
-        rest += last
-        if len(rest) > max_line_bytes:  # it is not held: one line may be all of a large file
-            skipped, rest = skipped + len(rest), b""
+        tail += last
+        if len(tail) > max_line_bytes:  # it is not held: one line may be all of a large file
+            skipped, tail = skipped + len(tail), b""
     if fault:
         detail = f"the file is damaged from here on ({fault})"
-        yield RawRow(name, number + 1, Drop(DropReason.TRUNCATED_FILE, detail))
+        yield RawRow(name, number + 1, Rejection(RejectReason.TRUNCATED_FILE, detail))
     elif skipped:
-        yield RawRow(name, number + 1, Drop(DropReason.LINE_TOO_LONG, f"more than {max_line_bytes} bytes"))
-    elif not _is_blank(rest):
-        yield RawRow(name, number + 1, rest)
+        yield RawRow(name, number + 1, too_long)
+    elif not _is_blank(tail):
+        yield RawRow(name, number + 1, tail)
 
 
 def _is_blank(line: bytes) -> bool:
     return len(line) < 64 and not line.strip()
 
 
-def gunzipped(stream: Readable) -> Iterator[bytes]:
+def decompress_gzip(stream: Readable) -> Iterator[bytes]:
     """Yield the content of a gzip file, up to the very byte at which it is damaged.
 
     Raises:
@@ -110,9 +112,11 @@ def gunzipped(stream: Readable) -> Iterator[bytes]:
             has_begun = True
             before = member.copy()
             try:
-                content, packed = _inflated(member, packed)
+                # bounded: a few compressed kilobytes may hold gigabytes of zeros
+                content = member.decompress(packed, _PLAIN_BYTES)
+                packed = member.unconsumed_tail or member.unused_data
             except zlib.error:
-                # the decoder gives nothing of a piece in which it fails, so the piece is given to it by the byte
+                # the decoder gives nothing of a chunk in which it fails, so the chunk is given to it by the byte
                 if content := b"".join(_up_to_fault(before, packed)):
                     yield content
                 raise
@@ -122,12 +126,6 @@ def gunzipped(stream: Readable) -> Iterator[bytes]:
         if content := member.flush():  # what it held back, having given as much as it was asked for
             yield content
         raise EOFError("the compressed file ends before its end-of-stream marker")
-
-
-def _inflated(member: Any, packed: bytes) -> tuple[bytes, bytes]:
-    # bounded: a few compressed kilobytes may hold gigabytes of zeros
-    content = member.decompress(packed, _PLAIN_BYTES)
-    return content, member.unconsumed_tail or member.unused_data
 
 
 def _up_to_fault(member: Any, packed: bytes) -> Iterator[bytes]:

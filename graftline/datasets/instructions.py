@@ -35,7 +35,7 @@ _DOMAIN = re.compile(r"(?!\d+\.\d)(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}")  # `pac
 _CLOSING = {"<": ">", "(": ")"}
 
 
-def cleaned(message: str) -> str:
+def clean_message(message: str) -> str:
     """Return `message` without trailers, signatures of agents, e-mail addresses and blank lines round it.
 
     Twice is the same as once.

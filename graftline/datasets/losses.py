@@ -1,21 +1,21 @@
 """Whether a dataset loses most of its rows to one reason: decided here for the terminal, the UI and the report.
 
-Not here: why single rows are rejected (`graftline.datasets.edit.DropReason`).
+Not here: why single rows are rejected (`graftline.datasets.edit.RejectReason`).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from graftline.core.record import ArtifactRecord
-from graftline.datasets.edit import DropReason
+from graftline.datasets.edit import RejectReason
 
 _DROPPED, _NOT_KEPT = "dropped.", "not_kept."
 """Beginnings of the names of counts, when rows are normalized and when they are fetched; what follows is the reason."""
 _REMEDIES: Mapping[str, str] = {
-    DropReason.LICENCE: "state `license` or `licences` of the dataset in configs/datasets.yaml, or allow what its rows"
+    RejectReason.LICENSE: "state `license` or `licences` of the dataset in configs/datasets.yaml, or allow what its rows"
     " state in `cleaning.licences`",
-    DropReason.CONTAMINATED: "it holds texts of the evaluations in use, so take another dataset",
-    DropReason.TOO_LONG: "raise `cleaning.max_pre_tokens` in configs/datasets.yaml, or take another dataset",
+    RejectReason.CONTAMINATED: "it holds texts of the evaluations in use, so take another dataset",
+    RejectReason.TOO_LONG: "raise `cleaning.max_pre_tokens` in configs/datasets.yaml, or take another dataset",
 }
 _KINDS = ("raw", "normalized")
 

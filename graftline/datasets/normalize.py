@@ -1,11 +1,11 @@
-"""The rows of one dataset into files of edits, labels and drops, in several processes.
+"""The rows of one dataset into files of edits, labels and rejections, in several processes.
 
-Rows are dealt out in units, each of which becomes a shard per language: `<language>-<unit>.jsonl`, and
-`<language>-<unit>.parquet` with the same edits in the same order. What a unit is hangs on the rows alone, so the number
-of workers does not show in the files. Labels go to `labels.jsonl`, drops to `dropped.parquet`.
+Workers take rows in chunks, each of which becomes a shard per language: `<language>-<chunk>.jsonl`, and
+`<language>-<chunk>.parquet` with the same edits in the same order. What a chunk is hangs on the rows alone, so the number
+of workers does not show in the files. Labels go to `labels.jsonl`, rejections to `dropped.parquet`.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,20 +19,20 @@ from graftline.core.parquet import ParquetWriter, arrow_table
 from graftline.core.processes import Workers
 from graftline.datasets.catalog import Cleaning, Dataset, Decontamination
 from graftline.datasets.decontaminate import Evaluations
-from graftline.datasets.edit import Drop, DropReason, Edit, Label
-from graftline.datasets.fingerprints import key, signatures, squeezed
+from graftline.datasets.edit import Edit, Label, Rejection, RejectReason
+from graftline.datasets.fingerprints import key, signatures, strip_whitespace
 from graftline.datasets.ingest import CleanEdit, Ingest
 from graftline.datasets.readers import source_of
 from graftline.datasets.readers.base import RawRow
 from graftline.datasets.tables import DROPS, NORMALIZED
 
-UNIT_ROWS = 4096
-UNIT_BYTES = 8 << 20
+CHUNK_ROWS = 4096
+CHUNK_BYTES = 8 << 20
 _BATCH_ROWS = 128  # few enough that what is made of them stays in the processor's cache
 
-FoundT = TypeVar("FoundT", CleanEdit, Label)
+CleanT = TypeVar("CleanT", CleanEdit, Label)
 
-Dropped = tuple[str, int, DropReason, str]
+RejectedRow = tuple[str, int, RejectReason, str]
 """File, line, reason, detail."""
 
 
@@ -50,7 +50,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class Chunk:
     """Rows that are worked on together."""
 
     number: int
@@ -59,14 +59,14 @@ class Unit:
 
 
 @dataclass
-class Refined:
-    """What became of a unit, beside the edits, which are in files already."""
+class ChunkResult:
+    """What became of a chunk, beside the edits, which are in files already."""
 
     rows: int
     edits: int = 0
     labels: list[bytes] = field(default_factory=list)
     """Lines of JSON, without their ends."""
-    drops: list[Dropped] = field(default_factory=list)
+    rejected: list[RejectedRow] = field(default_factory=list)
     licences: Counter[str] = field(default_factory=Counter)
     """Of edits and labels."""
 
@@ -77,12 +77,12 @@ class Normalized:
 
     counts: dict[str, int]
     licences: dict[str, int]
-    first_drops: list[Dropped]
+    first_rejected: list[RejectedRow]
     """For the log; all of them are in `dropped.parquet`."""
 
 
 def normalize(
-    rows: Iterable[RawRow], plan: Plan, workers: int, advance: Callable[[int, int], None], logged_drops: int = 20
+    rows: Iterable[RawRow], plan: Plan, workers: int, advance: Callable[[int, int], None], logged_rows: int = 20
 ) -> Normalized:
     """Write what becomes of `rows` to the folder of `plan`.
 
@@ -92,137 +92,125 @@ def normalize(
     """
     totals: Counter[str] = Counter(rows_in=0, rows=0, labels=0)
     licences: Counter[str] = Counter()
-    first: list[Dropped] = []
+    first: list[RejectedRow] = []
     with (
-        ParquetWriter(plan.folder / "dropped.parquet", DROPS) as dropped,
-        Workers[Unit, Refined](workers, partial(_Refiner, plan), ahead=1) as pool,
+        ParquetWriter(plan.folder / "dropped.parquet", DROPS) as table,
+        Workers[Chunk, ChunkResult](workers, partial(_ChunkNormalizer, plan), ahead=1) as pool,
     ):
-        for refined in pool.map(_units(rows)):
-            totals.update(rows_in=refined.rows, rows=refined.edits, labels=len(refined.labels))
-            totals.update(f"dropped.{reason}" for _, _, reason, _ in refined.drops)
-            licences += refined.licences
-            first += refined.drops[: max(0, logged_drops - len(first))]
-            dropped.append(
+        for result in pool.map(_chunks(rows)):
+            totals.update(rows_in=result.rows, rows=result.edits, labels=len(result.labels))
+            totals.update(f"dropped.{reason}" for _, _, reason, _ in result.rejected)
+            licences += result.licences
+            first += result.rejected[: max(0, logged_rows - len(first))]
+            table.append(
                 dict(zip(DROPS, (plan.name, file, line, str(reason), detail), strict=True))
-                for file, line, reason, detail in refined.drops
+                for file, line, reason, detail in result.rejected
             )
-            if refined.labels:
+            if result.labels:
                 with (plan.folder / "labels.jsonl").open("ab") as stream:
-                    stream.write(b"\n".join((*refined.labels, b"")))
+                    stream.write(b"\n".join((*result.labels, b"")))
             advance(totals["rows_in"], 0)
     order = sorted(totals, key=lambda name: (name.startswith("dropped."), name if "." in name else ""))
     return Normalized({name: totals[name] for name in order}, dict(sorted(licences.items())), first)
 
 
-def _units(rows: Iterable[RawRow]) -> Iterator[Unit]:
-    unit, size = Unit(0, []), 0
+def _chunks(rows: Iterable[RawRow]) -> Iterator[Chunk]:
+    chunk, size = Chunk(0, []), 0
     for row in rows:
-        unit.rows.append((row.file, row.line, row.content))
+        chunk.rows.append((row.file, row.line, row.content))
         # a row that is no line of JSON is small: those of tables and documents
         size += len(row.content) if isinstance(row.content, bytes) else 1024
-        if len(unit.rows) == UNIT_ROWS or size >= UNIT_BYTES:
-            yield unit
-            unit, size = Unit(unit.number + 1, []), 0
-    if unit.rows:
-        yield unit
+        if len(chunk.rows) == CHUNK_ROWS or size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = Chunk(chunk.number + 1, []), 0
+    if chunk.rows:
+        yield chunk
 
 
-class _Refiner:
-    """Refines units; lives in a worker."""
+class _ChunkNormalizer:
+    """Normalizes chunks; lives in a worker."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         source = source_of(plan.dataset.reader)
         self._ingest = Ingest(plan.name, plan.dataset, source, plan.cleaning)
 
-    def __call__(self, unit: Unit) -> Refined:
-        refined = Refined(len(unit.rows))
-        with _Shards(self._plan.folder, unit.number) as shards:
-            for start in range(0, len(unit.rows), _BATCH_ROWS):
-                edits: list[tuple[str, int, CleanEdit]] = []
-                labels: list[tuple[str, int, Label]] = []
-                rows = unit.rows[start : start + _BATCH_ROWS]
-                outcomes = self._ingest.outcomes([content for _, _, content in rows])
-                for (file, line, _), of_row in zip(rows, outcomes, strict=True):
-                    for outcome in of_row:
-                        match outcome:
-                            case CleanEdit():
-                                edits.append((file, line, outcome))
-                            case Label():
-                                labels.append((file, line, outcome))
-                            case Drop():
-                                refined.drops.append((file, line, outcome.reason, outcome.detail))
-                kept = self._uncontaminated(edits, refined)
-                for label in self._uncontaminated(labels, refined):
-                    refined.licences[label.licence] += 1
-                    refined.labels.append(label.model_dump_json().encode())
-                refined.edits += len(kept)
-                refined.licences.update(found.edit.licence for found in kept)
-                shards.write(kept)
-        return refined
-
-    def _uncontaminated(self, found: list[tuple[str, int, FoundT]], refined: Refined) -> list[FoundT]:
-        """Return the edits or labels in `found` that are not too near to an evaluation, and drop the others."""
-        evaluations, least = self._plan.evaluations, self._plan.decontamination.shared
-        if evaluations.is_empty:
-            return [one for _, _, one in found]
-        near = evaluations.nearest([side.lower() for _, _, one in found for side in _sides(one)], least)
-        kept = []
-        for (file, line, one), *of_sides in zip(found, near[::2], near[1::2], strict=True):
-            worst = max((share for share in of_sides if share), default=None)
-            if worst is None:
-                kept.append(one)
-            else:
-                detail = f"shares {worst[0]:.0%} with evaluation {worst[1]}"
-                refined.drops.append((file, line, DropReason.CONTAMINATED, detail))
-        return kept
-
-
-def _sides(found: CleanEdit | Label) -> tuple[bytes, bytes]:
-    if isinstance(found, Label):
-        return squeezed(found.pre), squeezed(found.post or "")
-    return found.pre_squeezed, found.post_squeezed
-
-
-class _Shards:
-    """The files of one unit, written as a whole at its end."""
-
-    def __init__(self, folder: Path, number: int) -> None:
-        self._folder, self._number = folder, number
-        self._lines: dict[Language, list[bytes]] = {}
-        self._tables: dict[Language, list[Any]] = {}
-
-    def __enter__(self) -> "_Shards":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for language, lines in self._lines.items():
-            shard = self._folder / f"{language}-{self._number:05d}"
-            shard.with_suffix(".jsonl").write_bytes(b"\n".join((*lines, b"")))
+    def __call__(self, chunk: Chunk) -> ChunkResult:
+        result = ChunkResult(len(chunk.rows))
+        lines: dict[Language, list[bytes]] = defaultdict(list)
+        tables: dict[Language, list[Any]] = defaultdict(list)
+        for start in range(0, len(chunk.rows), _BATCH_ROWS):
+            for language, edits in self._clean_batch(chunk.rows[start : start + _BATCH_ROWS], result).items():
+                # what pydantic writes as well, in half the time; an edit that was just read has no gold action
+                new_lines = [orjson.dumps(clean.edit.__dict__) for clean, _, _ in edits]
+                lines[language] += new_lines
+                tables[language].append(arrow_table(_columns(edits, new_lines), NORMALIZED))
+        for language in lines:
+            shard = self._plan.folder / f"{language}-{chunk.number:05d}"
+            shard.with_suffix(".jsonl").write_bytes(b"\n".join((*lines[language], b"")))
             # quick to write, for it is read once: the splits are what is kept small
             with ParquetWriter(shard.with_suffix(".parquet"), NORMALIZED, "lz4") as writer:
-                for table in self._tables[language]:
+                for table in tables[language]:
                     writer.extend(table)
+        return result
 
-    def write(self, edits: list[CleanEdit]) -> None:
-        """Add edits to the shard of their language."""
-        folded = [found.pre_squeezed.lower() for found in edits]
-        of_language: dict[Language, list[_Fingerprinted]] = {}
-        for found, pre, signature in zip(edits, folded, signatures(folded), strict=True):
-            of_language.setdefault(found.edit.language, []).append((found, pre, signature))
-        for language, some in of_language.items():
-            # what pydantic writes as well, in half the time; an edit that was just read has no gold action
-            lines = [orjson.dumps(found.edit.__dict__) for found, _, _ in some]
-            self._lines.setdefault(language, []).extend(lines)
-            self._tables.setdefault(language, []).append(arrow_table(_columns(some, lines), NORMALIZED))
+    def _clean_batch(
+        self, rows: list[tuple[str, int, Any]], result: ChunkResult
+    ) -> dict[Language, list["_FingerprintedEdit"]]:
+        """Return the clean edits of some rows by language, and add the others, and all counts, to `result`."""
+        edits: list[tuple[str, int, CleanEdit]] = []
+        labels: list[tuple[str, int, Label]] = []
+        outcomes = self._ingest.outcomes([content for _, _, content in rows])
+        for (file, line, _), row_outcomes in zip(rows, outcomes, strict=True):
+            for outcome in row_outcomes:
+                match outcome:
+                    case CleanEdit():
+                        edits.append((file, line, outcome))
+                    case Label():
+                        labels.append((file, line, outcome))
+                    case Rejection():
+                        result.rejected.append((file, line, outcome.reason, outcome.detail))
+        clean_edits = self._decontaminate(edits, result)
+        for label in self._decontaminate(labels, result):
+            result.licences[label.licence] += 1
+            result.labels.append(label.model_dump_json().encode())
+        result.edits += len(clean_edits)
+        result.licences.update(clean.edit.licence for clean in clean_edits)
+        folded = [clean.pre_stripped.lower() for clean in clean_edits]
+        by_language: dict[Language, list[_FingerprintedEdit]] = defaultdict(list)
+        for clean, pre, signature in zip(clean_edits, folded, signatures(folded), strict=True):
+            by_language[clean.edit.language].append((clean, pre, signature))
+        return by_language
+
+    def _decontaminate(self, rows: list[tuple[str, int, CleanT]], result: ChunkResult) -> list[CleanT]:
+        """Return the edits or labels of `rows` that are not too near to an evaluation; the others are rejected."""
+        evaluations, least = self._plan.evaluations, self._plan.decontamination.shared
+        if evaluations.is_empty:
+            return [clean for _, _, clean in rows]
+        near = evaluations.nearest([side.lower() for _, _, clean in rows for side in _sides(clean)], least)
+        remaining = []
+        for (file, line, clean), *shares in zip(rows, near[::2], near[1::2], strict=True):
+            worst = max((share for share in shares if share), default=None)
+            if worst is None:
+                remaining.append(clean)
+            else:
+                detail = f"shares {worst[0]:.0%} with evaluation {worst[1]}"
+                result.rejected.append((file, line, RejectReason.CONTAMINATED, detail))
+        return remaining
 
 
-_Fingerprinted = tuple[CleanEdit, bytes, bytes]
+def _sides(clean: CleanEdit | Label) -> tuple[bytes, bytes]:
+    if isinstance(clean, Label):
+        return strip_whitespace(clean.pre), strip_whitespace(clean.post or "")
+    return clean.pre_stripped, clean.post_stripped
+
+
+_FingerprintedEdit = tuple[CleanEdit, bytes, bytes]
 """An edit, its folded text before, and the signature of that."""
 
 
-def _columns(some: list[_Fingerprinted], lines: list[bytes]) -> dict[str, list[Any]]:
-    edits = [found.edit for found, _, _ in some]
+def _columns(fingerprinted: list[_FingerprintedEdit], lines: list[bytes]) -> dict[str, list[Any]]:
+    edits = [clean.edit for clean, _, _ in fingerprinted]
     return {
         "id": [edit.id for edit in edits],
         "dataset": [edit.dataset for edit in edits],
@@ -233,22 +221,22 @@ def _columns(some: list[_Fingerprinted], lines: list[bytes]) -> dict[str, list[A
         "licence": [edit.licence for edit in edits],
         "origin_group": [edit.group for edit in edits],
         "origin": [edit.origin for edit in edits],
-        "pre_tokens": [found.pre_tokens for found, _, _ in some],
-        "post_tokens": [found.post_tokens for found, _, _ in some],
+        "pre_tokens": [clean.pre_tokens for clean, _, _ in fingerprinted],
+        "post_tokens": [clean.post_tokens for clean, _, _ in fingerprinted],
         "line_bytes": [len(line) for line in lines],
         "id_key": [key(edit.id.encode()) for edit in edits],
         "asked_key": [key(edit.instruction.encode(), edit.pre.encode()) for edit in edits],
-        "pre_key": [key(pre) for _, pre, _ in some],
-        "done_key": [key(pre, found.post_squeezed.lower()) for found, pre, _ in some],
+        "pre_key": [key(pre) for _, pre, _ in fingerprinted],
+        "done_key": [key(pre, clean.post_stripped.lower()) for clean, pre, _ in fingerprinted],
         "change_key": [
             key(edit.commit.encode(), edit.path.encode()) if edit.commit and edit.path else 0 for edit in edits
         ],
-        "link_keys": [_links(edit) for edit in edits],
-        "signature": [signature for _, _, signature in some],
+        "link_keys": [_link_keys(edit) for edit in edits],
+        "signature": [signature for _, _, signature in fingerprinted],
     }
 
 
-def _links(edit: Edit) -> list[int]:
+def _link_keys(edit: Edit) -> list[int]:
     # a repository is the same whatever the case of its letters
     groups = [key(name.lower().encode()) for name in (edit.group, *edit.aliases)]
     commits = [key(b"commit", commit.encode()) for commit in (edit.commit, *edit.other_commits) if commit]

@@ -15,9 +15,9 @@ from graftline.core.hashing import sha256_file
 from graftline.core.record import write_atomically
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.decontaminate import evaluation_files, texts_in
-from graftline.datasets.edit import Drop
+from graftline.datasets.edit import Rejection
 from graftline.datasets.formats import lines_of
-from graftline.datasets.ingest import parsed
+from graftline.datasets.ingest import parse_row
 from graftline.datasets.readers import source_of
 from graftline.datasets.sources.base import DatasetHub
 
@@ -41,10 +41,10 @@ def number_of_rows(folder: Path, dataset: Dataset, max_line_bytes: int) -> int:
     return sum(1 for _ in source.rows(folder, dataset, max_line_bytes))
 
 
-def keep_wanted(
+def fetch_usable_rows(
     hub: DatasetHub, name: str, dataset: Dataset, file: DatasetFile, target: Path, max_line_bytes: int
 ) -> tuple[Download, dict[str, int]]:
-    """Read `file` from its home as it comes, keep the rows its reader can use in `target`, and return their counts.
+    """Read `file` from its source as it comes, keep the rows its reader can use in `target`, and return their counts.
 
     The rows are kept as they are, byte for byte; what is left out is counted by reason. A file that was read to its end
     by a killed call is not read again.
@@ -60,39 +60,39 @@ def keep_wanted(
         stored = json.loads(done.read_text("utf-8"))
         if stored["kept_sha256"] == sha256_file(target):
             return Download(**stored["fetched"]), stored["counts"]
-    unwanted = source_of(dataset.reader).unwanted
+    source = source_of(dataset.reader)
     counts: Counter[str] = Counter(rows_in=0, rows=0)
     partial = target.with_name(f".{target.name}.partial")
     packed = target.name.endswith(".gz")
     with partial.open("wb") as raw, hub.stream(name, dataset, file) as stream:
         # without a name and a time, so that equal rows give equal bytes
-        kept = gzip.GzipFile("", "wb", 6, raw, mtime=0) if packed else raw
-        read = _Counted(stream)
-        for row in lines_of(read, file.path, max_line_bytes):
+        output = gzip.GzipFile("", "wb", 6, raw, mtime=0) if packed else raw
+        counted = _CountedStream(stream)
+        for row in lines_of(counted, file.path, max_line_bytes):
             counts["rows_in"] += 1
-            content = parsed(row.content) if isinstance(row.content, bytes) else row.content
-            reason = content if isinstance(content, Drop) else unwanted(content)
+            content = parse_row(row.content) if isinstance(row.content, bytes) else row.content
+            reason = content if isinstance(content, Rejection) else source.reject_unusable(content)
             if reason is None and isinstance(row.content, bytes):
                 counts["rows"] += 1
-                kept.write(row.content + b"\n")
+                output.write(row.content + b"\n")
             elif reason is not None:
                 counts[f"not_kept.{reason.reason}"] += 1
-        while read.read(_DRAINED_BYTES):
+        while counted.read(_DRAINED_BYTES):
             pass  # of a damaged file the rest was not read; its sums are those of the whole
         if packed:
-            kept.close()
+            output.close()
         raw.flush()
         os.fsync(raw.fileno())
     partial.replace(target)
-    sha256 = read.sha256.hexdigest()
-    is_upstream = sha256 == file.sha256 if file.sha256 else hub.is_home(name, dataset)
-    fetched = Download(sha256, read.size_bytes, is_upstream)
+    sha256 = counted.sha256.hexdigest()
+    is_upstream = sha256 == file.sha256 if file.sha256 else hub.is_upstream(name, dataset)
+    fetched = Download(sha256, counted.size_bytes, is_upstream)
     stored = {"kept_sha256": sha256_file(target), "counts": dict(counts), "fetched": asdict(fetched)}
     write_atomically(done, json.dumps(stored))
     return fetched, dict(counts)
 
 
-class _Counted:
+class _CountedStream:
     """What is read of a stream, with its size and checksum."""
 
     def __init__(self, stream: IO[bytes]) -> None:

@@ -19,14 +19,13 @@ from graftline.core.errors import DataError
 from graftline.core.hashing import digest, sha256_text
 from graftline.core.jsonl import read_lines
 from graftline.core.paths import Paths, portable
-from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
+from graftline.datasets.splits import Split
 from graftline.datasets.synthetic import synthesize
-from graftline.datasets.synthetic.fillings import filling
+from graftline.datasets.synthetic.apply import ActionSequence, apply_sequences
+from graftline.datasets.synthetic.excerpts import split_into_excerpts
 from graftline.datasets.synthetic.held_out import OF_FAMILY, is_held_out
-from graftline.datasets.synthetic.pieces import in_pieces
-from graftline.datasets.synthetic.trial import Trial, outcomes
-from graftline.datasets.synthetic.words import read_tree, words_in
+from graftline.datasets.synthetic.short_texts import collect_vocabulary, fill_pattern, parse_clean
 from graftline.evals.cases import Case, HeldOutExample, case_of, read_pairs
 from graftline.rollouts.shards import read_shards, sealed_shards
 from graftline.rollouts.task import Task, validate_tasks
@@ -179,7 +178,7 @@ def _make_synthetic(
     snippets: dict[Language, list[Edit]] = {}
     for language in source.languages:
         stored = list(read_lines(paths.partition("processed", language, source.split) / "edits.jsonl", Edit))
-        snippets[language] = in_pieces(stored, language, source.most_characters)
+        snippets[language] = split_into_excerpts(stored, language, source.most_characters)
         for edit in synthesize(
             snippets[language],
             language,
@@ -219,16 +218,20 @@ def add_held_out_examples(
     """
     by_id = {case.id: case for case in cases}
     for language in dict.fromkeys(case.task.language for case in cases):
-        words = words_in(tree for edit in snippets[language] if (tree := read_tree(edit, language)) is not None)
-        trials: dict[str, Trial] = {}
+        words = collect_vocabulary(
+            tree for edit in snippets[language] if (tree := parse_clean(edit, language)) is not None
+        )
+        trials: dict[str, ActionSequence] = {}
         for case in cases:
             action = case.task.gold_action
             if case.task.language != language or not isinstance(action, PatternAction) or action.selector:
                 continue
-            text = filling(action.pattern, False, language, _SITES, words, random.Random(digest(["unseen", case.id])))
+            text = fill_pattern(
+                action.pattern, False, language, _SITES, words, random.Random(digest(["unseen", case.id]))
+            )
             if text is not None:
-                trials[case.id] = Trial(text, (action,))
-        results = outcomes([*trials.values()], language, sandbox)
+                trials[case.id] = ActionSequence(text, (action,))
+        results = apply_sequences([*trials.values()], language, sandbox)
         for (id, trial), outcome in zip(trials.items(), results, strict=True):
             if outcome is not None:
                 example = HeldOutExample(pre=trial.text, post=outcome.post)

@@ -17,7 +17,7 @@ from graftline.core.hashing import digest
 from graftline.core.metrics import Metrics
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, load_record
-from graftline.datasets.division import Split
+from graftline.datasets.splits import Split
 from graftline.pipeline.exports import stored_attempts
 from graftline.pipeline.ports import Ports
 from graftline.pipeline.settings import Asking, TrajectorySettings, stage_code

@@ -17,7 +17,7 @@ from graftline.core.hashing import code_version, sha256_file
 from graftline.core.jsonl import read_lines
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, ArtifactRecord, FileSum, load_record, load_verified, write_atomically
-from graftline.datasets.division import Split
+from graftline.datasets.splits import Split
 from graftline.rollouts.exports.atif import atif
 from graftline.rollouts.exports.chats import dpo_rows, rl_rows, sft_rows, srl_rows
 from graftline.rollouts.shards import current_attempts, read_shards, sealed_shards

@@ -22,7 +22,7 @@ from graftline.core.hashing import digest
 from graftline.core.paths import Paths
 from graftline.core.record import ArtifactRecord, load_record, load_verified
 from graftline.datasets.catalog import Catalog, Dataset
-from graftline.datasets.division import SPLITS, Split
+from graftline.datasets.splits import SPLITS, Split
 from graftline.pipeline.manifests import Manifest
 from graftline.pipeline.ports import Ports, open_ports
 from graftline.pipeline.run_log import RunLog

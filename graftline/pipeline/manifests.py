@@ -11,7 +11,7 @@ from graftline.core.config import Config, load_yaml
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
 from graftline.datasets.sources.open import HubConfig
-from graftline.datasets.store.open import DatasetStoreConfig, FilesDatasetStoreConfig
+from graftline.datasets.store import DatasetStoreConfig, FilesDatasetStoreConfig
 from graftline.llm.open import ActorsConfig, ChatModelConfig
 from graftline.pipeline.harbor_port import HarborPortConfig, LocalHarborConfig
 from graftline.rollouts.queue.base import MemoryQueueConfig, QueueConfig

@@ -15,8 +15,7 @@ from graftline.core.paths import Paths
 from graftline.core.secrets import Secrets, open_secrets
 from graftline.datasets.sources.base import MIRROR_VARIABLE, DatasetHub
 from graftline.datasets.sources.open import open_hub
-from graftline.datasets.store.base import DatasetStore
-from graftline.datasets.store.open import open_dataset_store
+from graftline.datasets.store import DatasetStore, open_dataset_store
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import load_fleet
 from graftline.llm.open import ActorsConfig, open_chat_model

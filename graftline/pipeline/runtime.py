@@ -20,7 +20,7 @@ from typing import Any
 from graftline.core.config import Config, put
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths, find_root
-from graftline.datasets.store.base import DatasetStore
+from graftline.datasets.store import DatasetStore
 from graftline.pipeline.manifests import DEFAULT_MANIFEST, Manifest
 from graftline.pipeline.ports import Ports, describe_recipe_ports, open_recipe_ports, resolve_overrides
 from graftline.pipeline.recipe_models import resolved, served_weights, store_of

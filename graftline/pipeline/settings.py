@@ -94,11 +94,11 @@ def in_use(catalog: Catalog, environment: Mapping[str, str]) -> Catalog:
     mirror = environment.get(MIRROR_VARIABLE)
     if not mirror:
         return catalog
-    from graftline.datasets.sources.mirror import held_by_mirror, is_mirrored
+    from graftline.datasets.sources.mirror import datasets_in_mirror, is_mirrored
 
     elsewhere = {name for name, dataset in catalog.datasets.items() if is_mirrored(dataset)}
     wanted = {name for name in catalog.use if name not in elsewhere or catalog.datasets[name].is_evaluation}
-    held = held_by_mirror(mirror, elsewhere) | wanted
+    held = datasets_in_mirror(mirror, elsewhere) | wanted
     return catalog.using(tuple(name for name in catalog.datasets if name in held), MIRROR_VARIABLE)
 
 

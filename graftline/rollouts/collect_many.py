@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from graftline.astgrep.binding import Language
 from graftline.core.errors import DataError, RecordError, SandboxError
 from graftline.core.processes import WorkerDied, Workers
-from graftline.datasets.division import Split
+from graftline.datasets.splits import Split
 from graftline.rollouts.collect import RolloutConfig, collect_with_retry
 from graftline.rollouts.queue.base import Job
 from graftline.rollouts.task import Task

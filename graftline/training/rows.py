@@ -8,12 +8,12 @@ from graftline.astgrep.action import ACTION
 from graftline.astgrep.binding import Language
 from graftline.codemod.canonical import canonicalize
 from graftline.core.errors import ConfigError
-from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
+from graftline.datasets.splits import Split
 from graftline.datasets.synthetic import synthesize
 from graftline.datasets.synthetic.composed import compose
+from graftline.datasets.synthetic.excerpts import split_into_excerpts
 from graftline.datasets.synthetic.held_out import has_held_out_form
-from graftline.datasets.synthetic.pieces import in_pieces
 from graftline.rollouts.answer_grading import first_question
 from graftline.rollouts.exports.chats import dpo_rows, sft_rows, srl_rows
 from graftline.rollouts.state.state import StateUpdate
@@ -173,7 +173,7 @@ def rows_of(material: Material, recipe: str, source: Part, prompt: Prompt, most:
 def _made(material: Material, source: SyntheticSource | ComposedSource, prompt: Prompt, most: int) -> list[Task]:
     sandbox, seed, made = material.sandbox, source.seed, list[Edit]()
     for language in source.languages:
-        pieces = in_pieces(material.edits(language), language, source.most_characters)
+        pieces = split_into_excerpts(material.edits(language), language, source.most_characters)
         if isinstance(source, ComposedSource):
             # none is left out again, and so many of each language
             share = -(-most // len(source.languages))

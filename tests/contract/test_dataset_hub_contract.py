@@ -15,12 +15,11 @@ from graftline.core.retry import RetryPolicy
 from graftline.core.secrets import Secrets
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import DatasetHub
-from graftline.datasets.sources.filesystem import filesystem_hub
+from graftline.datasets.sources.folders import filesystem_hub, local_hub
 from graftline.datasets.sources.http import HttpHub
 from graftline.datasets.sources.huggingface import HuggingFaceHub
-from graftline.datasets.sources.local import local_hub
-from graftline.datasets.sources.memory import memory_hub
 from graftline.datasets.sources.mirror import MirrorHub
+from graftline.testing.datasets import memory_hub
 from tests.hub_server import HubServer
 
 CONTENT = b'{"id": 1}\r\n\x00\xff\n' * 3

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from graftline.core.errors import DataError
-from graftline.datasets.store.base import DatasetStore
-from graftline.datasets.store.open import FilesDatasetStoreConfig, MemoryDatasetStoreConfig, open_dataset_store
+from graftline.datasets.store import DatasetStore, FilesDatasetStoreConfig, MemoryDatasetStoreConfig, open_dataset_store
 
 FILES = {"b.jsonl": '{"a": 1}\n{"a": "für 🎉"}\n', "sets/a.jsonl": "", "sets/deep/c.jsonl": "{}\n"}
 Opener = Callable[[Mapping[str, str]], DatasetStore]

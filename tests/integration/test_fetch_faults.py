@@ -210,9 +210,9 @@ import sys
 from pathlib import Path
 from graftline.datasets.catalog import Dataset
 from graftline.datasets.sources.http import HttpHub
-from graftline.core.retry import Patience
+from graftline.core.retry import RetryPolicy
 wanted = Dataset.model_validate_json(sys.argv[1])
-HttpHub(Patience(read_s=60.0)).fetch("demo", wanted, wanted.files[0], Path(sys.argv[2]), lambda done, total: None)
+HttpHub(RetryPolicy(read_s=60.0)).fetch("demo", wanted, wanted.files[0], Path(sys.argv[2]), lambda done, total: None)
 """
 
 

@@ -4,17 +4,13 @@ Parquet, or JSON lines where it was converted. The texts were altered, so that o
 CommitPackFT a row was made from. EditPackFT has a column `instruction`; EditPackFT-Multi has not.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from graftline.datasets.catalog import Dataset
-from graftline.datasets.edit import Outcome
 from graftline.datasets.formats import files_in, json_lines, table_rows
-from graftline.datasets.readers.base import RawRow, Source, bad_field
-from graftline.datasets.readers.commits import CommitRow, edit_of
+from graftline.datasets.readers.base import RawRow, Source
+from graftline.datasets.readers.commitpackft import CommitRow, edit_of
 
 
 class EditPackRow(CommitRow):
@@ -29,15 +25,9 @@ def _rows(folder: Path, dataset: Dataset, max_line_bytes: int) -> Iterator[RawRo
     if ".parquet" in endings:
         yield from table_rows(folder, dataset.columns)
     if lines in endings:
-        yield from json_lines(folder, max_line_bytes)
+        yield from json_lines(folder, dataset, max_line_bytes)
 
 
-def _outcomes(row: Mapping[str, Any], name: str, dataset: Dataset) -> Sequence[Outcome]:
-    try:
-        commit = EditPackRow.model_validate(row)
-    except ValidationError as error:
-        return [bad_field(error)]
-    return [edit_of(commit, commit.instruction or "", name)]
-
-
-SOURCE = Source(rows=_rows, outcomes=_outcomes)
+SOURCE = Source(
+    _rows, EditPackRow.model_validate, lambda row, name, dataset: [edit_of(row, row.instruction or "", name)]
+)

@@ -2,26 +2,27 @@
 
 One document, `{type of refactoring: [pair, …]}`. A vote is 1 for "this is that refactoring", 0 against, -1 for "don't
 know" and -2 where it was never given. A pair is an edit where every vote is for it; every other pair that was judged is
-a label. Texts are methods, not files.
+a label. Texts are methods, not files. A description
+is a sentence of RefactoringMiner, `Rename Method public a() : void renamed to … in class p.C`: it says what was done, and an
+instruction what is to be done, by the names that stand in the code.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from graftline.core.errors import DataError
 from graftline.datasets.catalog import Dataset
-from graftline.datasets.edit import Drop, DropReason, Edit, Label, Outcome
+from graftline.datasets.edit import Edit, Label, Rejection, RejectReason, RowResult
 from graftline.datasets.formats import files_in, json_document
-from graftline.datasets.readers.base import RawRow, Source, bad_field
-from graftline.datasets.readers.keys import row_id
-from graftline.datasets.readers.refactorings import KINDS, instruction_of
+from graftline.datasets.readers.base import RawRow, Source, row_id
 
 _REPOSITORY = re.compile(r"/([\w.-]{1,100}/[\w.-]{1,100})/commit/")
+Instruct = Callable[[str], str | None]
 _TOUCHES_CALLERS = ("Extract Method", "Rename Method", "Remove Parameter")
 
 
@@ -64,37 +65,29 @@ def _rows(folder: Path, dataset: Dataset, max_line_bytes: int) -> Iterator[RawRo
                 yield RawRow(name, number, _content(kind, pair))
 
 
-def _content(kind: str, pair: Any) -> Mapping[str, Any] | Drop:
+def _content(kind: str, pair: Any) -> Mapping[str, Any] | Rejection:
     if not isinstance(pair, dict):
-        return Drop(DropReason.MALFORMED_JSON, f"expected an object, found {type(pair).__name__}")
+        return Rejection(RejectReason.MALFORMED_JSON, f"expected an object, found {type(pair).__name__}")
     return {**pair, "type": kind}
 
 
-def _outcomes(row: Mapping[str, Any], name: str, dataset: Dataset) -> Sequence[Outcome]:
-    try:
-        pair = Pair.model_validate(row)
-    except ValidationError as error:
-        return [bad_field(error)]
-    return [_outcome(pair, name, dataset)]
-
-
-def _outcome(pair: Pair, name: str, dataset: Dataset) -> Outcome:
+def _edit_or_label(pair: Pair, name: str, dataset: Dataset) -> RowResult:
     if not pair.code_before.strip():
-        return Drop(DropReason.EMPTY_PRE, "code_before is empty: nothing can be rewritten")
+        return Rejection(RejectReason.EMPTY_PRE, "code_before is empty: nothing can be rewritten")
     if not pair.code_after.strip():
-        return Drop(DropReason.EMPTY_POST, "code_after is empty: the method was removed, not rewritten")
+        return Rejection(RejectReason.EMPTY_POST, "code_after is empty: the method was removed, not rewritten")
     link = urlsplit(pair.commit_link)
-    found = _REPOSITORY.match(link.path)
-    if found is None or link.hostname != "github.com":
+    match = _REPOSITORY.match(link.path)
+    if match is None or link.hostname != "github.com":
         # a licence is known by owner and name, which mean something else elsewhere
-        return Drop(DropReason.BAD_FIELD, "commit_link: expected https://github.com/<owner>/<name>/commit/<sha>")
+        return Rejection(RejectReason.BAD_FIELD, "commit_link: expected https://github.com/<owner>/<name>/commit/<sha>")
     instruction = instruction_of(pair.type, pair.description)
     if instruction is None:
-        return Drop(DropReason.BAD_FIELD, f"description: is no sentence about {pair.type!r}")
+        return Rejection(RejectReason.BAD_FIELD, f"description: is no sentence about {pair.type!r}")
     votes = [evaluation.vote for evaluation in pair.evaluations if evaluation.vote in (0, 1)]
     if not votes:
-        return Drop(DropReason.BAD_FIELD, "evaluations: hold no vote for or against")
-    repository = found[1]
+        return Rejection(RejectReason.BAD_FIELD, "evaluations: hold no vote for or against")
+    repository = match[1]
     kind = pair.type.lower().replace(" ", "-")
     shared: dict[str, Any] = {
         "instruction": instruction,
@@ -107,7 +100,7 @@ def _outcome(pair: Pair, name: str, dataset: Dataset) -> Outcome:
         ),
         "id": row_id(name, pair.type, str(pair.refactoring_id)),
         "dataset": name,
-        "licence": dataset.licence_of(repository),
+        "licence": dataset.license_of(repository),
         "group": repository,
         "origin": f"{repository}@{pair.commit_sha[:12]} {pair.file_path}#{pair.refactoring_id}",
     }
@@ -117,4 +110,87 @@ def _outcome(pair: Pair, name: str, dataset: Dataset) -> Outcome:
     return Label(**shared, label=kind, holds=None if any(votes) else False, detail=pair.description)
 
 
-SOURCE = Source(rows=_rows, outcomes=_outcomes, is_snippet=True)
+def instruction_of(kind: str, description: str) -> str | None:
+    """Return what asks for the refactorings in `description`, all of them of one kind; None where it is not understood.
+
+    Rename Variable a : int to b : int in method public f() : void from class p.C
+    → Rename the variable `a` to `b` in `f`.
+    """
+    instruct = _KINDS.get(kind)
+    if instruct is None:
+        return None
+    instructions = dict[str, None]()
+    for sentence in description.split("; "):
+        start, separator, text = sentence.strip().partition(f"{kind} ")
+        instruction = instruct(text) if separator and not start else None
+        if instruction is None:
+            return None
+        instructions[instruction] = None
+    return " ".join(instructions)
+
+
+def _extract_method(text: str) -> str | None:
+    extracted, separator, original = text.partition(" extracted from ")
+    method, source = _method(extracted), _method(original)
+    if not separator or not method or not source:
+        return None
+    if method == source:
+        return f"Extract an overload of `{method}`."
+    return f"Extract a method `{method}` from `{source}`."
+
+
+def _rename_method(text: str) -> str | None:
+    before, separator, after = text.partition(" renamed to ")
+    old, new, owner = _method(before), _method(after), _class(after)
+    if not separator or not old or not new:
+        return None
+    return f"Rename the method `{old}` to `{new}`" + (f" in `{owner}`." if owner else ".")
+
+
+def _rename_variable(text: str) -> str | None:
+    variables, in_method, method = text.partition(" in method ")
+    before, to, after = variables.partition(" to ")
+    old, new, owner = _variable(before), _variable(after), _method(method)
+    is_complete = in_method and to and old and new and owner
+    return f"Rename the variable `{old}` to `{new}` in `{owner}`." if is_complete else None
+
+
+def _remove_parameter(text: str) -> str | None:
+    parameter, in_method, method = text.partition(" in method ")
+    name, owner = _variable(parameter), _method(method)
+    return f"Remove the parameter `{name}` from `{owner}`." if in_method and name and owner else None
+
+
+_KINDS: Mapping[str, Instruct] = {
+    "Extract Method": _extract_method,
+    "Rename Method": _rename_method,
+    "Rename Variable": _rename_variable,
+    "Remove Parameter": _remove_parameter,
+}
+KINDS = tuple(_KINDS)
+
+
+def _method(signature: str) -> str | None:
+    """Return the name in `public static name(a int) : void`."""
+    before, bracket, _ = signature.partition("(")
+    return _name(before.split()[-1]) if bracket and before.strip() else None
+
+
+def _variable(declaration: str) -> str | None:
+    """Return the name in `name : Type`."""
+    name, colon, _ = declaration.partition(" : ")
+    return _name(name.strip()) if colon else None
+
+
+def _class(text: str) -> str | None:
+    """Return the plain name in `… in class p.Name`; None where the class has none."""
+    return _name(text.rpartition(" in class ")[2].rpartition(".")[2].strip())
+
+
+def _name(text: str) -> str | None:
+    return text if text.replace("$", "_").isidentifier() else None
+
+
+SOURCE = Source(
+    _rows, Pair.model_validate, lambda pair, name, dataset: [_edit_or_label(pair, name, dataset)], is_snippet=True
+)

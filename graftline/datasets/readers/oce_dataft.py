@@ -4,18 +4,16 @@ JSON lines in two shapes: flat, with the texts in columns of their own, and as a
 instruction. An edit is only grown from its commit, so it has no path; it must not straddle two splits with that commit.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from graftline.datasets.catalog import Dataset
-from graftline.datasets.edit import Drop, DropReason, Edit, Outcome
+from graftline.datasets.edit import Edit, Rejection, RejectReason, RowResult
 from graftline.datasets.formats import json_lines
-from graftline.datasets.instructions import cleaned
-from graftline.datasets.readers.base import RawRow, Source, bad_field
-from graftline.datasets.readers.keys import row_id
+from graftline.datasets.instructions import clean_message
+from graftline.datasets.readers.base import Source, row_id
 
 _INSTRUCTION = "## Instruction:"
 _CODE_AFTER = "## Code After:"
@@ -23,6 +21,7 @@ _FENCE = "```"
 _STYLES = ("descriptive", "lazy")
 
 Commit = Annotated[str, Field(min_length=1, max_length=64)]
+Commits = Commit | Annotated[list[Commit], Field(min_length=1)]
 
 
 class FlatRow(BaseModel):
@@ -30,7 +29,7 @@ class FlatRow(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True)
 
-    commit: Commit | Annotated[list[Commit], Field(min_length=1)]
+    commit: Commits
     instr_type: str = Field(max_length=128)
     code_before_purify: str
     code_after_purify: str
@@ -51,34 +50,33 @@ class ChatRow(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True)
 
-    commit: Commit | Annotated[list[Commit], Field(min_length=1)]
+    commit: Commits
     instr_type: str = Field(max_length=128)
     old_code: str
     new_code: str
     messages: list[Message] = Field(max_length=16)
 
 
-def _rows(folder: Path, dataset: Dataset, max_line_bytes: int) -> Iterator[RawRow]:
-    return json_lines(folder, max_line_bytes)
+def _parse(row: Mapping[str, Any]) -> ChatRow | FlatRow:
+    return (ChatRow if "messages" in row else FlatRow).model_validate(row)
 
 
-def _outcomes(row: Mapping[str, Any], name: str, dataset: Dataset) -> Sequence[Outcome]:
-    try:
-        flat = _flat(ChatRow.model_validate(row)) if "messages" in row else FlatRow.model_validate(row)
-    except ValidationError as error:
-        return [bad_field(error)]
-    return [flat if isinstance(flat, Drop) else _edit(flat, name, dataset)]
+def _edits(row: ChatRow | FlatRow, name: str, dataset: Dataset) -> Sequence[RowResult]:
+    flat = _flatten(row) if isinstance(row, ChatRow) else row
+    return [flat if isinstance(flat, Rejection) else _edit(flat, name, dataset)]
 
 
-def _flat(chat: ChatRow) -> FlatRow | Drop:
-    asked = next((message.content for message in chat.messages if message.role == "user"), None)
-    if asked is None:
-        return Drop(DropReason.BAD_FIELD, "messages: no turn has the role 'user'")
+def _flatten(chat: ChatRow) -> FlatRow | Rejection:
+    request = next((message.content for message in chat.messages if message.role == "user"), None)
+    if request is None:
+        return Rejection(RejectReason.BAD_FIELD, "messages: no turn has the role 'user'")
     # the last ones: the code before may hold the same headings
-    before, heading_after, _ = asked.rpartition(_CODE_AFTER)
+    before, heading_after, _ = request.rpartition(_CODE_AFTER)
     _, heading, instruction = before.rpartition(_INSTRUCTION)
     if not heading or not heading_after:
-        return Drop(DropReason.BAD_FIELD, f"messages: expected {_INSTRUCTION!r} and {_CODE_AFTER!r} in the user's turn")
+        return Rejection(
+            RejectReason.BAD_FIELD, f"messages: expected {_INSTRUCTION!r} and {_CODE_AFTER!r} in the user's turn"
+        )
     return FlatRow(
         commit=chat.commit,
         instr_type=chat.instr_type,
@@ -88,16 +86,16 @@ def _flat(chat: ChatRow) -> FlatRow | Drop:
     )
 
 
-def _edit(row: FlatRow, name: str, dataset: Dataset) -> Edit | Drop:
-    pre, post = _unfenced(row.code_before_purify), _unfenced(row.code_after_purify)
+def _edit(row: FlatRow, name: str, dataset: Dataset) -> Edit | Rejection:
+    pre, post = _strip_fence(row.code_before_purify), _strip_fence(row.code_after_purify)
     if not pre.strip():
-        return Drop(DropReason.EMPTY_PRE, "the code before is empty: nothing can be rewritten")
+        return Rejection(RejectReason.EMPTY_PRE, "the code before is empty: nothing can be rewritten")
     if not post.strip():
-        return Drop(DropReason.EMPTY_POST, "the code after is empty: everything was removed, not rewritten")
-    instruction = cleaned(row.instruct_purify)
+        return Rejection(RejectReason.EMPTY_POST, "the code after is empty: everything was removed, not rewritten")
+    instruction = clean_message(row.instruct_purify)
     if not instruction:
-        return Drop(DropReason.EMPTY_INSTRUCTION, "the instruction is empty")
-    commit, *others = [row.commit] if isinstance(row.commit, str) else dict.fromkeys(row.commit)
+        return Rejection(RejectReason.EMPTY_INSTRUCTION, "the instruction is empty")
+    commit, *other_commits = [row.commit] if isinstance(row.commit, str) else dict.fromkeys(row.commit)
     return Edit(
         instruction=instruction,
         pre=pre,
@@ -109,12 +107,12 @@ def _edit(row: FlatRow, name: str, dataset: Dataset) -> Edit | Drop:
         licence=dataset.license,
         group=f"commit:{commit}",
         commit=commit,
-        other_commits=tuple(others),
+        other_commits=tuple(other_commits),
         origin=f"grown from {commit[:12]} ({row.instr_type})",
     )
 
 
-def _unfenced(code: str) -> str:
+def _strip_fence(code: str) -> str:
     """Return `code` without the Markdown fence round it; one that encloses only a part of it is code."""
     lines = code.strip().splitlines(keepends=True)
     if len(lines) < 2 or not lines[0].startswith(_FENCE) or lines[-1] != _FENCE:
@@ -129,4 +127,4 @@ def _kind(instr_type: str) -> tuple[str, ...]:
     return (f"style:{style}", f"model:{model}") if model and style in _STYLES else (f"instr_type:{instr_type}",)
 
 
-SOURCE = Source(rows=_rows, outcomes=_outcomes)
+SOURCE = Source(json_lines, _parse, _edits)

@@ -4,17 +4,12 @@ Rows carry licence, package and both versions. There is no instruction; one is w
 the edit is tagged `instruction:derived`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from graftline.astgrep.binding import LANGUAGES
-from graftline.datasets.catalog import Dataset
-from graftline.datasets.edit import Drop, DropReason, Edit, Outcome
+from graftline.datasets.edit import Edit, Rejection, RejectReason
 from graftline.datasets.formats import json_lines
-from graftline.datasets.readers.base import RawRow, Source, bad_field
+from graftline.datasets.readers.base import Source
 
 
 class ReleasePair(BaseModel):
@@ -36,29 +31,18 @@ class ReleasePair(BaseModel):
     qual: str
 
 
-def _rows(folder: Path, dataset: Dataset, max_line_bytes: int) -> Iterator[RawRow]:
-    return json_lines(folder, max_line_bytes)
-
-
-def _outcomes(row: Mapping[str, Any], name: str, dataset: Dataset) -> Sequence[Outcome]:
-    try:
-        pair = ReleasePair.model_validate(row)
-    except ValidationError as error:
-        return [bad_field(error)]
-    return [_edit(pair, name)]
-
-
-def _edit(pair: ReleasePair, name: str) -> Edit | Drop:
+def edit_of(pair: ReleasePair, name: str) -> Edit | Rejection:
+    """Return the edit of a row of dataset `name`, or why there is none."""
     number = pair.id.rpartition(":")[2]
     if not number:
-        return Drop(DropReason.BAD_FIELD, f"id: {pair.id!r} has nothing after its colon")
-    language = next((known for known in LANGUAGES if known == pair.language), None)
+        return Rejection(RejectReason.BAD_FIELD, f"id: {pair.id!r} has nothing after its colon")
+    language = next((language for language in LANGUAGES if language == pair.language), None)
     if language is None:
-        return Drop(DropReason.UNKNOWN_LANGUAGE, f"language {pair.language!r}; known: {', '.join(LANGUAGES)}")
+        return Rejection(RejectReason.UNKNOWN_LANGUAGE, f"language {pair.language!r}; known: {', '.join(LANGUAGES)}")
     if not pair.pre.strip():
-        return Drop(DropReason.EMPTY_PRE, "pre is empty: nothing can be rewritten")
+        return Rejection(RejectReason.EMPTY_PRE, "pre is empty: nothing can be rewritten")
     if not pair.post.strip():
-        return Drop(DropReason.EMPTY_POST, "post is empty: the function was removed, not rewritten")
+        return Rejection(RejectReason.EMPTY_POST, "post is empty: the function was removed, not rewritten")
     package = f"{pair.registry}:{pair.pkg}"
     return Edit(
         instruction=f"Change `{pair.qual.lstrip('.')}` as {pair.pkg} did from {pair.old} to {pair.new}.",
@@ -74,4 +58,6 @@ def _edit(pair: ReleasePair, name: str) -> Edit | Drop:
     )
 
 
-SOURCE = Source(rows=_rows, outcomes=_outcomes, is_snippet=True)
+SOURCE = Source(
+    json_lines, ReleasePair.model_validate, lambda pair, name, dataset: [edit_of(pair, name)], is_snippet=True
+)

@@ -5,20 +5,18 @@ without the comments that name the smells; its other smells are in the same text
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from graftline.astgrep.binding import Language
 from graftline.core.errors import DataError
 from graftline.datasets.catalog import Dataset
-from graftline.datasets.edit import Drop, DropReason, Label, Outcome
+from graftline.datasets.edit import Label, Rejection, RejectReason
 from graftline.datasets.formats import csv_rows
-from graftline.datasets.readers.base import RawRow, Source, bad_field
-from graftline.datasets.readers.keys import row_id
+from graftline.datasets.readers.base import RawRow, Source, row_id
 
 _TRUTH = "Analysis/GroundTruthLevel/Cleaned_GroundTruth.csv"
 _COLUMNS = ("Language", "Class", "Code Smell #", "Category", "Code Smell", "Method", "Type")
@@ -56,52 +54,44 @@ def _rows(folder: Path, dataset: Dataset, max_line_bytes: int) -> Iterator[RawRo
         raise DataError(f"{truth}: is missing; mend `files` of the dataset, or fetch it again")
 
     @cache
-    def code_of(language: str, class_name: str) -> tuple[str, str] | Drop:
+    def code_of(language: str, class_name: str) -> tuple[str, str] | Rejection:
         return _code(folder, language, class_name, max_line_bytes)
 
     for line, row in csv_rows(truth, _COLUMNS):
-        found = code_of(row["Language"], row["Class"])
-        content = found if isinstance(found, Drop) else {**row, "file": found[0], "code": found[1]}
+        code = code_of(row["Language"], row["Class"])
+        content = code if isinstance(code, Rejection) else {**row, "file": code[0], "code": code[1]}
         yield RawRow(_TRUTH, line, content)
 
 
-def _code(folder: Path, language: str, class_name: str, max_bytes: int) -> tuple[str, str] | Drop:
+def _code(folder: Path, language: str, class_name: str, max_bytes: int) -> tuple[str, str] | Rejection:
     """Return name and text of the file that declares a class: its own, or else the first one that does."""
     if language not in _LANGUAGES or not class_name.isidentifier():  # both name files, and come from outside
         return "", ""
     ending = _LANGUAGES[language][1]
-    home = folder / language / "SmellyUnannotated"
-    files = sorted(home.glob(f"*{ending}"), key=lambda path: (path.stem != class_name, path.name))
+    sources = folder / language / "SmellyUnannotated"
+    files = sorted(sources.glob(f"*{ending}"), key=lambda path: (path.stem != class_name, path.name))
     declaration = re.compile(rf"\bclass\s+{class_name}\b")
     for path in files:
         name = path.relative_to(folder).as_posix()
         if path.stat().st_size > max_bytes:
-            return Drop(DropReason.LINE_TOO_LONG, f"{name}: more than {max_bytes} bytes")
+            return Rejection(RejectReason.LINE_TOO_LONG, f"{name}: more than {max_bytes} bytes")
         try:
             text = path.read_text("utf-8")
         except UnicodeDecodeError as error:
-            return Drop(DropReason.INVALID_UTF8, f"{name}: byte {error.start + 1} is not UTF-8")
+            return Rejection(RejectReason.INVALID_UTF8, f"{name}: byte {error.start + 1} is not UTF-8")
         if declaration.search(text):
             return name, text
     return "", ""
 
 
-def _outcomes(row: Mapping[str, Any], name: str, dataset: Dataset) -> Sequence[Outcome]:
-    try:
-        smell = Smell.model_validate(row)
-    except ValidationError as error:
-        return [bad_field(error)]
-    return [_label(smell, name, dataset)]
-
-
-def _label(smell: Smell, name: str, dataset: Dataset) -> Label | Drop:
+def _label(smell: Smell, name: str, dataset: Dataset) -> Label | Rejection:
     if smell.language not in _LANGUAGES:
-        return Drop(DropReason.UNKNOWN_LANGUAGE, f"Language {smell.language!r}; known: {', '.join(_LANGUAGES)}")
+        return Rejection(RejectReason.UNKNOWN_LANGUAGE, f"Language {smell.language!r}; known: {', '.join(_LANGUAGES)}")
     if not smell.file:
-        return Drop(DropReason.BAD_FIELD, f"Class: no file of {smell.language} declares {smell.class_name!r}")
-    pre = _without_header(smell.code)
+        return Rejection(RejectReason.BAD_FIELD, f"Class: no file of {smell.language} declares {smell.class_name!r}")
+    pre = _strip_header(smell.code)
     if not pre.strip():
-        return Drop(DropReason.EMPTY_PRE, f"{smell.file} is empty")
+        return Rejection(RejectReason.EMPTY_PRE, f"{smell.file} is empty")
     return Label(
         label=smell.smell,
         holds=True,
@@ -113,7 +103,7 @@ def _label(smell: Smell, name: str, dataset: Dataset) -> Label | Drop:
         tags=(name, f"category:{smell.category}"),
         id=row_id(name, smell.language, smell.class_name, smell.number),
         dataset=name,
-        licence=dataset.licence_of(_REPOSITORY),
+        licence=dataset.license_of(_REPOSITORY),
         group=_REPOSITORY,
         origin=f"{_REPOSITORY} {smell.file}",
     )
@@ -127,14 +117,14 @@ def _place(smell: Smell) -> str:
     return f"`{smell.method}`"
 
 
-def _without_header(code: str) -> str:
+def _strip_header(code: str) -> str:
     """Return `code` without the licence at its top, which calls it smelly."""
     text = code.lstrip()
     for start, end in _HEADERS:
-        header, found, rest = text.removeprefix(start).partition(end)
-        if text.startswith(start) and found and "smelly code" in header:
-            return rest.lstrip("\r\n")
+        header, separator, body = text.removeprefix(start).partition(end)
+        if text.startswith(start) and separator and "smelly code" in header:
+            return body.lstrip("\r\n")
     return code
 
 
-SOURCE = Source(rows=_rows, outcomes=_outcomes)
+SOURCE = Source(_rows, Smell.model_validate, lambda smell, name, dataset: [_label(smell, name, dataset)])

@@ -1,31 +1,27 @@
-"""Homes on plain web servers."""
+"""Sources on plain web servers."""
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path
-from typing import IO
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from graftline.core.download import Advance, Download, download, open_stream
 from graftline.core.errors import ConfigError
 from graftline.core.hashing import canonical_json, digest
 from graftline.core.retry import RetryPolicy, with_retries
 from graftline.core.web import AnswerError, Web, WebFile, public_url
 from graftline.datasets.catalog import Dataset, DatasetFile
-from graftline.datasets.sources.base import Observation
-from graftline.datasets.sources.listing import entries
+from graftline.datasets.sources.base import Observation, UpstreamHub, entries
 
 _NO_HEAD = (403, 405, 501)
 """Servers of signed addresses, of files alone, and those that were never taught."""
 
 
-class HttpHub:
-    """Homes that are addresses below which the files lie."""
+class HttpHub(UpstreamHub):
+    """Sources that are addresses below which the files lie."""
 
     def __init__(self, patience: RetryPolicy) -> None:
-        self._patience, self._web = patience, Web(patience)
+        super().__init__(patience)
+        self._web = Web(patience)
 
     def revision(self, name: str, dataset: Dataset) -> str:
         files = self.files(name, dataset)
@@ -36,37 +32,25 @@ class HttpHub:
             {path: with_retries(self._patience, partial(marks, self._web, url)) for path, url in urls.items()}
         )
 
-    def observe(self, name: str, dataset: Dataset, known: Observation | None) -> Observation:
-        before = _marks_in(known.etag) if known else {}
-        found = {
+    def observe(self, name: str, dataset: Dataset, previous: Observation | None) -> Observation:
+        before = _marks_in(previous.etag) if previous else {}
+        after = {
             file.path: marks(self._web, file_url(dataset.home or "", file.path), before.get(file.path))
             for file in self.files(name, dataset)
         }
-        if known is not None and found == before:
-            return known
-        return Observation(digest(found), canonical_json(found))
-
-    def is_home(self, name: str, dataset: Dataset) -> bool:
-        return True
+        return previous if previous and after == before else Observation(digest(after), canonical_json(after))
 
     def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
-        wanted = sorted(entries(dataset), key=lambda file: file.path)
-        for file in wanted:
-            if file.is_pattern:
-                raise ConfigError(
-                    f"dataset {name!r}: {file.path!r} is a pattern, but {public_url(dataset.home or '')} cannot be listed;"
-                    " name the files one by one"
-                )
-        return wanted
+        files = sorted(entries(dataset), key=lambda file: file.path)
+        if pattern := next((file.path for file in files if file.is_pattern), None):
+            raise ConfigError(
+                f"dataset {name!r}: {pattern!r} is a pattern, but {public_url(dataset.home or '')} cannot be listed;"
+                " name the files one by one"
+            )
+        return files
 
-    def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Download:
-        return download(self._source(dataset, file), file, target, advance, self._patience)
-
-    def stream(self, name: str, dataset: Dataset, file: DatasetFile) -> AbstractContextManager[IO[bytes]]:
-        return open_stream(self._source(dataset, file), file, self._patience)
-
-    def _source(self, dataset: Dataset, file: DatasetFile) -> WebFile:
-        return WebFile(self._web, file_url(dataset.home or "", file.path))
+    def source(self, name: str, dataset: Dataset, path: str) -> WebFile:
+        return WebFile(self._web, file_url(dataset.home or "", path))
 
 
 def file_url(home: str, path: str) -> str:
@@ -75,35 +59,32 @@ def file_url(home: str, path: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, f"{parts.path.rstrip('/')}/{quote(path)}", parts.query, ""))
 
 
-def marks(web: Web, url: str, known: Sequence[str] | None = None) -> list[str]:
-    """Return ETag, date and size of what is at `url`; `known`, what they were, saves the server the work.
+def marks(web: Web, url: str, previous: Sequence[str] | None = None) -> list[str]:
+    """Return ETag, date and size of what is at `url`; `previous`, what they were, saves the server the work.
 
     Raises:
         ConfigError: the server says none of them.
         SourceBusyError, AnswerError: as `Web.answer`.
     """
-    condition = {}
-    if known:
-        condition = {
-            key: value for key, value in (("If-None-Match", known[0]), ("If-Modified-Since", known[1])) if value
-        }
+    headers = zip(("If-None-Match", "If-Modified-Since"), previous or (), strict=False)
+    condition = {key: value for key, value in headers if value}
     try:
-        found = _marks_by("HEAD", web, url, condition)
+        current = _request_marks("HEAD", web, url, condition)
     except AnswerError as error:
         if error.status not in _NO_HEAD:
             raise
-        found = _marks_by("GET", web, url, condition)
-    if found is None:
-        return list(known or ())
-    if not any(found):
+        current = _request_marks("GET", web, url, condition)
+    if current is None:
+        return list(previous or ())
+    if not any(current):
         raise ConfigError(
             f"{public_url(url)}: its server says neither ETag nor Last-Modified nor size, so that a change would not show;"
             " pin the file by sha256 in configs/datasets.yaml"
         )
-    return found
+    return current
 
 
-def _marks_by(method: str, web: Web, url: str, condition: Mapping[str, str]) -> list[str] | None:
+def _request_marks(method: str, web: Web, url: str, condition: Mapping[str, str]) -> list[str] | None:
     with web.answer(method, url, condition, ok=(200, 304)) as response:
         if response.status_code == 304:
             return None
@@ -113,6 +94,6 @@ def _marks_by(method: str, web: Web, url: str, condition: Mapping[str, str]) -> 
 def _marks_in(etag: str) -> dict[str, list[str]]:
     try:
         values = json.loads(etag)
-        return {str(path): [str(mark) for mark in found] for path, found in values.items() if len(found) == 3}
+        return {str(path): [str(mark) for mark in marks] for path, marks in values.items() if len(marks) == 3}
     except (ValueError, TypeError, AttributeError):
-        return {}  # of an observation of another home
+        return {}  # of an observation of another source

@@ -1,4 +1,4 @@
-"""A mirror: one folder, of any file system, with a folder per dataset, in place of the homes that are not here.
+"""A mirror: one folder, of any file system, with a folder per dataset, in place of the sources that are not here.
 
 For sites without a network, and for tests. A file may lie there compressed, as `<path>.gz`, where `<path>` itself is
 absent: it keeps that name, and a pin then means what is in it.
@@ -17,27 +17,34 @@ from graftline.core.download import Advance, Download, download, open_stream, pi
 from graftline.core.errors import ConfigError, DownloadError
 from graftline.core.retry import RetryPolicy
 from graftline.datasets.catalog import Dataset, DatasetFile
-from graftline.datasets.formats import gunzipped
-from graftline.datasets.sources.base import MIRROR_VARIABLE, DatasetHub, Observation
-from graftline.datasets.sources.filesystem import FilesystemFolder, open_folder
-from graftline.datasets.sources.folder import listed_paths, observed, revision_of
-from graftline.datasets.sources.listing import Facts, entries, matches, resolved
+from graftline.datasets.formats import decompress_gzip
+from graftline.datasets.sources.base import (
+    MIRROR_VARIABLE,
+    DatasetHub,
+    Facts,
+    FolderHub,
+    RoutingHub,
+    entries,
+    list_paths,
+    matches,
+    resolve,
+)
+from graftline.datasets.sources.folders import open_folder
 
 logger = logging.getLogger(__name__)
 
 
 def is_mirrored(dataset: Dataset) -> bool:
-    """Return whether a mirror stands for the home of `dataset`: folders of the checkout, and registries, stay."""
+    """Return whether a mirror stands for the source of `dataset`: folders of the checkout, and registries, stay."""
     # pip and npm have mirrors of their own, in their own settings
     return dataset.reader != "package_releases" and (dataset.home is None or "://" in dataset.home)
 
 
-def held_by_mirror(mirror: str, names: Iterable[str]) -> set[str]:
+def datasets_in_mirror(mirror: str, names: Iterable[str]) -> set[str]:
     """Return those of the datasets called `names` that have a folder in `mirror`.
 
     Raises:
-        ConfigError: there is no such mirror.
-        DownloadError: it cannot be listed.
+        ConfigError: there is no such mirror, or it cannot be listed.
     """
     try:
         return set(names) & set(open_folder(mirror, RetryPolicy()).names())
@@ -48,42 +55,43 @@ def held_by_mirror(mirror: str, names: Iterable[str]) -> set[str]:
         ) from error
 
 
-class MirrorHub:
-    """A mirror for the homes that are elsewhere or unknown, and `inner` for the others."""
+class MirrorHub(RoutingHub):
+    """A mirror for the sources that are elsewhere or unknown, and `inner` for the others."""
 
     def __init__(self, mirror: str, inner: DatasetHub, patience: RetryPolicy, must_match_pins: bool) -> None:
-        self._mirror, self._inner, self._patience = mirror.rstrip("/"), inner, patience
+        self._mirror, self._inner = _Mirror(mirror.rstrip("/"), patience, must_match_pins), inner
+
+    def hub_of(self, dataset: Dataset) -> DatasetHub:
+        return self._mirror if is_mirrored(dataset) else self._inner
+
+
+class _Mirror(FolderHub):
+    def __init__(self, mirror: str, patience: RetryPolicy, must_match_pins: bool) -> None:
+        super().__init__(lambda name, dataset: open_folder(f"{mirror}/{name}", patience), patience)
         self._must_match_pins = must_match_pins
 
-    def revision(self, name: str, dataset: Dataset) -> str:
-        if not is_mirrored(dataset):
-            return self._inner.revision(name, dataset)
-        folder = self._folder(name)
-        return revision_of(folder, _files(folder, dataset))
-
-    def observe(self, name: str, dataset: Dataset, known: Observation | None) -> Observation:
-        if not is_mirrored(dataset):
-            return self._inner.observe(name, dataset, known)
-        folder = self._folder(name)
-        return observed(folder, _files(folder, dataset), known)
-
-    def is_home(self, name: str, dataset: Dataset) -> bool:
-        return not is_mirrored(dataset) and self._inner.is_home(name, dataset)
+    def is_upstream(self, name: str, dataset: Dataset) -> bool:
+        return False
 
     def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
-        return _files(self._folder(name), dataset) if is_mirrored(dataset) else self._inner.files(name, dataset)
+        folder = self._open(name, dataset)
+        paths = list_paths(folder)
+        # by the name that the catalog knows, the name it lies there by; of what lies there compressed only, that one
+        stored = {path.removesuffix(".gz"): path for path in paths} | {path: path for path in paths}
+        targets = resolve(folder.label, dataset, {path: Facts() for path in stored})
+        files = {stored[file.path]: DatasetFile(path=stored[file.path]) for file in targets}
+        # a file that lies there by its own name has the pins of its own entry
+        files |= {file.path: file for file in targets if stored[file.path] == file.path}
+        return [files[path] for path in sorted(files)]
 
     def fetch(self, name: str, dataset: Dataset, file: DatasetFile, target: Path, advance: Advance) -> Download:
-        if not is_mirrored(dataset):
-            return self._inner.fetch(name, dataset, file, target, advance)
-        source = self._folder(name).source(file.path)
+        source = self.source(name, dataset, file.path)
         pins, is_compressed = _pins(file, dataset)
         if self._must_match_pins and not is_compressed:
             fetched = download(source, pins, target, advance, self._patience)
             return replace(fetched, is_upstream=pins.sha256 is not None)
-        unpinned = DatasetFile(path=file.path)
-        fetched = download(source, unpinned, target, advance, self._patience)
-        fault = _inner_fault(pins, target) if is_compressed else pin_fault(pins, fetched.size_bytes, fetched.sha256)
+        fetched = download(source, DatasetFile(path=file.path), target, advance, self._patience)
+        fault = _content_fault(pins, target) if is_compressed else pin_fault(pins, fetched.size_bytes, fetched.sha256)
         if fault and self._must_match_pins:
             target.unlink()
             raise DownloadError(f"{source.label}: {fault}")
@@ -92,9 +100,7 @@ class MirrorHub:
         return replace(fetched, is_upstream=pins.sha256 is not None and not fault)
 
     def stream(self, name: str, dataset: Dataset, file: DatasetFile) -> AbstractContextManager[IO[bytes]]:
-        if not is_mirrored(dataset):
-            return self._inner.stream(name, dataset, file)
-        source = self._folder(name).source(file.path)
+        source = self.source(name, dataset, file.path)
         pins, is_compressed = _pins(file, dataset)
         if is_compressed and self._must_match_pins and pins.sha256:
             raise DownloadError(
@@ -103,46 +109,32 @@ class MirrorHub:
             )
         if is_compressed:
             pins = DatasetFile(path=file.path)
-        return open_stream(source, pins, self._patience, raise_download_error if self._must_match_pins else _tolerate)
-
-    def _folder(self, name: str) -> FilesystemFolder:
-        return open_folder(f"{self._mirror}/{name}", self._patience)
-
-
-def _files(folder: FilesystemFolder, dataset: Dataset) -> list[DatasetFile]:
-    """Return the files of `dataset` in `folder`; of what lies there compressed only, the compressed one."""
-    paths = listed_paths(folder)
-    # by the name that the catalog knows, the name it lies there by
-    stored = {path.removesuffix(".gz"): path for path in paths} | {path: path for path in paths}
-    files = resolved(folder.label, dataset, {path: Facts() for path in stored})
-    found = {stored[file.path]: DatasetFile(path=stored[file.path]) for file in files}
-    # a file that lies there by its own name has the pins of its own entry
-    found |= {file.path: file for file in files if stored[file.path] == file.path}
-    return [found[path] for path in sorted(found)]
+        return open_stream(source, pins, self._patience, raise_download_error if self._must_match_pins else _warn)
 
 
 def _pins(file: DatasetFile, dataset: Dataset) -> tuple[DatasetFile, bool]:
     """Return the pins that hold for `file` of the mirror, and whether they are those of what is compressed in it."""
-    wanted = entries(dataset)
-    if not file.path.endswith(".gz") or any(matches(entry.path, file.path) for entry in wanted):
+    targets = entries(dataset)
+    if not file.path.endswith(".gz") or any(matches(entry.path, file.path) for entry in targets):
         return file, False
     name = file.path.removesuffix(".gz")
-    return next((entry for entry in wanted if entry.path == name), DatasetFile(path=name)), True
+    return next((entry for entry in targets if entry.path == name), DatasetFile(path=name)), True
 
 
-def _inner_fault(pins: DatasetFile, compressed: Path) -> str:
-    content, size_bytes = sha256(), 0
+def _content_fault(pins: DatasetFile, compressed: Path) -> str:
+    """Return what of the content of a compressed file is not as pinned."""
     if pins.sha256 is None and pins.size_bytes is None:
         return ""
+    content, size_bytes = sha256(), 0
     try:
         with compressed.open("rb") as stream:
-            for piece in gunzipped(stream):
-                content.update(piece)
-                size_bytes += len(piece)
+            for chunk in decompress_gzip(stream):
+                content.update(chunk)
+                size_bytes += len(chunk)
     except (EOFError, OSError, zlib.error) as error:
         return f"cannot be decompressed ({error}); restore it in the mirror"
     return pin_fault(pins, size_bytes, content.hexdigest())
 
 
-def _tolerate(fault: str) -> None:
+def _warn(fault: str) -> None:
     logger.warning("is not the pinned file, but is used: %s", fault)

@@ -18,12 +18,17 @@ from graftline.astgrep.binding import Language, Node, Tree
 from graftline.codemod.canonical import canonicalize
 from graftline.core.hashing import digest
 from graftline.datasets.edit import Edit
-from graftline.datasets.synthetic.fillings import filling, metavariables
+from graftline.datasets.synthetic.apply import ActionSequence, apply_sequences
 from graftline.datasets.synthetic.held_out import has_held_out_form
-from graftline.datasets.synthetic.holes import ARGUMENTS, STATEMENTS, shape_of
-from graftline.datasets.synthetic.rewritings import rewrites_of
-from graftline.datasets.synthetic.trial import Trial, outcomes
-from graftline.datasets.synthetic.words import Words, read_tree, words_in
+from graftline.datasets.synthetic.patterns import ARGUMENTS, STATEMENTS, pattern_of
+from graftline.datasets.synthetic.rewrites import rewrites_of
+from graftline.datasets.synthetic.short_texts import (
+    Vocabulary,
+    collect_vocabulary,
+    fill_pattern,
+    metavariables,
+    parse_clean,
+)
 from graftline.sandbox.base import Sandbox
 
 _NEVER = frozenset({
@@ -51,7 +56,7 @@ _UNDO = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawn:
+class _Draft:
     edit: Edit
     text: str
     template: str
@@ -69,62 +74,62 @@ def compose(
         SandboxError: the sandbox failed.
     """
     rng = random.Random(digest(["composed", seed, language, [edit.id for edit in edits]]))
-    read = rng.sample(edits, min(len(edits), max(_LEAST_READ, _READ_FOR_EACH * count)))
-    trees = [(edit, tree) for edit in read if (tree := read_tree(edit, language)) is not None]
-    words, made = words_in(tree for _, tree in trees), set[str]()
+    sample = rng.sample(edits, min(len(edits), max(_LEAST_READ, _READ_FOR_EACH * count)))
+    trees = [(edit, tree) for edit in sample if (tree := parse_clean(edit, language)) is not None]
+    vocabulary, ids = collect_vocabulary(tree for _, tree in trees), set[str]()
     for _ in range(_ROUNDS):
-        drawn = [
-            one
+        drafts = [
+            draft
             for edit, tree in trees
-            for one in _of_text(edit, tree, words, rng)
-            if len(one.text) <= most_characters and not has_held_out_form(one.action, language)
+            for draft in _draft(edit, tree, vocabulary, rng)
+            if len(draft.text) <= most_characters and not has_held_out_form(draft.action, language)
         ]
-        rng.shuffle(drawn)
-        for start in range(0, len(drawn), _BATCH):
-            batch = drawn[start : start + _BATCH]
-            found = outcomes([Trial(one.text, (one.action,)) for one in batch], language, sandbox)
-            for one, outcome in zip(batch, found, strict=True):
-                if len(made) == count:
+        rng.shuffle(drafts)
+        for start in range(0, len(drafts), _BATCH):
+            batch = drafts[start : start + _BATCH]
+            sequences = [ActionSequence(draft.text, (draft.action,)) for draft in batch]
+            for draft, result in zip(batch, apply_sequences(sequences, language, sandbox), strict=True):
+                if len(ids) == count:
                     return
-                if outcome is None or len(outcome.matches) > _MOST_PLACES:
+                if result is None or len(result.matches) > _MOST_PLACES:
                     continue
-                edit = _edit(one, outcome.post, language, seed)
-                if edit.id not in made:
-                    made.add(edit.id)
+                edit = _edit(draft, result.post, language, seed)
+                if edit.id not in ids:
+                    ids.add(edit.id)
                     yield edit
 
 
-def _of_text(edit: Edit, tree: Tree, words: Words, rng: random.Random) -> Iterator[_Drawn]:
+def _draft(edit: Edit, tree: Tree, vocabulary: Vocabulary, rng: random.Random) -> Iterator[_Draft]:
     nodes = defaultdict[str, list[Node]](list)
     for node in tree.root.walk():
-        if _will_do(tree, node):
+        if _is_usable(tree, node):
             nodes[node.kind].append(node)
-    found = 0
+    drafts = 0
     for _ in range(_TRIES if nodes else 0):
         node = rng.choice(nodes[rng.choice(sorted(nodes))])
-        shape = shape_of(tree, node, rng)
-        if shape is None or not re.search(r"\w\w|[=<>!+&|]", re.sub(r"\$+[A-D]", "", shape.pattern)):
+        pattern = pattern_of(tree, node, rng)
+        if pattern is None or not re.search(r"\w\w|[=<>!+&|]", re.sub(r"\$+[A-D]", "", pattern.text)):
             continue
         kinds = defaultdict[str, list[str]](list)
-        for kind, text in rewrites_of(shape, node.kind, tree.language, words, rng):
-            if text != shape.pattern:
+        for kind, text in rewrites_of(pattern, node.kind, tree.language, vocabulary, rng):
+            if text != pattern.text:
                 kinds[kind].append(text)
         if not kinds:
             continue
         kind = rng.choice(sorted(kinds))
         rewrite = rng.choice(kinds[kind])
-        is_undone = kind in _UNDONE and metavariables(rewrite) == metavariables(shape.pattern) and rng.random() < _UNDO
+        is_undone = kind in _UNDONE and metavariables(rewrite) == metavariables(pattern.text) and rng.random() < _UNDO
         if is_undone:
-            action, kind = _action(rewrite, shape.pattern), f"undo_{kind}"
+            action, kind = _action(rewrite, pattern.text), f"undo_{kind}"
         else:
-            action = _action(shape.pattern, rewrite)
+            action = _action(pattern.text, rewrite)
         if not is_undone and rng.random() < _IN_PLACE:
-            yield _Drawn(edit, tree.text, f"composed_{kind}", action)
+            yield _Draft(edit, tree.text, f"composed_{kind}", action)
         sites = rng.choice(_SITES)
-        if short := filling(action.pattern, node.kind in STATEMENTS, tree.language, sites, words, rng):
-            yield _Drawn(edit, short, f"composed_{kind}", action)
-        found += 1
-        if found == _PER_TEXT:
+        if short := fill_pattern(action.pattern, node.kind in STATEMENTS, tree.language, sites, vocabulary, rng):
+            yield _Draft(edit, short, f"composed_{kind}", action)
+        drafts += 1
+        if drafts == _PER_TEXT:
             return
 
 
@@ -134,7 +139,7 @@ def _action(pattern: str, rewrite: str) -> PatternAction:
     return action
 
 
-def _will_do(tree: Tree, node: Node) -> bool:
+def _is_usable(tree: Tree, node: Node) -> bool:
     return (
         node.is_named
         and node.parent is not None
@@ -145,16 +150,16 @@ def _will_do(tree: Tree, node: Node) -> bool:
     )
 
 
-def _edit(drawn: _Drawn, post: str, language: Language, seed: int) -> Edit:
-    source, action = drawn.edit, drawn.action
-    tags = ["synthetic", "composed", f"template:{drawn.template}", f"licence:{source.licence}", f"seed:{seed}"]
+def _edit(draft: _Draft, post: str, language: Language, seed: int) -> Edit:
+    source, action = draft.edit, draft.action
+    tags = ["synthetic", "composed", f"template:{draft.template}", f"licence:{source.licence}", f"seed:{seed}"]
     if source.language != language:
         tags.append(f"source_language:{source.language}")
-    facts = [source.id, language, drawn.text, action.pattern, action.rewrite]
+    facts = [source.id, language, draft.text, action.pattern, action.rewrite]
     return Edit(
         # none of the words of the action: what is asked is seen in the example
         instruction="Make the change that the example shows.",
-        pre=drawn.text,
+        pre=draft.text,
         post=post,
         language=language,
         tags=tuple(tags),
@@ -165,6 +170,6 @@ def _edit(drawn: _Drawn, post: str, language: Language, seed: int) -> Edit:
         aliases=source.aliases,
         commit=source.commit,
         other_commits=source.other_commits,
-        origin=f"{drawn.template} on {source.id}, {source.origin}",
+        origin=f"{draft.template} on {source.id}, {source.origin}",
         gold_action=action,
     )

@@ -109,21 +109,21 @@ def rule(fix: str | dict[str, Any], transform: dict[str, Any] | None = None, **p
     return RuleAction(rule=parts, fix=fix, transform=transform)
 
 
-def filled(text: str, slots: Mapping[str, str]) -> str:
+def fill(text: str, slots: Mapping[str, str]) -> str:
     """Return `text` with its slots filled."""
-    return SLOT.sub(lambda found: slots[found[1]], text)
+    return SLOT.sub(lambda match: slots[match[1]], text)
 
 
-def filled_action(action: Action, slots: Mapping[str, str]) -> Action:
+def fill_action(action: Action, slots: Mapping[str, str]) -> Action:
     """Return `action` with its slots filled, wherever they stand in it."""
-    return ACTION.validate_python(_filled_value(action.model_dump(), slots))
+    return ACTION.validate_python(_fill_value(action.model_dump(), slots))
 
 
-def _filled_value(value: Any, slots: Mapping[str, str]) -> Any:
+def _fill_value(value: Any, slots: Mapping[str, str]) -> Any:
     if isinstance(value, str):
-        return filled(value, slots)
+        return fill(value, slots)
     if isinstance(value, Mapping):
-        return {key: _filled_value(inner, slots) for key, inner in value.items()}
+        return {key: _fill_value(inner, slots) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_filled_value(inner, slots) for inner in value]
+        return [_fill_value(inner, slots) for inner in value]
     return value

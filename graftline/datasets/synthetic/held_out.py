@@ -47,22 +47,22 @@ def _text(action: PatternAction) -> str:
 
 def _expression(form: str) -> str:
     """Return the regular expression of a form, in which whatever comes again has to be what it was before."""
-    seen, parts = dict[str, str](), list[str]()
+    groups, parts = dict[str, str](), list[str]()
     for part in _PART.finditer(form):
         text = part[0]
         if part["blank"]:
             parts.append(r"\s+")
         elif part["sign"]:
             parts.append(re.escape(text))
-        elif text in seen:
-            parts.append(f"(?P={seen[text]})")
+        elif text in groups:
+            parts.append(f"(?P={groups[text]})")
         else:
-            seen[text] = f"part_{len(seen)}"
-            parts.append(f"(?P<{seen[text]}>{_of(text)})")
+            groups[text] = f"part_{len(groups)}"
+            parts.append(f"(?P<{groups[text]}>{_part_expression(text)})")
     return "".join(parts)
 
 
-def _of(part: str) -> str:
+def _part_expression(part: str) -> str:
     if part.startswith("{"):
         return _LITERAL if part in ("{value}", "{key}") else _NAME
     return _SEVERAL if part.startswith("$$$") else _ONE

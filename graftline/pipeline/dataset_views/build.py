@@ -183,8 +183,8 @@ class CountedHub:
     def observe(self, name: str, dataset: Dataset, known: Observation | None) -> Observation:
         return self._hub.observe(name, dataset, known)
 
-    def is_home(self, name: str, dataset: Dataset) -> bool:
-        return self._hub.is_home(name, dataset)
+    def is_upstream(self, name: str, dataset: Dataset) -> bool:
+        return self._hub.is_upstream(name, dataset)
 
     def files(self, name: str, dataset: Dataset) -> Sequence[DatasetFile]:
         files = self._hub.files(name, dataset)

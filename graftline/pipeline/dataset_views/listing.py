@@ -10,9 +10,9 @@ from graftline.core.paths import Paths
 from graftline.core.record import DatasetRecord, load_record
 from graftline.core.secrets import open_secrets
 from graftline.datasets.catalog import Catalog, Dataset
-from graftline.datasets.division import SPLITS, Split
 from graftline.datasets.sources.base import MIRROR_VARIABLE
 from graftline.datasets.sources.mirror import is_mirrored
+from graftline.datasets.splits import SPLITS, Split
 from graftline.pipeline.settings import load_settings
 
 Access = Literal["open", "token set", "token missing", "token unknown"]

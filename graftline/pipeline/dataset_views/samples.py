@@ -15,9 +15,8 @@ from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, load_verified
 from graftline.core.text_diff import escape_controls, unified_diff
 from graftline.datasets.catalog import Catalog
-from graftline.datasets.comparison import shards
-from graftline.datasets.division import REASONS
-from graftline.datasets.edit import DropReason
+from graftline.datasets.deduplicate import REASONS, shard_tables
+from graftline.datasets.edit import RejectReason
 from graftline.pipeline.dataset_views.listing import partitions_named, sources_named
 
 ALL_REASONS = "all"
@@ -80,7 +79,9 @@ def sample_edits(
     languages = list(dict.fromkeys(of for of, _ in partitions))
     if split is None:
         stored = _stored(paths, chosen, must=bool(names))
-        places = [(of, path) for name in stored for of in languages for path in shards(paths.normalized(name), of)]
+        places = [
+            (of, path) for name in stored for of in languages for path in shard_tables(paths.normalized(name), of)
+        ]
     else:
         places = [(of, _split_folder(paths, of, split) / "edits.parquet") for of in languages]
     return _drawn([_edit_table(path, of, split or "", chosen) for of, path in places], number, seed)
@@ -95,7 +96,7 @@ def sample_drops(
         ConfigError: a dataset or the reason is unknown.
         RecordError: nothing is normalized yet, or a file is not what its record says.
     """
-    rows, duplicates = [str(one) for one in DropReason], list(REASONS[1:])
+    rows, duplicates = [str(one) for one in RejectReason], list(REASONS[1:])
     if reason not in (ALL_REASONS, *rows, *duplicates):
         known = ", ".join((ALL_REASONS, *rows, *duplicates))
         raise ConfigError(f"reason {reason!r} is unknown; known: {known}")

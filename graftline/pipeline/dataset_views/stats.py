@@ -16,7 +16,7 @@ from graftline.core.parquet import read_table
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, NormalizedRecord, load_verified
 from graftline.datasets.catalog import Catalog
-from graftline.datasets.comparison import shards
+from graftline.datasets.deduplicate import shard_tables
 from graftline.pipeline.dataset_views.listing import partitions_named, sources_named
 
 _SIDES = ("pre_tokens", "post_tokens")
@@ -152,7 +152,7 @@ def _split_parts(paths: Paths, catalog: Catalog) -> list[_Part]:
 
 def _normalized_parts(paths: Paths, catalog: Catalog, name: str) -> Iterator[_Part]:
     for language in catalog.languages:
-        for path in shards(paths.normalized(name), language):
+        for path in shard_tables(paths.normalized(name), language):
             yield language, "", read_table(path, ["dataset", *_SIDES])
 
 

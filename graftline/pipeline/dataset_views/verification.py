@@ -16,8 +16,8 @@ from graftline.core.errors import RecordError
 from graftline.core.paths import Paths
 from graftline.core.record import ArtifactRecord, DatasetRecord, load_record, load_verified
 from graftline.datasets.catalog import Catalog, Dataset, DatasetFile
-from graftline.datasets.formats import gunzipped
-from graftline.datasets.sources.listing import entries
+from graftline.datasets.formats import decompress_gzip
+from graftline.datasets.sources.base import entries
 from graftline.pipeline.dataset_views.listing import datasets_named, partitions_named
 from graftline.pipeline.lineage import part_identity
 
@@ -158,7 +158,7 @@ def _pin_fault(path: Path, pin: DatasetFile, record: DatasetRecord, name: str) -
     content, size_bytes = sha256(), 0
     try:
         with path.open("rb") as stream:
-            for piece in gunzipped(stream):
+            for piece in decompress_gzip(stream):
                 content.update(piece)
                 size_bytes += len(piece)
     except (EOFError, zlib.error) as error:

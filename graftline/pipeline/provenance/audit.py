@@ -13,7 +13,7 @@ from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, load_record, load_verified
 from graftline.core.telemetry import TelemetrySettings
 from graftline.datasets.governance import load_governance
-from graftline.datasets.sources.local import local_hub
+from graftline.datasets.sources.folders import local_hub
 from graftline.datasets.sources.mirror import is_mirrored
 from graftline.evals.evaluation_file import load_evaluation
 from graftline.llm.fleet import Fleets

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from graftline.core.paths import Paths
-from graftline.datasets.catalog import NO_LICENCE
+from graftline.datasets.catalog import NO_LICENSE
 from graftline.llm.weights.catalog import load_models
 from graftline.pipeline.provenance.rows import TrainingRow, training_rows
 from graftline.pipeline.provenance.trace import Ancestor, Ancestry
@@ -109,7 +109,7 @@ class LicenseBill:
             for package in self.packages
             if package.asks == "unknown"
         ]
-        parts = [part for part in self.parts if part.licence in ("", NO_LICENCE)]
+        parts = [part for part in self.parts if part.licence in ("", NO_LICENSE)]
         return found + [f"{part.kind} {part.name}: licence unknown; find out on what terms it is" for part in parts]
 
     def notices(self) -> list[str]:
@@ -117,7 +117,7 @@ class LicenseBill:
         models = [
             f"{part.name} ({part.detail}): {part.licence}"
             for part in self.parts
-            if part.kind == "base model" and part.licence not in ("", NO_LICENCE)
+            if part.kind == "base model" and part.licence not in ("", NO_LICENSE)
         ]
         return models + [package.notice for package in self.packages if package.notice]
 
@@ -177,7 +177,7 @@ def _release(row: TrainingRow) -> str:
 
 
 def _part(one: Ancestor, rows: Mapping[str, int]) -> Part | None:
-    licence = str(one.facts.get("licence", NO_LICENCE))
+    licence = str(one.facts.get("licence", NO_LICENSE))
     if one.kind == "raw":
         # an evaluation has no rows: edits were only kept away from it
         count = rows.get(one.name, 0)
@@ -197,4 +197,4 @@ def _teacher(paths: Paths, name: str, rows: int) -> Part:
     for known, weights in load_models(paths).models.items():
         if known in name or weights.card.rpartition("/")[2].lower() in name.lower():
             return Part("teacher", name, weights.licence, f"{weights.card}, sha256 {weights.sha256}", rows)
-    return Part("teacher", name, NO_LICENCE, "a served language model that is not in configs/models.yaml", rows)
+    return Part("teacher", name, NO_LICENSE, "a served language model that is not in configs/models.yaml", rows)

@@ -19,7 +19,7 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 from graftline import __version__
-from graftline.datasets.catalog import NO_LICENCE
+from graftline.datasets.catalog import NO_LICENSE
 from graftline.pipeline.provenance.license_bill import LicenseBill, Package, Part
 
 _TYPES = {
@@ -81,7 +81,7 @@ def _package(package: Package) -> Component:
 
 def _licences(licence: str) -> Sequence[License]:
     # no licence that is known is said by none at all
-    return [] if licence in ("", NO_LICENCE) else [LicenseFactory().make_from_string(licence)]
+    return [] if licence in ("", NO_LICENSE) else [LicenseFactory().make_from_string(licence)]
 
 
 def _purl(group: str) -> PackageURL | None:

@@ -12,7 +12,7 @@ from typing import Any
 from graftline.core.errors import GraftlineError
 from graftline.core.paths import Paths
 from graftline.core.record import ArtifactRecord, DatasetRecord, NormalizedRecord
-from graftline.datasets.catalog import NO_LICENCE
+from graftline.datasets.catalog import NO_LICENSE
 from graftline.llm.weights.catalog import load_models
 from graftline.pipeline.lineage import part_identity
 from graftline.pipeline.settings import stage_code
@@ -146,7 +146,7 @@ def model_facts(paths: Paths, name: str) -> dict[str, Any]:
     """Return what is known of the weights of a language model."""
     weights = load_models(paths).models.get(name)
     if weights is None:
-        return {"licence": NO_LICENCE, "why": "it is not in configs/models.yaml"}
+        return {"licence": NO_LICENSE, "why": "it is not in configs/models.yaml"}
     return {"digest": weights.sha256, "licence": weights.licence, "card": weights.card, "file": weights.file}
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from pydantic import ValidationError
 
 from graftline.astgrep.binding import LANGUAGES
 from graftline.codemod.canonical import canonical_text
@@ -22,12 +21,12 @@ from graftline.core.errors import DataError, RecordError
 from graftline.core.parquet import ParquetError, parquet_rows
 from graftline.core.paths import Paths
 from graftline.core.record import ArtifactRecord
-from graftline.datasets.catalog import NO_LICENCE, Catalog, Dataset
-from graftline.datasets.division import SPLITS
-from graftline.datasets.edit import Drop, Edit
-from graftline.datasets.ingest import parsed
+from graftline.datasets.catalog import NO_LICENSE, Catalog, Dataset
+from graftline.datasets.edit import Edit, Rejection
+from graftline.datasets.ingest import parse_row
 from graftline.datasets.readers import source_of
 from graftline.datasets.readers.base import RawRow, Source
+from graftline.datasets.splits import SPLITS
 from graftline.pipeline.exports import stored_attempts
 from graftline.pipeline.provenance.trace import Ancestry
 from graftline.rollouts.trajectory import Trajectory
@@ -161,7 +160,7 @@ def _row(file: str, line: int, told: Mapping[str, Any], attempts: Mapping[tuple[
     teacher, number, step = str(told.get("teacher", "")), int(told.get("attempt", 0)), int(told.get("step", 0))
     row = TrainingRow(
         file, line, task_id, edit_id, edit_id.partition(":")[0], str(told.get("language", "")),
-        str(told.get("licence") or NO_LICENCE), origin, template, teacher, number, step,
+        str(told.get("licence") or NO_LICENSE), origin, template, teacher, number, step,
     )  # fmt: skip
     trajectory = attempts.get((task_id, teacher, number))
     if trajectory is None:
@@ -221,12 +220,9 @@ def _lines(paths: Paths, wanted: set[str]) -> dict[str, str]:
     return found
 
 
-def _edits(raw: RawRow, source: Source, name: str, dataset: Dataset) -> set[str]:
+def _edits(raw: RawRow, source: Source[Any], name: str, dataset: Dataset) -> set[str]:
     """Return the ids of the edits that are made of one raw row."""
-    content = parsed(raw.content) if isinstance(raw.content, bytes) else raw.content
-    if isinstance(content, Drop):
+    content = parse_row(raw.content) if isinstance(raw.content, bytes) else raw.content
+    if isinstance(content, Rejection):
         return set()
-    try:
-        return {outcome.id for outcome in source.outcomes(content, name, dataset) if isinstance(outcome, Edit)}
-    except ValidationError:
-        return set()
+    return {outcome.id for outcome in source.outcomes(content, name, dataset) if isinstance(outcome, Edit)}

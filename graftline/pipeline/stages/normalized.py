@@ -62,7 +62,7 @@ def _normalize(lineage: Lineage, name: str, dataset: Dataset, raw: ArtifactRecor
     workers = cores if size > _INLINE_BYTES and cores > 1 else 0
     rows = source.rows(lineage.paths.raw(name), dataset, cleaning.max_line_bytes)
     done = normalize(rows, plan, workers, lineage.advance)
-    for file, line, reason, detail in done.first_drops:
+    for file, line, reason, detail in done.first_rejected:
         path = lineage.paths.relative(lineage.paths.raw(name) / file)
         logger.warning("%s: line %d: %s: %s", path, line, reason, detail)
     contract: dict[str, Any] = raw.contract() if isinstance(raw, DatasetRecord) else {}

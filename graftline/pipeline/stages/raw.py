@@ -11,7 +11,7 @@ from graftline.core.errors import RecordError
 from graftline.core.hashing import digest
 from graftline.core.record import ArtifactRecord, DatasetRecord
 from graftline.datasets.catalog import Dataset
-from graftline.datasets.raw_rows import keep_wanted, number_of_rows
+from graftline.datasets.raw_rows import fetch_usable_rows, number_of_rows
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code
 
@@ -39,7 +39,7 @@ def _fetch(lineage: Lineage, name: str, dataset: Dataset, revision: str, folder:
         target = folder / file.path
         target.parent.mkdir(parents=True, exist_ok=True)
         if dataset.keep == "wanted":
-            one, of_file = keep_wanted(hub, name, dataset, file, target, max_line_bytes)
+            one, of_file = fetch_usable_rows(hub, name, dataset, file, target, max_line_bytes)
             counts.update(of_file)
         else:
             if old is not None and not target.exists() and file.path in old.files:

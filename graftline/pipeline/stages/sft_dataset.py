@@ -16,8 +16,8 @@ from graftline.core.errors import ConfigError, DataError
 from graftline.core.jsonl import read_lines
 from graftline.core.paths import Paths
 from graftline.core.record import ArtifactRecord
-from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit
+from graftline.datasets.splits import Split
 from graftline.pipeline.lineage import Lineage, identities
 from graftline.pipeline.settings import rewriter, stage_code
 from graftline.rollouts.shards import current_attempts, read_shards, sealed_shards

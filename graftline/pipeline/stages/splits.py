@@ -3,8 +3,7 @@
 from graftline.astgrep.binding import Language
 from graftline.core.build import Built, Contents, Request
 from graftline.core.errors import RecordError
-from graftline.datasets.division import Split
-from graftline.datasets.split import write_division, write_split
+from graftline.datasets.splits import Split, write_assignments, write_split
 from graftline.pipeline.lineage import Lineage, identities
 from graftline.pipeline.settings import stage_code
 
@@ -44,5 +43,7 @@ def division(lineage: Lineage) -> Built:
     return lineage.build(
         lineage.paths.division,
         request,
-        lambda folder: Contents(write_division(folders, lineage.catalog.languages, lineage.catalog.splitting, folder)),
+        lambda folder: Contents(
+            write_assignments(folders, lineage.catalog.languages, lineage.catalog.splitting, folder)
+        ),
     )

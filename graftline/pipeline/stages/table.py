@@ -50,8 +50,8 @@ class Stage:
 STAGES: Mapping[str, Stage] = {
     "raw": Stage("dataset", "stages.raw:raw", ("graftline.datasets.sources.open", "graftline.datasets.raw_rows")),
     "normalized": Stage("source", "stages.normalized:normalized", ("graftline.datasets.normalize",)),
-    "division": Stage("everything", "stages.splits:division", ("graftline.datasets.split",)),
-    "splits": Stage("partition", "stages.splits:splits", ("graftline.datasets.split",)),
+    "division": Stage("everything", "stages.splits:division", ("graftline.datasets.splits",)),
+    "splits": Stage("partition", "stages.splits:splits", ("graftline.datasets.splits",)),
     "label_tasks": Stage("everything", "stages.tasks:label_tasks", ("graftline.rollouts.task", "graftline.core.jsonl")),
     "synthetic_rules": Stage(
         "partition", "stages.tasks:synthetic_rules", ("graftline.datasets.synthetic", *_SANDBOX, *_FILES)

@@ -6,8 +6,8 @@ from pathlib import Path
 from graftline.astgrep.binding import LANGUAGES, Language
 from graftline.core.build import Built, Contents, Request
 from graftline.core.jsonl import read_lines, write_lines
-from graftline.datasets.division import Split
 from graftline.datasets.edit import Edit, Label
+from graftline.datasets.splits import Split
 from graftline.datasets.synthetic import synthesize
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import rewriter, stage_code

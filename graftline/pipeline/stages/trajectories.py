@@ -12,7 +12,7 @@ from graftline.core.jsonl import read_lines, write_lines
 from graftline.core.parquet import write_parquet
 from graftline.core.processes import default_workers
 from graftline.core.record import ArtifactRecord, load_verified
-from graftline.datasets.division import Split
+from graftline.datasets.splits import Split
 from graftline.pipeline.attempts import JobFeed
 from graftline.pipeline.lineage import Lineage, request_of
 from graftline.pipeline.settings import attempt_settings, has_examples

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks import commands, datasets
 from benchmarks.synthetic_rows import lines, row
-from graftline.datasets.readers.commits import CommitRow
-from graftline.datasets.syntax import is_clean
+from graftline.datasets.language import is_clean
+from graftline.datasets.readers.commitpackft import CommitRow
 
 TINY = datasets.Sizes(rows=300, repetitions=1, texts=20, curve=(100, 200), rerun=60)
 

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import sizing
 from benchmarks.commands import CHECKOUT
 from benchmarks.synthetic_rows import agent_row
-from graftline.datasets.edit import Drop, Edit
+from graftline.datasets.edit import Edit, Rejection
 from graftline.datasets.patches import number_of_files
 
 TINY = sizing.Sizes(rows=40, pairs=3, instances=5, rollouts=3)
@@ -76,7 +76,7 @@ def test_rows_of_agentpack_are_commits_as_patches_of_which_a_fifth_is_of_one_fil
     files = [number_of_files(row["patch"]) for row in rows]
     assert 0.12 < files.count(1) / len(files) < 0.26
     outcomes = [outcome for row in rows for outcome in SOURCE.outcomes(row, "agentpack", dataset)]
-    drops = {outcome.reason.value for outcome in outcomes if isinstance(outcome, Drop)}
+    drops = {outcome.reason.value for outcome in outcomes if isinstance(outcome, Rejection)}
     assert sum(isinstance(outcome, Edit) for outcome in outcomes) > 30
     assert "bad_patch" not in drops
     assert "several_files" in drops

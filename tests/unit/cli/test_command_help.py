@@ -134,7 +134,7 @@ def test_every_command_of_datasets_and_its_options_are_in_the_docs_and_no_other(
 
 
 def test_the_splits_that_help_names_are_the_splits() -> None:
-    from graftline.datasets.division import SPLITS
+    from graftline.datasets.splits import SPLITS
 
     named = {
         command.name: tuple(option.type.choices)

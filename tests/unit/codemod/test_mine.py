@@ -12,7 +12,7 @@ from graftline.codemod.hunks import find_statement, split_into_hunks
 from graftline.codemod.mine import Journal, MinedRules, MiningConfig, Pair, collect_pairs, mine_rules
 from graftline.codemod.rule_file import format_rules
 from graftline.core.errors import DataError
-from graftline.datasets.extensions import language_of_path
+from graftline.datasets.language import language_of_path
 from graftline.sandbox.actions import MemorySandboxConfig
 from graftline.sandbox.actions.memory import MemorySandbox
 

@@ -4,7 +4,7 @@ import pytest
 
 from graftline.core.errors import DataError, DownloadError
 from graftline.datasets.catalog import Dataset, DatasetFile
-from graftline.datasets.sources.listing import Facts, matches, resolved
+from graftline.datasets.sources.base import Facts, matches, resolve
 
 MATCHES = [
     ("*", "a.jsonl", True),
@@ -54,17 +54,17 @@ ELSEWHERE = [
 def test_a_name_that_would_lead_elsewhere_is_refused(name: str) -> None:
     wanted = dataset(DatasetFile(path="*"), DatasetFile(path="*/*"))
     with pytest.raises(DataError, match="use a plain relative path"):
-        resolved("home", wanted, {name: Facts(), "fine": Facts(), "fine/too": Facts()})
+        resolve("home", wanted, {name: Facts(), "fine": Facts(), "fine/too": Facts()})
 
 
 def test_a_name_that_nobody_asked_for_is_no_fault() -> None:
-    found = resolved("home", dataset(DatasetFile(path="*.csv")), {"../a": Facts(), "b.csv": Facts(3)})
+    found = resolve("home", dataset(DatasetFile(path="*.csv")), {"../a": Facts(), "b.csv": Facts(3)})
     assert found == [DatasetFile(path="b.csv", size_bytes=3)]
 
 
 def test_a_pinned_entry_stands_beside_a_pattern_that_fits_it() -> None:
     wanted = dataset(DatasetFile(path="a.csv", sha256="0" * 64), DatasetFile(path="*.csv"))
-    assert resolved("home", wanted, {"b.csv": Facts(), "a.csv": Facts(size_bytes=1)}) == [
+    assert resolve("home", wanted, {"b.csv": Facts(), "a.csv": Facts(size_bytes=1)}) == [
         DatasetFile(path="a.csv", sha256="0" * 64, size_bytes=1),
         DatasetFile(path="b.csv"),
     ]
@@ -72,7 +72,7 @@ def test_a_pinned_entry_stands_beside_a_pattern_that_fits_it() -> None:
 
 def test_an_entry_without_a_file_is_an_error_that_lists_what_there_is() -> None:
     with pytest.raises(DownloadError) as error:
-        resolved("home", dataset(DatasetFile(path="*.csv")), {f"{digit}.txt": Facts() for digit in range(9)})
+        resolve("home", dataset(DatasetFile(path="*.csv")), {f"{digit}.txt": Facts() for digit in range(9)})
     assert str(error.value) == (
         "home/*.csv: no such file; mend `files` of the dataset; found: 0.txt, 1.txt, 2.txt, 3.txt, 4.txt"
     )

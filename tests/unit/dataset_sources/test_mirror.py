@@ -15,8 +15,8 @@ from graftline.core.retry import RetryPolicy
 from graftline.core.secrets import Secrets
 from graftline.datasets.catalog import Dataset, DatasetFile
 from graftline.datasets.sources.base import DatasetHub
-from graftline.datasets.sources.local import local_hub
-from graftline.datasets.sources.mirror import MirrorHub, held_by_mirror
+from graftline.datasets.sources.folders import local_hub
+from graftline.datasets.sources.mirror import MirrorHub, datasets_in_mirror
 from graftline.datasets.sources.open import HomesHubConfig, LocalHubConfig, MemoryHubConfig, open_hub
 
 CONTENT = b"rows\n" * 5
@@ -157,10 +157,10 @@ def test_what_a_mirror_holds_is_known_by_its_folders(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     names = ["demo", "agentpack"]
     for named in (f"{tmp_path}/mirror", f"file://{tmp_path}/mirror/", "mirror"):
-        assert held_by_mirror(named, names) == {"demo"}
+        assert datasets_in_mirror(named, names) == {"demo"}
     for named in (f"{tmp_path}/nowhere", "s4://nowhere"):
         with pytest.raises(ConfigError, match=r"nowhere"):
-            held_by_mirror(named, names)
+            datasets_in_mirror(named, names)
 
 
 def test_a_mirror_applies_to_every_hub_but_the_one_in_memory(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_mirror_applies_to_every_hub_but_the_one_in_memory(tmp_path: Path) -> 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="no folder shared/data/mirror beside the checkout")
 def test_the_shared_mirror_is_one(tmp_path: Path) -> None:
-    assert held_by_mirror(str(SHARED), ["agentpack", "marv", "oce_dataft"]) == {"agentpack", "marv"}
+    assert datasets_in_mirror(str(SHARED), ["agentpack", "marv", "oce_dataft"]) == {"agentpack", "marv"}
     hub = MirrorHub(str(SHARED), local_hub(tmp_path), RetryPolicy(), must_match_pins=False)
     found = [file.path for file in hub.files("commitpackft", dataset("data/*/data.jsonl"))]
     assert found == [f"data/{language}/data.jsonl.gz" for language in ("java", "javascript", "python", "typescript")]

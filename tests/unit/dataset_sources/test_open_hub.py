@@ -11,8 +11,7 @@ from graftline.core.errors import ConfigError, DataError
 from graftline.core.retry import RetryPolicy, SourceBusyError
 from graftline.core.secrets import Secrets
 from graftline.datasets.catalog import Dataset, DatasetFile, PackageRelease
-from graftline.datasets.sources.addresses import HomesHub
-from graftline.datasets.sources.open import HomesHubConfig, LocalHubConfig, MemoryHubConfig, open_hub
+from graftline.datasets.sources.open import HomesHub, HomesHubConfig, LocalHubConfig, MemoryHubConfig, open_hub
 from tests.hub_server import HubServer
 
 QUICK = RetryPolicy(connect_s=20.0, read_s=20.0, deadline_s=1.0, longest_pause_s=0.01)

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from graftline.datasets.catalog import Cleaning
-from graftline.datasets.edit import Drop, Edit
+from graftline.datasets.edit import Edit, Rejection
 from graftline.datasets.ingest import CleanEdit, Ingest
 from graftline.datasets.readers import source_of
 from tests.unit.datasets.fixtures import dataset
 
-Outcomes = list[tuple[str, int, str | Drop]]
+Outcomes = list[tuple[str, int, str | Rejection]]
 
 
 @pytest.fixture

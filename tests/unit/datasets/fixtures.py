@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from graftline.datasets.catalog import Dataset, DatasetFile
-from graftline.datasets.edit import Drop, Outcome
+from graftline.datasets.edit import Rejection, RowResult
 from graftline.datasets.readers import ReaderName, source_of
-from graftline.datasets.readers.base import RawRow
+from graftline.datasets.readers.base import RawRow, Source
 
 MAX_LINE_BYTES = 1 << 20
 
@@ -18,12 +18,12 @@ def dataset(reader: ReaderName, **changes: Any) -> Dataset:
     return Dataset(**{**values, **changes})
 
 
-def outcomes(reader: ReaderName, row: Mapping[str, Any], name: str = "", **changes: Any) -> Sequence[Outcome]:
+def outcomes(reader: ReaderName, row: Mapping[str, Any], name: str = "", **changes: Any) -> Sequence[RowResult]:
     """Return what becomes of `row` in a dataset called `name`, or as its reader is."""
     return source_of(reader).outcomes(row, name or reader, dataset(reader, **changes))
 
 
-def outcome(reader: ReaderName, row: Mapping[str, Any], name: str = "", **changes: Any) -> Outcome:
+def outcome(reader: ReaderName, row: Mapping[str, Any], name: str = "", **changes: Any) -> RowResult:
     """Return what becomes of `row`, which is one thing."""
     [found] = outcomes(reader, row, name, **changes)
     return found
@@ -32,13 +32,18 @@ def outcome(reader: ReaderName, row: Mapping[str, Any], name: str = "", **change
 def drop(reader: ReaderName, row: Mapping[str, Any]) -> str:
     """Return why `row` is dropped."""
     found = outcome(reader, row)
-    assert isinstance(found, Drop), found
+    assert isinstance(found, Rejection), found
     return str(found)
 
 
 def raw_rows(reader: ReaderName, folder: Path, **changes: Any) -> list[RawRow]:
     """Return the raw rows below `folder`."""
     return list(source_of(reader).rows(folder, dataset(reader, **changes), MAX_LINE_BYTES))
+
+
+def source_that_makes(*results: RowResult, is_snippet: bool = False) -> Source[Any]:
+    """Return a source that makes `results` of any row."""
+    return Source(rows=lambda *_: iter(()), parse=dict, convert=lambda *_: results, is_snippet=is_snippet)
 
 
 def commit_row(**changes: Any) -> dict[str, Any]:

@@ -8,12 +8,12 @@ import orjson
 
 from graftline.astgrep.binding import LANGUAGES
 from graftline.datasets.catalog import Cleaning, Dataset, Decontamination, Splitting
-from graftline.datasets.comparison import Comparison, load_comparison
 from graftline.datasets.decontaminate import Evaluations, evaluations
-from graftline.datasets.division import REASONS, SPLITS, divide
-from graftline.datasets.extensions import language_of_path
+from graftline.datasets.deduplicate import REASONS, EditTable, load_edits
+from graftline.datasets.language import language_of_path
 from graftline.datasets.normalize import Normalized, Plan, normalize
 from graftline.datasets.readers.base import RawRow
+from graftline.datasets.splits import SPLITS, assign_splits
 from tests.unit.datasets.fixtures import commit_row, dataset
 
 Row = Mapping[str, Any]
@@ -68,11 +68,11 @@ Named = Mapping[str, Row]
 """Rows by names of the test's own."""
 
 
-def compared(folder: Path, datasets: Mapping[str, Named]) -> tuple[Comparison, list[str]]:
+def compared(folder: Path, datasets: Mapping[str, Named]) -> tuple[EditTable, list[str]]:
     """Return the comparison of datasets of CommitPackFT's rows, given in the order of precedence, and their names."""
     for dataset_name, rows in datasets.items():
         written(folder / dataset_name, rows.values())
-    comparison = load_comparison({name: folder / name for name in datasets}, LANGUAGES)
+    comparison = load_edits({name: folder / name for name in datasets}, LANGUAGES)
     names = [name for rows in datasets.values() for name in sorted(rows, key=lambda name: _language(rows[name]))]
     assert len(names) == len(comparison), "a row of a test was dropped"
     return comparison, names
@@ -89,7 +89,7 @@ class Divided:
 
     def __init__(self, folder: Path, datasets: Mapping[str, Named], **splitting: Any) -> None:
         comparison, names = compared(folder, datasets)
-        division = divide(comparison, Splitting(**splitting))
+        division = assign_splits(comparison, Splitting(**splitting))
         self.counts = division.counts()
         self.reasons: dict[str, str] = {}
         self.kept: dict[str, str] = {}
@@ -97,7 +97,7 @@ class Divided:
         self.splits: dict[str, str] = {}
         """Of those that are kept."""
         self.clusters = dict(zip(names, division.clusters.tolist(), strict=True))
-        columns = zip(names, division.reasons, division.kept, division.splits, strict=True)
+        columns = zip(names, division.reasons, division.originals, division.splits, strict=True)
         for name, reason, kept, split in columns:
             assert (reason == 0) == (names[kept] == name) == (split >= 0)
             if reason:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from graftline.datasets.edit import Drop, Edit
+from graftline.datasets.edit import Edit, Rejection
 from graftline.datasets.readers import source_of
 from graftline.datasets.readers.agentpack import MAX_PATCH_CHARACTERS
 from tests.unit.datasets.fixtures import drop, outcomes
@@ -75,7 +75,7 @@ def test_tabs_and_blanks_are_not_the_same_indentation() -> None:
 
 def test_a_hunk_that_shows_one_side_only_is_dropped_and_the_others_are_kept() -> None:
     shown = outcomes("agentpack", row(HEAD + "@@ -0,0 +1 @@\n+new()\n" + HUNK + "@@ -9 +8,0 @@\n-old()\n"))
-    assert [str(one) if isinstance(one, Drop) else one.origin[-6:] for one in shown] == [
+    assert [str(one) if isinstance(one, Rejection) else one.origin[-6:] for one in shown] == [
         "empty_pre: hunk 1 of 'src/a.py' shows nothing before: nothing can be rewritten",
         "line 3",
         "empty_post: hunk 3 of 'src/a.py' shows nothing after: all of it was removed",
@@ -109,7 +109,7 @@ UNWANTED = [
 
 
 def test_a_row_that_can_never_become_an_edit_is_unwanted_for_the_reason_it_is_dropped_for() -> None:
-    unwanted = source_of("agentpack").unwanted
+    unwanted = source_of("agentpack").reject_unusable
     assert [drop("agentpack", row(patch)) for patch, _ in UNWANTED] == [reason for _, reason in UNWANTED]
     assert [str(unwanted(row(patch))) for patch, _ in UNWANTED] == [reason for _, reason in UNWANTED]
     assert unwanted(row()) is None

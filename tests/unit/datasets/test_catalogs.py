@@ -128,7 +128,7 @@ def test_files_of_one_name_in_two_folders_are_two_files() -> None:
 )
 def test_the_licence_of_a_repository_is_that_of_its_entry(repository: str, licence: str) -> None:
     dataset = validate({**DATASET, "licences": {"apache/*": "Apache-2.0", "demo/queue": "ISC"}}, Dataset, "d.yaml")
-    assert dataset.licence_of(repository) == licence
+    assert dataset.license_of(repository) == licence
 
 
 TWO = {**CATALOG, "datasets": {"one": DATASET, "exam": {**DATASET, "reader": "evaluation"}, "two": DATASET}}

@@ -9,16 +9,21 @@ from graftline.astgrep.action import PatternAction
 from graftline.astgrep.binding import Language
 from graftline.codemod.canonical import canonicalize
 from graftline.datasets.edit import Edit
-from graftline.datasets.syntax import is_clean
+from graftline.datasets.language import is_clean
 from graftline.datasets.synthetic.composed import compose
 from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT
-from graftline.datasets.synthetic.family import filled_action
-from graftline.datasets.synthetic.fillings import filling, metavariables
-from graftline.datasets.synthetic.frames import Frame, frames_in
+from graftline.datasets.synthetic.family import fill_action
 from graftline.datasets.synthetic.held_out import has_held_out_form
-from graftline.datasets.synthetic.holes import Shape, shape_of
-from graftline.datasets.synthetic.rewritings import rewrites_of
-from graftline.datasets.synthetic.words import Words, read_tree
+from graftline.datasets.synthetic.patterns import Pattern, pattern_of
+from graftline.datasets.synthetic.rewrites import rewrites_of
+from graftline.datasets.synthetic.short_texts import (
+    Frame,
+    Vocabulary,
+    fill_pattern,
+    frames_in,
+    metavariables,
+    parse_clean,
+)
 from graftline.rollouts.task import validate_tasks
 from graftline.sandbox.actions.memory import MemorySandbox
 
@@ -49,7 +54,7 @@ def test_the_action_of_every_composed_edit_makes_its_text_after(language: Langua
     soundness = validate_tasks(found, MemorySandbox())
     assert len(found) >= 15
     # an edit whose text after counts as the text before is left out with the others that say nothing
-    assert {*soundness.invalid} <= {"unedited_passes"}
+    assert {*soundness.unsound} <= {"unedited_passes"}
     assert all(is_clean(one.post, language) and len(one.pre) <= 170 for one in found)
 
 
@@ -70,11 +75,11 @@ def test_composed_edits_are_of_many_kinds_and_keep_what_is_known_of_their_text()
 
 def shapes(kind: str) -> set[str]:
     """Return the patterns of the first node of a kind in the Python text, of many draws."""
-    tree = read_tree(edit("python").model_copy(update={"pre": NESTED}), "python")
+    tree = parse_clean(edit("python").model_copy(update={"pre": NESTED}), "python")
     assert tree is not None
     node = next(node for node in tree.root.walk() if node.kind == kind)
-    drawn = (shape_of(tree, node, random.Random(seed)) for seed in range(300))
-    return {shape.pattern for shape in drawn if shape is not None}
+    drawn = (pattern_of(tree, node, random.Random(seed)) for seed in range(300))
+    return {shape.text for shape in drawn if shape is not None}
 
 
 def test_what_is_inside_an_operand_is_free_where_the_operand_stays() -> None:
@@ -88,7 +93,7 @@ def test_what_stands_twice_is_one_metavariable() -> None:
 
 
 def test_arguments_go_one_at_a_time_with_what_is_in_their_brackets() -> None:
-    shape, words = Shape("run($A, [1, 2], debug=True)", ("$A",)), Words(["call"], ["name"], ["7"], ["argument"])
+    shape, words = Pattern("run($A, [1, 2], debug=True)", ("$A",)), Vocabulary(["call"], ["name"], ["7"], ["argument"])
     found = {
         text
         for seed in range(20)
@@ -99,7 +104,7 @@ def test_arguments_go_one_at_a_time_with_what_is_in_their_brackets() -> None:
 
 
 def test_two_arguments_change_places() -> None:
-    shape, words = Shape("copy($A, $B)", ("$A", "$B")), Words(["call"], ["name"], ["7"], ["argument"])
+    shape, words = Pattern("copy($A, $B)", ("$A", "$B")), Vocabulary(["call"], ["name"], ["7"], ["argument"])
     rewrites = [*rewrites_of(shape, "call", "python", words, random.Random(0))]
     assert [text for kind, text in rewrites if kind == "swap_arguments"] == ["copy($B, $A)"]
 
@@ -113,7 +118,7 @@ def test_some_rewrites_are_undone_and_their_patterns_hold_all_that_is_free() -> 
 
 
 def test_what_is_made_becomes_what_a_method_of_its_class_returns() -> None:
-    shape, words = Shape("new Pair($$$A)", ("$$$A",)), Words(["of"], ["name"], ["7"], ["argument"])
+    shape, words = Pattern("new Pair($$$A)", ("$$$A",)), Vocabulary(["of"], ["name"], ["7"], ["argument"])
     rewrites = [*rewrites_of(shape, "new_expression", "javascript", words, random.Random(0))]
     assert ("factory", "Pair.of($$$A)") in rewrites
 
@@ -124,34 +129,34 @@ def test_texts_that_do_not_parse_are_left_out() -> None:
 
 
 def test_a_filling_has_as_many_places_as_are_asked_for_and_is_filled_from_other_code() -> None:
-    words = Words(["call"], ["name"], ["7"], ["argument"])
-    found = filling("load($A, $$$B)", False, "python", 3, words, random.Random(1))
+    words = Vocabulary(["call"], ["name"], ["7"], ["argument"])
+    found = fill_pattern("load($A, $$$B)", False, "python", 3, words, random.Random(1))
     assert found is not None
     assert found.count("load(") == 3
     assert "$" not in found
-    assert filling("load()", False, "python", 3, words, random.Random(1)) is None
+    assert fill_pattern("load()", False, "python", 3, words, random.Random(1)) is None
 
 
 @pytest.mark.parametrize("sites", [2, 3])
 def test_places_of_a_metavariable_of_any_number_have_different_numbers(sites: int) -> None:
-    words = Words(["call"], ["name"], ["7"], ["argument"])
+    words = Vocabulary(["call"], ["name"], ["7"], ["argument"])
     for seed in range(30):
-        text = filling("load($$$A)", False, "python", sites, words, random.Random(seed)) or ""
+        text = fill_pattern("load($$$A)", False, "python", sites, words, random.Random(seed)) or ""
         counts = [len(line[5:-1].split(", ")) if line != "load()" else 0 for line in text.splitlines()]
         assert len({*counts}) == len(counts) == sites
 
 
 def test_two_places_stand_in_one_statement_or_in_statements_of_their_own() -> None:
-    words = Words(["call"], ["name"], ["7"], ["argument"], [Frame("done = ", ""), Frame("keep(", ", 1)")])
-    found = [filling("len($A) == 0", False, "python", 2, words, random.Random(seed)) or "" for seed in range(60)]
+    words = Vocabulary(["call"], ["name"], ["7"], ["argument"], [Frame("done = ", ""), Frame("keep(", ", 1)")])
+    found = [fill_pattern("len($A) == 0", False, "python", 2, words, random.Random(seed)) or "" for seed in range(60)]
     assert all(text.count("== 0") == 2 for text in found)
     assert {len(text.splitlines()) for text in found} == {1, 2}
     assert {(text.count("done = "), text.count("keep(")) for text in found} >= {(2, 0), (0, 2), (1, 1)}
 
 
 def test_short_statements_that_say_where_they_end_stand_on_one_line_at_times() -> None:
-    words = Words(["call"], ["name"], ["7"], ["argument"], [Frame("keep(", ");")])
-    found = [filling("$A.size() == 0", False, "java", 2, words, random.Random(seed)) or "" for seed in range(60)]
+    words = Vocabulary(["call"], ["name"], ["7"], ["argument"], [Frame("keep(", ");")])
+    found = [fill_pattern("$A.size() == 0", False, "java", 2, words, random.Random(seed)) or "" for seed in range(60)]
     assert {text.count("\n") for text in found if text.count("keep(") == 2} == {1, 2}
 
 
@@ -176,7 +181,7 @@ def test_short_statements_that_say_where_they_end_stand_on_one_line_at_times() -
 def test_a_frame_is_a_short_statement_of_the_code_without_an_expression(
     language: Language, text: str, found: set[str]
 ) -> None:
-    tree = read_tree(edit(language).model_copy(update={"pre": text}), language)
+    tree = parse_clean(edit(language).model_copy(update={"pre": text}), language)
     assert tree is not None
     assert {frame.around("{e}") for frame in frames_in(tree)} == found
 
@@ -218,7 +223,7 @@ def test_every_pattern_of_a_held_out_family_has_a_held_out_form() -> None:
     slots = {"name": "first", "new": "second", "owner": "third", "key": "fourth", "other": "fifth", "value": "sixth"}
     for family in FAMILIES:
         for form in family.forms:
-            for action in (filled_action(one, slots) for one in (*form.there, *form.back)):
+            for action in (fill_action(one, slots) for one in (*form.there, *form.back)):
                 is_whole = len(form.there) == 1
                 if is_whole and isinstance(action, PatternAction) and family.id in HELD_OUT:
                     assert has_held_out_form(action, form.languages[0]), action

@@ -17,7 +17,7 @@ from graftline.datasets.decontaminate import (
     evaluations,
     texts_in,
 )
-from graftline.datasets.fingerprints import squeezed
+from graftline.datasets.fingerprints import strip_whitespace
 
 EXAM = "\n".join(
     f"def answer_{name}(values):\n    total = sum({name} for {name} in values)\n    return total / len(values)"
@@ -41,12 +41,12 @@ def exams() -> Evaluations:
 
 
 def nearest(exams: Evaluations, *texts: str, least: float = 0.5) -> list[tuple[float, str] | None]:
-    return exams.nearest([squeezed(text).lower() for text in texts], least)
+    return exams.nearest([strip_whitespace(text).lower() for text in texts], least)
 
 
 def cut(text: str, share: float) -> str:
     """Return as much of the start of `text` as holds the share of its whole shingles."""
-    folded = squeezed(text).decode()
+    folded = strip_whitespace(text).decode()
     return folded[: int(len(folded) * share)]
 
 
@@ -94,9 +94,9 @@ def test_the_share_is_that_of_a_slow_reference(exams: Evaluations) -> None:
     texts = [EXAM, code(1), code(2)]
     for seed in range(20):
         rng = random.Random(seed)
-        edit = "".join(squeezed(text).decode()[: rng.randrange(50, 900)] for text in rng.sample(texts, 2)) + code(
-            seed + 50, 3
-        )
+        edit = "".join(
+            strip_whitespace(text).decode()[: rng.randrange(50, 900)] for text in rng.sample(texts, 2)
+        ) + code(seed + 50, 3)
         own = runs(edit)
         shares = [len(own & runs(text)) / min(len(own), len(runs(text))) for text in texts]
         best = max(shares)
@@ -104,7 +104,7 @@ def test_the_share_is_that_of_a_slow_reference(exams: Evaluations) -> None:
 
 
 def runs(text: str) -> set[bytes]:
-    folded = squeezed(text).lower()
+    folded = strip_whitespace(text).lower()
     return {folded[at : at + WIDTH].ljust(WIDTH, b"\0") for at in range(len(folded))}
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from graftline.astgrep.binding import LANGUAGES
 from graftline.datasets.catalog import Splitting
-from graftline.datasets.comparison import load_comparison
-from graftline.datasets.division import LARGE_SHARE, divide
+from graftline.datasets.deduplicate import load_edits
+from graftline.datasets.splits import LARGE_SHARE, assign_splits
 from tests.unit.datasets.shards import Divided, Row, change, written
 
 FILES = {"python": "py", "java": "java", "javascript": "js"}
@@ -142,15 +142,15 @@ def test_normalizing_in_other_processes_gives_the_same_division(tmp_path: Path, 
     divisions = []
     for count in (0, workers):
         written(tmp_path / str(count) / "one", rows.values(), count)
-        comparison = load_comparison({"one": tmp_path / str(count) / "one"}, LANGUAGES)
-        division = divide(comparison, Splitting())
+        comparison = load_edits({"one": tmp_path / str(count) / "one"}, LANGUAGES)
+        division = assign_splits(comparison, Splitting())
         divisions.append([column.tolist() for column in (division.splits, division.clusters, division.reasons)])
     assert divisions[0] == divisions[1]
 
 
 def test_languages_that_are_not_asked_for_are_not_divided(tmp_path: Path) -> None:
     written(tmp_path / "one", [*edits("a", [1] * 4).values(), *edits("b", [1] * 3, "java").values()])
-    division = divide(load_comparison({"one": tmp_path / "one"}, ("java",)), Splitting())
+    division = assign_splits(load_edits({"one": tmp_path / "one"}, ("java",)), Splitting())
     assert division.counts() == {"rows_in": 3, "rows": 3, "clusters": 3}
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from graftline.astgrep.binding import LANGUAGES
 from graftline.datasets.catalog import Splitting
-from graftline.datasets.comparison import load_comparison
-from graftline.datasets.division import divide
+from graftline.datasets.deduplicate import load_edits
+from graftline.datasets.splits import assign_splits
 from tests.unit.datasets.fixtures import dataset
 from tests.unit.datasets.shards import Divided, change, written
 
@@ -101,7 +101,7 @@ def test_edits_without_a_commit_are_not_of_the_same_one(tmp_path: Path) -> None:
         for name in ("a", "b")
     ]
     written(tmp_path / "pairs", rows, entry=dataset("release_pairs"))
-    division = divide(load_comparison({"pairs": tmp_path / "pairs"}, LANGUAGES), Splitting())
+    division = assign_splits(load_edits({"pairs": tmp_path / "pairs"}, LANGUAGES), Splitting())
     assert division.counts() == {"rows_in": 2, "rows": 2, "clusters": 2}
 
 

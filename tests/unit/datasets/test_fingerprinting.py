@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from graftline.datasets.fingerprints import PERMUTATIONS, SHINGLE_BYTES, key, shingles, signatures, squeezed
+from graftline.datasets.fingerprints import PERMUTATIONS, SHINGLE_BYTES, key, shingles, signatures, strip_whitespace
 
 BASE = 0x9E3779B97F4A7C15
 
@@ -119,7 +119,7 @@ def test_a_text_of_nothing_has_a_signature_like_any_other() -> None:
     ],
 )
 def test_squeezing_takes_out_the_blanks_of_ascii_alone(text: str, found: bytes) -> None:
-    assert squeezed(text) == found
+    assert strip_whitespace(text) == found
 
 
 def test_a_key_is_that_of_its_parts_and_where_they_end() -> None:

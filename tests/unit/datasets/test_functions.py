@@ -4,7 +4,7 @@ import pytest
 
 from graftline.astgrep.binding import Language
 from graftline.core.errors import DataError
-from graftline.datasets.functions import Function, functions_in
+from graftline.datasets.readers.package_releases import Function, functions_in
 
 PYTHON = '''\
 import os

@@ -8,8 +8,8 @@ import zlib
 
 import pytest
 
-from graftline.datasets.edit import Drop, DropReason
-from graftline.datasets.formats import gunzipped, lines_of
+from graftline.datasets.edit import Rejection, RejectReason
+from graftline.datasets.formats import decompress_gzip, lines_of
 
 MEBIBYTE = 1 << 20
 TEXT = "".join(random.Random(0).choices("abcdefgh \n", k=50_000)).encode()
@@ -20,7 +20,7 @@ def read(packed: bytes) -> tuple[bytes, str]:
     """Return the content, and what is wrong with the rest."""
     content = b""
     try:
-        for piece in gunzipped(io.BytesIO(packed)):
+        for piece in decompress_gzip(io.BytesIO(packed)):
             content += piece
     except (zlib.error, EOFError) as error:
         return content, str(error)
@@ -124,7 +124,7 @@ def test_a_file_that_unpacks_to_a_thousandfold_takes_a_few_megabytes() -> None:
     length, largest = 0, 0
     tracemalloc.start()
     try:
-        for piece in gunzipped(io.BytesIO(packed)):
+        for piece in decompress_gzip(io.BytesIO(packed)):
             length, largest = length + len(piece), max(largest, len(piece))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -141,7 +141,7 @@ def test_a_line_without_end_in_a_packed_file_is_one_drop_and_takes_a_few_megabyt
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    too_long = Drop(DropReason.LINE_TOO_LONG, "more than 1000 bytes")
+    too_long = Rejection(RejectReason.LINE_TOO_LONG, "more than 1000 bytes")
     assert [(row.line, row.content) for row in rows] == [(1, too_long), (2, b"{}")]
     assert peak < 5 * MEBIBYTE
 
@@ -152,4 +152,4 @@ def test_damage_in_a_long_line_is_found_in_the_time_of_a_test() -> None:
     packed = bytearray(gzip.compress(line + b"\n" + line, 1))
     packed[-30_000] ^= 0xFF
     [first, last] = lines_of(io.BytesIO(bytes(packed)), "a.jsonl.gz", 4 * MEBIBYTE)
-    assert (first.content, isinstance(last.content, Drop)) == (line, True)
+    assert (first.content, isinstance(last.content, Rejection)) == (line, True)

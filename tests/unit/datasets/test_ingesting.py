@@ -7,23 +7,23 @@ import pytest
 
 from graftline.astgrep.binding import Language
 from graftline.datasets.catalog import Cleaning
-from graftline.datasets.edit import Drop, DropReason, Edit, Label, Outcome
+from graftline.datasets.edit import Edit, Label, Rejection, RejectReason, RowResult
 from graftline.datasets.ingest import CleanEdit, Ingest
 from graftline.datasets.readers.base import Source
-from tests.unit.datasets.fixtures import dataset
+from tests.unit.datasets.fixtures import dataset, source_that_makes
 
 MakeEdit = Callable[..., Edit]
 ALLOWED = "MIT, BSD-2-Clause, BSD-3-Clause, Apache-2.0, ISC"
-UNCHANGED = Drop(DropReason.UNCHANGED, "pre and post differ in nothing, or in blanks only")
+UNCHANGED = Rejection(RejectReason.UNCHANGED, "pre and post differ in nothing, or in blanks only")
 
 
-def ingested(*outcomes: Outcome, **cleaning: Any) -> list[CleanEdit | Label | Drop]:
+def ingested(*outcomes: RowResult, **cleaning: Any) -> list[CleanEdit | Label | Rejection]:
     """Return what is made of a row that its dataset makes `outcomes` of."""
-    source = Source(rows=lambda *_: iter(()), outcomes=lambda *_: outcomes)
+    source = source_that_makes(*outcomes)
     return Ingest("demo", dataset("release_pairs"), source, Cleaning(**cleaning)).outcomes([{}])[0]
 
 
-def one(outcome: Outcome, **cleaning: Any) -> CleanEdit | Label | Drop:
+def one(outcome: RowResult, **cleaning: Any) -> CleanEdit | Label | Rejection:
     [found] = ingested(outcome, **cleaning)
     return found
 
@@ -51,16 +51,21 @@ def test_a_clean_edit_comes_with_what_was_found_out(edit: MakeEdit) -> None:
 
 
 def test_outcomes_of_a_row_are_judged_one_by_one_and_keep_their_order(edit: MakeEdit) -> None:
-    drop = Drop(DropReason.BAD_PATCH, "as its dataset says")
+    drop = Rejection(RejectReason.BAD_PATCH, "as its dataset says")
     found = ingested(edit("a"), drop, label(), edit("b", licence="GPL-2.0-only"), edit("c"))
-    assert [type(outcome).__name__ for outcome in found] == ["CleanEdit", "Drop", "Label", "Drop", "CleanEdit"]
+    assert [type(outcome).__name__ for outcome in found] == [
+        "CleanEdit",
+        "Rejection",
+        "Label",
+        "Rejection",
+        "CleanEdit",
+    ]
     assert (found[1], found[2]) == (drop, label())
 
 
 def test_a_row_that_was_never_read_stays_the_drop_it_is() -> None:
-    drop = Drop(DropReason.LINE_TOO_LONG, "more than 100 bytes")
-    source = Source(rows=lambda *_: iter(()), outcomes=lambda *_: [label()])
-    assert Ingest("demo", dataset("release_pairs"), source, Cleaning()).outcomes([drop]) == [[drop]]
+    drop = Rejection(RejectReason.LINE_TOO_LONG, "more than 100 bytes")
+    assert Ingest("demo", dataset("release_pairs"), source_that_makes(label()), Cleaning()).outcomes([drop]) == [[drop]]
 
 
 def test_every_fault_of_an_edit_is_the_reason_once_those_before_it_are_mended(edit: MakeEdit) -> None:
@@ -79,13 +84,13 @@ def test_every_fault_of_an_edit_is_the_reason_once_those_before_it_are_mended(ed
     for change in mended:
         faulty |= change
         found = one(edit("f", **faulty))
-        reasons.append(found.reason if isinstance(found, Drop) else "")
+        reasons.append(found.reason if isinstance(found, Rejection) else "")
     assert reasons == ["not_text", "licence", "unchanged", "too_long", "unchanged", "unparsable", ""]
 
 
 @pytest.mark.parametrize("field", ["instruction", "pre", "post"])
 def test_a_nul_character_anywhere_is_no_text(edit: MakeEdit, field: str) -> None:
-    assert one(edit("a", **{field: "x = '\0'\n"})) == Drop(DropReason.NOT_TEXT, "holds a NUL character")
+    assert one(edit("a", **{field: "x = '\0'\n"})) == Rejection(RejectReason.NOT_TEXT, "holds a NUL character")
 
 
 @pytest.mark.parametrize(
@@ -100,13 +105,13 @@ def test_a_nul_character_anywhere_is_no_text(edit: MakeEdit, field: str) -> None
     ],
 )
 def test_only_licences_of_the_allow_list_are_let_in(edit: MakeEdit, licence: str, is_allowed: bool) -> None:
-    drop = Drop(DropReason.LICENCE, f"{licence!r} is not allowed; allowed: {ALLOWED}")
+    drop = Rejection(RejectReason.LICENSE, f"{licence!r} is not allowed; allowed: {ALLOWED}")
     assert (one(edit("a", licence=licence)) == drop, one(label(licence=licence)) == drop) == (not is_allowed,) * 2
 
 
 def test_the_allow_list_is_that_of_the_configuration(edit: MakeEdit) -> None:
     found = one(edit("a", licence="MIT"), licences=("0BSD", "Zlib"))
-    assert found == Drop(DropReason.LICENCE, "'MIT' is not allowed; allowed: 0BSD, Zlib")
+    assert found == Rejection(RejectReason.LICENSE, "'MIT' is not allowed; allowed: 0BSD, Zlib")
 
 
 @pytest.mark.parametrize(
@@ -160,15 +165,15 @@ def test_the_length_of_an_edit_is_counted_by_the_tokenizer_of_the_configuration(
     found = one(long, tokenizer=tokenizer, max_pre_tokens=tokens)
     assert isinstance(found, CleanEdit)
     assert (found.pre_tokens, found.post_tokens) == (tokens, 2 * tokens)
-    assert one(long, tokenizer=tokenizer, max_pre_tokens=tokens - 1) == Drop(
-        DropReason.TOO_LONG, f"pre has {tokens} tokens by {tokenizer}, more than {tokens - 1}"
+    assert one(long, tokenizer=tokenizer, max_pre_tokens=tokens - 1) == Rejection(
+        RejectReason.TOO_LONG, f"pre has {tokens} tokens by {tokenizer}, more than {tokens - 1}"
     )
 
 
 @pytest.mark.parametrize("field", ["pre", "post"])
 def test_both_sides_must_parse_where_that_is_checked(edit: MakeEdit, field: str) -> None:
     broken = edit("a", **{field: "def f(:\n"})
-    assert one(broken) == Drop(DropReason.UNPARSABLE, "one side is not valid python")
+    assert one(broken) == Rejection(RejectReason.UNPARSABLE, "one side is not valid python")
     assert isinstance(one(broken, check_syntax=False), CleanEdit)
 
 
@@ -185,14 +190,14 @@ def test_both_sides_must_parse_where_that_is_checked(edit: MakeEdit, field: str)
 def test_a_row_that_its_dataset_takes_and_an_edit_does_not_is_a_drop(
     edit: MakeEdit, changes: dict[str, Any], reason: str, detail: str
 ) -> None:
-    source = Source(rows=lambda *_: iter(()), outcomes=lambda row, *_: [edit("a", **row)])
+    source = Source(rows=lambda *_: iter(()), parse=dict, convert=lambda row, *_: [edit("a", **row)])
     ingest = Ingest("demo", dataset("release_pairs"), source, Cleaning())
-    assert ingest.outcomes([changes]) == [[Drop(DropReason(reason), detail)]]
+    assert ingest.outcomes([changes]) == [[Rejection(RejectReason(reason), detail)]]
 
 
 @pytest.mark.parametrize("field", ["instruction", "pre", "post"])
 def test_a_nul_character_in_a_label_is_no_text(field: str) -> None:
-    assert one(label(**{field: "a\0"})) == Drop(DropReason.NOT_TEXT, "holds a NUL character")
+    assert one(label(**{field: "a\0"})) == Rejection(RejectReason.NOT_TEXT, "holds a NUL character")
 
 
 def test_a_label_may_be_long_and_need_not_parse() -> None:

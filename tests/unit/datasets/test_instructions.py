@@ -2,7 +2,7 @@
 
 import pytest
 
-from graftline.datasets.instructions import cleaned
+from graftline.datasets.instructions import clean_message
 
 CASES = [
     ("Sort imports\n", "Sort imports"),
@@ -45,22 +45,22 @@ UNTOUCHED = [
 
 @pytest.mark.parametrize(("message", "instruction"), CASES)
 def test_only_what_was_done_is_left(message: str, instruction: str) -> None:
-    assert cleaned(message) == instruction
+    assert clean_message(message) == instruction
 
 
 @pytest.mark.parametrize(("message", "reason"), UNTOUCHED)
 def test_what_only_looks_like_it_stays(message: str, reason: str) -> None:
-    assert cleaned(message) == message, reason
+    assert clean_message(message) == message, reason
 
 
 @pytest.mark.parametrize("message", [message for message, _ in CASES + UNTOUCHED])
 def test_twice_is_the_same_as_once(message: str) -> None:
-    assert cleaned(cleaned(message)) == cleaned(message)
+    assert clean_message(clean_message(message)) == clean_message(message)
 
 
 @pytest.mark.parametrize("message", ["x@a.bc@d.ef y", "a<b@c.de>@f.gh", "Cc b@c.de: x", "a@b.cd a@b.cd@e.fg"])
 def test_what_is_taken_out_leaves_no_new_address_or_trailer(message: str) -> None:
-    assert cleaned(cleaned(message)) == cleaned(message)
+    assert clean_message(clean_message(message)) == clean_message(message)
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_what_is_taken_out_leaves_no_new_address_or_trailer(message: str) -> Non
 )
 def test_hostile_text_of_a_megabyte_is_cleaned_in_the_time_of_a_test(text: str) -> None:
     # what looks at the whole text again for each sign takes longer than a test may
-    assert len(cleaned(text)) <= len(text)
+    assert len(clean_message(text)) <= len(text)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from graftline.datasets.edit import Drop, DropReason
-from graftline.datasets.ingest import parsed
+from graftline.datasets.edit import Rejection, RejectReason
+from graftline.datasets.ingest import parse_row
 
 PIECES = ['"', "\\", '\\"', "a", "é", "\u2028", "\U0001f600", "\n", "\t", "{", "}", ":", ",", "\x7f", "\\\\", "/"]
 
@@ -29,7 +29,7 @@ PIECES = ['"', "\\", '\\"', "a", "é", "\u2028", "\U0001f600", "\n", "\t", "{", 
     ],
 )
 def test_an_object_is_the_row(line: bytes, row: dict[str, Any] | None) -> None:
-    assert parsed(line) == (json.loads(line) if row is None else row)
+    assert parse_row(line) == (json.loads(line) if row is None else row)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_an_object_is_the_row(line: bytes, row: dict[str, Any] | None) -> None:
     ],
 )
 def test_a_key_that_is_there_twice_is_named(line: bytes, key: str) -> None:
-    assert parsed(line) == Drop(DropReason.DUPLICATE_KEY, f"{key!r} is there twice")
+    assert parse_row(line) == Rejection(RejectReason.DUPLICATE_KEY, f"{key!r} is there twice")
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -66,11 +66,11 @@ def test_a_repeated_key_is_found_among_any_texts_and_no_other_is(seed: int) -> N
             for _ in range(rng.randrange(1, 9))
         }
         pairs = [(json.dumps(key, ensure_ascii=rng.random() < 0.5), json.dumps(value)) for key, value in row.items()]
-        assert parsed(("{" + ",".join(map(":".join, pairs)) + "}").encode()) == row
+        assert parse_row(("{" + ",".join(map(":".join, pairs)) + "}").encode()) == row
         repeated = rng.choice(list(row))
         pairs.insert(rng.randrange(len(pairs) + 1), (json.dumps(repeated), json.dumps(rng.choice([text(), 1]))))
         line = ("{" + ",".join(map(":".join, pairs)) + "}").encode()
-        assert parsed(line) == Drop(DropReason.DUPLICATE_KEY, f"{repeated!r} is there twice")
+        assert parse_row(line) == Rejection(RejectReason.DUPLICATE_KEY, f"{repeated!r} is there twice")
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_a_repeated_key_is_found_among_any_texts_and_no_other_is(seed: int) -> N
     ],
 )
 def test_what_is_no_row_says_why_and_where(line: bytes, reason: str, detail: str) -> None:
-    assert parsed(line) == Drop(DropReason(reason), detail)
+    assert parse_row(line) == Rejection(RejectReason(reason), detail)
 
 
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"b":', b"}")])
 def test_a_row_nested_deeper_than_a_thousand_levels_is_no_row(opening: bytes, closing: bytes) -> None:
     # the row itself is a level too
     deep = [
-        parsed(b'{"a":' + opening * levels + b"1" + closing * levels + b"}") for levels in (900, 1023, 1024, 100_000)
+        parse_row(b'{"a":' + opening * levels + b"1" + closing * levels + b"}") for levels in (900, 1023, 1024, 100_000)
     ]
-    assert [isinstance(row, Drop) for row in deep] == [False, False, True, True]
+    assert [isinstance(row, Rejection) for row in deep] == [False, False, True, True]
     assert str(deep[2]).startswith("malformed_json: depth limit exceeded (character ")

@@ -11,8 +11,8 @@ import pytest
 
 from graftline.core.errors import DataError, DownloadError
 from graftline.datasets.catalog import DatasetFile
-from graftline.datasets.raw_rows import keep_wanted, number_of_rows
-from graftline.datasets.sources.memory import memory_hub
+from graftline.datasets.raw_rows import fetch_usable_rows, number_of_rows
+from graftline.testing.datasets import memory_hub
 from tests.unit.datasets.fixtures import dataset
 
 ENTRY = dataset("agentpack", home="hub/agentpack", keep="wanted")
@@ -41,7 +41,7 @@ def keep(
     hub = memory_hub({} if content is None else {f"hub/agentpack/{name}": content})
     target = folder / name
     target.parent.mkdir(parents=True, exist_ok=True)
-    return keep_wanted(hub, "agentpack", ENTRY, DatasetFile(path=name, **(pins or {})), target, 1 << 20)
+    return fetch_usable_rows(hub, "agentpack", ENTRY, DatasetFile(path=name, **(pins or {})), target, 1 << 20)
 
 
 def kept(folder: Path, name: str = NAME) -> list[bytes]:

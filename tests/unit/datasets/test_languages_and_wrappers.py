@@ -6,11 +6,10 @@ import pytest
 
 from graftline.astgrep.binding import Language
 from graftline.datasets.catalog import Cleaning
-from graftline.datasets.edit import Drop, DropReason, Edit, Label
+from graftline.datasets.edit import Edit, Label, Rejection, RejectReason
 from graftline.datasets.ingest import CleanEdit, Ingest
-from graftline.datasets.language import confirmed, wrapped
-from graftline.datasets.readers.base import Source
-from tests.unit.datasets.fixtures import dataset
+from graftline.datasets.language import confirm_language, wrap_member
+from tests.unit.datasets.fixtures import dataset, source_that_makes
 
 WRAPPED = {"": "{}", "class": "class Enclosing {{\n{}\n}}", "object": "({{\n{}\n}})"}
 
@@ -43,7 +42,7 @@ WRAPPED = {"": "{}", "class": "class Enclosing {{\n{}\n}}", "object": "({{\n{}\n
 )
 def test_a_text_gets_the_wrapper_it_needs_and_no_other(language: Language, text: str, wrapper: str) -> None:
     whole = WRAPPED[wrapper].format(text)
-    found = (text, text, "") if confirmed(text, text, language) else wrapped(text, text, language)
+    found = (text, text, "") if confirm_language(text, text, language) else wrap_member(text, text, language)
     assert found == (whole, whole, wrapper)
 
 
@@ -60,7 +59,7 @@ def test_a_text_gets_the_wrapper_it_needs_and_no_other(language: Language, text:
     ],
 )
 def test_a_text_that_no_wrapper_helps_is_none(language: Language, text: str) -> None:
-    assert (confirmed(text, text, language), wrapped(text, text, language)) == (None, None)
+    assert (confirm_language(text, text, language), wrap_member(text, text, language)) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -76,20 +75,20 @@ def test_a_text_that_no_wrapper_helps_is_none(language: Language, text: str) -> 
     ],
 )
 def test_a_language_is_what_both_sides_parse_as(named: Language, text: str, found: Language | None) -> None:
-    assert confirmed(text, text, named) == found
+    assert confirm_language(text, text, named) == found
 
 
 def test_both_sides_are_in_one_language() -> None:
     flow, plain = "const x: number = 1;", "const x = 1;"
-    assert [confirmed(*sides, "javascript") for sides in ((flow, plain), (plain, flow))] == ["tsx", "tsx"]
+    assert [confirm_language(*sides, "javascript") for sides in ((flow, plain), (plain, flow))] == ["tsx", "tsx"]
     # a cast in angle brackets is no TSX, and JSX no TypeScript
-    assert confirmed("const x = <T>y;", "const x = <p>hi</p>;", "typescript") is None
+    assert confirm_language("const x = <T>y;", "const x = <p>hi</p>;", "typescript") is None
 
 
 def test_both_sides_get_the_same_wrapper() -> None:
     # the function alone would need none
     method, function = "f(a) {\n  return a;\n}", "g() {\n  return 2;\n}"
-    assert wrapped(method, function, "javascript") == (
+    assert wrap_member(method, function, "javascript") == (
         WRAPPED["class"].format(method),
         WRAPPED["class"].format(function),
         "class",
@@ -98,17 +97,17 @@ def test_both_sides_get_the_same_wrapper() -> None:
 
 def test_sides_that_need_different_wrappers_are_none() -> None:
     # a class has no comma between its members, and an object needs one
-    assert wrapped("f() {\n  a();\n}\ng() {\n  b();\n}", "f: 1,", "javascript") is None
+    assert wrap_member("f() {\n  a();\n}\ng() {\n  b();\n}", "f: 1,", "javascript") is None
 
 
 def test_braces_in_a_text_are_left_alone() -> None:
     text = 'f() {\n  return "{}{0}{x}";\n}'
-    assert wrapped(text, text, "javascript") == (f"class Enclosing {{\n{text}\n}}",) * 2 + ("class",)
+    assert wrap_member(text, text, "javascript") == (f"class Enclosing {{\n{text}\n}}",) * 2 + ("class",)
 
 
-def cleaned(edit: Edit, is_snippet: bool = True, cleaning: Cleaning | None = None) -> Edit | Drop:
+def clean_message(edit: Edit, is_snippet: bool = True, cleaning: Cleaning | None = None) -> Edit | Rejection:
     """Return what ingestion makes of a row that becomes `edit`."""
-    source = Source(rows=lambda *_: iter(()), outcomes=lambda *_: [edit], is_snippet=is_snippet)
+    source = source_that_makes(edit, is_snippet=is_snippet)
     [[found]] = Ingest("demo", dataset("release_pairs"), source, cleaning or Cleaning()).outcomes([{}])
     assert not isinstance(found, Label)
     return found.edit if isinstance(found, CleanEdit) else found
@@ -119,7 +118,7 @@ METHOD = {"pre": "f() { old(); }", "post": "f() { fresh(); }", "language": "java
 
 def test_a_wrapped_edit_is_tagged_with_its_wrapper(edit: Callable[..., Edit]) -> None:
     method = edit("a", **METHOD)
-    assert cleaned(method) == method.model_copy(
+    assert clean_message(method) == method.model_copy(
         update={
             "pre": "class Enclosing {\nf() { old(); }\n}",
             "post": "class Enclosing {\nf() { fresh(); }\n}",
@@ -129,21 +128,21 @@ def test_a_wrapped_edit_is_tagged_with_its_wrapper(edit: Callable[..., Edit]) ->
 
 
 def test_an_edit_of_whole_files_is_not_wrapped(edit: Callable[..., Edit]) -> None:
-    assert cleaned(edit("a", **METHOD), is_snippet=False) == Drop(
-        DropReason.UNPARSABLE, "one side is not valid javascript"
+    assert clean_message(edit("a", **METHOD), is_snippet=False) == Rejection(
+        RejectReason.UNPARSABLE, "one side is not valid javascript"
     )
 
 
 def test_an_edit_in_a_related_language_is_tagged_with_it(edit: Callable[..., Edit]) -> None:
     flow = edit("a", pre="const x: A = 1;", post="const x: B = 1;", language="javascript")
-    assert cleaned(flow) == flow.model_copy(update={"language": "tsx", "tags": ("parsed-as:tsx",)})
+    assert clean_message(flow) == flow.model_copy(update={"language": "tsx", "tags": ("parsed-as:tsx",)})
 
 
 @pytest.mark.parametrize("is_snippet", [True, False])
 def test_an_edit_that_parses_alone_is_not_touched(edit: Callable[..., Edit], is_snippet: bool) -> None:
-    assert cleaned(edit("a"), is_snippet) == edit("a")
+    assert clean_message(edit("a"), is_snippet) == edit("a")
 
 
 def test_without_the_check_an_edit_is_what_its_row_says(edit: Callable[..., Edit]) -> None:
     broken = edit("a", pre="f() {", post="const x: A = 1;", language="javascript")
-    assert cleaned(broken, cleaning=Cleaning(check_syntax=False)) == broken
+    assert clean_message(broken, cleaning=Cleaning(check_syntax=False)) == broken

@@ -2,7 +2,7 @@
 
 import pytest
 
-from graftline.datasets.licences import spdx
+from graftline.datasets.licenses import spdx
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from graftline.core.errors import DataError
-from graftline.datasets.edit import Drop, DropReason
+from graftline.datasets.edit import Rejection, RejectReason
 from graftline.datasets.formats import files_in, json_lines, lines_of
 from graftline.datasets.readers.base import RawRow
+from tests.unit.datasets.fixtures import dataset
 
 MEBIBYTE = 1 << 20
-TOO_LONG = Drop(DropReason.LINE_TOO_LONG, "more than 100 bytes")
+TOO_LONG = Rejection(RejectReason.LINE_TOO_LONG, "more than 100 bytes")
 MARK = codecs.BOM_UTF8
 
 
-def lines(content: bytes, name: str = "a.jsonl", limit: int = 100) -> list[tuple[int, bytes | Drop]]:
+def lines(content: bytes, name: str = "a.jsonl", limit: int = 100) -> list[tuple[int, bytes | Rejection]]:
     rows = list(lines_of(io.BytesIO(content), name, limit))
     assert {row.file for row in rows} <= {name}
     return [(row.line, row.content) for row in rows if not isinstance(row.content, dict)]
@@ -48,7 +49,9 @@ def lines(content: bytes, name: str = "a.jsonl", limit: int = 100) -> list[tuple
     ],
 )
 @pytest.mark.parametrize("is_packed", [False, True])
-def test_lines_are_what_line_feeds_end(content: bytes, found: list[tuple[int, bytes | Drop]], is_packed: bool) -> None:
+def test_lines_are_what_line_feeds_end(
+    content: bytes, found: list[tuple[int, bytes | Rejection]], is_packed: bool
+) -> None:
     name = "a.jsonl.gz" if is_packed else "a.jsonl"
     assert lines(gzip.compress(content, mtime=0) if is_packed else content, name) == found
 
@@ -78,7 +81,7 @@ def test_damage_right_after_the_mark_leaves_the_first_line_without_it() -> None:
 def test_damage_is_one_drop_in_the_line_it_is_in() -> None:
     packed = gzip.compress(b"{}\n[]\nhalf", mtime=0)[:-8]
     detail = "the file is damaged from here on (the compressed file ends before its end-of-stream marker)"
-    assert lines(packed, "a.jsonl.gz") == [(1, b"{}"), (2, b"[]"), (3, Drop(DropReason.TRUNCATED_FILE, detail))]
+    assert lines(packed, "a.jsonl.gz") == [(1, b"{}"), (2, b"[]"), (3, Rejection(RejectReason.TRUNCATED_FILE, detail))]
 
 
 def test_damage_in_a_line_that_is_too_long_is_counted_once() -> None:
@@ -91,7 +94,7 @@ def test_files_come_in_the_order_of_their_paths_and_number_their_own_lines(tmp_p
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(name.encode() + b"\n{}")
     (tmp_path / "b" / "b.jsonl.gz").write_bytes(gzip.compress(b"[]", mtime=0))
-    assert list(json_lines(tmp_path, 100)) == [
+    assert list(json_lines(tmp_path, dataset("commitpackft"), 100)) == [
         RawRow("a/z.jsonl", 1, b"a/z.jsonl"),
         RawRow("a/z.jsonl", 2, b"{}"),
         RawRow("b/a.jsonl", 1, b"b/a.jsonl"),

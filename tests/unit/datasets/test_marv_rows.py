@@ -9,7 +9,7 @@ import pytest
 from graftline.core.errors import DataError
 from graftline.datasets.edit import Edit, Label
 from graftline.datasets.readers import source_of
-from graftline.datasets.readers.refactorings import instruction_of
+from graftline.datasets.readers.marv import instruction_of
 from tests.unit.datasets.fixtures import drop, outcome, raw_rows
 
 RENAMED = "Rename Method public a(x int) : void renamed to private b(x int) : void in class p.Outer.Inner"

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
+from graftline.datasets.deduplicate import components, equal_pairs, first_of_equal, least_of, near_pairs
 from graftline.datasets.fingerprints import PERMUTATIONS, signatures
-from graftline.datasets.similarity import components, equal_pairs, first_of_equal, least_of, near_pairs
 
 LEAST = 0.7
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from graftline.core.parquet import read_parquet
-from graftline.datasets.comparison import shards
 from graftline.datasets.decontaminate import evaluations
-from graftline.datasets.edit import Drop, DropReason, Edit
+from graftline.datasets.deduplicate import shard_tables
+from graftline.datasets.edit import Edit, Rejection, RejectReason
 from graftline.datasets.fingerprints import key, signatures
-from graftline.datasets.normalize import UNIT_BYTES, UNIT_ROWS
+from graftline.datasets.normalize import CHUNK_BYTES, CHUNK_ROWS
 from graftline.datasets.readers.base import RawRow
 from graftline.datasets.tables import DROPS, NORMALIZED
 from tests.unit.datasets.fixtures import dataset
@@ -93,7 +93,7 @@ def test_drops_are_a_table_in_the_order_of_the_rows(tmp_path: Path) -> None:
     rows = [
         RawRow("a.jsonl", 3, b"{"),
         RawRow("a.jsonl", 4, json.dumps(change("a")).encode()),
-        RawRow("b.jsonl", 1, Drop(DropReason.LINE_TOO_LONG, "more than 100 bytes")),
+        RawRow("b.jsonl", 1, Rejection(RejectReason.LINE_TOO_LONG, "more than 100 bytes")),
         RawRow("b.jsonl", 2, json.dumps(change("b", license="gpl-3.0")).encode()),
     ]
     done = written(tmp_path / "demo", rows)
@@ -107,7 +107,7 @@ def test_drops_are_a_table_in_the_order_of_the_rows(tmp_path: Path) -> None:
             "'GPL-3.0-only' is not allowed; allowed: MIT, BSD-2-Clause, BSD-3-Clause, Apache-2.0, ISC",
         ),
     ]
-    assert [(file, line, str(reason)) for file, line, reason, _ in done.first_drops] == [
+    assert [(file, line, str(reason)) for file, line, reason, _ in done.first_rejected] == [
         ("a.jsonl", 3, "malformed_json"),
         ("b.jsonl", 1, "line_too_long"),
         ("b.jsonl", 2, "licence"),
@@ -124,12 +124,12 @@ def test_what_became_of_the_rows_is_counted(tmp_path: Path) -> None:
         ("dropped.licence", 54),
         ("dropped.malformed_json", 100),
     ]
-    assert (done.licences, len(done.first_drops)) == ({"ISC": 546}, 20)
+    assert (done.licences, len(done.first_rejected)) == ({"ISC": 546}, 20)
 
 
 def test_no_rows_are_no_edits_and_no_fault(tmp_path: Path) -> None:
     done = written(tmp_path / "demo", [])
-    assert (done.counts, done.licences, done.first_drops) == ({"rows_in": 0, "rows": 0, "labels": 0}, {}, [])
+    assert (done.counts, done.licences, done.first_rejected) == ({"rows_in": 0, "rows": 0, "labels": 0}, {}, [])
     assert list(files(tmp_path / "demo")) == ["dropped.parquet"]
 
 
@@ -155,33 +155,33 @@ def test_labels_are_lines_and_count_with_their_licences(tmp_path: Path) -> None:
     assert [(json.loads(line)["holds"], json.loads(line)["kind"]) for line in lines] == [(None, "label")] * 2
 
 
-@pytest.mark.parametrize(("rows", "units"), [(UNIT_ROWS, [UNIT_ROWS]), (UNIT_ROWS + 1, [UNIT_ROWS, 1])])
+@pytest.mark.parametrize(("rows", "units"), [(CHUNK_ROWS, [CHUNK_ROWS]), (CHUNK_ROWS + 1, [CHUNK_ROWS, 1])])
 def test_a_unit_has_so_many_rows(tmp_path: Path, rows: int, units: list[int]) -> None:
     line = json.dumps(change("a")).encode()
     done = written(tmp_path / "demo", (line for _ in range(rows)))
-    lines = [path.with_suffix(".jsonl").read_bytes().count(b"\n") for path in shards(tmp_path / "demo", "python")]
+    lines = [path.with_suffix(".jsonl").read_bytes().count(b"\n") for path in shard_tables(tmp_path / "demo", "python")]
     assert (lines, done.counts["rows"]) == (units, rows)
 
 
 def test_a_unit_has_so_many_bytes(tmp_path: Path) -> None:
     # two of them are less than a unit, and the third ends it
-    large = json.dumps(change("a", new_contents="x = 1\n" * (UNIT_BYTES // 16))).encode()
-    assert 2 * len(large) < UNIT_BYTES < 3 * len(large)
+    large = json.dumps(change("a", new_contents="x = 1\n" * (CHUNK_BYTES // 16))).encode()
+    assert 2 * len(large) < CHUNK_BYTES < 3 * len(large)
     written(tmp_path / "demo", [large, large, large, json.dumps(change("b")).encode()])
-    sizes = [len(read_parquet(path, ["id"])) for path in shards(tmp_path / "demo", "python")]
+    sizes = [len(read_parquet(path, ["id"])) for path in shard_tables(tmp_path / "demo", "python")]
     assert sizes == [3, 1]
 
 
 def test_units_are_numbered_though_one_has_no_edit(tmp_path: Path) -> None:
-    broken = [b"{"] * UNIT_ROWS
+    broken = [b"{"] * CHUNK_ROWS
     written(tmp_path / "demo", [*broken, json.dumps(change("a")).encode()])
-    assert [path.name for path in shards(tmp_path / "demo", "python")] == ["python-00001.parquet"]
+    assert [path.name for path in shard_tables(tmp_path / "demo", "python")] == ["python-00001.parquet"]
 
 
 def test_progress_is_told_after_every_unit(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    written(tmp_path / "demo", [b"{"] * (UNIT_ROWS + 5), advance=lambda *progress: told.append(progress))
-    assert told == [(UNIT_ROWS, 0), (UNIT_ROWS + 5, 0)]
+    written(tmp_path / "demo", [b"{"] * (CHUNK_ROWS + 5), advance=lambda *progress: told.append(progress))
+    assert told == [(CHUNK_ROWS, 0), (CHUNK_ROWS + 5, 0)]
 
 
 def test_edits_near_an_evaluation_are_counted_and_left_out(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_edits_near_an_evaluation_are_counted_and_left_out(tmp_path: Path) -> No
     done = written(tmp_path / "demo", rows, against=evaluations([("exam.jsonl:1", exam)]))
     assert done.counts == {"rows_in": 4, "rows": 1, "labels": 0, "dropped.contaminated": 2, "dropped.licence": 1}
     assert done.licences == {"MIT": 1}
-    assert [(line, str(reason), detail) for _, line, reason, detail in done.first_drops if reason != "licence"] == [
+    assert [(line, str(reason), detail) for _, line, reason, detail in done.first_rejected if reason != "licence"] == [
         (2, "contaminated", "shares 100% with evaluation exam.jsonl:1"),
         (3, "contaminated", "shares 100% with evaluation exam.jsonl:1"),
     ]

@@ -13,7 +13,7 @@ from graftline.core.errors import BoundaryError, DataError
 from graftline.core.record import load_record
 from graftline.datasets.catalog import Cleaning
 from graftline.datasets.decontaminate import evaluations
-from graftline.datasets.normalize import UNIT_BYTES
+from graftline.datasets.normalize import CHUNK_BYTES
 from graftline.datasets.readers.base import RawRow
 from tests.processes import children_with
 from tests.unit.datasets.fixtures import dataset
@@ -32,7 +32,7 @@ CONTRACT = {
 }
 
 
-FILLER = b" " * UNIT_BYTES  # one drop, which ends a unit
+FILLER = b" " * CHUNK_BYTES  # one drop, which ends a unit
 EXAM = "\n".join(f"assert solve({number}) == {number * 17}" for number in range(20))
 
 

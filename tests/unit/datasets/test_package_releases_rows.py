@@ -15,11 +15,11 @@ from graftline.core.config import validate
 from graftline.core.errors import DataError
 from graftline.datasets.archives import archive_path
 from graftline.datasets.catalog import Dataset
-from graftline.datasets.edit import Drop, DropReason, Edit
-from graftline.datasets.package_licences import licence_in_core_metadata, licence_in_package_json
+from graftline.datasets.edit import Edit, Rejection, RejectReason
+from graftline.datasets.licenses import license_in_core_metadata, license_in_package_json
 from graftline.datasets.readers.package_releases import SOURCE
 
-Content = dict[str, Any] | Drop
+Content = dict[str, Any] | Rejection
 
 
 class Packages:
@@ -59,7 +59,9 @@ class Packages:
 
     def names(self, registry: str = "pypi") -> list[str]:
         return [
-            str(content) if isinstance(content, Drop) else f"{content['path']} {content['qual']} {content['changed']}"
+            str(content)
+            if isinstance(content, Rejection)
+            else f"{content['path']} {content['qual']} {content['changed']}"
             for content in self.contents(registry)
         ]
 
@@ -166,34 +168,34 @@ def test_what_is_built_or_from_elsewhere_is_not_read(packages: Packages, path: s
 @pytest.mark.parametrize(
     ("old", "new", "reason", "detail"),
     [
-        (b"def f(): 1\n", b"def f(): '\xff'\n", DropReason.INVALID_UTF8, "a.py: byte 10"),
+        (b"def f(): 1\n", b"def f(): '\xff'\n", RejectReason.INVALID_UTF8, "a.py: byte 10"),
         (
             b"def f(: 1\n",
             b"def f(): 1\n",
-            DropReason.UNPARSABLE,
+            RejectReason.UNPARSABLE,
             "a.py: source is not python that the parser understands",
         ),
-        (b"#" * (2 << 20) + b"#", b"def f(): 1\n", DropReason.TOO_LONG, "a.py: more than 524288 characters"),
+        (b"#" * (2 << 20) + b"#", b"def f(): 1\n", RejectReason.TOO_LONG, "a.py: more than 524288 characters"),
         (
             b"def f():\n" + b"    a()\n" * 7,
             b"def f():\n" + b"    b()\n" * 7,
-            DropReason.TOO_LONG,
+            RejectReason.TOO_LONG,
             "a.py: f: 14 lines changed; at most 12 are an edit",
         ),
         (
             b"def f():\n    a = '" + b"a" * 6000 + b"'\n",
             b"def f():\n    a = 1\n",
-            DropReason.TOO_LONG,
+            RejectReason.TOO_LONG,
             "a.py: f: 6020 characters; at most 6000 are compared",
         ),
     ],
 )
 def test_what_cannot_be_compared_is_one_drop(
-    packages: Packages, old: bytes, new: bytes, reason: DropReason, detail: str
+    packages: Packages, old: bytes, new: bytes, reason: RejectReason, detail: str
 ) -> None:
     packages.wheel("1.0", {"a.py": old})
     packages.wheel("2.0", {"a.py": new})
-    assert packages.contents() == [Drop(reason, detail)]
+    assert packages.contents() == [Rejection(reason, detail)]
 
 
 def test_releases_without_a_common_file_are_a_drop(packages: Packages) -> None:
@@ -258,7 +260,7 @@ def test_a_missing_archive_is_an_error(packages: Packages) -> None:
     ],
 )
 def test_licences_of_python_packages(metadata: str, licence: str) -> None:
-    assert licence_in_core_metadata(f"{metadata}\n\nText.\n".encode("latin-1")) == licence
+    assert license_in_core_metadata(f"{metadata}\n\nText.\n".encode("latin-1")) == licence
 
 
 @pytest.mark.parametrize(
@@ -277,8 +279,8 @@ def test_licences_of_python_packages(metadata: str, licence: str) -> None:
     ],
 )
 def test_licences_of_npm_packages(package: Any, licence: str) -> None:
-    assert licence_in_package_json(json.dumps(package).encode()) == licence
+    assert license_in_package_json(json.dumps(package).encode()) == licence
 
 
 def test_a_package_json_that_is_none_states_no_licence() -> None:
-    assert licence_in_package_json(b"[" * 100_000) == licence_in_package_json(b"\xff") == "NOASSERTION"
+    assert license_in_package_json(b"[" * 100_000) == license_in_package_json(b"\xff") == "NOASSERTION"

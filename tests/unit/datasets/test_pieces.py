@@ -4,10 +4,10 @@ import pytest
 
 from graftline.astgrep.binding import LANGUAGES, Language
 from graftline.datasets.edit import Edit
-from graftline.datasets.syntax import is_clean
+from graftline.datasets.language import is_clean
 from graftline.datasets.synthetic import synthesize
+from graftline.datasets.synthetic.excerpts import split_into_excerpts
 from graftline.datasets.synthetic.families import HELD_OUT
-from graftline.datasets.synthetic.pieces import in_pieces
 from graftline.sandbox.actions.memory import MemorySandbox
 
 PYTHON = '''\
@@ -75,7 +75,7 @@ def edit(text: str, language: Language, id: str = "d:1") -> Edit:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_pieces_are_short_parse_alone_and_are_of_the_text(language: Language) -> None:
     text = TEXTS[language]
-    pieces = in_pieces([edit(text, language)], language, 120)
+    pieces = split_into_excerpts([edit(text, language)], language, 120)
     lines = {line.strip() for line in text.splitlines()}
     assert len(pieces) > 1
     for piece in pieces:
@@ -89,7 +89,7 @@ def test_pieces_are_short_parse_alone_and_are_of_the_text(language: Language) ->
 
 
 def test_statements_stay_together_as_long_as_there_is_room() -> None:
-    pieces = in_pieces([edit(PYTHON, "python")], "python", 150)
+    pieces = split_into_excerpts([edit(PYTHON, "python")], "python", 150)
     assert [piece.pre for piece in pieces] == [
         # one that is too short by itself to say anything is left out: the import
         '"""Add all."""\ntotal = sum([row.size for row in rows])\n# what is left\n',
@@ -100,7 +100,7 @@ def test_statements_stay_together_as_long_as_there_is_room() -> None:
 
 def test_of_what_does_not_parse_by_itself_the_inside_is_taken() -> None:
     # a method is none without its class
-    pieces = in_pieces([edit(JAVASCRIPT, "javascript")], "javascript", 150)
+    pieces = split_into_excerpts([edit(JAVASCRIPT, "javascript")], "javascript", 150)
     assert pieces[0].pre == (
         'const door = this.doors.get(key);\nif (door == null) {\n  throw new Error("no such door");\n}\nreturn door;\n'
     )
@@ -108,11 +108,11 @@ def test_of_what_does_not_parse_by_itself_the_inside_is_taken() -> None:
 
 def test_a_short_text_is_a_piece_as_it_is_and_what_is_nested_too_deeply_is_none() -> None:
     short, deep = edit("f(1)\n", "python"), edit("x = " + "[" * 3000 + "]" * 3000 + "\n", "python", "d:2")
-    assert in_pieces([short, deep], "python", 40) == [short]
+    assert split_into_excerpts([short, deep], "python", 40) == [short]
 
 
 def made(only: tuple[str, ...], split: str = "test") -> set[str]:
-    pieces = in_pieces([edit(PYTHON, "python")], "python", 150)
+    pieces = split_into_excerpts([edit(PYTHON, "python")], "python", 150)
     edits = synthesize(pieces, "python", 40, 0, MemorySandbox(), split, 8, only)  # type: ignore[arg-type]
     return {tag.partition(":")[2] for one in edits for tag in one.tags if tag.startswith("template:")}
 

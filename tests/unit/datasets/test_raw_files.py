@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from graftline.core.errors import DataError
-from graftline.datasets.edit import Drop, DropReason
+from graftline.datasets.edit import Rejection, RejectReason
 from graftline.datasets.raw_rows import number_of_rows
 from tests.unit.datasets.fixtures import dataset
 
@@ -45,14 +45,14 @@ def test_a_truncated_file_keeps_the_rows_before_the_end(ingested: Ingested, line
     damage = "the file is damaged from here on (the compressed file ends before its end-of-stream marker)"
     assert ingested(content[:cut], "rows.jsonl.gz") == [
         *kept(3, "rows.jsonl.gz"),
-        ("rows.jsonl.gz", 4, Drop(DropReason.TRUNCATED_FILE, damage)),
+        ("rows.jsonl.gz", 4, Rejection(RejectReason.TRUNCATED_FILE, damage)),
     ]
 
 
 def test_a_row_cut_in_two_counts_as_the_truncation_only(ingested: Ingested, line: Line) -> None:
     content, cut = gzipped_up_to(line(1) + line(2)[:50], line(2)[50:])
     [first, (_, number, drop)] = ingested(content[:cut], "rows.jsonl.gz")
-    assert ([first], number, drop.reason) == (kept(1, "rows.jsonl.gz"), 2, DropReason.TRUNCATED_FILE)
+    assert ([first], number, drop.reason) == (kept(1, "rows.jsonl.gz"), 2, RejectReason.TRUNCATED_FILE)
 
 
 def test_a_file_corrupt_in_the_middle_keeps_the_rows_before(ingested: Ingested, pair: Mapping[str, Any]) -> None:
@@ -62,27 +62,27 @@ def test_a_file_corrupt_in_the_middle_keeps_the_rows_before(ingested: Ingested, 
     # a block of type 3 does not exist
     [*rows, (_, number, drop)] = ingested(content[:cut] + b"\xff" * 30 + content[cut + 30 :], "rows.jsonl.gz")
     assert (rows, number) == (kept(100, "rows.jsonl.gz"), 101)
-    assert (drop.reason, "invalid block type" in drop.detail) == (DropReason.TRUNCATED_FILE, True)
+    assert (drop.reason, "invalid block type" in drop.detail) == (RejectReason.TRUNCATED_FILE, True)
 
 
 def test_a_wrong_checksum_at_the_end_is_told_after_the_rows(ingested: Ingested, line: Line) -> None:
     content = bytearray(gzip.compress(line(1), mtime=0))
     content[-8] ^= 1  # the CRC, before the four bytes of the length
     [*rows, (_, number, drop)] = ingested(bytes(content), "rows.jsonl.gz")
-    assert (rows, number, drop.reason) == (kept(1, "rows.jsonl.gz"), 2, DropReason.TRUNCATED_FILE)
+    assert (rows, number, drop.reason) == (kept(1, "rows.jsonl.gz"), 2, RejectReason.TRUNCATED_FILE)
     assert "incorrect data check" in drop.detail
 
 
 def test_a_file_that_only_claims_to_be_gzip_is_one_drop(ingested: Ingested, line: Line) -> None:
     [(file, number, drop)] = ingested(line(1), "rows.jsonl.gz")
-    assert (file, number, drop.reason) == ("rows.jsonl.gz", 1, DropReason.TRUNCATED_FILE)
+    assert (file, number, drop.reason) == ("rows.jsonl.gz", 1, RejectReason.TRUNCATED_FILE)
     assert "incorrect header check" in drop.detail
 
 
 def test_a_damaged_file_takes_no_other_with_it(ingested: Ingested, tmp_path: Path, line: Line) -> None:
     (tmp_path / "a.jsonl.gz").write_bytes(b"no gzip")
     [damaged, *rows] = ingested(line(1), "b.jsonl")
-    assert (damaged[2].reason, rows) == (DropReason.TRUNCATED_FILE, kept(1, "b.jsonl"))
+    assert (damaged[2].reason, rows) == (RejectReason.TRUNCATED_FILE, kept(1, "b.jsonl"))
 
 
 def test_several_gzip_streams_in_one_file_are_one_file(ingested: Ingested, line: Line) -> None:
@@ -119,7 +119,7 @@ def test_a_file_of_a_byte_order_mark_alone_has_no_rows(ingested: Ingested) -> No
 
 def test_a_byte_order_mark_elsewhere_is_malformed(ingested: Ingested, line: Line) -> None:
     [first, (_, number, drop)] = ingested(line(1) + codecs.BOM_UTF8 + line(2))
-    assert ([first], number, drop.reason) == (kept(1), 2, DropReason.MALFORMED_JSON)
+    assert ([first], number, drop.reason) == (kept(1), 2, RejectReason.MALFORMED_JSON)
 
 
 def test_blank_lines_are_no_rows_but_count_as_lines(ingested: Ingested, line: Line) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from graftline.datasets.edit import Drop, Edit, Label, Outcome
-from graftline.datasets.ingest import parsed
+from graftline.datasets.edit import Edit, Label, Rejection, RowResult
+from graftline.datasets.ingest import parse_row
 from graftline.datasets.readers import ReaderName, source_of
 from tests.unit.datasets.fixtures import dataset
 
@@ -29,21 +29,21 @@ def mirror(checkout: Path) -> Path:
 
 def rows_of(reader: ReaderName, folder: Path) -> Iterator[Mapping[str, Any]]:
     for row in source_of(reader).rows(folder / reader, dataset(reader), MAX_LINE_BYTES):
-        content = parsed(row.content) if isinstance(row.content, bytes) else row.content
-        assert not isinstance(content, Drop), content
+        content = parse_row(row.content) if isinstance(row.content, bytes) else row.content
+        assert not isinstance(content, Rejection), content
         yield content
 
 
-def outcomes_of(reader: ReaderName, folder: Path) -> list[Outcome]:
+def outcomes_of(reader: ReaderName, folder: Path) -> list[RowResult]:
     entry, source = dataset(reader), source_of(reader)
     return [one for row in rows_of(reader, folder) for one in source.outcomes(row, reader, entry)]
 
 
-def kinds(outcomes: list[Outcome]) -> dict[str, int]:
-    return dict(Counter(one.reason.value if isinstance(one, Drop) else type(one).__name__ for one in outcomes))
+def kinds(outcomes: list[RowResult]) -> dict[str, int]:
+    return dict(Counter(one.reason.value if isinstance(one, Rejection) else type(one).__name__ for one in outcomes))
 
 
-def edits_in(outcomes: list[Outcome]) -> list[Edit]:
+def edits_in(outcomes: list[RowResult]) -> list[Edit]:
     edits = [one for one in outcomes if isinstance(one, Edit)]
     assert len({edit.id for edit in edits}) == len(edits)
     return edits
@@ -78,7 +78,7 @@ def test_hunks_of_single_files_become_edits(mirror: Path) -> None:
 
 def test_rows_that_are_not_even_kept_are_those_without_an_edit(mirror: Path) -> None:
     source = source_of("agentpack")
-    unwanted = [source.unwanted(row) for row in rows_of("agentpack", mirror)]
+    unwanted = [source.reject_unusable(row) for row in rows_of("agentpack", mirror)]
     assert Counter(drop.reason.value if drop else "wanted" for drop in unwanted) == {
         **{"several_files": 732, "too_long": 9, "empty_pre": 4, "bad_patch": 7, "wanted": 148},
     }

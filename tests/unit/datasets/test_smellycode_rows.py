@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from graftline.core.errors import DataError
-from graftline.datasets.edit import Drop, Label
+from graftline.datasets.edit import Label, Rejection
 from tests.unit.datasets.fixtures import MAX_LINE_BYTES, drop, outcome, raw_rows
 
 HEADER = "Language,Class,Code Smell #,Category,Code Smell,Method,Type,Identifier\n"
@@ -131,7 +131,7 @@ def test_names_that_are_no_names_of_files_are_not_looked_for(tmp_path: Path, lan
 def test_code_that_is_no_text_or_too_long_is_a_drop(tmp_path: Path) -> None:
     folder = repository(tmp_path, "Python,Shop,1,c,s,m,t,i\nPython,Long,1,c,s,m,t,i\n", Long="x" * (MAX_LINE_BYTES + 1))
     (folder / "Python" / "SmellyUnannotated" / "Shop.py").write_bytes(b"class Shop: '\xff'\n")
-    assert [str(one.content) for one in raw_rows("smellycode", folder) if isinstance(one.content, Drop)] == [
+    assert [str(one.content) for one in raw_rows("smellycode", folder) if isinstance(one.content, Rejection)] == [
         "invalid_utf8: Python/SmellyUnannotated/Shop.py: byte 14 is not UTF-8",
         "line_too_long: Python/SmellyUnannotated/Long.py: more than 1048576 bytes",
     ]

@@ -9,9 +9,8 @@ import pytest
 from graftline.astgrep.binding import LANGUAGES
 from graftline.core.parquet import GROUP_ROWS, read_parquet, write_parquet
 from graftline.datasets.catalog import Splitting
-from graftline.datasets.division import SPLITS
 from graftline.datasets.edit import Edit
-from graftline.datasets.split import write_division, write_split
+from graftline.datasets.splits import SPLITS, write_assignments, write_split
 from graftline.datasets.tables import DIVISION, EDITS, NORMALIZED
 from tests.unit.datasets.shards import Row, change, written
 
@@ -43,7 +42,7 @@ def datasets(tmp_path: Path) -> Folders:
 @pytest.fixture
 def division(tmp_path: Path, datasets: Folders) -> Path:
     (tmp_path / "division").mkdir()
-    write_division(datasets, LANGUAGES, Splitting(), tmp_path / "division")
+    write_assignments(datasets, LANGUAGES, Splitting(), tmp_path / "division")
     return tmp_path / "division"
 
 
@@ -77,7 +76,7 @@ def test_a_row_of_the_division_has_a_split_or_a_reason_and_what_is_kept(division
 
 
 def test_what_became_of_the_edits_is_counted(datasets: Folders, tmp_path: Path) -> None:
-    counts = write_division(datasets, LANGUAGES, Splitting(), tmp_path)
+    counts = write_assignments(datasets, LANGUAGES, Splitting(), tmp_path)
     assert (counts["rows_in"], counts["rows"], counts["dropped.duplicate_row"]) == (107, 80, 27)
 
 
@@ -123,7 +122,7 @@ def test_how_edits_are_spread_over_shards_does_not_show_in_a_split(datasets: Fol
     for place, folders in (("whole", datasets), ("cut", parted)):
         target = tmp_path / place
         target.mkdir()
-        write_division(folders, ("java",), Splitting(), target)
+        write_assignments(folders, ("java",), Splitting(), target)
         write_split(target, folders, "java", "train", target)
         outputs.append({path.name: path.read_bytes() for path in sorted(target.iterdir())})
     assert outputs[0] == outputs[1]
@@ -139,7 +138,7 @@ def test_edits_of_several_row_groups_are_all_there(tmp_path: Path) -> None:
     # all of one repository, so that all are in one split
     count, datasets = GROUP_ROWS + 7, {"one": tmp_path / "one"}
     written(datasets["one"], (change(f"e{number}", repos="owner/one") for number in range(count)))
-    counts = write_division(datasets, ("python",), Splitting(), tmp_path)
+    counts = write_assignments(datasets, ("python",), Splitting(), tmp_path)
     assert counts == {"rows_in": count, "rows": count, "clusters": 1}
     assert write_split(tmp_path, datasets, "python", "train", tmp_path) == {"rows": count, "rows.one": count}
     found = read_parquet(tmp_path / "edits.parquet", ["instruction"])

@@ -15,8 +15,8 @@ from graftline.datasets.edit import Edit
 from graftline.datasets.ingest import CleanEdit, Ingest
 from graftline.datasets.readers import source_of
 from graftline.datasets.synthetic import synthesize
+from graftline.datasets.synthetic.apply import MAX_PLACES
 from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT
-from graftline.datasets.synthetic.trial import MAX_PLACES
 from graftline.rollouts.task import validate_tasks
 from graftline.sandbox.actions.memory import MemorySandbox
 from graftline.sandbox.base import Verdict
@@ -89,7 +89,7 @@ def test_every_edit_makes_a_sound_task_and_leaves_its_text_parsable(
     language: Language, synthetic: Mapping[Language, list[Edit]]
 ) -> None:
     edits = synthetic[language]
-    assert validate_tasks(edits, MemorySandbox()).invalid == {}
+    assert validate_tasks(edits, MemorySandbox()).unsound == {}
     assert [edit.id for edit in edits if not parse(edit.post, edit.language).is_clean] == []
 
 

@@ -6,11 +6,10 @@ from collections import Counter
 import pytest
 
 from graftline.astgrep.binding import Language, parse
-from graftline.datasets.synthetic.candidate import Filling, inverse_of
+from graftline.datasets.synthetic.apply import ActionSequence, apply_sequences
+from graftline.datasets.synthetic.candidates import CandidateFinder, Names, inverse_of
 from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT
-from graftline.datasets.synthetic.names import Names
-from graftline.datasets.synthetic.scan import sites_in, words_of
-from graftline.datasets.synthetic.trial import Trial, outcomes
+from graftline.datasets.synthetic.sites import sites_in, words_of
 from graftline.sandbox.actions.memory import MemorySandbox
 from tests.pages import CHECKOUT, codes, table
 
@@ -21,18 +20,18 @@ def made(family: str, language: Language, text: str) -> tuple[str | None, bool |
     """Return what `family` makes of `text`, without other code to take names from, and whether its inverse undoes it."""
     tree = parse(text, language)
     sites = sites_in(tree)
-    filling = Filling([NAMES[family]], language, Names([]))
+    filling = CandidateFinder([NAMES[family]], language, Names([]))
     candidate = next(
         iter(filling.candidates(text, [word for _, word in words_of(tree)], sites, random.Random(0))), None
     )
     if candidate is None:
         return None, None
     sandbox = MemorySandbox()
-    [there] = outcomes([Trial(text, candidate.actions)], language, sandbox)
+    [there] = apply_sequences([ActionSequence(text, candidate.actions)], language, sandbox)
     inverse = inverse_of(candidate, random.Random(0))
     if there is None or inverse is None:
         return there and there.post, None
-    [back] = outcomes([Trial(there.post, inverse.actions)], language, sandbox)
+    [back] = apply_sequences([ActionSequence(there.post, inverse.actions)], language, sandbox)
     return there.post, back is not None and back.post == text
 
 

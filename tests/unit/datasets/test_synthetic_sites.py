@@ -5,9 +5,9 @@ import random
 import pytest
 
 from graftline.astgrep.binding import Language, parse
-from graftline.datasets.synthetic.family import Role, Site, filled
-from graftline.datasets.synthetic.names import Names, parts_of
-from graftline.datasets.synthetic.scan import sites_in
+from graftline.datasets.synthetic.candidates import Names, parts_of
+from graftline.datasets.synthetic.family import Role, Site, fill
+from graftline.datasets.synthetic.sites import sites_in
 
 
 def of_role(language: Language, text: str, role: Role) -> list[Site]:
@@ -93,4 +93,4 @@ def test_names_are_made_of_words(name: str, parts: list[str]) -> None:
 
 
 def test_only_slots_are_filled_and_other_braces_stay() -> None:
-    assert filled("{name}({ k: {new} }, {x})", {"name": "f", "new": "g"}) == "f({ k: g }, {x})"
+    assert fill("{name}({ k: {new} }, {x})", {"name": "f", "new": "g"}) == "f({ k: g }, {x})"

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from graftline.datasets.catalog import Dataset, DatasetFile
-from graftline.datasets.sources.memory import memory_hub
 from graftline.pipeline.dataset_views.build import CountedHub
+from graftline.testing.datasets import memory_hub
 
 CONTENT = {"home/a": b"12345", "home/b": b"123"}
 

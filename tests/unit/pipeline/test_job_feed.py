@@ -11,7 +11,7 @@ import pytest
 from graftline.core.hashing import digest
 from graftline.core.metrics import Metrics
 from graftline.core.paths import Paths
-from graftline.datasets.division import Split
+from graftline.datasets.splits import Split
 from graftline.pipeline import attempts as asked_attempts
 from graftline.pipeline.attempts import JobFeed, Place
 from graftline.pipeline.manifests import load_manifest

@@ -11,11 +11,10 @@ from graftline.astgrep.action import PatternAction
 from graftline.core.blobs import MemoryBlobsConfig
 from graftline.core.errors import ConfigError, DataError
 from graftline.core.paths import Paths, portable
-from graftline.datasets.sources.addresses import HomesHub
-from graftline.datasets.sources.folder import FolderHub
+from graftline.datasets.sources.base import FolderHub
 from graftline.datasets.sources.mirror import MirrorHub
-from graftline.datasets.sources.open import HomesHubConfig, LocalHubConfig, MemoryHubConfig
-from graftline.datasets.store.open import FilesDatasetStoreConfig, MemoryDatasetStoreConfig
+from graftline.datasets.sources.open import HomesHub, HomesHubConfig, LocalHubConfig, MemoryHubConfig
+from graftline.datasets.store import FilesDatasetStoreConfig, MemoryDatasetStoreConfig
 from graftline.llm.open import ActorsConfig, MemoryChatModelConfig
 from graftline.llm.settings import PoolSettings
 from graftline.pipeline import MANIFESTS, Manifest, build_ports, load_manifest

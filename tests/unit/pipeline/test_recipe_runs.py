@@ -8,14 +8,14 @@ import pytest
 
 from graftline.core.blobs import BlobStore
 from graftline.core.errors import ConfigError, DataError
-from graftline.datasets.sources.folder import FolderHub
-from graftline.datasets.store.files import FilesDatasetStore
-from graftline.datasets.store.memory import MemoryDatasetStore
+from graftline.datasets.sources.base import FolderHub
+from graftline.datasets.store import FilesDatasetStore
 from graftline.pipeline import Runtime
 from graftline.pipeline.ports import RECIPE_PORTS as PORTS
 from graftline.rollouts.retrieval.hashed import HashedEmbedder
 from graftline.rollouts.retrieval.memory import MemoryVectorStore
 from graftline.sandbox.actions.memory import MemorySandbox
+from graftline.testing.datasets import MemoryDatasetStore
 from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.recipes.sl_basic import SlBasicConfig
 from graftline.training.runs import Runs

@@ -18,14 +18,14 @@ _MODULE = re.compile(r"[A-Za-z_][\w./@-]*", re.ASCII)
 def sites_in(tree: Tree) -> list[Site]:
     """Return the named places of `tree` in the order of the text, each once."""
     readers = _READERS[tree.language]
-    found: dict[Site, None] = {}
+    sites: dict[Site, None] = {}
     for node in tree.root.walk():
         reader = readers.get(node.kind)
         if reader is not None and node.is_named:
-            found.update(dict.fromkeys(site for site in reader(node) if _is_usable(site)))
+            sites.update(dict.fromkeys(site for site in reader(node) if _is_usable(site)))
     # a property in short form is a variable and a key at once: neither can be renamed alone
     short = {tree.of(node) for node in tree.root.walk() if node.kind.startswith("shorthand_property_identifier")}
-    return [site for site in found if site.role not in ("variable", "class", "keyword") or site.name not in short]
+    return [site for site in sites if site.role not in ("variable", "class", "keyword") or site.name not in short]
 
 
 def words_of(tree: Tree) -> list[tuple[int, str]]:
@@ -119,17 +119,17 @@ def _member(owner: str, name: str) -> Callable[[Node], Iterator[Site]]:
     return read
 
 
-def _new(field: str) -> Callable[[Node], Iterator[Site]]:
+def _constructor(field: str) -> Callable[[Node], Iterator[Site]]:
     def read(node: Node) -> Iterator[Site]:
-        made = node.handle.field(field)
-        if made is None:
+        constructed = node.handle.field(field)
+        if constructed is None:
             return
-        if made.kind() == "generic_type":
-            name, arguments = [*_values(made), None][:2]
+        if constructed.kind() == "generic_type":
+            name, arguments = [*_values(constructed), None][:2]
             key = _text(arguments).removeprefix("<").removesuffix(">")
             yield Site("class", _text(name), key=key or "constructed")
         else:
-            yield Site("class", _plain(made), key="constructed")
+            yield Site("class", _plain(constructed), key="constructed")
 
     return read
 
@@ -137,20 +137,19 @@ def _new(field: str) -> Callable[[Node], Iterator[Site]]:
 def _definition(node: Node) -> Iterator[Site]:
     name, parameters, body = (node.handle.field(field) for field in ("name", "parameters", "body"))
     plain = tuple(
-        _text(one.field("name") or one.field("pattern") if one.kind() != "identifier" else one)
-        for one in (_values(parameters) if parameters is not None else ())
-        if one.kind() in ("identifier", "formal_parameter", "required_parameter", "default_parameter")
+        _text(node.field("name") or node.field("pattern") if node.kind() != "identifier" else node)
+        for node in (_values(parameters) if parameters is not None else ())
+        if node.kind() in ("identifier", "formal_parameter", "required_parameter", "default_parameter")
     )
-    names = tuple(one for one in plain if _NAME.fullmatch(one) and one not in ("self", "cls"))
+    names = tuple(name for name in plain if _NAME.fullmatch(name) and name not in ("self", "cls"))
     first = next(iter(_values(body)), None) if body is not None else None
     is_docstring = first is not None and first.text().startswith(('"', "'", 'r"'))
     key = "" if first is None or is_docstring else first.kind()
     yield Site("definition", _plain(name), names[0] if names else "", key, len(plain), names)
-    for one in names:
-        yield Site("variable", one)
+    yield from (Site("variable", name) for name in names)
 
 
-def _named(role: Role, field: str, key: str = "") -> Callable[[Node], Iterator[Site]]:
+def _field(role: Role, field: str, key: str = "") -> Callable[[Node], Iterator[Site]]:
     def read(node: Node) -> Iterator[Site]:
         yield Site(role, _plain(node.handle.field(field)), key=key)
 
@@ -207,7 +206,7 @@ def _python_import_from(node: Node) -> Iterator[Site]:
 def _javascript_import(node: Node) -> Iterator[Site]:
     source = node.handle.field("source")
     yield from _module(source)
-    clause = next((one for one in _values(node.handle) if one.kind() == "import_clause"), None)
+    clause = next((child for child in _values(node.handle) if child.kind() == "import_clause"), None)
     inner = _values(clause) if clause is not None else []
     if source is None or len(inner) != 1:
         return
@@ -220,8 +219,8 @@ def _javascript_import(node: Node) -> Iterator[Site]:
 def _javascript_variable(node: Node) -> Iterator[Site]:
     name, value = node.handle.field("name"), node.handle.field("value")
     yield Site("variable", _plain(name))
-    if value is not None and (found := re.fullmatch(r"require\(['\"]([^'\"]+)['\"]\)", value.text())):
-        yield Site("imported", _plain(name), found[1], key="required")
+    if value is not None and (match := re.fullmatch(r"require\(['\"]([^'\"]+)['\"]\)", value.text())):
+        yield Site("imported", _plain(name), match[1], key="required")
 
 
 def _java_import(node: Node) -> Iterator[Site]:
@@ -234,11 +233,11 @@ def _java_import(node: Node) -> Iterator[Site]:
 _JAVASCRIPT: Mapping[str, Callable[[Node], Iterator[Site]]] = {
     "call_expression": _javascript_call,
     "member_expression": _member("object", "property"),
-    "new_expression": _new("constructor"),
+    "new_expression": _constructor("constructor"),
     "function_declaration": _definition,
     "method_definition": _definition,
     "variable_declarator": _javascript_variable,
-    "class_declaration": _named("class", "name"),
+    "class_declaration": _field("class", "name"),
     "type_identifier": _type_name,
     "decorator": _decorator,
     "number": _literal("number"),
@@ -250,9 +249,9 @@ _READERS: Mapping[Language, Mapping[str, Callable[[Node], Iterator[Site]]]] = {
         "call": _python_call,
         "attribute": _member("object", "attribute"),
         "function_definition": _definition,
-        "class_definition": _named("class", "name"),
-        "assignment": _named("variable", "left"),
-        "for_statement": _named("variable", "left"),
+        "class_definition": _field("class", "name"),
+        "assignment": _field("variable", "left"),
+        "for_statement": _field("variable", "left"),
         "decorator": _decorator,
         "type": _python_type,
         "integer": _literal("number"),
@@ -266,12 +265,12 @@ _READERS: Mapping[Language, Mapping[str, Callable[[Node], Iterator[Site]]]] = {
     "java": {
         "method_invocation": _java_call,
         "field_access": _member("object", "field"),
-        "object_creation_expression": _new("type"),
+        "object_creation_expression": _constructor("type"),
         "method_declaration": _definition,
         "local_variable_declaration": _local,
-        "variable_declarator": _named("variable", "name"),
-        "formal_parameter": _named("variable", "name"),
-        "class_declaration": _named("class", "name"),
+        "variable_declarator": _field("variable", "name"),
+        "formal_parameter": _field("variable", "name"),
+        "class_declaration": _field("class", "name"),
         "type_identifier": _type_name,
         "marker_annotation": _decorator,
         "decimal_integer_literal": _literal("number"),

@@ -34,14 +34,14 @@ _NEVER_FREE = frozenset({
 _FREE, _OFTEN, _SELDOM = 0.85, 0.5, 0.35
 """How probable it is that an operand, an object or a constant, and a whole list of arguments become free."""
 _MOST = 4
-NAMES = "ABCD"
+_NAMES = "ABCD"
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Pattern:
     """A pattern, and the metavariables in it, in their order."""
 
-    pattern: str
+    text: str
     free: tuple[str, ...]
 
     @property
@@ -57,22 +57,20 @@ class _Hole:
     is_list: bool
 
 
-def shape_of(tree: Tree, node: Node, rng: random.Random) -> Shape | None:
+def pattern_of(tree: Tree, node: Node, rng: random.Random) -> Pattern | None:
     """Return a pattern that matches `node`; None where what would be free overlaps, or is all of it."""
     holes = sorted(_holes(node, rng))[:_MOST]
-    if any(one.end > other.start for one, other in pairwise(holes)):
+    if any(hole.end > following.start for hole, following in pairwise(holes)):
         return None
     if holes and (holes[0].start, holes[0].end) == (node.start, node.end):
         return None
     parts, free, place = list[str](), dict[tuple[str, bool], str](), node.start
     for hole in holes:
-        name = ("$$$" if hole.is_list else "$") + NAMES[len(free)]
-        parts += [
-            tree.text[place : hole.start],
-            free.setdefault((tree.text[hole.start : hole.end], hole.is_list), name),
-        ]
+        name = ("$$$" if hole.is_list else "$") + _NAMES[len(free)]
+        variable = free.setdefault((tree.text[hole.start : hole.end], hole.is_list), name)
+        parts += [tree.text[place : hole.start], variable]
         place = hole.end
-    return Shape("".join([*parts, tree.text[place : node.end]]), tuple(free.values()))
+    return Pattern("".join([*parts, tree.text[place : node.end]]), tuple(free.values()))
 
 
 def _holes(node: Node, rng: random.Random) -> Iterator[_Hole]:
@@ -84,33 +82,33 @@ def _holes(node: Node, rng: random.Random) -> Iterator[_Hole]:
         elif child.kind in _ASSIGNMENTS:
             yield from _holes(child, rng)
         elif child.kind in READS and (node.kind in CALLS or rng.random() < _SELDOM):
-            yield from _drawn(child.children[0], _OFTEN, rng)
+            yield from _maybe_free(child.children[0], _OFTEN, rng)
         elif node.kind in CALLS:
             # the callee; in Java also what it is asked of, which stands before its name
-            is_object = node.kind == "method_invocation" and child.index == 0 and len(_named(node)) > 2
-            yield from _drawn(child, _OFTEN if is_object else 0, rng)
+            is_object = node.kind == "method_invocation" and child.index == 0 and len(_named_children(node)) > 2
+            yield from _maybe_free(child, _OFTEN if is_object else 0, rng)
         elif not (node.kind in READS and child.index) and node.kind != "local_variable_declaration":
-            yield from _drawn(child, _FREE, rng)
+            yield from _maybe_free(child, _FREE, rng)
 
 
 def _arguments(arguments: Node, rng: random.Random) -> Iterator[_Hole]:
-    named = _named(arguments)
-    if any("comment" in one.kind for one in named):
+    named = _named_children(arguments)
+    if any("comment" in node.kind for node in named):
         return
     if named and rng.random() < _SELDOM:
         yield _Hole(named[0].start, named[-1].end, is_list=True)
         return
-    for one in named:
-        is_keyword = one.kind == "keyword_argument"
-        yield from _drawn(one.children[-1] if is_keyword else one, _OFTEN if is_keyword else _FREE, rng)
+    for node in named:
+        is_keyword = node.kind == "keyword_argument"
+        yield from _maybe_free(node.children[-1] if is_keyword else node, _OFTEN if is_keyword else _FREE, rng)
 
 
-def _drawn(node: Node, chance: float, rng: random.Random) -> Iterator[_Hole]:
+def _maybe_free(node: Node, chance: float, rng: random.Random) -> Iterator[_Hole]:
     if chance and node.kind in _COMPOUND and rng.random() < _SELDOM:
         yield from _holes(node, rng)
     elif rng.random() < (min(chance, _OFTEN) if node.kind in _CONSTANTS else chance):
         yield _Hole(node.start, node.end, is_list=False)
 
 
-def _named(node: Node) -> list[Node]:
+def _named_children(node: Node) -> list[Node]:
     return [child for child in node.children if child.is_named]

@@ -1,1 +1,0 @@
-"""Where recipes of training find what they train on: the port `DatasetStore`, in a folder or in memory."""

@@ -1,0 +1,1 @@
+"""Stand-ins for what is outside this process: for tests, and for the `test` manifest."""
