@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from graftline.core.config import load_yaml
-from graftline.datasets import decontaminate, fingerprints, similarity
+from graftline.datasets import decontaminate, deduplicate, fingerprints
 from graftline.datasets.catalog import Catalog, Decontamination, Splitting
 from graftline.datasets.readers import ReaderName, agentpack, package_releases
 from graftline.datasets.splits import LARGE_SHARE, REASONS
@@ -76,7 +76,7 @@ def test_every_stage_is_in_the_architecture() -> None:
 
 
 def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
-    splitting, rows = Splitting(), similarity._BAND_ROWS
+    splitting, rows = Splitting(), deduplicate._BAND_ROWS
     said = [
         f"no longer than {agentpack.MAX_PATCH_CHARACTERS:,} characters",
         f"no more than {package_releases.MAX_CHANGED_LINES} lines",
