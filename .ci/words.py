@@ -1,0 +1,110 @@
+"""Refuse names that say nothing: placeholder variables, functions named by a participle, and words that the field has others for.
+
+    python .ci/words.py [FOLDER ...]
+
+Prints every offending name with its place, and ends with 1 if there are any.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+FOLDERS = ("graftline", "orchestration", "sensors", "assets", "resources")
+PLACEHOLDERS = frozenset(
+    [
+        "found",
+        "one",
+        "said",
+        "told",
+        "known",
+        "made",
+        "asked",
+        "kept",
+        "wanted",
+        "given",
+        "left",
+        "of",
+        "each",
+        "where",
+        "what",
+        "whose",
+        "taken",
+        "tried",
+        "meant",
+        "drawn",
+        "seen",
+        "here",
+        "others",
+        "rest",
+    ]
+)
+"""No variable, parameter or field is called so."""
+REPLACED = {
+    "artefact": "artifact",
+    "catalogue": "catalog",
+    "colour": "color",
+    "behaviour": "behavior",
+    "contestant": "model or solver",
+    "entrant": "model or solver",
+    "keeper": "supervisor",
+    "ancestor": "provenance",
+    "ancestry": "provenance",
+    "persistently": "with_retries",
+    "undisturbed": "check_inputs_unchanged",
+    "squeezed": "strip_whitespace",
+    "tidied": "normalize_blank_lines",
+}
+"""No identifier has one of these in it; the field, or our glossary, says the other."""
+VERBS_IN_ED = frozenset(["seed", "feed", "need", "embed", "speed", "shed", "proceed", "exceed", "read"])
+ALLOWED: frozenset[str] = frozenset()
+"""Names that stand although they break a rule: they are of an interface that others wrote."""
+
+
+def is_participle(name: str) -> bool:
+    """Return whether a function is named by what was done, and not by what it does."""
+    words = name.strip("_").split("_")
+    word = words[0] if len(words) > 1 else words[-1]
+    return word.endswith("ed") and word not in VERBS_IN_ED
+
+
+def is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a function is read as a value."""
+    names = {node.id for node in function.decorator_list if isinstance(node, ast.Name)}
+    return bool(names & {"property", "cached_property"})
+
+
+def offences(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield line, name and fault of every name in a file that breaks a rule."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        match node:
+            case ast.FunctionDef(name=name, lineno=line) | ast.AsyncFunctionDef(name=name, lineno=line):
+                if is_participle(name) and not is_property(node):
+                    yield line, name, "a function is named by a verb"
+            case ast.ClassDef(name=name, lineno=line):
+                pass
+            case ast.Name(id=name, lineno=line, ctx=ast.Store()) | ast.arg(arg=name, lineno=line):
+                if name.strip("_") in PLACEHOLDERS:
+                    yield line, name, "says nothing of its value"
+            case _:
+                continue
+        for word, better in REPLACED.items():
+            if word in name.lower():
+                yield line, name, f"is {better} here"
+
+
+def main() -> int:
+    """Check the folders, and return the exit code."""
+    faults = [
+        f"{path}:{line}: {name}: {fault}"
+        for folder in sys.argv[1:] or FOLDERS
+        for path in sorted(Path(folder).rglob("*.py"))
+        for line, name, fault in offences(path)
+        if name not in ALLOWED
+    ]
+    print("\n".join([*faults, f"{len(faults)} names to change"] if faults else ["names are verbs and things"]))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
