@@ -1,6 +1,5 @@
 """The commands below `graftline eval`: parse, load configuration, call one function, print."""
 
-import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +8,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from graftline.cli.main import json_option, manifest_options, overrides_of, paths_of, print_table
-from graftline.core.errors import ConfigError
+from graftline.cli.options import (
+    FOLDER,
+    ManifestChoice,
+    json_option,
+    manifest_options,
+    pass_paths,
+    print_json,
+    print_table,
+)
+from graftline.core.errors import ConfigError, RecordError
 
 if TYPE_CHECKING:
-    from graftline.core.build import Built
     from graftline.core.paths import Paths
     from graftline.evals.attempt import Attempt
     from graftline.pipeline.lineage import Lineage
@@ -23,69 +29,60 @@ if TYPE_CHECKING:
 @click.argument("name")
 @manifest_options
 @json_option
-@click.pass_obj
-def run(root: Path | None, name: str, manifest: str, ports: tuple[str, ...], as_json: bool) -> None:
+@pass_paths
+def run(paths: "Paths", name: str, manifest: ManifestChoice, as_json: bool) -> None:
     """Make the evaluation NAME, of configs/evaluations or of a deployment; what counts of it is not made again."""
     from graftline.core.progress import progress_bars
     from graftline.pipeline.stages.evaluation import evaluation, evaluation_names
 
-    paths = paths_of(root)
     if name not in evaluation_names(paths):
         raise ConfigError(f"evaluation {name!r} is unknown; known: {', '.join(evaluation_names(paths)) or 'none'}")
-    with progress_bars() as bars, _opened(paths, manifest, ports) as lineage:
+    with progress_bars() as bars, _open_lineage(paths, manifest) as lineage:
         lineage.advance = bars.advance
         bars.start("evaluation", name)
         built = evaluation(lineage, name)
         bars.finish(built.reason)
-    _print_built(paths, built, as_json)
+    counts = built.record.counts
+    if as_json:
+        print_json({"name": built.record.name, "reason": built.reason, "folder": str(built.folder), **counts})
+        return
+    print_table(built.record.name, ["count of", "number"], [(key, f"{count:,}") for key, count in counts.items()])
+    click.echo(f"{built.reason or 'unchanged'}; files are in {paths.relative(built.folder)}")
 
 
 @click.command("list")
 @json_option
-@click.pass_obj
-def list_(root: Path | None, as_json: bool) -> None:
+@pass_paths
+def list_(paths: "Paths", as_json: bool) -> None:
     """Show the evaluations there are, and what is stored of them."""
     from graftline.pipeline.stages.evaluation import evaluated_names, evaluation_names
     from graftline.pipeline.stages.model_evaluation import contest_file, contest_names
 
-    paths = paths_of(root)
     evaluation_names(paths)
-    rows = [
-        {
-            "name": name,
-            "contestants": [*contest_file(paths, name).contestants],
-            "stored": _stored_counts(paths.contest(name)),
-        }
-        for name in contest_names(paths)
-    ]
-    rows += [
-        {"name": name, "contestants": ["the deployment"], "stored": _stored_counts(paths.harbor("evaluations", name))}
-        for name in evaluated_names(paths)
-    ]
+    solvers = {name: [*contest_file(paths, name).contestants] for name in contest_names(paths)}
+    folders = {name: paths.contest(name) for name in solvers}
+    for name in evaluated_names(paths):
+        solvers[name], folders[name] = ["the deployment"], paths.harbor("evaluations", name)
+    stored = {name: _describe_stored(folder) for name, folder in folders.items()}
     if as_json:
-        click.echo(json.dumps(rows))
+        print_json([{"name": name, "contestants": solvers[name], "stored": stored[name]} for name in solvers])
         return
-    shown = [(str(row["name"]), ", ".join(row["contestants"]), str(row["stored"] or "not made yet")) for row in rows]
-    print_table("Evaluations", ["name", "contestants", "stored"], shown)
+    rows = [(name, ", ".join(solvers[name]), stored[name] or "not made yet") for name in solvers]
+    print_table("Evaluations", ["name", "contestants", "stored"], rows)
 
 
 @click.command()
 @click.argument("name")
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Write report.md and attempts.html into this folder instead of printing.",
-)
+@click.option("--output", type=FOLDER, help="Write report.md and attempts.html into this folder instead of printing.")
 @manifest_options
-@click.pass_obj
-def report(root: Path | None, name: str, output: Path | None, manifest: str, ports: tuple[str, ...]) -> None:
+@pass_paths
+def report(paths: "Paths", name: str, output: Path | None, manifest: ManifestChoice) -> None:
     """Print the report of an evaluation of contestants, as Markdown."""
     from graftline.core.record import write_atomically
     from graftline.evals.report import browser_page, markdown_page
     from graftline.pipeline.stages.model_evaluation import BROWSER, REPORT, contest_file, read_cases
 
-    paths = paths_of(root)
-    file, (folder, attempts) = contest_file(paths, name), _stored(paths, name, manifest, ports)
+    file, (folder, attempts) = contest_file(paths, name), _read_stored(paths, name, manifest)
     page = markdown_page(name, file.description, attempts)
     if output is None:
         click.echo(page)
@@ -101,22 +98,20 @@ def report(root: Path | None, name: str, output: Path | None, manifest: str, por
 @click.argument("second", metavar="AGAINST")
 @manifest_options
 @json_option
-@click.pass_obj
-def compare(
-    root: Path | None, name: str, first: str, second: str, manifest: str, ports: tuple[str, ...], as_json: bool
-) -> None:
+@pass_paths
+def compare(paths: "Paths", name: str, first: str, second: str, manifest: ManifestChoice, as_json: bool) -> None:
     """Show whether one contestant of an evaluation is better than another, with 95 % intervals."""
     from graftline.evals.report import compare_in_detail, comparison_row
 
-    _, attempts = _stored(paths_of(root), name, manifest, ports)
+    _, attempts = _read_stored(paths, name, manifest)
     try:
-        found = compare_in_detail(attempts, first, second)
+        differences = compare_in_detail(attempts, first, second)
     except ValueError as error:
         raise ConfigError(f"evaluation {name!r}: {error}") from None
     if as_json:
-        click.echo(json.dumps([one.as_dict() for one in found]))
+        print_json([difference.as_dict() for difference in differences])
         return
-    rows = [comparison_row(one) for one in found]
+    rows = [comparison_row(difference) for difference in differences]
     columns = ["of", "measure", "tasks", "its own", "the other's", "difference", "95 % interval", "verdict"]
     print_table(f"{first} against {second}", columns, [tuple(str(row[key]) for key in columns) for row in rows])
 
@@ -125,38 +120,33 @@ def compare(
 @click.argument("adapter", metavar="RECIPE")
 @manifest_options
 @json_option
-@click.pass_obj
-def deploy(root: Path | None, adapter: str, manifest: str, ports: tuple[str, ...], as_json: bool) -> None:
+@pass_paths
+def deploy(paths: "Paths", adapter: str, manifest: ManifestChoice, as_json: bool) -> None:
     """Record that the adapter of RECIPE is the deployed one, which candidates are compared with."""
-    from graftline.pipeline.deployed_adapter import deploy as record
+    from graftline.pipeline.deployed_adapter import deploy as record_deployed
 
-    with _opened(paths_of(root), manifest, ports) as lineage:
-        found = record(lineage, adapter)
-    text = f"{found.adapter} is deployed, as it is now: {found.identity[:12]}"
-    click.echo(json.dumps(found.as_dict()) if as_json else text)
-
-
-def _print_built(paths: "Paths", built: "Built", as_json: bool) -> None:
-    counts = built.record.counts
+    with _open_lineage(paths, manifest) as lineage:
+        deployed = record_deployed(lineage, adapter)
     if as_json:
-        said = {"name": built.record.name, "reason": built.reason, "folder": str(built.folder), **counts}
-        click.echo(json.dumps(said))
-        return
-    print_table(built.record.name, ["count of", "number"], [(name, f"{count:,}") for name, count in counts.items()])
-    click.echo(f"{built.reason or 'unchanged'}; files are in {paths.relative(built.folder)}")
+        print_json(deployed.as_dict())
+    else:
+        click.echo(f"{deployed.adapter} is deployed, as it is now: {deployed.identity[:12]}")
 
 
-def _stored(paths: "Paths", name: str, manifest: str, ports: tuple[str, ...]) -> "tuple[Path, list[Attempt]]":
-    """Return where an evaluation of contestants is, and its attempts.
+COMMANDS = {"eval": (run, list_, report, compare, deploy)}
+
+
+def _read_stored(paths: "Paths", name: str, manifest: ManifestChoice) -> "tuple[Path, list[Attempt]]":
+    """Return where an evaluation is, and its attempts.
 
     Raises:
-        ConfigError: it is none, or not made yet.
+        ConfigError: there is no such evaluation, or it is not made yet.
         RecordError: it was altered since it was made.
     """
     from graftline.pipeline.stages.model_evaluation import contest_file, read_attempts, stored_contest
 
     contest_file(paths, name)
-    with _opened(paths, manifest, ports) as lineage:
+    with _open_lineage(paths, manifest) as lineage:
         stored = stored_contest(lineage, name)
     if stored is None:
         raise ConfigError(f"evaluation {name!r}: is not made yet; `graftline eval run {name}` makes it")
@@ -164,18 +154,15 @@ def _stored(paths: "Paths", name: str, manifest: str, ports: tuple[str, ...]) ->
 
 
 @contextmanager
-def _opened(paths: "Paths", manifest: str, ports: tuple[str, ...]) -> "Iterator[Lineage]":
+def _open_lineage(paths: "Paths", manifest: ManifestChoice) -> "Iterator[Lineage]":
     from graftline.pipeline.lineage import open_lineage
-    from graftline.pipeline.manifests import load_manifest
 
-    opened = load_manifest(paths, manifest, overrides_of(ports))
-    with open_lineage(paths, opened, f"eval-{uuid.uuid4().hex[:8]}") as lineage:
+    with open_lineage(paths, manifest.load(paths), f"eval-{uuid.uuid4().hex[:8]}") as lineage:
         yield lineage
 
 
-def _stored_counts(folder: Path) -> str:
+def _describe_stored(folder: Path) -> str:
     """Return how many attempts are stored, and how many of them count; empty where there is nothing."""
-    from graftline.core.errors import RecordError
     from graftline.core.record import load_record
 
     try:
@@ -183,6 +170,3 @@ def _stored_counts(folder: Path) -> str:
     except RecordError:
         return ""
     return f"{counts.get('valid', 0):,} of {counts.get('rows', 0):,} attempts count"
-
-
-COMMANDS = (run, list_, report, compare, deploy)

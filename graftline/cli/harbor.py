@@ -1,48 +1,147 @@
-"""The commands below `graftline harbor`: deployments of a service, their instances, rollouts, evaluations, ways in and out."""
+"""The commands below `graftline harbor`: the service, and its deployments with their instances.
+
+Not here: what runs rollouts, and what brings tasks in and out (`graftline.cli.harbor_rollouts`).
+"""
 
 import json
 import os
+import re
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from graftline.cli.harbor_instances import instances
 from graftline.cli.harbor_options import (
-    STATUS,
+    MOST_SEEDS,
+    SERVICE_FOLDER,
     backend_option,
-    counted,
-    policy_of,
-    policy_options,
+    format_reason,
+    open_service,
     seeds_option,
-    service_of,
+    show_waiting,
+    status_option,
     wait_option,
-    waiting,
 )
-from graftline.cli.harbor_printing import (
-    print_calibration,
+from graftline.cli.harbor_rollouts import (
+    calibrate,
+    create_deployment,
+    evaluate,
+    export,
+    import_,
     print_deployments,
-    print_evaluation,
-    print_needs,
-    print_rollouts,
-    print_status,
+    run,
 )
-from graftline.cli.harbor_service import COMMANDS as OF_SERVICE
-from graftline.cli.main import json_option, paths_of
+from graftline.cli.options import FOLDER, changes_option, find_paths, json_option, print_json, print_table, read_changes
 from graftline.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graftline.evals.results import EvalResult
-    from graftline.harbor.build_spec import HarborBuildSpec
-    from graftline.harbor.known_service import KnownService
-    from graftline.harbor.rollout_batch import EndedRollout
-    from graftline.harbor.uploader import HarborDeploymentResult
+    from graftline.core.paths import Paths
+    from graftline.core.secrets import Secrets
+    from graftline.harbor.answers import HarborInstance
+    from graftline.harbor.service.optimizer import Optimizer
 
-_PAGE = 1000
-_AGENT = click.Choice(["codex", "opencode", "claude_code"])
+_MAX_DEPLOYMENTS = 1000
+_MAX_SHOWN = 60
+"""Instances of a table; JSON has all of them."""
+_PASSWORD = re.compile(r"://[^/@:]*:[^/@]+@")
+folder_option = click.option("--folder", type=FOLDER, help="Of its files; data/harbor/service if not given.")
+database_option = click.option(
+    "--database", default="", help="sqlite:///… or postgresql://…, without a password; else GRAFTLINE_HARBOR_DATABASE."
+)
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8020, show_default=True, help="0 for a free one.")
+@folder_option
+@database_option
+@click.option(
+    "--executor",
+    type=click.Choice(["local", "memory", "docker", "daytona"]),
+    default="local",
+    show_default=True,
+    help="What runs rollouts: jails of this machine, nothing at all, containers, sandboxes of Daytona.",
+)
+@click.option(
+    "--rollouts", type=click.IntRange(1, 4096), default=4, show_default=True, help="How many run at the same time."
+)
+@changes_option("A setting of it, as executor.runs_own=true.")
+@click.option(
+    "--proposer", default="", metavar="FLEET", help="Fleet that changes of prompts are asked of; none where not given."
+)
+@json_option
+@click.pass_obj
+def serve(
+    root: Path | None, host: str, port: int, folder: Path | None, database: str, executor: str, rollouts: int,
+    changes: tuple[str, ...], proposer: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Serve deployments and their rollouts until interrupted; says where it is, and where its key is."""
+    from graftline.core.config import put, validate
+    from graftline.core.secrets import open_secrets
+    from graftline.harbor.service.serve import KEY_VARIABLE, HarborSettings, serve
+
+    paths = find_paths(root)
+    folder, secrets = folder or paths.data / SERVICE_FOLDER, open_secrets(os.environ, paths.root)
+    values: dict[str, Any] = {"host": host, "port": port, "executor": {"kind": executor}}
+    values["service"] = {"rollouts_at_once": rollouts}
+    for key, value in read_changes(changes).items():
+        put(values, key, value, "--set")
+    _refuse_password(database)
+    settings = validate(values, HarborSettings, "graftline harbor serve")
+    key_from = f"{KEY_VARIABLE} of this command" if secrets.get(KEY_VARIABLE) else str(folder / "api_key")
+
+    def announce(url: str) -> None:
+        if as_json:
+            print_json({"url": url, "executor": executor, "api_key_from": key_from, "folder": str(folder)})
+            return
+        click.echo(f"GRAFTLINE_HARBOR_URL={url}\nthe key: {key_from}")
+        click.echo(f"executor {executor}, files below {folder}; interrupt to end")
+
+    with _open_optimizer(paths, secrets, proposer) as optimizer:
+        serve(settings, folder, secrets, database, announce, optimizer)
+
+
+@click.command()
+@folder_option
+@database_option
+@json_option
+@click.pass_obj
+def migrate(root: Path | None, folder: Path | None, database: str, as_json: bool) -> None:
+    """Bring the schema of the service's database up to date, and serve nothing."""
+    from graftline.core.secrets import open_secrets
+    from graftline.harbor.service.serve import migrate
+
+    paths = find_paths(root)
+    _refuse_password(database)
+    url = migrate(folder or paths.data / SERVICE_FOLDER, open_secrets(os.environ, paths.root), database)
+    click.echo(json.dumps({"database": url}) if as_json else f"{url}: up to date")
+
+
+@contextmanager
+def _open_optimizer(paths: "Paths", secrets: "Secrets", fleet: str) -> "Iterator[Optimizer]":
+    """Yield what carries out prompt optimizations, with the model of a fleet if one is named."""
+    from graftline.prompts.service_optimizer import ServiceOptimizer
+
+    if not fleet:
+        yield ServiceOptimizer(secrets)
+        return
+    from graftline.llm.blocking import BlockingChatModel
+    from graftline.llm.open import ActorsConfig, open_chat_model
+
+    with BlockingChatModel(open_chat_model(ActorsConfig(fleet=fleet), paths.configs, secrets)) as model:
+        yield ServiceOptimizer(secrets, model)
+
+
+def _refuse_password(database: str) -> None:
+    from graftline.harbor.service.serve import DATABASE_VARIABLE
+
+    if _PASSWORD.search(database):
+        raise ConfigError(
+            f"--database: holds a password, which others of this machine can read; set {DATABASE_VARIABLE}"
+        )
 
 
 @click.command()
@@ -54,36 +153,33 @@ _AGENT = click.Choice(["codex", "opencode", "claude_code"])
 @json_option
 @click.pass_obj
 def upload(
-    root: Path | None,
-    deployment: str,
-    name: str | None,
-    is_building: bool,
-    is_waiting: bool,
-    backend_url: str,
+    root: Path | None, deployment: str, name: str | None, is_building: bool, is_waiting: bool, backend_url: str,
     as_json: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Make a deployment of a file of configs/harbor/; the same content again is the version that is there."""
     from graftline.harbor.configured import configured_deployment
 
-    found = configured_deployment(deployment, paths_of(root).root)
+    configured = configured_deployment(deployment, find_paths(root).root)
     with tempfile.TemporaryDirectory() as folder:
-        spec = found.spec(Path(folder), name)
-        made = _uploaded(service_of(root, backend_url), spec, is_building, is_waiting)
-    print_deployments([made], as_json)
-    if found.file.calibration.is_required and not found.calibration_path.exists() and not as_json:
+        spec = configured.spec(Path(folder), name)
+        result = create_deployment(open_service(root, backend_url), spec, is_building, is_waiting)
+    print_deployments([result], as_json)
+    if configured.file.calibration.is_required and not configured.calibration_path.exists() and not as_json:
         click.echo(f"its floor and ceiling are not known yet: graftline harbor calibrate {deployment}")
 
 
 @click.command("list")
-@click.option("--status", type=STATUS, help="Only those of one status.")
-@click.option("--limit", type=click.IntRange(1, _PAGE), default=50, show_default=True, help="The newest so many.")
+@status_option
+@click.option(
+    "--limit", type=click.IntRange(1, _MAX_DEPLOYMENTS), default=50, show_default=True, help="The newest so many."
+)
 @backend_option
 @json_option
 @click.pass_obj
 def list_(root: Path | None, status: str | None, limit: int, backend_url: str, as_json: bool) -> None:
     """List the deployments of the service, newest first."""
-    found = service_of(root, backend_url).uploader.list_deployments(status, limit)
-    print_deployments(found, as_json, "deployments")
+    deployments = open_service(root, backend_url).uploader.list_deployments(status, limit)
+    print_deployments(deployments, as_json, "deployments")
 
 
 @click.command()
@@ -93,12 +189,17 @@ def list_(root: Path | None, status: str | None, limit: int, backend_url: str, a
 @click.pass_obj
 def status(root: Path | None, deployment: str, backend_url: str, as_json: bool) -> None:
     """Say what a deployment waits for, with its builds; DEPLOYMENT is its id, or its name for the newest version."""
-    service = service_of(root, backend_url)
-    found = service.uploader.get_deployment_status(service.deployment(deployment).deployment_id)
+    service = open_service(root, backend_url)
+    result = service.uploader.get_deployment_status(service.deployment(deployment).deployment_id)
     if as_json:
-        click.echo(found.model_dump_json())
+        click.echo(result.model_dump_json())
         return
-    print_status(found)
+    click.echo(f"{result.name}, version {result.version} ({result.id}): {result.status}{format_reason(result.error)}")
+    rows = [
+        (build.build_id or build.id, build.status, build.snapshot_id or "-", build.error_message or "")
+        for build in result.builds
+    ]
+    print_table("Builds", ["id", "status", "snapshot", "error"], rows)
 
 
 @click.command()
@@ -112,273 +213,91 @@ def build(
     root: Path | None, deployment: str, is_forced: bool, is_waiting: bool, backend_url: str, as_json: bool
 ) -> None:
     """Have a deployment built, where it is not."""
-    service = service_of(root, backend_url)
+    service = open_service(root, backend_url)
     uploader = service.uploader
     uploader.trigger_build(service.deployment(deployment).deployment_id, force=is_forced)
-    with waiting(f"building {deployment}"):
-        found = uploader.wait_for_build(deployment) if is_waiting else uploader.get_deployment(deployment)
-    print_deployments([found], as_json)
+    with show_waiting(f"building {deployment}"):
+        result = uploader.wait_for_build(deployment) if is_waiting else uploader.get_deployment(deployment)
+    print_deployments([result], as_json)
 
 
-@click.command()
+@click.group()
+def instances() -> None:
+    """Make, list and build the instances of a deployment: one per seed."""
+
+
+@instances.command()
 @click.argument("deployment")
-@seeds_option("Which seeds; those of all instances if not given.")
-@policy_options
-@click.option(
-    "--output", type=click.Path(path_type=Path, file_okay=False), help="Gets a Harbor trial folder of every rollout."
-)
-@backend_option
-@json_option
-@click.pass_obj
-def run(
-    root: Path | None,
-    deployment: str,
-    seeds: list[int] | None,
-    model: str | None,
-    agent: str | None,
-    changes: tuple[str, ...],
-    at_once: int,
-    output: Path | None,
-    backend_url: str,
-    as_json: bool,
-) -> None:
-    """Run a rollout of every seed, and say what it earned; fails where no seed has a reward that counts."""
-    from graftline.harbor.coverage import summary_of
-    from graftline.harbor.rollout_batch import run_rollouts
-
-    service = service_of(root, backend_url)
-    ref = service.deployment(deployment)
-    wanted = seeds or _seeds_of_instances(service, deployment)
-    with counted("rollouts", deployment, len(wanted)) as advance:
-        ended = run_rollouts(ref, wanted, policy_of(model, agent, changes), at_once, lambda one: advance())
-    folders = _trials(ended, output)
-    summary = asdict(summary_of(ended))
-    if as_json:
-        click.echo(json.dumps({"rollouts": [one.as_dict() for one in ended], "summary": summary, "trials": folders}))
-    else:
-        print_rollouts(deployment, ended, summary)
-        if output:
-            click.echo(f"{len(folders)} trials are in {output}")
-    if not summary["n_valid"]:
-        raise click.exceptions.Exit(1)
-
-
-@click.command("eval")
-@click.argument("deployment", metavar="DEPLOYMENT_OR_URL")
-@seeds_option("Which seeds; those of all instances if not given, which only a deployment has.")
-@policy_options
-@click.option("--budget-usd", type=click.FloatRange(0, min_open=True), help="USD that it may use.")
-@click.option("--budget-rollouts", type=click.IntRange(1), help="Rollouts that it may begin.")
-@click.option("--budget-tokens", type=click.IntRange(1), help="Tokens that it may use.")
-@click.option(
-    "--min-coverage",
-    type=click.FloatRange(0, 1),
-    default=0.95,
-    show_default=True,
-    help="Share of seeds with a reward that counts, below which it is completed_with_errors.",
-)
-@backend_option
-@json_option
-@click.pass_obj
-def evaluate(
-    root: Path | None,
-    deployment: str,
-    seeds: list[int] | None,
-    model: str | None,
-    agent: str | None,
-    changes: tuple[str, ...],
-    at_once: int,
-    budget_usd: float | None,
-    budget_rollouts: int | None,
-    budget_tokens: int | None,
-    min_coverage: float,
-    backend_url: str,
-    as_json: bool,
-) -> None:
-    """Evaluate a deployment, or the task app at a URL; fails where no seed has a reward that counts."""
-    from graftline.evals.job import EvalJob, EvalJobConfig
-
-    app = _task_app(root, deployment, backend_url, seeds)
-    config = EvalJobConfig(
-        **app,
-        policy_config=policy_of(model, agent, changes),
-        concurrency=at_once,
-        budget={"max_usd": budget_usd, "max_rollouts": budget_rollouts, "max_tokens": budget_tokens},
-        min_coverage=min_coverage,
-    )
-    result = _evaluated(EvalJob(config))
-    print_evaluation(deployment, result, as_json)
-    if not result.n_valid:
-        raise click.exceptions.Exit(1)
-
-
-@click.command()
-@click.argument("deployment", metavar="FILE_OR_NAME")
-@seeds_option("Which seeds; all of them if not given.")
-@click.option(
-    "--at-once", type=click.IntRange(1, 1000), default=8, show_default=True, help="Rollouts at the same time."
-)
-@backend_option
-@json_option
-@click.pass_obj
-def calibrate(
-    root: Path | None, deployment: str, seeds: list[int] | None, at_once: int, backend_url: str, as_json: bool
-) -> None:
-    """Find what doing nothing and the reference solution earn; fails where that says that rewards are not to be trusted."""
-    from graftline.harbor.calibrating import AGENTS, calibrate
-    from graftline.harbor.configured import configured_deployment
-
-    found = configured_deployment(deployment, paths_of(root).root)
-    service = service_of(root, backend_url)
-    with counted("calibration", found.file.name, 0) as advance:
-        calibration = calibrate(found, service, seeds, at_once, lambda agent, total, one: advance(len(AGENTS) * total))
-    print_calibration(calibration, found.calibration_path, as_json)
-    if not calibration.is_sound:
-        raise click.exceptions.Exit(1)
-
-
-@click.command("import")
-@click.argument("tasks", metavar="FOLDER", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--name", required=True, help="Of the deployment.")
-@click.option("--agent", type=_AGENT, default="codex", show_default=True, help="Who acts where a rollout names nobody.")
-@click.option(
-    "--dockerfile", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Of one image for all tasks."
-)
-@click.option(
-    "--image/--no-image", "has_image", default=True, show_default=True, help="Whether the executor builds images."
-)
-@click.option("--reward-key", default="reward", show_default=True, help="Which number of reward.json is the reward.")
+@click.option("--count", type=click.IntRange(1, MOST_SEEDS), help="So many seeds from --start-seed on.")
+@click.option("--start-seed", type=click.IntRange(0), default=0, show_default=True, help="The first one of --count.")
+@seeds_option("These seeds, in place of --count.")
 @wait_option
 @backend_option
 @json_option
 @click.pass_obj
-def import_(
-    root: Path | None,
-    tasks: Path,
-    name: str,
-    agent: str,
-    dockerfile: Path | None,
-    has_image: bool,
-    reward_key: str,
-    is_waiting: bool,
-    backend_url: str,
-    as_json: bool,
-) -> None:
-    """Make a deployment of the Harbor task in FOLDER, or of the tasks in it: a seed for each, in the order of their names."""
-    from graftline.harbor.task_format.importing import import_harbor_tasks
+def create(
+    root: Path | None, deployment: str, count: int | None, start_seed: int, seeds: list[int] | None,
+    is_waiting: bool, backend_url: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Make the instances of seeds; those that are there stay as they are."""
+    from graftline.harbor.instances import create_harbor_instances
 
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            spec = import_harbor_tasks(
-                tasks,
-                name,
-                Path(folder),
-                agent=agent,
-                dockerfile=dockerfile,
-                has_image=has_image,
-                reward_key=reward_key,
-            )
-        except ValueError as error:
-            raise ConfigError(f"{tasks}: {error}") from None
-        made = _uploaded(service_of(root, backend_url), spec, True, is_waiting)
-    print_deployments([made], as_json)
-    if not as_json:
-        click.echo(f"{len(spec.tasks)} tasks, seeds 0 to {len(spec.tasks) - 1}")
-        print_needs([(task.task_id, task.metadata.get("needs")) for task in spec.tasks])
+    if (count is None) == (seeds is None):
+        raise click.UsageError("expected --count or --seeds, and not both")
+    ref = open_service(root, backend_url).deployment(deployment)
+    with show_waiting(f"instances of {deployment}"):
+        created = create_harbor_instances(
+            ref.deployment_id, count, ref.backend_url, ref.api_key, start_seed, seeds, wait_for_ready=is_waiting
+        )
+    _print_instances(deployment, created, as_json)
 
 
-@click.command()
-@click.argument("source")
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@instances.command("list")
+@click.argument("deployment")
+@status_option
 @backend_option
 @json_option
 @click.pass_obj
-def export(root: Path | None, source: str, folder: Path, backend_url: str, as_json: bool) -> None:
-    """Write SOURCE to folders in FOLDER: a tasks.jsonl as Harbor tasks, or a rollout, by its id, as a Harbor trial."""
-    written = (
-        _tasks_written(Path(source), folder) if Path(source).exists() else _trial(root, source, folder, backend_url)
-    )
-    text = f"{len(written)} {'folder' if len(written) == 1 else 'folders'} in {folder}"
-    click.echo(json.dumps({"folders": [str(path) for path in written]}) if as_json else text)
-
-
-def _uploaded(
-    service: "KnownService", spec: "HarborBuildSpec", is_building: bool, is_waiting: bool
-) -> "HarborDeploymentResult":
-    uploader = service.uploader
-    with waiting(f"uploading {spec.name}"):
-        made = uploader.create_deployment(spec, auto_build=is_building)
-    if not is_building or not is_waiting or made.status == "ready":
-        return made
-    with waiting(f"building {spec.name}, version {made.version}"):
-        return uploader.wait_for_build(made.id)
-
-
-def _seeds_of_instances(service: "KnownService", deployment: str) -> list[int]:
+def list_instances(root: Path | None, deployment: str, status: str | None, backend_url: str, as_json: bool) -> None:
+    """List the instances of a deployment, by seed."""
     from graftline.harbor.instances import list_harbor_instances
 
-    ref = service.deployment(deployment)
-    found = list_harbor_instances(ref.deployment_id, None, ref.backend_url, ref.api_key)
-    if not found:
-        raise ConfigError(
-            f"deployment {deployment!r}: has no instances; name --seeds, or make some with `graftline harbor instances create`"
-        )
-    return [instance.seed for instance in found]
+    ref = open_service(root, backend_url).deployment(deployment)
+    listing = list_harbor_instances(ref.deployment_id, status, ref.backend_url, ref.api_key)
+    _print_instances(deployment, listing, as_json)
 
 
-def _task_app(root: Path | None, deployment: str, backend_url: str, seeds: list[int] | None) -> dict[str, Any]:
-    """Return what `EvalJobConfig` is told of where the rollouts run."""
-    from graftline.core.secrets import open_secrets
-    from graftline.harbor.contract import MAX_TIMEOUT_S
-    from graftline.harbor.deployment_ref import HarborDeploymentRef
-    from graftline.harbor.localapi.keys import KEY_VARIABLE
+@instances.command("build")
+@click.argument("deployment")
+@backend_option
+@json_option
+@click.pass_obj
+def build_instances(root: Path | None, deployment: str, backend_url: str, as_json: bool) -> None:
+    """Have what the instances of a deployment need built; it does not wait for that."""
+    from graftline.harbor.instances import build_harbor_instances
 
-    is_url = deployment.startswith(("http://", "https://"))
-    ref = HarborDeploymentRef.of_url(deployment) if is_url else None
-    if is_url and ref is None:
-        if seeds is None:
-            raise click.UsageError("a task app that is no deployment does not say which seeds it has; name --seeds")
-        key = open_secrets(os.environ, paths_of(root).root).get(KEY_VARIABLE)
-        return {"task_app_url": deployment, "task_app_api_key": key and key.get_secret_value(), "seeds": seeds}
-    service = service_of(root, (ref.backend_url if ref else None) or backend_url)
-    found = service.deployment(ref.deployment_id if ref else deployment)
-    wanted = seeds or _seeds_of_instances(service, found.deployment_id)
-    timeout_s = float(MAX_TIMEOUT_S)  # the deployment says for itself how long a rollout may take
-    return {"task_app_url": found.task_app_url, "api_key": found.api_key, "seeds": wanted, "timeout": timeout_s}
+    ref = open_service(root, backend_url).deployment(deployment)
+    result = build_harbor_instances(ref.deployment_id, ref.backend_url, ref.api_key)
+    text = f"{result.ready_count} of {result.total_instances} instances are ready"
+    click.echo(result.model_dump_json() if as_json else text)
 
 
-def _evaluated(job: Any) -> "EvalResult":
-    job.submit()
-    try:
-        result: EvalResult = job.poll_until_complete(progress=True, interval_s=0.1)
-    except KeyboardInterrupt:
-        job.cancel()
-        raise
-    return result
+def _print_instances(deployment: str, instances: Sequence["HarborInstance"], as_json: bool) -> None:
+    if as_json:
+        print_json({"instances": [instance.model_dump(mode="json") for instance in instances]})
+        return
+    rows = [
+        (str(instance.seed), instance.task_id, instance.status, instance.id, instance.error or "")
+        for instance in instances[:_MAX_SHOWN]
+    ]
+    print_table(f"Instances of {deployment}", ["seed", "task", "status", "id", "error"], rows)
+    ready = sum(instance.status == "ready" for instance in instances)
+    more = f", the first {_MAX_SHOWN} are shown" if len(instances) > _MAX_SHOWN else ""
+    click.echo(f"{ready} of {len(instances)} are ready{more}")
 
 
-def _trials(ended: Sequence["EndedRollout"], output: Path | None) -> list[str]:
-    from graftline.harbor.task_format.exporting import write_trial
-
-    return [str(write_trial(one.view, output)) for one in ended if output and one.view]
-
-
-def _tasks_written(source: Path, folder: Path) -> list[Path]:
-    from graftline.harbor.environments.manifest import by_id, load_tasks
-    from graftline.harbor.task_format.exporting import export_harbor_task
-
-    tasks = by_id(load_tasks(source))
-    return [folder / export_harbor_task(task, folder).id for task in tasks.values()]
-
-
-def _trial(root: Path | None, rollout_id: str, folder: Path, backend_url: str) -> list[Path]:
-    from urllib.parse import quote
-
-    from graftline.harbor.execution import ROLLOUTS
-    from graftline.harbor.task_format.exporting import write_trial
-
-    view = service_of(root, backend_url).client.request("GET", f"{ROLLOUTS}/{quote(rollout_id, safe='')}")
-    return [write_trial(view, folder)]
-
-
-COMMANDS = (*OF_SERVICE, upload, list_, status, build, instances, run, evaluate, calibrate, import_, export)
+COMMANDS = {
+    "harbor": (
+        serve, migrate, upload, list_, status, build, instances, run, evaluate, calibrate, import_, export,
+    )
+}  # fmt: skip

@@ -1,55 +1,92 @@
-"""The commands below `graftline models`: parse, call one function of `graftline.llm.weights`, print."""
+"""The commands about language models: `graftline models` fetches weights, `graftline actors` runs the servers of a fleet, and
+`graftline tinker` serves a model to the Tinker SDK.
+"""
 
-import json
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from graftline.cli.main import json_option, paths_of, print_table
-from graftline.core.errors import GraftlineError
+from graftline.cli.options import (
+    FILE,
+    FOLDER,
+    CommandT,
+    fail_with,
+    find_paths,
+    json_option,
+    pass_paths,
+    print_json,
+    print_table,
+)
+from graftline.core.errors import ConfigError, GraftlineError
 
 if TYPE_CHECKING:
     from graftline.core.paths import Paths
     from graftline.core.progress import Progress
+    from graftline.core.secrets import Secrets
+    from graftline.llm.fleet import Fleet
+    from graftline.llm.status import ActorStatus
 
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @json_option
-@click.pass_obj
-def fetch(root: Path | None, names: tuple[str, ...], as_json: bool) -> None:
+@pass_paths
+def fetch(paths: "Paths", names: tuple[str, ...], as_json: bool) -> None:
     """Fetch the weights of models and check them. An interrupted download goes on where it was."""
     from graftline.core.progress import progress_bars
 
-    paths = paths_of(root)
     with progress_bars() as bars:
-        found = [_fetched(name, paths, bars) for name in dict.fromkeys(names)]
+        results = [_fetch(name, paths, bars) for name in dict.fromkeys(names)]
     if as_json:
-        _print_json({"models": found})
-    elif made := [(one["name"], one["path"]) for one in found if not one["fault"]]:
-        print_table("Models", ["model", "path"], made)
-    _print_faults([one["fault"] for one in found if one["fault"]])
+        print_json({"models": results})
+    elif rows := [(result["name"], result["path"]) for result in results if not result["fault"]]:
+        print_table("Models", ["model", "path"], rows)
+    fail_with(result["fault"] for result in results if result["fault"])
+
+
+def _fetch(name: str, paths: "Paths", bars: "Progress") -> dict[str, str]:
+    from graftline.llm.weights.fetch import fetch_model
+
+    places: list[str] = []
+    bars.start("model", name)
+    try:
+        path = fetch_model(name, paths, os.environ, bars.advance, places.append)
+    except GraftlineError as error:
+        bars.fail()
+        return {"name": name, "path": "", "place": "", "fault": str(error)}
+    place = places[-1] if places else ""
+    bars.finish(place and f"from {place}")
+    return {"name": name, "path": str(path), "place": place, "fault": ""}
 
 
 @click.command("list")
 @json_option
-@click.pass_obj
-def list_(root: Path | None, as_json: bool) -> None:
+@pass_paths
+def list_(paths: "Paths", as_json: bool) -> None:
     """List the models that are known: their licences, where they lie, and whether that was checked."""
     from graftline.llm.weights.stored import stored_models
 
-    found = stored_models(paths_of(root), os.environ)
+    models = stored_models(paths, os.environ)
     if as_json:
-        _print_json({"models": [asdict(one) for one in found]})
+        print_json({"models": [asdict(model) for model in models]})
         return
     columns = ["model", "card", "licence", "bytes", "state", "path", "safetensors"]
     rows = [
-        (one.name, one.card, one.licence, f"{one.size_bytes:,}", one.state, str(one.path), str(one.converted or ""))
-        for one in found
+        (
+            model.name,
+            model.card,
+            model.licence,
+            f"{model.size_bytes:,}",
+            model.state,
+            str(model.path),
+            str(model.converted or ""),
+        )
+        for model in models
     ]
     print_table("Models", columns, rows)
 
@@ -57,37 +94,34 @@ def list_(root: Path | None, as_json: bool) -> None:
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @json_option
-@click.pass_obj
-def verify(root: Path | None, names: tuple[str, ...], as_json: bool) -> None:
+@pass_paths
+def verify(paths: "Paths", names: tuple[str, ...], as_json: bool) -> None:
     """Read the weights of models, of all that are there if none is named: are they what is pinned?"""
     from graftline.llm.weights.stored import verify_models
 
-    found = verify_models(names, paths_of(root), os.environ)
+    checks = verify_models(names, paths, os.environ)
     if as_json:
-        _print_json({"checked": [asdict(one) for one in found]})
+        print_json({"checked": [asdict(check) for check in checks]})
     else:
-        rows = [(one.name, str(one.path), "NO" if one.fault else "yes") for one in found]
+        rows = [(check.name, str(check.path), "NO" if check.fault else "yes") for check in checks]
         print_table("Models", ["model", "path", "right"], rows)
-    _print_faults([f"model {one.name!r}: {one.fault}" for one in found if one.fault])
+    fail_with(f"model {check.name!r}: {check.fault}" for check in checks if check.fault)
 
 
 @click.command()
 @click.argument("name")
 @click.option(
-    "--python",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    required=True,
-    help="Python of an environment with torch, transformers, accelerate and gguf.",
+    "--python", type=FILE, required=True, help="Python of an environment with torch, transformers, accelerate and gguf."
 )
 @json_option
-@click.pass_obj
-def convert(root: Path | None, name: str, python: Path, as_json: bool) -> None:
+@pass_paths
+def convert(paths: "Paths", name: str, python: Path, as_json: bool) -> None:
     """Make safetensors of the fetched weights of a model, for vLLM."""
     from graftline.llm.weights.convert import convert_model
 
-    folder = convert_model(name, python.absolute(), paths_of(root), os.environ)
+    folder = convert_model(name, python.absolute(), paths, os.environ)
     if as_json:
-        _print_json({"name": name, "path": str(folder)})
+        print_json({"name": name, "path": str(folder)})
     else:
         click.echo(folder)
 
@@ -95,48 +129,244 @@ def convert(root: Path | None, name: str, python: Path, as_json: bool) -> None:
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--base", required=True, help="Model of configs/models.yaml that the adapter was trained on.")
-@click.option("--into", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder of the artifact.")
+@click.option("--into", type=FOLDER, required=True, help="Folder of the artifact.")
 @json_option
-@click.pass_obj
-def adapter(root: Path | None, folder: Path, base: str, into: Path, as_json: bool) -> None:
+@pass_paths
+def adapter(paths: "Paths", folder: Path, base: str, into: Path, as_json: bool) -> None:
     """Make GGUF of the LoRA adapter in FOLDER, for llama.cpp."""
     from graftline.llm.weights.lora_gguf import convert_adapter
     from graftline.llm.weights.stored import model_file
 
-    built = convert_adapter(folder, model_file(base, paths_of(root), os.environ), into.absolute())
+    built = convert_adapter(folder, model_file(base, paths, os.environ), into.absolute())
     file = into / built.record.name
     if as_json:
-        _print_json({"base": base, "path": str(file), "layers": built.record.counts["layers"]})
+        print_json({"base": base, "path": str(file), "layers": built.record.counts["layers"]})
     else:
         click.echo(file)
 
 
-COMMANDS = (fetch, list_, verify, convert, adapter)
+def fleet_option(command: CommandT) -> CommandT:
+    """Add `--fleet`."""
+    return click.option(
+        "--fleet",
+        "name",
+        envvar="GRAFTLINE_FLEET",
+        default="embedded",
+        show_default=True,
+        help="A fleet of configs/vllm_actors.yaml.",
+    )(command)
 
 
-def _fetched(name: str, paths: "Paths", bars: "Progress") -> dict[str, str]:
-    from graftline.llm.weights.fetch import fetch_model
+@click.command()
+@fleet_option
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(0), default=900, show_default=True, help="Seconds to wait for health."
+)
+@json_option
+@pass_paths
+def up(paths: "Paths", name: str, wait_s: float, as_json: bool) -> None:
+    """Start the actors of a fleet that are on this machine, and wait until they are healthy."""
+    from rich.console import Console
 
-    asked: list[str] = []
-    bars.start("model", name)
-    try:
-        path = fetch_model(name, paths, os.environ, bars.advance, asked.append)
-    except GraftlineError as error:
-        bars.fail()
-        return {"name": name, "path": "", "place": "", "fault": str(error)}
-    place = asked[-1] if asked else ""
-    bars.finish(place and f"from {place}")
-    return {"name": name, "path": str(path), "place": place, "fault": ""}
+    from graftline.llm.servers.commands import weights_of
+    from graftline.llm.servers.processes import up as start_fleet
+
+    fleet, console = _load_fleet(paths, name), Console(stderr=True)
+    weights = weights_of(fleet, paths, os.environ)
+    with console.status(f"waiting for the actors of {name}"):
+
+        def show(actor: "ActorStatus") -> None:
+            console.out(f"{actor.name}: {actor.phase}", highlight=False)
+
+        statuses = start_fleet(paths, name, fleet, weights, os.environ, _open_secrets(paths), wait_s, show)
+        _print_statuses(name, statuses, as_json)
 
 
-def _print_json(value: dict[str, Any]) -> None:
-    click.echo(json.dumps(value, default=str))
+@click.command()
+@fleet_option
+@json_option
+@pass_paths
+def down(paths: "Paths", name: str, as_json: bool) -> None:
+    """Stop the actors of a fleet on this machine; what is in flight may finish."""
+    from graftline.llm.servers.processes import down as stop_fleet
+
+    outcomes = stop_fleet(paths, name)
+    if not outcomes:
+        _load_fleet(paths, name)  # an unknown name is a mistake, not a fleet that is down
+    if as_json:
+        print_json(outcomes)
+        return
+    for actor, outcome in outcomes.items():
+        click.echo(f"{actor}: {outcome}")
+    click.echo(f"{name}: {'nothing was up' if not outcomes else 'down'}")
 
 
-def _print_faults(faults: Iterable[str]) -> None:
-    """Print what is wrong to standard error, and end with exit code 1 if anything is."""
-    found = list(faults)
-    for fault in found:
-        click.echo(f"error: {fault}", err=True)
-    if found:
+@click.command()
+@fleet_option
+@json_option
+@pass_paths
+def status(paths: "Paths", name: str, as_json: bool) -> None:
+    """Show what the actors of a fleet do. Fails unless all are up."""
+    from graftline.llm.status import fleet_status
+
+    fleet = _load_fleet(paths, name)
+    key = _open_secrets(paths).get(fleet.api_key) if fleet.api_key else None
+    statuses = fleet_status(paths, name, fleet, key)
+    _print_statuses(name, statuses, as_json)
+    if any(actor.phase != "up" for actor in statuses):
         raise click.exceptions.Exit(1)
+
+
+@click.command()
+@fleet_option
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on, until interrupted.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(0), default=50, show_default=True, help="How many of the last lines."
+)
+@click.argument("actor")
+@pass_paths
+def logs(paths: "Paths", name: str, follow: bool, lines: int, actor: str) -> None:
+    """Show the log of ACTOR."""
+    from graftline.llm.servers.keeper_state import log_path
+
+    path = log_path(paths, name, actor)
+    if not path.is_file():
+        names = ", ".join(sorted(log.stem for log in path.parent.glob("*.log"))) or "none"
+        raise ConfigError(f"{path}: actor {actor!r} of fleet {name!r} has no log; those that have one: {names}")
+    # with -F it goes on with the next file when the log is rotated
+    os.execvp("tail", ["tail", "-n", str(lines), *(["-F"] if follow else []), str(path)])
+
+
+@click.command()
+@fleet_option
+@click.option(
+    "--into",
+    type=FOLDER,
+    default=Path("deploy"),
+    show_default=True,
+    help="Folder that gets systemd/*.service and supervisord.conf.",
+)
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path),
+    default=Path("/opt/graftline"),
+    show_default=True,
+    help="Where Graftline and vLLM are on the machines that run the actors.",
+)
+@pass_paths
+def units(paths: "Paths", name: str, into: Path, home: Path) -> None:
+    """Write systemd units and a supervisord file for the actors of a fleet."""
+    from graftline.llm.servers.commands import weights_below
+    from graftline.llm.servers.units import write_units
+
+    fleet = _load_fleet(paths, name)
+    for path in write_units(name, fleet, weights_below(home, fleet, paths), home, into):
+        click.echo(str(path))
+
+
+def _load_fleet(paths: "Paths", name: str) -> "Fleet":
+    from graftline.llm.fleet import load_fleet
+
+    return load_fleet(paths.configs, name)
+
+
+def _open_secrets(paths: "Paths") -> "Secrets":
+    from graftline.core.secrets import open_secrets
+
+    return open_secrets(os.environ, paths.root)
+
+
+def _print_statuses(name: str, actors: Sequence["ActorStatus"], as_json: bool) -> None:
+    if as_json:
+        print_json([asdict(actor) for actor in actors])
+        return
+    columns = ["actor", "phase", "url", "pid", "up for", "restarts", "running", "waiting", "KV", "prompt", "answer"]
+    print_table(f"Fleet {name}", columns, [_status_row(actor) for actor in actors])
+    for actor in actors:
+        if actor.phase == "failing":
+            click.echo(f"{actor.name}: {actor.ended}", err=True)
+
+
+def _status_row(actor: "ActorStatus") -> tuple[str, ...]:
+    load = actor.load
+    cells: list[object] = [
+        actor.name,
+        actor.phase,
+        actor.url,
+        actor.pid,
+        None if actor.uptime_s is None else timedelta(seconds=actor.uptime_s),
+        actor.restarts if actor.pid else None,
+        load and load.running,
+        load and load.waiting,
+        load and load.kv_use is not None and f"{load.kv_use:.0%}",
+        load and load.prompt_tokens,
+        load and load.completion_tokens,
+    ]
+    return tuple("" if cell is None or cell is False else str(cell) for cell in cells)
+
+
+@click.command()
+@click.option(
+    "--model", default="smollm2-135m", show_default=True, help="A model of configs/models.yaml, or a name for --folder."
+)
+@click.option("--folder", type=FOLDER, help="A model of transformers, in place of the catalog's.")
+@click.option("--root", "store", type=FOLDER, help="Where checkpoints are kept; data/tinker if not given.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8010, show_default=True, help="0 for a free one.")
+@click.option(
+    "--threads", type=click.IntRange(0, 256), default=0, show_default=True, help="Of torch; 0 for one per core."
+)
+@click.option(
+    "--precision",
+    type=click.Choice(["auto", "float32", "bfloat16"]),
+    default="float32",
+    show_default=True,
+    help="What matrices are multiplied in; auto: what is faster here.",
+)
+@click.option(
+    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True, help="What computes."
+)
+@json_option
+@click.pass_obj
+def serve(
+    root: Path | None, model: str, folder: Path | None, store: Path | None, host: str, port: int, threads: int,
+    precision: str, device: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Serve a model to the Tinker SDK, its command and its cookbook, until interrupted; says what they need."""
+    # before torch: threads that wait for each other are to spin for about 0.1 ms, which saves a fifth of the time; for as
+    # long as they like, as is the default, they take the cores from one another wherever anything else runs
+    os.environ.setdefault("GOMP_SPINCOUNT", "30000")
+    # and its tensors are to lie in large pages, which saves a twentieth
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+    from rich.console import Console
+
+    from graftline.core.config import validate
+    from graftline.training.local.serve import ServeSettings, serve
+    from graftline.training.sdk import KEY_VARIABLE
+
+    paths = find_paths(root)
+    store = store or paths.data / "tinker"
+    engine = {"threads": threads, "precision": precision, "device": device}
+    values = {"model": model, "host": host, "port": port, "engine": engine}
+    settings = validate(values, ServeSettings, "graftline tinker serve")
+    if folder is None:
+        from graftline.llm.weights.convert import convert_here
+
+        with Console(stderr=True).status(f"converting {model}, which is done once"):
+            folder = convert_here(model, paths, os.environ)
+    key = f"{KEY_VARIABLE} of this command" if os.environ.get(KEY_VARIABLE) else str(store / "api_key")
+
+    def announce(url: str) -> None:
+        if as_json:
+            print_json({"url": url, "model": model, "api_key_from": key, "root": str(store)})
+            return
+        click.echo(f"TINKER_BASE_URL={url}\nthe key: {key}\nmodel {model}, checkpoints below {store}; interrupt to end")
+
+    serve(settings, folder, store, os.environ, announce)
+
+
+COMMANDS = {
+    "models": (fetch, list_, verify, convert, adapter),
+    "actors": (up, down, status, logs, units),
+    "tinker": (serve,),
+}

@@ -4,7 +4,6 @@ Rules go to standard output, or to `--out`; what is to be said of them goes to s
 makes a rule file.
 """
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,8 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from graftline.cli.main import CommandT, json_option, paths_of, print_table
-from graftline.cli.rules_printing import counted, plain, print_learned, print_lines, print_mined, print_rewritten
+from graftline.cli.main import INTERRUPTED
+from graftline.cli.options import (
+    CommandT,
+    find_paths,
+    json_option,
+    pluralize,
+    print_json,
+    print_lines,
+    print_table,
+)
+from graftline.cli.rules_printing import format_metadata, print_learned, print_mined, print_rewritten
 from graftline.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -25,57 +33,52 @@ if TYPE_CHECKING:
     from graftline.codemod.source_files import FileMatches, Search, SourceFile
     from graftline.sandbox import Sandbox, SandboxSettings
 
-_INTERRUPTED = 130
-_ALL: "tuple[Language, ...]" = ("python", "javascript", "typescript", "tsx", "java")
-_LANGUAGES = click.Choice(_ALL)
-_FILE = click.Path(path_type=Path)
+_ALL_LANGUAGES: "tuple[Language, ...]" = ("python", "javascript", "typescript", "tsx", "java")
+_LANGUAGE = click.Choice(_ALL_LANGUAGES)
+_PATH = click.Path(path_type=Path)
 
 
-def _out_option(command: CommandT) -> CommandT:
-    return click.option("--out", type=_FILE, help="Write the rules to this file instead of standard output.")(command)
+def out_option(command: CommandT) -> CommandT:
+    """Add `--out`."""
+    return click.option("--out", type=_PATH, help="Write the rules to this file instead of standard output.")(command)
 
 
-def _rule_file(command: CommandT) -> CommandT:
-    return click.argument("rule_file", type=_FILE)(command)
+def rule_file_argument(command: CommandT) -> CommandT:
+    """Add the file of rules."""
+    return click.argument("rule_file", type=_PATH)(command)
 
 
 @click.command()
-@click.argument("before", required=False, type=_FILE)
-@click.argument("after", required=False, type=_FILE)
-@click.option("--pair", "pairs", nargs=2, multiple=True, type=_FILE, metavar="BEFORE AFTER", help="One more example.")
-@click.option("--keep", multiple=True, type=_FILE, help="A file that the rules must leave as it is; any number.")
-@click.option("--language", type=_LANGUAGES, help="Language of the files; without it, their names say it.")
-@click.option("--check", multiple=True, type=_FILE, help="Say what the rules match in this file or folder.")
-@_out_option
+@click.argument("before", required=False, type=_PATH)
+@click.argument("after", required=False, type=_PATH)
+@click.option("--pair", "pairs", nargs=2, multiple=True, type=_PATH, metavar="BEFORE AFTER", help="One more example.")
+@click.option("--keep", multiple=True, type=_PATH, help="A file that the rules must leave as it is; any number.")
+@click.option("--language", type=_LANGUAGE, help="Language of the files; without it, their names say it.")
+@click.option("--check", multiple=True, type=_PATH, help="Say what the rules match in this file or folder.")
+@out_option
 @json_option
 @click.pass_obj
 def induce(
-    root: Path | None,
-    before: Path | None,
-    after: Path | None,
-    pairs: tuple[tuple[Path, Path], ...],
-    keep: tuple[Path, ...],
-    language: "Language | None",
-    check: tuple[Path, ...],
-    out: Path | None,
-    as_json: bool,
-) -> None:
+    root: Path | None, before: Path | None, after: Path | None, pairs: tuple[tuple[Path, Path], ...],
+    keep: tuple[Path, ...], language: "Language | None", check: tuple[Path, ...], out: Path | None, as_json: bool,
+) -> None:  # fmt: skip
     """Find rules that make BEFORE into AFTER: two files, or two folders with files of the same names."""
     from graftline.codemod.learn import learn_rules
 
-    if (before is None) != (after is None) or (before is None and not pairs):
+    if before is not None and after is not None:
+        pairs = ((before, after), *pairs)
+    elif before is not None or after is not None or not pairs:
         raise click.UsageError("give a file before and the same file after, or --pair")
-    given = ([(before, after)] if before is not None and after is not None else []) + list(pairs)
-    examples = [sides for one in given for sides in _sides(*one, language)]
-    with _sandbox(root) as sandbox:
-        found = learn_rules(examples, [_source(path, language) for path in keep], sandbox)
-        match_files, skipped = _matched(check, found.rules, sandbox) if check else ([], None)
-    print_learned(found, examples, match_files, skipped, out, as_json)
+    examples = [example for pair in pairs for example in _read_pair(*pair, language)]
+    with _open_sandbox(root) as sandbox:
+        learned = learn_rules(examples, [_read_source(path, language) for path in keep], sandbox)
+        matches, skipped = _match(check, learned.rules, sandbox) if check else ([], None)
+    print_learned(learned, examples, matches, skipped, out, as_json)
 
 
 @click.command()
-@_rule_file
-@click.argument("paths", nargs=-1, required=True, type=_FILE)
+@rule_file_argument
+@click.argument("paths", nargs=-1, required=True, type=_PATH)
 @click.option("--write", is_flag=True, help="Change the files; without it, the difference is shown only.")
 @json_option
 @click.pass_obj
@@ -83,69 +86,69 @@ def apply(root: Path | None, rule_file: Path, paths: tuple[Path, ...], write: bo
     """Apply the rules of RULE_FILE, one after the other, to the files at PATHS, in the jail."""
     from graftline.codemod.source_files import describe_skipped, replace_file, rewrite_files
 
-    rules = _rules(rule_file)
-    search = _search(rules, paths)
-    with _sandbox(root) as sandbox:
-        done = list(rewrite_files(_files(search, paths), rules, sandbox))
-    changed = [one for one in done if not one.fault]
-    for one in changed if write else ():
-        replace_file(one.file.path, one.file.with_text(one.text), one.file.content)
-    print_rewritten(done, rules, describe_skipped(search.skipped), write, as_json)
-    if len(changed) < len(done):
+    rules = _read_rules(rule_file)
+    search = _open_search(rules, paths)
+    with _open_sandbox(root) as sandbox:
+        results = list(rewrite_files(_find_files(search, paths), rules, sandbox))
+    rewritten = [result for result in results if not result.fault]
+    for result in rewritten if write else ():
+        replace_file(result.file.path, result.file.with_text(result.text), result.file.content)
+    print_rewritten(results, rules, describe_skipped(search.skipped), write, as_json)
+    if len(rewritten) < len(results):
         raise click.exceptions.Exit(1)
 
 
 @click.command()
-@_rule_file
+@rule_file_argument
 @json_option
 def explain(rule_file: Path, as_json: bool) -> None:
     """Say in words what every rule of RULE_FILE matches, what its variables stand for, and what it writes."""
     from graftline.codemod.explain import explain, summarize
     from graftline.core.text_diff import escape_controls
 
-    rules = _rules(rule_file)
+    rules = _read_rules(rule_file)
     if as_json:
         rows = [
-            {"id": one.id, "language": one.language, "summary": summarize(one.action), "lines": explain(one.action)}
-            for one in rules
+            {"id": rule.id, "language": rule.language, "summary": summarize(rule.action), "lines": explain(rule.action)}
+            for rule in rules
         ]
-        click.echo(json.dumps({"rules": rows}))
+        print_json({"rules": rows})
         return
     for number, rule in enumerate(rules):
-        facts = [f"{key} {plain(value)}" for key, value in rule.facts.items()]
+        facts = [f"{key} {format_metadata(value)}" for key, value in rule.facts.items()]
         head = f"{rule.id} ({rule.language}){': ' + ', '.join(facts) if facts else ''}"
         lines = [(escape_controls(head), "bold"), *((escape_controls(line), "") for line in explain(rule.action))]
         print_lines([*lines, ("", "")] if number < len(rules) - 1 else lines)
 
 
 @click.command()
-@_rule_file
-@click.option("--export", type=_FILE, help="Write a folder, not there yet, that `ast-grep test` takes.")
+@rule_file_argument
+@click.option("--export", type=_PATH, help="Write a folder, not there yet, that `ast-grep test` takes.")
 @json_option
 @click.pass_obj
 def test(root: Path | None, rule_file: Path, export: Path | None, as_json: bool) -> None:
     """Try the examples that the rules of RULE_FILE are written with, in the jail. Fails unless all pass."""
     from graftline.codemod.learn import check_examples
 
-    rules = _rules(rule_file)
-    with _sandbox(root) as sandbox:
+    rules = _read_rules(rule_file)
+    with _open_sandbox(root) as sandbox:
         outcomes = [outcome for rule in rules for outcome in check_examples(rule, sandbox)]
     if export is not None:
         _export(rules, export)
     untested = [rule.id for rule in rules if not rule.examples]
-    failed = [outcome for outcome in outcomes if not outcome.passed]
+    failures = sum(not outcome.passed for outcome in outcomes)
     if as_json:
-        click.echo(json.dumps({"outcomes": [asdict(one) for one in outcomes], "untested": untested}))
+        print_json({"outcomes": [asdict(outcome) for outcome in outcomes], "untested": untested})
     else:
         rows = [
-            (one.rule, f"{one.kind} {one.number}", "passed" if one.passed else "FAILED", one.detail) for one in outcomes
+            (outcome.rule, f"{outcome.kind} {outcome.number}", "passed" if outcome.passed else "FAILED", outcome.detail)
+            for outcome in outcomes
         ]
         rows += [(name, "", "untested", "it has no examples under `metadata`") for name in untested]
         print_table(rule_file.name, ["rule", "tried", "outcome", "why"], rows)
-        click.echo(
-            f"{len(outcomes) - len(failed)} passed, {len(failed)} failed, {counted(len(untested), 'rule')} without examples"
-        )
-    if failed or not outcomes:
+        without = f"{pluralize(len(untested), 'rule')} without examples"
+        click.echo(f"{len(outcomes) - failures} passed, {failures} failed, {without}")
+    if failures or not outcomes:
         raise click.exceptions.Exit(1)
 
 
@@ -153,7 +156,7 @@ def test(root: Path | None, rule_file: Path, export: Path | None, as_json: bool)
 @click.argument("where", default=".", metavar="[DIRECTORY|RANGE]")
 @click.option("--range", "span", metavar="A..B", help="Commits after A up to B; without it, those up to now.")
 @click.option("--commits", default=1000, show_default=True, type=click.IntRange(1, 1_000_000), help="So many at most.")
-@click.option("--language", "languages", multiple=True, type=_LANGUAGES, help="Only this language; any number.")
+@click.option("--language", "languages", multiple=True, type=_LANGUAGE, help="Only this language; any number.")
 @click.option(
     "--min-support", default=2, show_default=True, type=click.IntRange(1), help="Small changes that a rule has to make."
 )
@@ -166,95 +169,87 @@ def test(root: Path | None, rule_file: Path, export: Path | None, as_json: bool)
 )
 @click.option("--general", is_flag=True, help="Leave out rules without variables.")
 @click.option("--workers", type=click.IntRange(0, 256), help="Processes; 0 is this one.  [default: one per core]")
-@click.option("--journal", type=_FILE, help="Keep what is induced in this file, and go on from there.")
-@_out_option
+@click.option("--journal", type=_PATH, help="Keep what is induced in this file, and go on from there.")
+@out_option
 @json_option
 @click.pass_obj
 def mine(
-    root: Path | None,
-    where: str,
-    span: str | None,
-    commits: int,
-    languages: "tuple[Language, ...]",
-    min_support: int,
-    min_precision: float,
-    general: bool,
-    workers: int | None,
-    journal: Path | None,
-    out: Path | None,
-    as_json: bool,
-) -> None:
+    root: Path | None, where: str, span: str | None, commits: int, languages: "tuple[Language, ...]",
+    min_support: int, min_precision: float, general: bool, workers: int | None, journal: Path | None,
+    out: Path | None, as_json: bool,
+) -> None:  # fmt: skip
     """Find the edits that a git history repeats, as rules with the number of commits, files and places they come from."""
     from graftline.codemod.history import History
     from graftline.codemod.mine import MiningConfig, mine_rules
 
-    folder, span = (Path(), where) if ".." in where and ".." not in Path(where).parts else (Path(where), span or "")
+    is_range = ".." in where and ".." not in Path(where).parts
+    folder, span = (Path(), where) if is_range else (Path(where), span or "")
     history = History.read(folder, span, commits)
     if history.is_shallow:
         click.echo(f"{folder}: is a shallow clone; only the commits that were fetched are looked at", err=True)
-    mining = MiningConfig(min_support=min_support, min_precision=min_precision, needs_general=general)
-    changes = _gathered(root, history, frozenset(languages or _ALL), workers, journal)
-    with _sandbox(root) as sandbox:
-        found = mine_rules(changes.pairs, mining, sandbox)
-    print_mined(found, changes, len(history.commits), out, as_json)
+    config = MiningConfig(min_support=min_support, min_precision=min_precision, needs_general=general)
+    changes = _collect_pairs(root, history, frozenset(languages or _ALL_LANGUAGES), workers, journal)
+    with _open_sandbox(root) as sandbox:
+        mined = mine_rules(changes.pairs, config, sandbox)
+    print_mined(mined, changes, len(history.commits), out, as_json)
     if changes.is_interrupted:
         click.echo("interrupted; these are the rules of what was looked at until then", err=True)
-        raise click.exceptions.Exit(_INTERRUPTED)
+        raise click.exceptions.Exit(INTERRUPTED)
 
 
-COMMANDS = (induce, apply, explain, test, mine)
+COMMANDS = {"rules": (induce, apply, explain, test, mine)}
 
 
-def _settings(root: Path | None) -> "SandboxSettings":
+def _load_settings(root: Path | None) -> "SandboxSettings":
     from graftline.sandbox import SandboxSettings
     from graftline.sandbox.runner import load_sandbox_settings
 
     try:
-        found = paths_of(root).root
+        paths = find_paths(root)
     except ConfigError:
         if os.environ.get("GRAFTLINE_ROOT"):
             raise
         return SandboxSettings()  # outside of any root, as in a checkout of somebody's own
-    return load_sandbox_settings(found)
+    return load_sandbox_settings(paths.root)
 
 
 @contextmanager
-def _sandbox(root: Path | None) -> "Iterator[Sandbox]":
+def _open_sandbox(root: Path | None) -> "Iterator[Sandbox]":
     from graftline.sandbox import open_sandbox
 
-    sandbox = open_sandbox(_settings(root).actions)
+    sandbox = open_sandbox(_load_settings(root).actions)
     try:
         yield sandbox
     finally:
         sandbox.close()
 
 
-def _source(path: Path, language: "Language | None") -> "SourceFile":
+def _read_source(path: Path, language: "Language | None") -> "SourceFile":
     from graftline.codemod.source_files import read_source
     from graftline.datasets.language import language_of_path
 
-    found = language or language_of_path(path.name)
+    language = language or language_of_path(path.name)
     if not path.exists():
         raise DataError(f"{path}: no such file; expected a source file such as a.py")
     if path.is_dir():
         raise DataError(f"{path}: is a folder; expected a file, or a folder on both sides")
-    if found is None:
+    if language is None:
         raise DataError(f"{path}: its name does not say a language; say --language")
-    return read_source(path, found)
+    return read_source(path, language)
 
 
-def _sides(before: Path, after: Path, language: "Language | None") -> "Iterable[tuple[SourceFile, SourceFile]]":
+def _read_pair(before: Path, after: Path, language: "Language | None") -> "Iterable[tuple[SourceFile, SourceFile]]":
     from graftline.codemod.source_files import changed_pairs
     from graftline.datasets.language import language_of_path
 
     if before.is_dir() and after.is_dir():
         return list(changed_pairs(before, after, lambda name: language or language_of_path(name)))
-    old = _source(before, language)
+    source = _read_source(before, language)
     # what stands beside a.py may be a.py.new
-    return [(old, _source(after, language or language_of_path(after.name) or old.language))]
+    return [(source, _read_source(after, language or language_of_path(after.name) or source.language))]
 
 
-def _rules(path: Path) -> "tuple[FileRule, ...]":
+def _read_rules(path: Path) -> "tuple[FileRule, ...]":
     from graftline.codemod.rule_file import MAX_FILE_CHARACTERS, read_rules
 
     try:
@@ -267,7 +262,7 @@ def _rules(path: Path) -> "tuple[FileRule, ...]":
         raise DataError(f"{path}: cannot be read ({error.strerror}); expected a rule file") from None
 
 
-def _search(rules: "Sequence[FileRule]", paths: Sequence[Path]) -> "Search":
+def _open_search(rules: "Sequence[FileRule]", paths: Sequence[Path]) -> "Search":
     from graftline.codemod.history import ignored_by_git
     from graftline.codemod.source_files import Search
     from graftline.datasets.language import language_of_path
@@ -276,42 +271,42 @@ def _search(rules: "Sequence[FileRule]", paths: Sequence[Path]) -> "Search":
     return Search(language_of_path, frozenset(rule.language for rule in rules), frozenset().union(*ignored))
 
 
-def _files(search: "Search", paths: Sequence[Path]) -> "Iterator[SourceFile]":
-    seen = set[Path]()
+def _find_files(search: "Search", paths: Sequence[Path]) -> "Iterator[SourceFile]":
+    """Yield the files at `paths`, each once."""
+    resolved_paths = set[Path]()
     for file in (file for path in paths for file in search.files(path)):
-        if (real := file.path.resolve()) not in seen:
-            seen.add(real)
+        if (resolved := file.path.resolve()) not in resolved_paths:
+            resolved_paths.add(resolved)
             yield file
 
 
-def _matched(paths: Sequence[Path], rules: "Sequence[FileRule]", sandbox: "Sandbox") -> "tuple[list[FileMatches], str]":
+def _match(paths: Sequence[Path], rules: "Sequence[FileRule]", sandbox: "Sandbox") -> "tuple[list[FileMatches], str]":
     from graftline.codemod.source_files import describe_skipped, match_files
 
-    search = _search(rules, paths)
-    return list(match_files(_files(search, paths), rules, sandbox)), describe_skipped(search.skipped)
+    search = _open_search(rules, paths)
+    return list(match_files(_find_files(search, paths), rules, sandbox)), describe_skipped(search.skipped)
 
 
-def _gathered(
-    root: Path | None, history: Any, languages: "frozenset[Language]", workers: int | None, journal: Path | None
+def _collect_pairs(
+    root: Path | None, history: Any, languages: "frozenset[Language]", workers: int | None, journal_path: Path | None
 ) -> "CollectedPairs":
     from graftline.codemod.mine import Journal, collect_pairs
     from graftline.core.processes import default_workers
     from graftline.core.progress import progress_bars
     from graftline.datasets.language import language_of_path
 
-    place = {commit: number for number, commit in enumerate(history.commits, 1)}
-    count = default_workers() if workers is None else workers
-    with progress_bars() as bars, Journal(journal) as kept:
+    numbers = {commit: number for number, commit in enumerate(history.commits, 1)}
+    with progress_bars() as bars, Journal(journal_path) as journal:
         bars.start("commits of", history.folder.resolve().name)
-        found = collect_pairs(
+        collected = collect_pairs(
             history.changes(language_of_path, languages),
-            kept,
-            count,
-            _settings(root).actions,
-            lambda change: bars.advance(place[change.commit], len(place)),
+            journal,
+            default_workers() if workers is None else workers,
+            _load_settings(root).actions,
+            lambda change: bars.advance(numbers[change.commit], len(numbers)),
         )
-        bars.finish(f"{found.changes} changed files, {len(found.pairs)} small changes")
-    return found
+        bars.finish(f"{collected.changes} changed files, {len(collected.pairs)} small changes")
+    return collected
 
 
 def _export(rules: "Sequence[FileRule]", folder: Path) -> None:

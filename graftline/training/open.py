@@ -13,7 +13,6 @@ from graftline.core.secrets import Secrets
 from graftline.llm.weights.catalog import load_models
 from graftline.llm.weights.convert import convert_here
 from graftline.training.datums import Tokenizer, load_tokenizer
-from graftline.training.memory.service import MemoryTrainingService
 from graftline.training.service import TrainingService
 from graftline.training.settings import TinkerTrainingConfig
 
@@ -126,6 +125,9 @@ def tokenizer_of(
         ConfigError: transformers is missing.
         ModelError: it is not there, or cannot be read.
     """
+    # numpy, which it needs, comes with an extra
+    from graftline.training.memory.service import MemoryTrainingService
+
     if isinstance(service, MemoryTrainingService):
         return service.tokenizer
     if isinstance(port, LocalBackendConfig) and port.folder and not config.tokenizer:

@@ -6,7 +6,7 @@ Ends with 1 if a case got out of one that has to contain it, or could not be tri
 import sys
 from collections import Counter
 
-from graftline.cli.main import print_table
+from graftline.cli.options import print_table
 from graftline.core.errors import ConfigError
 from graftline.core.progress import progress_bars
 from tests.security.hostile.judging import Outcome

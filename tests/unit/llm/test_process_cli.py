@@ -12,8 +12,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from graftline.cli.actors import down, logs, status, units, up
 from graftline.cli.main import main
+from graftline.cli.models import down, logs, status, units, up
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
 from graftline.llm.servers.keeper_state import log_path
@@ -84,7 +84,7 @@ def test_up_says_that_it_is_up(kept: KeptFleet) -> None:
 
 @pytest.mark.parametrize("options", [["-n", "1"], ["-f", "-n", "1"]])
 def test_logs_shows_the_last_lines_and_follows(kept: KeptFleet, options: list[str]) -> None:
-    program = "import pathlib, graftline.cli.actors as cli; cli.logs(obj=pathlib.Path('.'))"
+    program = "import pathlib, graftline.cli.models as cli; cli.logs(obj=pathlib.Path('.'))"
     command = [sys.executable, "-c", program, "--fleet", NAME, "actor-0", *options]
     with subprocess.Popen(command, cwd=kept.paths.root, stdout=subprocess.PIPE, text=True) as shown:
         assert shown.stdout

@@ -26,7 +26,7 @@ class Run:
         self.places = places
 
     def __call__(self, *arguments: str) -> Result:
-        group = click.Group("models", commands=list(COMMANDS))
+        group = click.Group("models", commands=list(COMMANDS["models"]))
         # a command keeps the option for help that it was first asked with, which is that of the whole command line
         return CliRunner().invoke(
             group, arguments, obj=self.places.paths.root, catch_exceptions=False, **main.context_settings

@@ -1,0 +1,303 @@
+"""The commands over everything: `graftline run`, `summary`, `check`, `doctor` and `wiring`; `lineage` and `licences`, which say
+what an adapter came from, and on what terms.
+"""
+
+import json
+import os
+import re
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from graftline.cli.options import ManifestChoice, json_option, manifest_options, pass_paths, print_json, print_table
+
+if TYPE_CHECKING:
+    from rich.text import Text
+    from rich.tree import Tree
+
+    from graftline.core.paths import Paths
+    from graftline.pipeline.provenance.license_bill import LicenseBill
+    from graftline.pipeline.provenance.rows import Standing, TrainingRow
+    from graftline.pipeline.provenance.trace import Ancestry, Parent
+
+_MOST_SHOWN = 10
+"""Lines of a table of counts on a terminal; `--json` has all of them."""
+_COLUMN_NAMES = {"group": "package"}
+_WIDE = 1000
+_REASON_PREFIX = re.compile(r"^(dropped|unsound|not_kept)\.")
+_NAMED_INPUTS = ("dataset", "held_out", "start_from", "teacher_path", "teacher_model")
+"""Inputs of a run, which say what is what where the artifact does not."""
+_HIDDEN_FACTS = ("written_at", "code", "config_digest", "digest", "sha256", "versions", "dropped", "file", "ast_grep")
+"""Facts that are in `--json` alone."""
+
+
+@click.command()
+@json_option
+def doctor(as_json: bool) -> None:
+    """Say what this machine can do, and how to get what is missing. Fails if the embedded default cannot run."""
+    from graftline.pipeline.doctor import examine
+
+    findings = examine(os.environ)
+    if as_json:
+        print_json({finding.name: asdict(finding) for finding in findings})
+    else:
+        rows = [
+            ("yes", finding.name, finding.detail, "")
+            if finding.is_there
+            else ("MISSING" if finding.is_needed else "no", finding.name, finding.detail, finding.remedy)
+            for finding in findings
+        ]
+        print_table("This machine", ["", "what", "found", "to get it"], rows)
+    if any(finding.is_needed and not finding.is_there for finding in findings):
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@manifest_options
+@json_option
+@pass_paths
+def wiring(paths: "Paths", manifest: ManifestChoice, as_json: bool) -> None:
+    """Print what a manifest would wire behind each port, without opening anything."""
+    _print_ports(paths, manifest, as_json)
+
+
+def _print_ports(paths: "Paths", manifest: ManifestChoice, as_json: bool) -> None:
+    from graftline.pipeline.ports import describe
+
+    ports = describe(manifest.load(paths))
+    if as_json:
+        print_json(ports)
+        return
+    rows = [
+        (port, str(settings.pop("kind")), json.dumps(settings) if settings else "") for port, settings in ports.items()
+    ]
+    print_table(f"Manifest {manifest.name}", ["port", "implementation", "settings"], rows)
+
+
+@click.command()
+@manifest_options
+@json_option
+@click.option("--dry-run", is_flag=True, help="Print the ports that would be wired and stop.")
+@pass_paths
+def run(paths: "Paths", manifest: ManifestChoice, as_json: bool, dry_run: bool) -> None:
+    """Make every stage from the datasets to adapters that is not up to date, without Dagster."""
+    if dry_run:
+        _print_ports(paths, manifest, as_json)
+        return
+    from graftline.core.progress import progress_bars
+    from graftline.pipeline.run import run_all
+
+    with progress_bars() as bars:
+        run_all(paths, manifest.name, manifest.overrides, bars)
+    _print_summary(paths, as_json)
+
+
+@click.command()
+@json_option
+@pass_paths
+def summary(paths: "Paths", as_json: bool) -> None:
+    """Show what is stored, and what the last run made or found unchanged."""
+    _print_summary(paths, as_json)
+
+
+def _print_summary(paths: "Paths", as_json: bool) -> None:
+    from graftline.pipeline.summary import summarize, tables, verdict
+
+    result = summarize(paths)
+    if as_json:
+        print_json(result.as_dict())
+        return
+    for title, columns, rows in tables(result):
+        print_table(title, columns, rows)
+    for warning in result.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    click.echo(verdict(result))
+    click.echo(f"Files are in {paths.data}, reports in {paths.reports}. `make ui` opens the lineage in a browser.")
+
+
+@click.command()
+@json_option
+@click.option("--inputs", is_flag=True, help="Only what a run starts from: configuration and samples.")
+@pass_paths
+def check(paths: "Paths", as_json: bool, inputs: bool) -> None:
+    """Check the configuration, the samples, and every stored artifact against its record."""
+    from graftline.pipeline.provenance.audit import audit
+
+    report = audit(paths, os.environ.get("GRAFTLINE_MANIFEST", "local"), inputs_only=inputs)
+    if as_json:
+        print_json({"checked": report.checked, "faults": report.faults})
+    else:
+        for fault in report.faults:
+            click.echo(fault, err=True)
+        click.echo(f"{report.checked} checked, {len(report.faults)} faulty")
+    if report.faults:
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@click.argument("adapter")
+@click.option(
+    "--rows",
+    "is_by_row",
+    is_flag=True,
+    help="List the rows that were trained on, each with file and line of its source.",
+)
+@click.option(
+    "--offset", type=click.IntRange(min=0), default=0, show_default=True, help="With --rows: rows to leave out before."
+)
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="With --rows: rows at most.")
+@click.option("--dot", "drawing", flag_value="dot", help="Print a graph for Graphviz.")
+@click.option("--mermaid", "drawing", flag_value="mermaid", help="Print a graph for Mermaid.")
+@json_option
+@pass_paths
+def lineage(
+    paths: "Paths", adapter: str, is_by_row: bool, offset: int, limit: int, drawing: str | None, as_json: bool
+) -> None:
+    """Show everything ADAPTER came from: the name of a recipe, the id of a run, or a folder. Fails if something of it changed."""
+    from graftline.pipeline.provenance import trace as provenance_graph
+    from graftline.pipeline.provenance.rows import standing, training_rows, with_sources
+    from graftline.pipeline.provenance.trace import ancestry
+
+    provenance = ancestry(paths, adapter)
+    if drawing:
+        draw = provenance_graph.dot if drawing == "dot" else provenance_graph.mermaid
+        click.echo(draw(provenance), nl=False)
+    else:
+        rows = training_rows(paths, provenance)
+        page = with_sources(paths, rows[offset : offset + limit]) if is_by_row else []
+        if as_json:
+            values = {**provenance.as_dict(), "stands_on": standing(rows).as_dict()}
+            print_json({**values, "rows": [row.as_dict() for row in page]} if is_by_row else values)
+        else:
+            _print_lineage(provenance, standing(rows))
+            if is_by_row:
+                _print_training_rows(page, offset, len(rows))
+    if provenance.faults:
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@click.argument("adapter")
+@click.option(
+    "--notice", "is_notice", is_flag=True, help="Print the lines that a NOTICE of the adapter needs, and nothing else."
+)
+@click.option("--cyclonedx", "is_document", is_flag=True, help="Print the bill as a CycloneDX 1.6 document, an ML-BOM.")
+@json_option
+@pass_paths
+def licences(paths: "Paths", adapter: str, is_notice: bool, is_document: bool, as_json: bool) -> None:
+    """Print the licence bill of materials of ADAPTER, named as in `graftline lineage`."""
+    from graftline.pipeline.provenance.license_bill import license_bill
+    from graftline.pipeline.provenance.trace import ancestry
+
+    bill = license_bill(paths, ancestry(paths, adapter))
+    if is_document:
+        from graftline.pipeline.provenance.license_document import cyclonedx
+
+        click.echo(cyclonedx(bill), nl=False)
+    elif is_notice:
+        click.echo("\n".join(bill.notices()))
+    elif as_json:
+        print_json(bill.as_dict())
+    else:
+        _print_bill(bill)
+
+
+def _print_lineage(provenance: "Ancestry", basis: "Standing") -> None:
+    from rich.console import Console
+    from rich.tree import Tree
+
+    first = next(iter(provenance.ancestors))
+    tree = Tree(_describe_ancestor(provenance, first))
+    _grow(tree, provenance, first, {first})
+    # without a terminal there is no width to keep to
+    Console(width=None if sys.stdout.isatty() else _WIDE).print(tree)
+    for name, counts in basis.by.items():
+        if counts:
+            column, more = _COLUMN_NAMES.get(name, name), len(counts) - _MOST_SHOWN
+            rows = [(key, f"{count:,}") for key, count in counts.most_common(_MOST_SHOWN)]
+            rows += [(f"and {more:,} more", "")] if more > 0 else []
+            print_table(f"Rows by {column}", [column, "rows"], rows)
+    reward = "" if basis.mean_reward is None else f"; mean reward {basis.mean_reward:.3f} of {basis.rewarded:,}"
+    unknown = f", {basis.unknown:,} of which nothing is known" if basis.unknown else ""
+    click.echo(f"{basis.rows:,} rows were trained on{unknown}{reward}.")
+    for fault in provenance.faults:
+        click.echo(fault, err=True)
+    state = f"{len(provenance.faults)} of them not as they were" if provenance.faults else "all as they were"
+    click.echo(f"{len(provenance.ancestors)} ancestors, {state}.")
+
+
+def _grow(tree: "Tree", provenance: "Ancestry", key: str, printed: set[str]) -> None:
+    for parent in provenance.ancestors[key].parents:
+        branch = tree.add(_describe_ancestor(provenance, parent.key, parent, parent.key in printed))
+        if parent.key not in printed:
+            printed.add(parent.key)
+            _grow(branch, provenance, parent.key, printed)
+
+
+def _describe_ancestor(
+    provenance: "Ancestry", key: str, parent: "Parent | None" = None, is_above: bool = False
+) -> "Text":
+    from rich.text import Text
+
+    ancestor = provenance.ancestors[key]
+    text = Text(f"{parent.name}: " if parent is not None and parent.name in _NAMED_INPUTS else "")
+    text.append(f"{ancestor.kind} {ancestor.name}", style="bold")
+    if parent is not None and parent.drift:
+        text.append(f"  {parent.drift}", style="red")
+    if is_above:
+        return text.append("  see above", style="dim")
+    if ancestor.fault:
+        text.append(f"  {ancestor.state}: {ancestor.fault}", style="red")
+    facts = {
+        name: value
+        for name, value in ancestor.facts.items()
+        if name not in _HIDDEN_FACTS and value not in ({}, None, "")
+    }
+    if "code_now" in facts:
+        facts["code_now"] = "changed since"
+    details = ", ".join(f"{name.replace('_', ' ')} {_format_fact(value)}" for name, value in facts.items())
+    return text.append("  " + "  ".join(part for part in (ancestor.identity[:12], details) if part), style="dim")
+
+
+def _format_fact(value: Any) -> str:
+    if isinstance(value, dict):
+        return " + ".join(f"{_REASON_PREFIX.sub('', name)} {_format_fact(count)}" for name, count in value.items())
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def _print_training_rows(rows: "list[TrainingRow]", offset: int, total: int) -> None:
+    cells = [
+        (
+            f"{row.line}", row.task_id, row.licence, row.group, row.source, row.template or row.rule,
+            row.teacher, "" if row.reward is None else f"{row.reward:.2f} {row.cause}",
+        )
+        for row in rows
+    ]  # fmt: skip
+    columns = ["line", "task", "licence", "package", "source", "template or rule", "teacher", "reward"]
+    print_table(f"Rows {offset + 1} to {offset + len(rows)} of {total:,}", columns, cells)
+
+
+def _print_bill(bill: "LicenseBill") -> None:
+    parts = [
+        (part.kind, part.name, part.licence, f"{part.rows:,}" if part.rows else "", part.detail) for part in bill.parts
+    ]
+    print_table(f"What {bill.adapter} stands on", ["", "name", "licence", "rows", "which"], parts)
+    by_licence = [
+        (row["licence"], row["asks"], f"{row['rows']:,}", f"{row['packages']:,}", ", ".join(row["datasets"]))
+        for row in bill.by_licence()
+    ]
+    print_table("Rows by licence", ["licence", "asks for", "rows", "packages", "datasets"], by_licence)
+    packages = [
+        (package.name, package.licence, f"{package.rows:,}", ", ".join(package.places[:3])) for package in bill.packages
+    ]
+    print_table("Packages and repositories", ["name", "licence", "rows", "where"], packages)
+    for fault in bill.unknown:
+        click.echo(fault)
+    click.echo(
+        f"{bill.rows:,} rows, {len(bill.packages)} packages, {len(bill.unknown)} without a licence that is known."
+    )
+
+
+COMMANDS = {"": (check, doctor, licences, lineage, run, summary, wiring)}
