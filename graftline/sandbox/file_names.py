@@ -18,11 +18,7 @@ _PROJECT_FILES = frozenset({"sgconfig.yml", "sgconfig.yaml"})
 
 
 def path_of(name: str) -> PurePosixPath:
-    """Return `name` as a path, of which it has to be the only spelling.
-
-    Raises:
-        DataError: it does not mean the same on every system, or there is a shorter way.
-    """
+    """Return `name` as a path; DataError unless it means the same on every system, and is its only spelling."""
     if len(name) > _LONGEST:
         raise DataError(f"file name {short(name)}: has {len(name)} characters; at most {_LONGEST} are accepted")
     path = portable(name)
@@ -32,11 +28,7 @@ def path_of(name: str) -> PurePosixPath:
 
 
 def argument_path_of(name: str) -> PurePosixPath:
-    """Return `name` as a path that no program takes for an option.
-
-    Raises:
-        DataError: as `path_of`, or it looks like one.
-    """
+    """Return `name` as a path that no program takes for an option; DataError as `path_of`, or if it looks like one."""
     path = path_of(name)
     if name[0] in "-@":
         raise DataError(f"file name {name!r}: looks like an option; use a plain relative path such as 'src/a.py'")
@@ -44,11 +36,7 @@ def argument_path_of(name: str) -> PurePosixPath:
 
 
 def folders_of(paths: Iterable[PurePosixPath]) -> set[str]:
-    """Return the folders that files are in, `.` among them.
-
-    Raises:
-        DataError: one of the files is a folder as well.
-    """
+    """Return the folders that files are in, `.` among them; DataError if one of the files is a folder as well."""
     names: set[str] = set()
     folders: set[str] = set()
     for path in paths:
@@ -60,11 +48,7 @@ def folders_of(paths: Iterable[PurePosixPath]) -> set[str]:
 
 
 def check_distinct(names: Iterable[str]) -> None:
-    """Refuse names that a system takes for one.
-
-    Raises:
-        DataError: there are such names.
-    """
+    """Raise DataError for names that some system takes for one."""
     first: dict[str, str] = {}
     for name in names:
         if (other := first.setdefault(_fold(name), name)) != name:
@@ -98,11 +82,7 @@ class WorkspaceLimits(Config):
 
 
 def check_files(sizes: Mapping[str, int], limits: WorkspaceLimits) -> None:
-    """Refuse files that may not be in a workspace together; `sizes` counts bytes by path.
-
-    Raises:
-        DataError: they may not.
-    """
+    """Raise DataError for files that may not be in a workspace together; `sizes` counts bytes by path."""
     check_count(len(sizes), limits)
     total = 0
     paths = []
@@ -117,21 +97,13 @@ def check_files(sizes: Mapping[str, int], limits: WorkspaceLimits) -> None:
 
 
 def check_count(count: int, limits: WorkspaceLimits) -> None:
-    """Refuse so many files.
-
-    Raises:
-        DataError: there are too many.
-    """
+    """Raise DataError for too many files."""
     if count > limits.files:
         raise DataError(f"workspace of {count} files; at most {limits.files} are accepted")
 
 
 def check_size(name: str, size: int, total: int, limits: WorkspaceLimits) -> None:
-    """Refuse a file of `size` bytes, with which there are `total` in the workspace.
-
-    Raises:
-        DataError: either is too much.
-    """
+    """Raise DataError for a file of `size` bytes, with which there are `total` in the workspace, if either is too much."""
     if size > limits.file_kb << 10:
         raise DataError(f"file {short(name)}: is larger than {limits.file_kb} KB; leave it out")
     if total > limits.total_mb << 20:

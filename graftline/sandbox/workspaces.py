@@ -297,11 +297,6 @@ def _encode(name: str, content: str | bytes) -> bytes:
 
 
 def _remove(name: str, folder: int) -> None:
-    """Remove whatever `name` is in an open folder.
-
-    Raises:
-        SandboxError: it cannot be removed, or is written to all the time.
-    """
     try:
         remove(name, folder)
     except OSError as error:

@@ -2,10 +2,17 @@
 
 They run in a fork of a process that has loaded pytest and what tests often import. `sandbox.jail.judge` reads their
 reports, and says what they prove.
+
+Calls are a file of JSON: a module, and calls with their arguments. Their results are compared outside, where the code under
+test is not. What comes back is written down by exact type, so that no object can claim to be equal to another:
+
+    {"nonce", "call": number, "value": as `encode` returns it} or {"nonce", "call": number, "raised": name of the class}
+    {"nonce", "end": number of calls}
 """
 
 import importlib
 import io
+import json
 import os
 import platform
 import sys
@@ -13,15 +20,17 @@ import tempfile
 import traceback
 import types
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NoReturn
-
-from graftline.sandbox.inside import case_calls
 
 OURS = ("python", "pytest", "calls")
 REPORTING = ("pytest", "calls")
 """Those that report what they found by a descriptor of their own."""
+REQUEST = "calls.json"
+"""The file of calls."""
 NO_MEMORY = 97
 """Exit code of a program that ends by a `MemoryError`."""
+_DEEPEST_VALUE = 64
 _COMMON = (
     *("ast", "asyncio", "base64", "bisect", "collections", "contextlib", "copy", "csv", "dataclasses", "datetime"),
     *("decimal", "difflib", "doctest", "enum", "fractions", "functools", "hashlib", "heapq", "importlib.metadata"),
@@ -137,7 +146,7 @@ def _run_program(
             session = _open_session(request["apart"], link, work)
             return case_tests.run(arguments, trusted, work, report, request["nonce"], session)
         else:
-            case_calls.run(arguments[0], work, report, request["nonce"])
+            _run_calls(arguments[0], work, report, request["nonce"])
     except SystemExit as error:
         if error.code is None or isinstance(error.code, int):
             return (error.code or 0) & 0xFF
@@ -208,3 +217,70 @@ def _exit(code: int) -> NoReturn:
     except BaseException:
         code = code or 1
     os._exit(code)
+
+
+def _run_calls(module: str, folder: str, report: int, nonce: str) -> None:
+    """Import `module` and make the calls that the request names."""
+    calls = json.loads(Path(folder, REQUEST).read_text("utf-8"))
+    write, to_json = os.write, json.JSONEncoder().encode
+
+    def say(line: dict[str, Any]) -> None:
+        data = to_json({"nonce": nonce, **line}).encode() + b"\n"
+        while data:
+            data = data[write(report, data) :]
+
+    imported = importlib.import_module(module)
+    for number, call in enumerate(calls):
+        try:
+            function = imported
+            for part in call["function"].split("."):
+                function = getattr(function, part)
+            value = function(*call["args"], **call["kwargs"])  # type: ignore[operator]
+        except Exception as error:
+            say({"call": number, "raised": type(error).__name__})
+        else:
+            say({"call": number, "value": encode(value)})
+    say({"end": len(calls)})
+
+
+def encode(value: Any, depth: int = 0) -> Any:
+    """Return `value` as JSON that tells the exact type of every part; an object of another class is its name alone."""
+    kind = type(value)
+    if depth > _DEEPEST_VALUE:
+        return {"deep": kind.__name__}
+    if value is None or kind is bool:
+        return value
+    if kind is str:
+        # half a surrogate pair is no JSON to everybody
+        data = value.encode("utf-8", "surrogatepass")
+        return value if data.decode("utf-8", "ignore") == value else {"str": data.hex()}
+    if kind is int:
+        return {"int": str(value) if abs(value) < 1 << 4096 else hex(value)}
+    if kind is float:
+        return {"float": value.hex()}
+    if kind is complex:
+        return {"complex": [value.real.hex(), value.imag.hex()]}
+    if kind is bytes:
+        return {"bytes": value.hex()}
+    if kind in (list, tuple):
+        return {kind.__name__: [encode(part, depth + 1) for part in value]}
+    if kind in (set, frozenset):
+        parts = [encode(part, depth + 1) for part in value]
+        return {kind.__name__: sorted(parts, key=lambda part: json.dumps(part, sort_keys=True))}
+    if kind is dict:
+        return {"dict": [[encode(key, depth + 1), encode(part, depth + 1)] for key, part in value.items()]}
+    return {"object": kind.__name__}
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether `encode` tells all of `value`: it has no object of another class, and is not too deep."""
+    pending = [encode(value)]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            if {"object", "deep"} & part.keys():
+                return False
+            pending += part.values()
+        elif isinstance(part, list):
+            pending += part
+    return True

@@ -145,11 +145,7 @@ def give_back(folders: Mapping[str, str], returned: Mapping[str, Any], report: i
 
 
 def unpack(report: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Return the files that came back, and why others did not.
-
-    Raises:
-        ValueError: it is not whole.
-    """
+    """Return the files that came back, and why others did not; ValueError if the report is not whole."""
     start = 4 + size_of(report) if len(report) >= 4 else 4
     head = json.loads(report[4:start])
     files = {}
@@ -247,8 +243,7 @@ def remove_path(path: str) -> None:
 def remove(name: str, folder: int) -> None:
     """Remove whatever `name` is in an open folder, however deep it is and whatever its rights are; nothing, if not there.
 
-    Raises:
-        OSError: it cannot be removed, or is written to all the time.
+    OSError says that it cannot be removed, or is written to all the time.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         try:

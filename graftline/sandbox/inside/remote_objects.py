@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import FrameType, ModuleType
-from typing import TYPE_CHECKING, Any
+from types import FrameType, MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graftline.sandbox.inside.code_process import ARITHMETIC, COMPARING, DATA
 from graftline.sandbox.inside.remote_values import LinkError, is_plain
@@ -58,10 +58,35 @@ class NotApart(BaseException):
     """A test needs the code under test in its own process; no error of the code, and not for `except Exception`."""
 
 
-class _Contents(Mapping[str, Any]):
-    """What a class or a module of the code has in its own `__dict__`, as whoever replaces something there looks it up."""
+class Place(NamedTuple):
+    """Where a class, a module or an object of the code is: the session, and the number that the code knows it by."""
 
-    def __init__(self, place: tuple["Session", int]) -> None:
+    session: "Session"
+    ref: int
+
+    def get(self, name: str) -> Any:
+        __tracebackhide__ = True
+        return self.session.ask({"do": "get", "ref": self.ref, "name": name})
+
+    def set(self, name: str, value: Any) -> None:
+        self.session.ask({"do": "set", "ref": self.ref, "name": name, "value": self.session.encode(value)})
+
+    def delete(self, name: str) -> None:
+        self.session.ask({"do": "delete", "ref": self.ref, "name": name})
+
+    def call(
+        self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] = MappingProxyType({}), special: str = ""
+    ) -> Any:
+        """Call it, or a special method of its class."""
+        __tracebackhide__ = True
+        question = {"do": "call", "ref": self.ref, "arguments": self.session.encode([[*args], dict(kwargs)])}
+        return self.session.ask({**question, "special": special} if special else question, [*args, *kwargs.values()])
+
+
+class _Contents(Mapping[str, Any]):
+    """The `__dict__` of a class or a module of the code, for whoever replaces something there."""
+
+    def __init__(self, place: Place) -> None:
         self._session, self._ref = place
 
     def __getitem__(self, name: str) -> Any:
@@ -87,20 +112,20 @@ class RemoteClass(type):
     def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **more: Any) -> "RemoteClass":
         for base in bases:
             if isinstance(base, RemoteClass) and REF in own_of(base):
-                raise own_of(base)[REF][0].refuse(f"derives {name!r} from a class of the code under test")
+                raise own_of(base)[REF].session.refuse(f"derives {name!r} from a class of the code under test")
         return super().__new__(cls, name, bases, body)
 
     @staticmethod
     def make(session: "Session", ref: int, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> "RemoteClass":
         """Return the class that stands for the one that the code knows as `ref`."""
-        return type.__new__(RemoteClass, name, bases, {**body, REF: (session, ref)})
+        return type.__new__(RemoteClass, name, bases, {**body, REF: Place(session, ref)})
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        session, ref = own_of(cls)[REF]
-        value = session.call(ref, args, kwargs)
+        place: Place = own_of(cls)[REF]
+        value = place.call(args, kwargs)
         if type(value) is cls:
-            session.note_created(value)
+            place.session.note_created(value)
         return value
 
     def __getattr__(cls, name: str) -> Any:
@@ -108,42 +133,37 @@ class RemoteClass(type):
         return _attribute(own_of(cls).get(REF), name)
 
     def __setattr__(cls, name: str, value: Any) -> None:
-        if name == "__abstractmethods__":
-            return
-        session, ref = own_of(cls)[REF]
-        session.set(ref, name, value)
+        if name != "__abstractmethods__":
+            own_of(cls)[REF].set(name, value)
 
     def __delattr__(cls, name: str) -> None:
-        session, ref = own_of(cls)[REF]
-        session.delete(ref, name)
+        own_of(cls)[REF].delete(name)
 
     def __iter__(cls) -> Iterator[Any]:
-        session, ref = own_of(cls)[REF]
-        return iter(session.call(ref, (), {}, "__iter__"))
+        return iter(own_of(cls)[REF].call(special="__iter__"))
 
     def __len__(cls) -> int:
-        session, ref = own_of(cls)[REF]
-        return int(session.call(ref, (), {}, "__len__"))
+        return int(own_of(cls)[REF].call(special="__len__"))
 
     def __bool__(cls) -> bool:
         return True
 
     def __getitem__(cls, key: Any) -> Any:
-        session, ref = own_of(cls)[REF]
+        place: Place = own_of(cls)[REF]
         try:
-            return session.call(ref, (key,), {}, "__getitem__")
+            return place.call((key,), special="__getitem__")
         except AttributeError:
-            return session.get(ref, "__class_getitem__")(key)
+            return place.get("__class_getitem__")(key)
 
 
 class Docstring:
-    """What is written about a class of the code, and about an object of it."""
+    """The docstring of a class of the code, and of an object of it."""
 
-    def __init__(self, session: "Session", ref: int) -> None:
-        self._session, self._ref = session, ref
+    def __init__(self, place: Place) -> None:
+        self._place = place
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        return self._session.get(self._ref if instance is None else place_of(instance)[1], "__doc__")
+        return (self._place if instance is None else place_of(instance)).get("__doc__")
 
 
 class RemoteObject(metaclass=RemoteClass):
@@ -158,13 +178,11 @@ class RemoteObject(metaclass=RemoteClass):
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(self, BaseException) and name in ("__traceback__", "__cause__", "__context__", "__notes__"):
             object.__setattr__(self, name, value)
-            return
-        session, ref = place_of(self)
-        session.set(ref, name, value)
+        else:
+            place_of(self).set(name, value)
 
     def __delattr__(self, name: str) -> None:
-        session, ref = place_of(self)
-        session.delete(ref, name)
+        place_of(self).delete(name)
 
     def __str__(self) -> str:
         if isinstance(self, BaseException):
@@ -173,8 +191,7 @@ class RemoteObject(metaclass=RemoteClass):
 
     @property
     def __dict__(self) -> Any:  # type: ignore[override]
-        session, ref = place_of(self)
-        return session.get(ref, "__dict__")
+        return place_of(self).get("__dict__")
 
 
 class RemoteModule(ModuleType):
@@ -193,15 +210,13 @@ class RemoteModule(ModuleType):
         if name in _OF_IMPORT or isinstance(value, RemoteModule):
             super().__setattr__(name, value)
         else:
-            session, ref = own_of(self)[REF]
-            session.set(ref, name, value)
+            own_of(self)[REF].set(name, value)
 
     def __delattr__(self, name: str) -> None:
         if name in own_of(self):
             super().__delattr__(name)
         else:
-            session, ref = own_of(self)[REF]
-            session.delete(ref, name)
+            own_of(self)[REF].delete(name)
 
 
 def own_of(value: Any) -> Any:
@@ -210,24 +225,18 @@ def own_of(value: Any) -> Any:
     return vars(kind)["__dict__"].__get__(value)
 
 
-def ref_of(value: Any) -> int:
-    """Return the number that the code knows a class, a module or an object by."""
-    place = own_of(value)[REF] if isinstance(value, (RemoteClass, RemoteModule)) else place_of(value)
-    ref: int = place[1]
-    return ref
-
-
-def place_of(value: Any) -> tuple["Session", int]:
-    """Return the session of an object, and its number."""
-    place: tuple[Session, int] = object.__getattribute__(value, REF)
+def place_of(value: Any) -> Place:
+    """Return where a class, a module or an object of the code is."""
+    is_object = not isinstance(value, (RemoteClass, RemoteModule))
+    place: Place = object.__getattribute__(value, REF) if is_object else own_of(value)[REF]
     return place
 
 
-def _attribute(place: tuple["Session", int] | None, name: str) -> Any:
+def _attribute(place: Place | None, name: str) -> Any:
     __tracebackhide__ = True
     if place is None or name in _NOT_ASKED or name.startswith(("_pytest", "_graftline")):
         raise AttributeError(name)
-    return place[0].get(place[1], name)
+    return place.get(name)
 
 
 def word_of_the_code(value: Any, operation: str) -> str:
@@ -243,7 +252,7 @@ def special_method(session: "Session", name: str) -> Callable[..., Any]:
 
     def ask(self: Any, *args: Any) -> Any:
         __tracebackhide__ = True
-        return session.call(place_of(self)[1], args, {}, name)
+        return place_of(self).call(args, special=name)
 
     def compare(self: Any, other: Any) -> Any:
         __tracebackhide__ = True
@@ -253,7 +262,7 @@ def special_method(session: "Session", name: str) -> Callable[..., Any]:
         if not is_remote and not is_plain(type(other)):
             return NotImplemented  # an object of the tests, which are trusted to say what they are equal to
         if is_remote or session.trusts == "comparisons":
-            answer = session.call(place_of(self)[1], (other,), {}, name)
+            answer = place_of(self).call((other,), special=name)
             # an object that comes of two objects says nothing yet
             if is_plain(type(answer)) and answer is not NotImplemented:
                 session.believe(name, self, other)
@@ -268,7 +277,7 @@ def special_method(session: "Session", name: str) -> Callable[..., Any]:
     def contains(self: Any, value: Any) -> Any:
         __tracebackhide__ = True
         session.believe(name, self)
-        return session.call(place_of(self)[1], (value,), {}, name)
+        return place_of(self).call((value,), special=name)
 
     if name == "__contains__":
         return contains
@@ -300,7 +309,7 @@ class Finder(Loader):
             raise ImportError(f"{module.__name__} ended by {type(error).__name__} when it was imported") from error
         match answer:
             case [int(ref), bool(is_package), list(names), doc] if all(isinstance(name, str) for name in names):
-                own_of(module).update({REF: (self._session, ref), "__all__": names, "__doc__": doc})
+                own_of(module).update({REF: Place(self._session, ref), "__all__": names, "__doc__": doc})
                 if not is_package:
                     own_of(module).pop("__path__", None)
             case _:

@@ -20,11 +20,11 @@ from graftline.sandbox.inside.remote_objects import (
     REF,
     Docstring,
     NotApart,
+    Place,
     RemoteClass,
     RemoteModule,
     RemoteObject,
     place_of,
-    ref_of,
     special_method,
     word_of_the_code,
 )
@@ -82,7 +82,7 @@ class Session:
 
     def note_created(self, value: Any) -> None:
         """Note that a test has made an object of the code, by calling its class."""
-        self._created_here.add(place_of(value)[1])
+        self._created_here.add(place_of(value).ref)
 
     def believe(self, name: str, *operands: Any) -> None:
         """Note that a test goes by what objects of the code say of themselves.
@@ -92,7 +92,7 @@ class Session:
         """
         if self.trusts == "comparisons":
             return
-        if not any(isinstance(value, RemoteObject) and place_of(value)[1] in self._created_here for value in operands):
+        if not any(isinstance(value, RemoteObject) and place_of(value).ref in self._created_here for value in operands):
             raise TypeError(word_of_the_code(operands[0], name))
         self.note("own word", f"rests on {word_of_the_code(operands[0], name)}")
 
@@ -121,22 +121,6 @@ class Session:
         if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
             raise RuntimeError(f"the code under test raised {type(error).__name__}")
         raise error
-
-    def call(self, ref: int, args: Sequence[Any], kwargs: Mapping[str, Any], special: str = "") -> Any:
-        """Call what the code knows as `ref`, or a special method of its class."""
-        __tracebackhide__ = True
-        question = {"do": "call", "ref": ref, "arguments": self.encode([[*args], dict(kwargs)])}
-        return self.ask({**question, "special": special} if special else question, [*args, *kwargs.values()])
-
-    def get(self, ref: int, name: str) -> Any:
-        __tracebackhide__ = True
-        return self.ask({"do": "get", "ref": ref, "name": name})
-
-    def set(self, ref: int, name: str, value: Any) -> None:
-        self.ask({"do": "set", "ref": ref, "name": name, "value": self.encode(value)})
-
-    def delete(self, ref: int, name: str) -> None:
-        self.ask({"do": "delete", "ref": ref, "name": name})
 
     def encode(self, value: Any) -> Any:
         try:
@@ -180,14 +164,10 @@ class Session:
                 value.update(after)
 
     def _export(self, value: Any) -> Any:
-        """Return how the code is told of what is not plain.
-
-        Raises:
-            NotApart: it cannot be.
-        """
+        """Return what stands for a value that is not plain; NotApart if nothing can."""
         kind = type(value)
         if isinstance(value, (RemoteObject, RemoteClass, RemoteModule)):
-            return {"own": ref_of(value)}
+            return {"own": place_of(value).ref}
         if kind is ModuleType and value.__name__.partition(".")[0] in sys.stdlib_module_names:
             return {"known": [value.__name__, ""]}
         if is_of_the_library(value):
@@ -288,7 +268,7 @@ class Session:
         more = [base for base in bases if base not in (*plain, *MUTABLE, type)]
         more = [base for base in more if isinstance(base, RemoteClass) or is_known(base)]
         body: dict[str, Any] = {name: special_method(self, name) for name in special}
-        body |= {"__module__": str(tree["module"]), "__doc__": Docstring(self, ref)}
+        body |= {"__module__": str(tree["module"]), "__doc__": Docstring(Place(self, ref))}
         if "__eq__" in body and "__hash__" not in body:
             body["__hash__"] = None
         chosen = (*plain, *more)
@@ -316,7 +296,7 @@ class Session:
             return self._wait(ref)
         else:
             value = object.__new__(kind)
-        object.__setattr__(value, REF, (self, ref))
+        object.__setattr__(value, REF, Place(self, ref))
         return value
 
     async def _wait(self, ref: int) -> Any:
@@ -335,7 +315,7 @@ class Session:
             except TypeError:
                 error = error_class.__new__(error_class, *values)
             if isinstance(error_class, RemoteClass):
-                object.__setattr__(error, REF, (self, ref))
+                object.__setattr__(error, REF, Place(self, ref))
                 object.__setattr__(error, "_graftline_text", str(message))
             elif not is_builtin:
                 vars(error).update({name: value for name, value in attributes.items() if is_plain(type(value))})

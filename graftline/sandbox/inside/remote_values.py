@@ -102,11 +102,7 @@ def encode(value: Any, export: Callable[[Any], Any], depth: int = 0) -> Any:
 
 
 def decode(tree: Any, resolve: Callable[[Mapping[str, Any]], Any]) -> Any:
-    """Return the value that `tree` says; `resolve` does it for what is not plain.
-
-    Raises:
-        LinkError: it says none.
-    """
+    """Return the value of `tree`; `resolve` does it for what is not plain. LinkError if it has no valid form."""
     try:
         return _decode(tree, resolve)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
@@ -164,11 +160,7 @@ class Link:
         self._number = 0
 
     def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the answer to `question`.
-
-        Raises:
-            LinkError: there is none of a valid form.
-        """
+        """Return the answer to `question`; LinkError if there is none of a valid form."""
         self._number += 1
         number = self._number
         self._send({"ask": number, **question})

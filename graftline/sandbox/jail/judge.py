@@ -34,7 +34,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from graftline.sandbox.base import Isolation, Usage, Verdict
-from graftline.sandbox.inside.case_calls import REQUEST, encode
+from graftline.sandbox.inside.case_program import REQUEST, encode
 from graftline.sandbox.jail import Apart, Case, CaseEnd, Jail
 from graftline.sandbox.jail.spec import Call, CallsSpec, ProgramSpec, PytestSpec, TestSpec, Trust
 
@@ -231,7 +231,7 @@ def _compare(name: str, call: Call, line: _CallLine) -> TestOutcome:
 
 
 def _to_text(value: Any) -> str:
-    """Return what `case_calls.encode` wrote as one text, in which the order of dictionaries counts for nothing."""
+    """Return what `case_program.encode` wrote as one text, in which the order of dictionaries counts for nothing."""
 
     def sort(part: Any) -> Any:
         if isinstance(part, list):

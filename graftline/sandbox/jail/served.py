@@ -211,11 +211,7 @@ class ServedJail:
         )
 
     def _request(self, case: Case) -> tuple[dict[str, Any], bytes]:
-        """Return what the server is sent.
-
-        Raises:
-            DataError: the case asks for what is not to be had, or is too large.
-        """
+        """Return what the server is sent; DataError if the case asks for what is not to be had, or is too large."""
         _, seen = self._see()
         if case.program not in seen.programs:
             listed = ", ".join(sorted(seen.programs))

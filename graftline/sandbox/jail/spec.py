@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from graftline.core.config import Config
 from graftline.core.errors import DataError
 from graftline.sandbox.file_names import argument_path_of, folders_of
-from graftline.sandbox.inside.case_calls import is_plain
+from graftline.sandbox.inside.case_program import is_plain
 from graftline.sandbox.jail import fault_of_arguments
 
 _FILES, _TEXT, _CALLS, _TESTS, _ARGUMENTS, _NAME = 200, 1 << 20, 1000, 10_000, 100, 2000

@@ -58,11 +58,7 @@ def _bubblewrap(path: str, seen: Visible, limits: CaseLimits, environment: Mappi
 
 
 def _nsjail(path: str, seen: Visible, limits: CaseLimits, environment: Mapping[str, str]) -> list[str]:
-    """Return its command; its own limits are off, for the lowest of them are below what a case may use.
-
-    Raises:
-        SandboxError: a path holds a colon, which its options cannot say.
-    """
+    """Return its command; its own limits are off, for the lowest of them are below what a case may use."""
     if wrong := [shown for shown in (*seen.paths, *seen.links, *seen.links.values()) if ":" in shown]:
         raise SandboxError(f"nsjail: path {wrong[0]!r} holds a colon; install what is there in a folder without one")
     memory = f"size={2 * limits.disk_mb << 20},nr_inodes={limits.files + SPARE_FILES},mode=755"
