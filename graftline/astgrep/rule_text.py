@@ -80,9 +80,9 @@ def _top_level(text: str, source: str) -> dict[str, Any]:
         # refuses what is no plain document: anchors, tags, several documents, equal keys, too many levels
         if not isinstance(parse_yaml(text, source), dict):
             raise DataError(f"{source}: is not a mapping; expected a rule with `rule` and `fix`")
-        if found := re.search("[\x85\u2028\u2029]", text):
+        if match := re.search("[\x85\u2028\u2029]", text):
             # line breaks to some readers
-            raise DataError(f"{source}: holds the character {found[0]!r}; write it as an escape in double quotes")
+            raise DataError(f"{source}: holds the character {match[0]!r}; write it as an escape in double quotes")
         return dict(_pairs(YAML(typ="safe", pure=True).compose(StringIO(text)), "", source))
     except ConfigError as error:
         raise DataError(str(error)[:_LONGEST_MESSAGE]) from None

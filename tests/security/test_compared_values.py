@@ -33,8 +33,8 @@ SAME = {
 @in_namespaces
 @pytest.mark.parametrize("case", SAME)
 def test_equal_values_of_the_same_types_pass(jail: ServedJail, case: str) -> None:
-    value, wanted = SAME[case]
-    result = by_calls(jail, f"def f():\n    return {value}\n", {"function": "f", "expected_python": wanted})
+    value, target = SAME[case]
+    result = by_calls(jail, f"def f():\n    return {value}\n", {"function": "f", "expected_python": target})
     assert (outcomes(result), result.passed) == (["passed"], True)
 
 
@@ -63,8 +63,8 @@ DIFFERENT = {
 @in_namespaces
 @pytest.mark.parametrize("case", DIFFERENT)
 def test_other_values_or_types_fail(jail: ServedJail, case: str) -> None:
-    value, wanted = DIFFERENT[case]
-    result = by_calls(jail, f"def f():\n    return {value}\n", {"function": "f", "expected_python": wanted})
+    value, target = DIFFERENT[case]
+    result = by_calls(jail, f"def f():\n    return {value}\n", {"function": "f", "expected_python": target})
     assert (result.verdict, outcomes(result), result.passed) == (Verdict.OK, ["failed"], False)
 
 
@@ -162,7 +162,7 @@ def test_patching_what_writes_the_answer_down_does_not_pass(jail: ServedJail, pa
 
 
 @in_namespaces
-def test_the_case_does_not_know_what_is_wanted(jail: ServedJail) -> None:
+def test_the_case_does_not_know_what_is_target(jail: ServedJail) -> None:
     module = "import os\ndef f():\n    for top, _, names in os.walk('.'):\n        for name in names:\n"
     module += "            print(name, open(os.path.join(top, name)).read())\n"
     result = by_calls(jail, module, {"function": "f", "args": [], "expected": "a secret"})
@@ -177,16 +177,16 @@ def test_an_answer_beyond_what_is_kept_has_not_passed(jail: ServedJail) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "wanted"),
+    ("value", "target"),
     [
         ("value = [value]", "[" * 60 + "1" + "]" * 60),
         ("value = {1: value}", "{1:" * 40 + "1" + "}" * 40),
     ],
     ids=["lists", "dictionaries"],
 )
-def test_nested_values_are_compared_in_little_time_and_memory(value: str, wanted: str) -> None:
-    module = f"def f():\n    value = 1\n    for _ in range({wanted.count('[') or wanted.count('{')}):\n        {value}\n    return value\n"
-    assert in_a_small_process(module, wanted) == "True"
+def test_nested_values_are_compared_in_little_time_and_memory(value: str, target: str) -> None:
+    module = f"def f():\n    value = 1\n    for _ in range({target.count('[') or target.count('{')}):\n        {value}\n    return value\n"
+    assert in_a_small_process(module, target) == "True"
 
 
 def test_a_value_that_differs_far_inside_fails() -> None:
@@ -198,7 +198,7 @@ def test_a_value_that_holds_itself_fails() -> None:
     assert in_a_small_process("def f():\n    value = []\n    value.append(value)\n    return value\n", "[]") == "False"
 
 
-def in_a_small_process(module: str, wanted: str) -> str:
+def in_a_small_process(module: str, target: str) -> str:
     """Return what the judge says, in a process with little memory: what is compared is made by foreign code."""
     program = """
         import resource, sys
@@ -217,7 +217,7 @@ def in_a_small_process(module: str, wanted: str) -> str:
         jail.close()
     """
     done = subprocess.run(
-        [sys.executable, "-c", dedent(program), module, wanted],
+        [sys.executable, "-c", dedent(program), module, target],
         capture_output=True,
         text=True,
         check=False,
@@ -264,8 +264,8 @@ def test_an_exit_code_may_be_expected(jail: ServedJail) -> None:
 
 @in_namespaces
 def test_output_that_was_cut_off_has_not_passed(jail: ServedJail) -> None:
-    kept = 64 << 10
-    assert program(jail, f"print('x' * {kept} + 'y', end='')", "x" * kept).passed is False
+    limit = 64 << 10
+    assert program(jail, f"print('x' * {limit} + 'y', end='')", "x" * limit).passed is False
 
 
 @in_namespaces

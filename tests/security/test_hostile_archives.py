@@ -40,8 +40,8 @@ def header(
         name.ljust(100, b"\0") + mode.ljust(8, b"\0") + b"0000000\0" * 2 + length.ljust(12, b"\0") + b"0" * 11 + b"\0"
     )
     end = kind + target.ljust(100, b"\0") + magic + bytes(80) + prefix.ljust(155, b"\0") + bytes(12)
-    found = sum(start) + sum(end) + 8 * 32 if checksum is None else checksum
-    block = start + b"%06o\0 " % found + end
+    value = sum(start) + sum(end) + 8 * 32 if checksum is None else checksum
+    block = start + b"%06o\0 " % value + end
     assert len(block) == 512
     return block
 
@@ -70,11 +70,11 @@ def said(**records: bytes) -> bytes:
     """Return the records of a PAX header."""
     lines = []
     for key, value in records.items():
-        rest = b" %b=%b\n" % (key.replace("__", ".").encode(), value)
-        length = len(rest) + 1
-        while length != len(rest) + len(str(length)):
-            length = len(rest) + len(str(length))
-        lines.append(b"%d%b" % (length, rest))
+        record = b" %b=%b\n" % (key.replace("__", ".").encode(), value)
+        length = len(record) + 1
+        while length != len(record) + len(str(length)):
+            length = len(record) + len(str(length))
+        lines.append(b"%d%b" % (length, record))
     return b"".join(lines)
 
 
@@ -181,23 +181,23 @@ MALFORMED: Mapping[str, bytes] = {
 GZIP_OF_A_KIND = {"flags that are reserved": b"\x1f\x8b\x08\xe0", "method that is none": b"\x1f\x8b\x07\x00"}
 
 HOSTILE: dict[str, bytes] = {
-    **{f"file: {what}": packed(file(name)) for what, name in NAMES.items() if what not in NOT_IN_USTAR},
-    **{f"file, by PAX: {what}": packed(pax(said(path=name)), file(b"x")) for what, name in NAMES.items()},
-    **{f"file, by GNU: {what}": packed(gnu(name), file(b"x", magic=GNU)) for what, name in NAMES.items()},
+    **{f"file: {kind}": packed(file(name)) for kind, name in NAMES.items() if kind not in NOT_IN_USTAR},
+    **{f"file, by PAX: {kind}": packed(pax(said(path=name)), file(b"x")) for kind, name in NAMES.items()},
+    **{f"file, by GNU: {kind}": packed(gnu(name), file(b"x", magic=GNU)) for kind, name in NAMES.items()},
     **{
-        f"folder: {what}": packed(folder(NAMES[what] + b"/x/"))
-        for what in ("absolute", "above", "up and down", "backslash", "two slashes", "line break", "drive")
+        f"folder: {kind}": packed(folder(NAMES[kind] + b"/x/"))
+        for kind in ("absolute", "above", "up and down", "backslash", "two slashes", "line break", "drive")
     },
-    **{f"link called: {what}": packed(A, link(NAMES[what], b"a")) for what in ("absolute", "above", "backslash")},
+    **{f"link called: {kind}": packed(A, link(NAMES[kind], b"a")) for kind in ("absolute", "above", "backslash")},
     "file: above by the field before the name": packed(header(b"a", prefix=b"..")),
     "file: absolute by the field before the name": packed(header(b"a", prefix=b"/etc")),
     **{
-        f"link: {what}": packed(TREE, link(b"dir/link", b"b"), link(b"twin", b"dir"), link(b"link", target))
-        for what, (target, _) in LINKS.items()
+        f"link: {kind}": packed(TREE, link(b"dir/link", b"b"), link(b"twin", b"dir"), link(b"link", target))
+        for kind, (target, _) in LINKS.items()
     },
     **{
-        f"link, by PAX: {what}": packed(TREE, link(b"dir/link", b"b"), pax(said(linkpath=LINKS[what][0])), link(b"link", b"a"))
-        for what in ("absolute", "above", "to another link")
+        f"link, by PAX: {kind}": packed(TREE, link(b"dir/link", b"b"), pax(said(linkpath=LINKS[kind][0])), link(b"link", b"a"))
+        for kind in ("absolute", "above", "to another link")
     },
     "link, by PAX: zero byte": packed(A, pax(said(linkpath=b"a\0b")), link(b"link", b"a")),
     "link, by GNU: above": packed(A, gnu(b"../outside", b"K"), header(b"link", b"2", target=b"a", magic=GNU)),
@@ -236,7 +236,7 @@ HOSTILE: dict[str, bytes] = {
     "folders that differ in case": packed(file(b"src/a"), file(b"SRC/b")),
     "names that differ in how they are composed": packed(file("é".encode()), file("e\u0301".encode())),
     "names that differ in a letter that folds to two": packed(file("straße".encode()), file(b"strasse")),
-    **{f"PAX: {what}": packed(pax(content), A) for what, content in MALFORMED.items()},
+    **{f"PAX: {kind}": packed(pax(content), A) for kind, content in MALFORMED.items()},
     "PAX: two headers of one file": packed(pax(said(path=b"x")), pax(said(linkpath=b"y")), A),
     "PAX: name, and one of GNU": packed(pax(said(path=b"x")), gnu(b"y"), A),
     "PAX: name of every file": packed(pax(said(path=b"../a"), b"g"), A),
@@ -285,7 +285,7 @@ HOSTILE: dict[str, bytes] = {
     "xz": lzma.compress(TREE + END),
     "zlib": zlib.compress(TREE + END),
     "page of a server": b"<!doctype html><title>404</title>",
-    **{what: start + SOUND[4:] for what, start in GZIP_OF_A_KIND.items()},
+    **{kind: start + SOUND[4:] for kind, start in GZIP_OF_A_KIND.items()},
     "sum of gzip": SOUND[:-8] + bytes(4) + SOUND[-4:],
     "length of gzip": SOUND[:-4] + struct.pack("<L", 1),
     "without the end of gzip": SOUND[:-8],
@@ -350,10 +350,10 @@ def test_a_hostile_archive_is_refused_and_nothing_is_written(data: bytes, place:
     assert message.isprintable()
 
 
-@pytest.mark.parametrize(("what", "fault"), [(what, fault) for what, (_, fault) in LINKS.items()])
-def test_a_link_is_refused_for_where_it_leads(what: str, fault: str) -> None:
+@pytest.mark.parametrize(("kind", "fault"), [(kind, fault) for kind, (_, fault) in LINKS.items()])
+def test_a_link_is_refused_for_where_it_leads(kind: str, fault: str) -> None:
     with pytest.raises(DataError, match=f"symbolic link 'link' to .*: {fault}; put a copy"):
-        check_archive(HOSTILE[f"link: {what}"])
+        check_archive(HOSTILE[f"link: {kind}"])
 
 
 @pytest.mark.parametrize(
@@ -385,15 +385,15 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, by
 
 def tree(top: Path) -> dict[str, bytes | str]:
     """Return what is below a folder, and where it stands."""
-    found: dict[str, bytes | str] = {}
+    value: dict[str, bytes | str] = {}
     for path in top.rglob("*"):
         name = str(path.relative_to(top))
         if path.is_symlink():
             assert path.resolve().is_relative_to(top.resolve())
-            found[name] = f"to {os.readlink(path)}"  # noqa: PTH115
+            value[name] = f"to {os.readlink(path)}"  # noqa: PTH115
         else:
-            found[name] = path.read_bytes() if path.is_file() else "folder"
-    return found
+            value[name] = path.read_bytes() if path.is_file() else "folder"
+    return value
 
 
 def flipped(data: bytes, chance: random.Random) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 from graftline.sandbox.jail.open import JailConfig, open_jail
 from tests.security.hostile.bench import JailBench, JailCase, SandboxBench, SandboxCase
 from tests.security.hostile.cases import CASE_LIMITS
-from tests.security.hostile.facts import Host, watched_host
+from tests.security.hostile.facts import Host, watch_host
 from tests.security.hostile.judging import Outcome
 from tests.security.hostile.report_cases import ReportCase
 from tests.security.hostile.suite import JAIL_CASES, PROGRAM_NAMES, SANDBOX_CASES, all_jails, all_sandboxes
@@ -26,7 +26,7 @@ JAILS = {
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[Host]:
-    with watched_host() as watched:
+    with watch_host() as watched:
         yield watched
 
 
@@ -67,8 +67,8 @@ def test_a_jail_without_namespaces_contains(jail: JailBench, case: JailCase) -> 
 @pytest.mark.parametrize("case", UNSEEN, ids=lambda case: case.name)
 def test_what_tests_in_one_process_cannot_tell_is_said_to_need_another_form(jail: JailBench, case: ReportCase) -> None:
     outcome = jail.outcome(case)
-    said = f"needs {case.instead}: what is wrong passed: passed, passed"
-    assert (outcome.status, outcome.detail) == ("beyond level", said)
+    detail = f"needs {case.instead}: what is wrong passed: passed, passed"
+    assert (outcome.status, outcome.detail) == ("beyond level", detail)
 
 
 @pytest.mark.parametrize("case", SANDBOX_CASES, ids=lambda case: case.name)

@@ -122,8 +122,8 @@ def test_a_harmless_program_runs(jail: Spawner) -> None:
     # without this the refusals below could be those of a program that does not start
     program = "import sys, ctypes; print(len(sys.stdin.read()))"
     answer = jail.ask([sys.executable, "-I", "-S", "-c", program], "é" * 100_000)
-    said = {key: answer[key] for key in ("end", "code", "stdout", "stderr")}
-    assert said == {"end": "exit", "code": 0, "stdout": "100000\n", "stderr": ""}
+    fields = {key: answer[key] for key in ("end", "code", "stdout", "stderr")}
+    assert fields == {"end": "exit", "code": 0, "stdout": "100000\n", "stderr": ""}
 
 
 @pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK", "AF_PACKET", "AF_VSOCK", "AF_ALG"])
@@ -328,10 +328,10 @@ def test_a_broken_frame_ends_the_spawner(tmp_path: Path, stream: bytes) -> None:
         check=False,
     )
     # its own greeting, and nothing after it
-    assert process.stdout == framed({"features": ["rlimits", "no_new_privs", "seccomp"]})
+    assert process.stdout == add_length({"features": ["rlimits", "no_new_privs", "seccomp"]})
 
 
-def framed(message: dict[str, Any]) -> bytes:
+def add_length(message: dict[str, Any]) -> bytes:
     data = json.dumps(message).encode()
     return struct.pack(">I", len(data)) + data
 

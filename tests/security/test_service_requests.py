@@ -27,19 +27,21 @@ def listing(folder: Path) -> list[tuple[str, int]]:
 
 def test_every_hostile_request_is_refused_and_changes_nothing(sqlite_url: str, tmp_path: Path) -> None:
     with service(sqlite_url, archive_mb=1) as client:
-        known = deployed(client)
+        deployment = deployed(client)
         before = listing(tmp_path)
-        requests = hostile_requests(known)
+        requests = hostile_requests(deployment)
         wrong = {}
-        for name, one in requests.items():
-            answer = client.request(one.method, one.path, content=one.content, headers=dict(one.headers))
+        for name, request in requests.items():
+            answer = client.request(
+                request.method, request.path, content=request.content, headers=dict(request.headers)
+            )
             if not 400 <= answer.status_code < 500 or list(answer.json()) != ["error"]:
                 wrong[name] = (answer.status_code, answer.text[:200])
         assert wrong == {}
         assert len(requests) >= 150
         assert client.get(DEPLOYMENTS).json()["total"] == 1
         assert client.get(ROLLOUTS).json()["rollouts"] == []
-        assert client.get(f"{DEPLOYMENTS}/{known}/instances").json()["total"] == 0
+        assert client.get(f"{DEPLOYMENTS}/{deployment}/instances").json()["total"] == 0
     assert listing(tmp_path) == before
 
 
@@ -72,8 +74,8 @@ def test_what_the_document_allows_is_answered_as_it_says(sqlite_url: str, verb: 
     with service(sqlite_url) as client:
         deployed(client)
         schema = schemathesis.openapi.from_url(f"{client.base_url}/openapi.json")
-        operations = [found.ok() for found in schema.get_all_operations()]
-        asked = 0
+        operations = [operation.ok() for operation in schema.get_all_operations()]
+        requests_sent = 0
         for operation in operations:
             if operation.method != verb or operation.path.endswith(("/events", "/stream")):
                 continue
@@ -88,8 +90,8 @@ def test_what_the_document_allows_is_answered_as_it_says(sqlite_url: str, verb: 
             )
             @given(case=operation.as_strategy())
             def answered(case: schemathesis.Case) -> None:
-                nonlocal asked
-                asked += 1
+                nonlocal requests_sent
+                requests_sent += 1
                 response = case.call(headers={"X-API-Key": KEY}, timeout=30)
                 left_out = (
                     [schemathesis.checks.positive_data_acceptance] if case.operation.label in NOT_BY_SCHEMA else []
@@ -100,4 +102,4 @@ def test_what_the_document_allows_is_answered_as_it_says(sqlite_url: str, verb: 
                 answered()
             except FailureGroup as failures:
                 pytest.fail(f"{operation.label}: {failures}")
-        assert asked >= 50
+        assert requests_sent >= 50

@@ -19,10 +19,10 @@ LIMITS = WorkspaceLimits()
 
 def bound_socket(path: Path) -> None:
     # a path of its own length, for that of a socket is limited
-    here = os.open(path.parent, os.O_PATH)
+    folder = os.open(path.parent, os.O_PATH)
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(f"/proc/self/fd/{here}/{path.name}")
-    os.close(here)
+        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
+    os.close(folder)
 
 
 def sparse(path: Path) -> None:

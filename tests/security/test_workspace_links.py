@@ -39,14 +39,16 @@ def test_a_folder_that_turns_into_a_link_is_never_followed_by_a_reader(
     workspaces: Workspaces, outside: Path, tmp_path: Path
 ) -> None:
     workspace = workspaces.prepare("t", {"d/secret": "own", "e": "1"})
-    seen, refusals = [], 0
+    contents, refusals = [], 0
     with swapping(workspace / "d", outside, tmp_path):
         for _ in range(1000):
             try:
-                seen += [content for path, content in workspaces.read(workspace).items() if path.endswith("/secret")]
+                contents += [
+                    content for path, content in workspaces.read(workspace).items() if path.endswith("/secret")
+                ]
             except DataError:
                 refusals += 1
-    assert set(seen) <= {b"own"}
+    assert set(contents) <= {b"own"}
     assert refusals > 0
 
 
@@ -67,15 +69,15 @@ def test_a_folder_that_turns_into_a_link_is_never_followed_by_a_writer(
 
 def test_a_file_that_turns_into_a_link_is_never_followed(workspaces: Workspaces, outside: Path, tmp_path: Path) -> None:
     workspace = workspaces.prepare("t", {"d/f": "own"})
-    seen: set[bytes] = set()
+    contents: set[bytes] = set()
     with swapping(workspace / "d" / "f", outside / "secret", tmp_path):
         for _ in range(3000):
             with suppress(DataError):
-                seen.update(workspaces.read(workspace).values())
+                contents.update(workspaces.read(workspace).values())
         for _ in range(100):
             with suppress(DataError):
                 workspaces.write(workspace, {"d/f": b"own"})
-    assert seen == {b"own"}
+    assert contents == {b"own"}
     assert is_untouched(outside)
 
 

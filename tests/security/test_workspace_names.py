@@ -119,7 +119,7 @@ def test_a_name_that_means_the_same_everywhere_is_accepted(workspaces: Workspace
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("a.py", "A.py"),
         ("a/b.py", "A/c.py"),
@@ -133,13 +133,13 @@ def test_a_name_that_means_the_same_everywhere_is_accepted(workspaces: Workspace
         ("A", "a/b"),
     ],
 )
-def test_two_names_that_are_one_to_some_system_are_refused(workspaces: Workspaces, one: str, other: str) -> None:
+def test_two_names_that_are_one_to_some_system_are_refused(workspaces: Workspaces, first: str, second: str) -> None:
     with pytest.raises(DataError, match="rename one of them"):
-        workspaces.prepare("t", {one: "x", other: "y"})
-    workspace = workspaces.prepare("t", {one: "x"})
+        workspaces.prepare("t", {first: "x", second: "y"})
+    workspace = workspaces.prepare("t", {first: "x"})
     with pytest.raises(DataError, match="rename one of them"):
-        workspaces.write(workspace, {other: b"y"})
-    assert workspaces.read(workspace) == {one: b"x"}
+        workspaces.write(workspace, {second: b"y"})
+    assert workspaces.read(workspace) == {first: b"x"}
 
 
 def test_names_that_collide_are_refused_when_they_are_read(workspaces: Workspaces) -> None:

@@ -15,14 +15,14 @@ LIMITS = WorkspaceLimits()
 
 def deepen(folder: Path, levels: int) -> None:
     """Make a chain of folders that no path can name as a whole."""
-    here = os.open(folder, os.O_RDONLY)
+    current = os.open(folder, os.O_RDONLY)
     for _ in range(levels):
-        os.mkdir("d", dir_fd=here)
-        inner = os.open("d", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = inner
-    os.close(os.open("leaf", os.O_CREAT | os.O_WRONLY, dir_fd=here))
-    os.close(here)
+        os.mkdir("d", dir_fd=current)
+        inner = os.open("d", os.O_RDONLY, dir_fd=current)
+        os.close(current)
+        current = inner
+    os.close(os.open("leaf", os.O_CREAT | os.O_WRONLY, dir_fd=current))
+    os.close(current)
 
 
 def test_a_folder_of_any_depth_is_removed(workspaces: Workspaces) -> None:

@@ -124,9 +124,7 @@ class WarmSandbox:
         usage = Usage(answer.cpu_s, answer.wall_s, answer.peak_kb / 1024)
         match answer.verdict:
             case "ok" if isinstance(answer, _Answer):
-                return replace_matches(
-                    request.source, [Match(*found) for found in answer.matches], self.isolation, usage
-                )
+                return replace_matches(request.source, [Match(*span) for span in answer.matches], self.isolation, usage)
             case "needs_cli":
                 [result] = self._command_line.apply_many(request.source, request.language, [action])
                 return result

@@ -58,8 +58,8 @@ def enter_namespaces(settings: Mapping[str, Any]) -> None:
     os.read(is_mapped, 1)
     os.close(says_apart)
     os.close(is_mapped)
-    others = kernel.NEW_MOUNTS | kernel.NEW_PIDS | kernel.NEW_IPC | kernel.NEW_UTS | kernel.NEW_NETWORK
-    kernel.unshare(others | kernel.NEW_CGROUP)
+    namespaces = kernel.NEW_MOUNTS | kernel.NEW_PIDS | kernel.NEW_IPC | kernel.NEW_UTS | kernel.NEW_NETWORK
+    kernel.unshare(namespaces | kernel.NEW_CGROUP)
     # opened as whoever started this: the user of the jail may not be able to walk to an interpreter in somebody's home
     visible = [(path, os.open(path, os.O_PATH)) for path in settings["visible"] if os.path.exists(path)]  # noqa: PTH110
     os.setresgid(_USER, _USER, _USER)

@@ -197,7 +197,7 @@ class Filter:
         self._program += [_instruction(_AT_LEAST, _LAST_KNOWN + 1, 0, 1), _instruction(_RETURN, _ERRNO | ENOSYS)]
         return self
 
-    def install(self, others: str) -> bool:
+    def install(self, default_action: str) -> bool:
         """Put the filter on this process and all its children for good, and return whether it took hold.
 
         `others` is what becomes of calls that no rule fits: `allow`, or `kill` for the end of the process.
@@ -206,17 +206,17 @@ class Filter:
             return False
         if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
             return False
-        structure, _ = self.compile(others)
+        structure, _ = self.compile(default_action)
         status: int = _libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(structure), 0, 0)
         return status == 0
 
-    def compile(self, others: str) -> tuple["_Program", "ctypes.Array[ctypes.c_char]"]:
+    def compile(self, default_action: str) -> tuple["_Program", "ctypes.Array[ctypes.c_char]"]:
         """Return what the kernel takes, made once: whoever forks can have it made before. No rule is added afterwards."""
-        if others not in self._compiled:
-            default = _instruction(_RETURN, _ALLOW if others == "allow" else _KILL_PROCESS)
+        if default_action not in self._compiled:
+            default = _instruction(_RETURN, _ALLOW if default_action == "allow" else _KILL_PROCESS)
             code = ctypes.create_string_buffer(b"".join([*self._program, default]))
-            self._compiled[others] = _Program(len(self._program) + 1, ctypes.addressof(code)), code
-        return self._compiled[others]
+            self._compiled[default_action] = _Program(len(self._program) + 1, ctypes.addressof(code)), code
+        return self._compiled[default_action]
 
     def _refuse_if(self, name: str, argument: int, test: bytes, error: int = EPERM) -> "Filter":
         """Refuse a call if `test`, which looks at an argument, does not jump over what comes next."""

@@ -212,9 +212,9 @@ class ServedJail:
 
     def _request(self, case: Case) -> tuple[dict[str, Any], bytes]:
         """Return what the server is sent; DataError if the case asks for what is not to be had, or is too large."""
-        _, seen = self._see()
-        if case.program not in seen.programs:
-            listed = ", ".join(sorted(seen.programs))
+        _, view = self._see()
+        if case.program not in view.programs:
+            listed = ", ".join(sorted(view.programs))
             why = "is not installed" if case.program in self._programs else "is not among the programs of this jail"
             raise DataError(f"program {case.program!r}: {why}; there are {listed}")
         if fault := fault_of_arguments(case.arguments) or fault_of_environment(case.environment):
@@ -256,14 +256,14 @@ class ServedJail:
 
     def _start(self) -> Isolation:
         self.close()
-        python, seen = self._see()
-        settings = self._settings(seen)
+        python, view = self._see()
+        settings = self._settings(view)
         command = python.command("graftline.sandbox.inside.case_server")
         environment = {
-            **seen.environment,
+            **view.environment,
             "LANG": "C.UTF-8",
             "OPENSSL_CONF": "/dev/null",  # node reads it
-            "PATH": os.pathsep.join((os.path.dirname(python.path), *seen.search)),  # noqa: PTH120
+            "PATH": os.pathsep.join((os.path.dirname(python.path), *view.search)),  # noqa: PTH120
             "PYTHONHASHSEED": "0",
             "TZ": "UTC",
         }
@@ -272,7 +272,7 @@ class ServedJail:
             path = self._wrapper.path
             if path is None:
                 raise SandboxError(f"{self._name} jail: {self._wrapper.program} is missing; {self._wrapper.package}")
-            command = [*_GATE, *self._wrapper.command(path, seen, self._limits, environment), *command]
+            command = [*_GATE, *self._wrapper.command(path, view, self._limits, environment), *command]
             user = None if self._wrapper.is_started_as_root else self._user
         self._group = ControlGroup(
             secrets.token_hex(4), self._limits.memory_mb, settings["limits"]["processes"], self._limits.cores
@@ -314,7 +314,7 @@ class ServedJail:
                 f"snapshot {folder}: cannot be read by everybody; give it mode 755, and all that is in it"
             )
 
-    def _settings(self, seen: Visible) -> dict[str, Any]:
+    def _settings(self, view: Visible) -> dict[str, Any]:
         """Return the settings of the server, with a folder for it if it has none in memory."""
         self._check_snapshot()
         folder = self._wrapper.folder if self._wrapper else ""
@@ -331,12 +331,12 @@ class ServedJail:
                 "first_core": secrets.randbelow(1024) if self._snapshot else 0,
             },
             "user": None if is_other_user_already else self._user,
-            "programs": seen.programs,
-            "visible": seen.paths,
-            "links": {**seen.links, **(CONTAINER_LINKS if self._snapshot else {})},
+            "programs": view.programs,
+            "visible": view.paths,
+            "links": {**view.links, **(CONTAINER_LINKS if self._snapshot else {})},
             "snapshot": None if self._snapshot is None else os.fspath(self._snapshot.folder),
             "runs_own": self._runs_own,
-            "runnable": seen.runnable,
+            "runnable": view.runnable,
             "folder": folder,
             "warm_folder": "" if self._wrapper else f"{folder or TEMPORARY}/warm",
         }

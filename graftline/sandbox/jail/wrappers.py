@@ -43,23 +43,23 @@ class Wrapper:
         return shutil.which(self.program)
 
 
-def _bubblewrap(path: str, seen: Visible, limits: CaseLimits, environment: Mapping[str, str]) -> list[str]:
+def _bubblewrap(path: str, view: Visible, limits: CaseLimits, environment: Mapping[str, str]) -> list[str]:
     """Return its command; its memory folder has a size, and no limit on the number of files."""
     return [
         *(path, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),
         *("--as-pid-1", "--hostname", "jail"),  # the first process cannot be stopped from inside
         *_flatten(("--setenv", name, value) for name, value in environment.items()),
-        *_flatten(("--ro-bind", shown, shown) for shown in seen.paths),
-        *_flatten(("--symlink", target, link) for link, target in seen.links.items()),
+        *_flatten(("--ro-bind", shown, shown) for shown in view.paths),
+        *_flatten(("--symlink", target, link) for link, target in view.links.items()),
         *("--proc", "/proc", "--dev", "/dev", "--size", str(1 << 20), "--tmpfs", "/dev/shm"),
         *("--size", str(2 * limits.disk_mb << 20), "--tmpfs", FOLDER, "--chdir", "/"),
         *("--remount-ro", "/", "--remount-ro", "/dev", "--"),
     ]
 
 
-def _nsjail(path: str, seen: Visible, limits: CaseLimits, environment: Mapping[str, str]) -> list[str]:
+def _nsjail(path: str, view: Visible, limits: CaseLimits, environment: Mapping[str, str]) -> list[str]:
     """Return its command; its own limits are off, for the lowest of them are below what a case may use."""
-    if wrong := [shown for shown in (*seen.paths, *seen.links, *seen.links.values()) if ":" in shown]:
+    if wrong := [shown for shown in (*view.paths, *view.links, *view.links.values()) if ":" in shown]:
         raise SandboxError(f"nsjail: path {wrong[0]!r} holds a colon; install what is there in a folder without one")
     memory = f"size={2 * limits.disk_mb << 20},nr_inodes={limits.files + SPARE_FILES},mode=755"
     return [
@@ -68,14 +68,14 @@ def _nsjail(path: str, seen: Visible, limits: CaseLimits, environment: Mapping[s
         *("--user", "1000", "--group", "1000", "--hostname", "jail", "--cwd", "/"),
         *("--skip_setsid",),  # so that it is ended together with what it runs, even while it starts
         *_flatten(("--env", f"{name}={value}") for name, value in environment.items()),
-        *_flatten(("--bindmount_ro", shown) for shown in seen.paths),
-        *_flatten(("--symlink", f"{target}:{link}") for link, target in seen.links.items()),
+        *_flatten(("--bindmount_ro", shown) for shown in view.paths),
+        *_flatten(("--symlink", f"{target}:{link}") for link, target in view.links.items()),
         *_flatten(("--bindmount", f"/dev/{name}") for name in DEVICES),
         *("--mount", f"none:{FOLDER}:tmpfs:{memory}", "--"),
     ]
 
 
-def _firejail(path: str, seen: Visible, limits: CaseLimits, environment: Mapping[str, str]) -> list[str]:
+def _firejail(path: str, view: Visible, limits: CaseLimits, environment: Mapping[str, str]) -> list[str]:
     """Return its command, which takes the file system of the machine and hides what is not to be seen.
 
     Weaker than the others: the names of what is in / and /usr stay visible, though nothing below them does; its memory
@@ -83,7 +83,7 @@ def _firejail(path: str, seen: Visible, limits: CaseLimits, environment: Mapping
     environment. It refuses users without a name, so that root starts it as root: it then keeps the right to change its
     user, and no other right, for the server to use. It takes 128 arguments at most, those of the command included.
     """
-    tops = {_top(name) for name in (*seen.paths, *seen.links)}
+    tops = {_top(name) for name in (*view.paths, *view.links)}
     minutes = math.ceil((limits.wall_s + _SPARE_S) / 60)
     return [
         *_end_with_parent(),
@@ -95,9 +95,9 @@ def _firejail(path: str, seen: Visible, limits: CaseLimits, environment: Mapping
         *("--nonewprivs", "--nosound", "--private-dev", "--private-tmp", "--deterministic-shutdown"),
         f"--timeout={minutes // 60:02}:{minutes % 60:02}:00",  # for it is a set-uid program, and these lose their parents
         *("--whitelist=/run/firejail", "--blacklist=/run/firejail/[a-cn-z]*"),  # the rest is what it needs itself
-        *(f"--whitelist={name}" for name in (*seen.paths, *seen.links) if name not in tops),
+        *(f"--whitelist={name}" for name in (*view.paths, *view.links) if name not in tops),
         *(f"--blacklist={top}" for top in _tops() if top not in tops),
-        *(f"--read-only={name}" for name in sorted({_unchanging(name) for name in seen.paths})),
+        *(f"--read-only={name}" for name in sorted({_unchanging(name) for name in view.paths})),
     ]
 
 

@@ -14,7 +14,7 @@ from graftline.sandbox.jail.judge import judge_tests
 from tests.security.hostile.action_cases import ActionCase
 from tests.security.hostile.cases import ACTION_LIMITS, AFTERWARDS, HostileCase
 from tests.security.hostile.facts import Host
-from tests.security.hostile.judging import MARGIN_S, Judgment, Outcome, at_level, judgment, with_feature
+from tests.security.hostile.judging import MARGIN_S, Judgment, Outcome, at_level, judge_end, with_feature
 from tests.security.hostile.machine_cases import JailMachineCase, SandboxMachineCase
 from tests.security.hostile.report_cases import CALLS, RIGHT, TESTS, ReportCase
 
@@ -35,16 +35,16 @@ class JailBench:
     def outcome(self, case: JailCase) -> Outcome:
         """Return what became of `case`; whatever the jail raises is a case that was not run."""
         try:
-            judged_ = self._judged(case)
-            isolation = self._opened().isolation
-            judged_ = at_level(judged_, case.needs, isolation.level)
+            judgment = self._judge(case)
+            isolation = self._open_once().isolation
+            judgment = at_level(judgment, case.needs, isolation.level)
             if isinstance(case, HostileCase):
-                judged_ = with_feature(judged_, case.feature, isolation.features)
+                judgment = with_feature(judgment, case.feature, isolation.features)
         except Exception as error:
             self._host.findings()
             self.close()
-            judged_ = Judgment("not run", f"{type(error).__name__}: {error}")
-        return Outcome(self._name, case.name, case.group, *judged_)
+            judgment = Judgment("not run", f"{type(error).__name__}: {error}")
+        return Outcome(self._name, case.name, case.group, *judgment)
 
     def close(self) -> None:
         if self._jail is not None:
@@ -52,12 +52,12 @@ class JailBench:
                 self._jail.close()
             self._jail = None
 
-    def _opened(self) -> Jail:
+    def _open_once(self) -> Jail:
         if self._jail is None:
             self._jail = self._open()
         return self._jail
 
-    def _judged(self, case: JailCase) -> Judgment:
+    def _judge(self, case: JailCase) -> Judgment:
         match case:
             case HostileCase():
                 return self._of_program(case)
@@ -67,30 +67,30 @@ class JailBench:
                 return case.attempt(self._open, self._host)
 
     def _of_program(self, case: HostileCase) -> Judgment:
-        found = self._tried(case)
-        after = self._tried(AFTERWARDS)
-        if found.status == "escaped" or after.status == "contained":
-            return found
+        judgment = self._try(case)
+        after = self._try(AFTERWARDS)
+        if judgment.status == "escaped" or after.status == "contained":
+            return judgment
         if after.status == "escaped":
             return Judgment("escaped", f"left behind: {after.detail}")
         return Judgment("not run", f"the jail answers no more: {after.detail}")
 
-    def _tried(self, case: HostileCase) -> Judgment:
+    def _try(self, case: HostileCase) -> Judgment:
         began = time.monotonic()
-        end = self._opened().run(case.case(self._host.facts))
+        end = self._open_once().run(case.case(self._host.facts))
         took_s = time.monotonic() - began
-        return judgment(case, end, self._host.findings(), took_s)
+        return judge_end(case, end, self._host.findings(), took_s)
 
     def _of_report(self, case: ReportCase) -> Judgment:
         if self._fault_of_reports is None:
-            results = [judge_tests(self._opened(), {"m.py": RIGHT.encode()}, spec) for spec in (TESTS, CALLS)]
+            results = [judge_tests(self._open_once(), {"m.py": RIGHT.encode()}, spec) for spec in (TESTS, CALLS)]
             self._fault_of_reports = "; ".join(
                 f"{result.verdict}, {result.error or result.tests}" for result in results if result.passed is not True
             )
         if self._fault_of_reports:
             return Judgment("not run", f"what is right does not pass: {self._fault_of_reports}")
         try:
-            result = judge_tests(self._opened(), case.workspace(), case.spec)
+            result = judge_tests(self._open_once(), case.workspace(), case.spec)
         except DataError as error:
             return Judgment("contained", f"refused: {error}")
         outcomes = ", ".join(test.outcome for test in result.tests)
@@ -111,11 +111,11 @@ class SandboxBench:
     def outcome(self, case: SandboxCase) -> Outcome:
         """Return what became of `case`; whatever the sandbox raises is a case that was not run."""
         try:
-            found = self._judged(case, self._opened().isolation.level)
+            judgment = self._judge(case, self._open_once().isolation.level)
         except Exception as error:
             self.close()
-            found = Judgment("not run", f"{type(error).__name__}: {error}")
-        return Outcome(self._name, case.name, case.group, *found)
+            judgment = Judgment("not run", f"{type(error).__name__}: {error}")
+        return Outcome(self._name, case.name, case.group, *judgment)
 
     def close(self) -> None:
         if self._sandbox is not None:
@@ -123,30 +123,30 @@ class SandboxBench:
                 self._sandbox.close()
             self._sandbox = None
 
-    def _opened(self) -> Sandbox:
+    def _open_once(self) -> Sandbox:
         if self._sandbox is None:
             self._sandbox = self._open()
         return self._sandbox
 
-    def _judged(self, case: SandboxCase, level: IsolationLevel) -> Judgment:
+    def _judge(self, case: SandboxCase, level: IsolationLevel) -> Judgment:
         if level == "none":
             # an action that overflows the stack would take this process along
             return Judgment("beyond level", f"needs {case.needs}: not tried")
         if isinstance(case, SandboxMachineCase):
             return at_level(case.attempt(self._open), case.needs, level)
-        found = self._applied(case)
-        [after] = self._opened().apply_many("f(1)\n", "python", [_RENAME])
+        judgment = self._apply(case)
+        [after] = self._open_once().apply_many("f(1)\n", "python", [_RENAME])
         if after.after != "g(1)\n":
             return Judgment("not run", f"the sandbox answers no more: {after.verdict}")
-        return at_level(found, case.needs, level)
+        return at_level(judgment, case.needs, level)
 
-    def _applied(self, case: ActionCase) -> Judgment:
+    def _apply(self, case: ActionCase) -> Judgment:
         try:
             action = ACTION.validate_python(case.action)
         except ValidationError:
             return Judgment("contained", "refused before it was applied")
         began = time.monotonic()
-        [result] = self._opened().apply_many(case.source, "python", [action])
+        [result] = self._open_once().apply_many(case.source, "python", [action])
         took_s = time.monotonic() - began
         if took_s > ACTION_LIMITS.wall_s + MARGIN_S:
             return Judgment("escaped", f"held the sandbox for {took_s:.0f} s")

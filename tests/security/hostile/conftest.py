@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.security.hostile.facts import Host, watched_host
+from tests.security.hostile.facts import Host, watch_host
 
 
 @pytest.fixture
 def host() -> Iterator[Host]:
-    with watched_host() as watched:
+    with watch_host() as watched:
         yield watched

@@ -35,7 +35,7 @@ _DETACH = 2
 
 
 @contextmanager
-def watched_host() -> Iterator["Host"]:
+def watch_host() -> Iterator["Host"]:
     """Put up what cases try to reach, for as long as the suite runs; jails have to be opened within.
 
     The environment of this process holds a canary meanwhile.
@@ -102,7 +102,7 @@ class Host:
         return [
             *self._heard(),
             *self._victim.findings(),
-            *self._altered_files(),
+            *self._find_altered_files(),
             *self._new_files(),
             *self._orphans(),
             *self._shared_objects(),
@@ -153,12 +153,12 @@ class Host:
             path.chmod(mode)
             os.utime(path, (0, 0))
 
-    def _altered_files(self) -> Iterator[str]:
+    def _find_altered_files(self) -> Iterator[str]:
         altered = False
         for path, mode in self._files.items():
             try:
-                found = path.lstat()
-                is_same = (found.st_mode & 0o7777, found.st_mtime, found.st_nlink) == (mode, 0, 1)
+                status = path.lstat()
+                is_same = (status.st_mode & 0o7777, status.st_mtime, status.st_nlink) == (mode, 0, 1)
                 if is_same and path.read_text("utf-8") == f"secret of {self.marker}":
                     continue
             except (OSError, UnicodeDecodeError):
@@ -171,42 +171,42 @@ class Host:
     def _new_files(self) -> Iterator[str]:
         places = [Path(folder, self.marker + ending) for folder in self._watched for ending in _ENDINGS]
         deadline = time.monotonic() + _LINGER_S
-        while (left := self._left_in_work_folders()) and time.monotonic() < deadline:
+        while (leftovers := self._left_in_work_folders()) and time.monotonic() < deadline:
             time.sleep(0.02)
-        for place in (*places, *left):
+        for place in (*places, *leftovers):
             if os.path.lexists(place):
                 yield f"{place} has come into being"
                 _remove(place)
 
     def _left_in_work_folders(self) -> list[Path]:
-        found: list[Path] = []
+        leftovers: list[Path] = []
         for folder in _work_folders():
             with suppress(OSError):
-                found += [Path(folder, name) for name in os.listdir(folder) if self.marker in name]  # noqa: PTH208
-        return found
+                leftovers += [Path(folder, name) for name in os.listdir(folder) if self.marker in name]  # noqa: PTH208
+        return leftovers
 
     def _orphans(self) -> Iterator[str]:
         deadline = time.monotonic() + _LINGER_S
-        while (found := self._marked_processes()) and time.monotonic() < deadline:
+        while (pids := self._find_marked_processes()) and time.monotonic() < deadline:
             time.sleep(0.02)
-        if found:
-            yield f"{len(found)} of its processes still run"
+        if pids:
+            yield f"{len(pids)} of its processes still run"
         deadline = time.monotonic() + _REMOVAL_S
-        while found and time.monotonic() < deadline:  # again and again: some become others all the time
-            for pid in found:
+        while pids and time.monotonic() < deadline:  # again and again: some become others all the time
+            for pid in pids:
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
-            found = self._marked_processes()
+            pids = self._find_marked_processes()
 
-    def _marked_processes(self) -> list[int]:
-        found = []
+    def _find_marked_processes(self) -> list[int]:
+        pids = []
         for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):  # noqa: PTH208
             with suppress(OSError):
                 is_marked = Path(f"/proc/{pid}/comm").read_bytes().strip() == self.marker[:15].encode()
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
                 if (is_marked or self.marker.encode() in words) and state(pid) not in "ZX":
-                    found.append(pid)
-        return found
+                    pids.append(pid)
+        return pids
 
     def _shared_objects(self) -> Iterator[str]:
         for kind in ("shm", "sem", "msg"):
@@ -248,7 +248,7 @@ def _folders() -> list[Path]:
         "/var/tmp",
         "/var/spool",
     )
-    others = (
+    shared = (
         tempfile.gettempdir(),
         "/tmp",
         "/dev/shm",
@@ -259,12 +259,12 @@ def _folders() -> list[Path]:
         sys.base_prefix,
     )
     own = (standard, standard / "__pycache__", sysconfig.get_path("purelib"), Path.home())
-    return sorted({Path(name) for name in (*names, *others, *own)})
+    return sorted({Path(name) for name in (*names, *shared, *own)})
 
 
 def _work_folders() -> list[str]:
     """Return the folders below which jails without a file system of their own have put their cases."""
-    found: list[str] = []
+    folders: list[str] = []
     level = [tempfile.gettempdir()]
     for depth in range(_WORK_DEPTH):
         below: list[str] = []
@@ -275,9 +275,9 @@ def _work_folders() -> list[str]:
                     for entry in entries
                     if (depth or entry.name.startswith("graftline")) and entry.is_dir(follow_symlinks=False)
                 ]
-        found += below
+        folders += below
         level = below
-    return found
+    return folders
 
 
 def _remove(path: Path) -> None:

@@ -34,39 +34,41 @@ class Outcome:
     detail: str
 
 
-def judgment(case: HostileCase, end: CaseEnd, found: Sequence[str], took_s: float) -> Judgment:
+def judge_end(case: HostileCase, end: CaseEnd, findings: Sequence[str], took_s: float) -> Judgment:
     """Return what `end` says of `case`; `found` is what was seen from outside, `took_s` how long the jail took."""
     lines = [line.partition(" ") for line in end.stdout.decode("utf-8", "replace").split("\n")]
-    said = {word: [text for first, _, text in lines if first == word] for word in ("ESCAPE", "BLOCKED", "BROKEN")}
-    tried = [text for first, _, text in lines if first == "TRIED"]
-    if escapes := [*found, *said["ESCAPE"], *_beyond_limits(end, took_s)]:
-        return _judged("escaped", "; ".join(escapes))
+    words = {word: [text for first, _, text in lines if first == word] for word in ("ESCAPE", "BLOCKED", "BROKEN")}
+    attempts = [text for first, _, text in lines if first == "TRIED"]
+    if escapes := [*findings, *words["ESCAPE"], *_beyond_limits(end, took_s)]:
+        return _judgment("escaped", "; ".join(escapes))
     if not any(first == "RAN" for first, _, _ in lines):
-        return _judged("not run", f"never began: {_ending(end)}")
-    if said["BROKEN"]:
-        return _judged("not run", f"the program is broken: {'; '.join(said['BROKEN'])}")
+        return _judgment("not run", f"never began: {_ending(end)}")
+    if words["BROKEN"]:
+        return _judgment("not run", f"the program is broken: {'; '.join(words['BROKEN'])}")
     if end.verdict in case.ends or end.verdict is Verdict.VIOLATION:
-        return _fault(case, end) or _judged("contained", end.verdict)
+        return _fault(case, end) or _judgment("contained", end.verdict)
     if end.verdict is not Verdict.OK or end.exit_code != 0:
-        return _judged("not run", f"ended unexpectedly: {_ending(end)}")
-    if not said["BLOCKED"] and not tried:
+        return _judgment("not run", f"ended unexpectedly: {_ending(end)}")
+    if not words["BLOCKED"] and not attempts:
         if case.ends:
-            return _judged("escaped", f"ended by itself, not by {' or '.join(case.ends)}")
-        return _judged("not run", f"said nothing: {_ending(end)}")
-    return _fault(case, end) or _judged("contained", "; ".join(said["BLOCKED"] or [f"tried: {text}" for text in tried]))
+            return _judgment("escaped", f"ended by itself, not by {' or '.join(case.ends)}")
+        return _judgment("not run", f"said nothing: {_ending(end)}")
+    return _fault(case, end) or _judgment(
+        "contained", "; ".join(words["BLOCKED"] or [f"tried: {text}" for text in attempts])
+    )
 
 
 def at_level(judged: Judgment, needs: IsolationLevel, level: IsolationLevel) -> Judgment:
     """Return `judged` as it counts in a jail of `level`, for a case that has to be contained from `needs` on."""
     if judged.status == "escaped" and not is_at_least(level, needs):
-        return _judged("beyond level", f"needs {needs}: {judged.detail}")
+        return _judgment("beyond level", f"needs {needs}: {judged.detail}")
     return judged
 
 
 def with_feature(judged: Judgment, feature: str, features: Sequence[str]) -> Judgment:
     """Return `judged` as it counts in a jail with `features`, for a case that only `feature` contains."""
     if judged.status == "escaped" and feature and feature not in features:
-        return _judged("beyond level", f"needs {feature}: {judged.detail}")
+        return _judgment("beyond level", f"needs {feature}: {judged.detail}")
     return judged
 
 
@@ -82,9 +84,9 @@ def _beyond_limits(end: CaseEnd, took_s: float) -> list[str]:
 def _fault(case: HostileCase, end: CaseEnd) -> Judgment | None:
     """Return what is wrong with the output of a case that was contained."""
     if case.keeps and case.keeps not in end.stdout + end.stderr:
-        return _judged("escaped", "what it printed came out altered")
+        return _judgment("escaped", "what it printed came out altered")
     if case.is_cut and not end.is_truncated:
-        return _judged("escaped", "its output was cut, and nothing says so")
+        return _judgment("escaped", "its output was cut, and nothing says so")
     return None
 
 
@@ -94,5 +96,5 @@ def _ending(end: CaseEnd) -> str:
     return f"{end.verdict}, {how}" + (f", {last}" if last else "")
 
 
-def _judged(status: Status, detail: str) -> Judgment:
+def _judgment(status: Status, detail: str) -> Judgment:
     return Judgment(status, detail[:_DETAIL_CHARACTERS])

@@ -16,7 +16,7 @@ from graftline.sandbox.jail import Case, Jail
 from graftline.sandbox.jail.served import case_folders
 from tests.security.hostile.cases import AFTERWARDS, CASE_LIMITS, PROGRAM, HostileCase
 from tests.security.hostile.facts import Host
-from tests.security.hostile.judging import Judgment, judgment
+from tests.security.hostile.judging import Judgment, judge_end
 
 _LOOK_S = 0.3
 _CALLS = "f(" * 250 + "1" + ")" * 250 + "\n"
@@ -107,34 +107,34 @@ def _killed_case(open_jail: Callable[[], Jail], host: Host) -> Judgment:
             try:
                 end = jail.run(_BUSY.case(host.facts))
             except SandboxError as error:
-                told = f"an error was raised: {error}"
+                detail = f"an error was raised: {error}"
             else:
                 is_whole = b"worked to the end" in end.stdout
                 if end.verdict is Verdict.OK and not is_whole:
                     return Judgment("escaped", "a case that was killed is said to have ended by itself")
-                told = f"it ended as {end.verdict}"
+                detail = f"it ended as {end.verdict}"
             if not killing.result():
                 return Judgment("not run", "found no process to kill")
-        after = judgment(AFTERWARDS, jail.run(AFTERWARDS.case(host.facts)), host.findings(), 0)
-        return Judgment("contained", told) if after.status == "contained" else after
+        after = judge_end(AFTERWARDS, jail.run(AFTERWARDS.case(host.facts)), host.findings(), 0)
+        return Judgment("contained", detail) if after.status == "contained" else after
     finally:
         jail.close()
 
 
 def _two_at_a_time(open_jail: Callable[[], Jail], host: Host) -> Judgment:
-    one, other = open_jail(), open_jail()
+    first, second = open_jail(), open_jail()
     try:
-        _ = one.isolation, other.isolation
+        _ = first.isolation, second.isolation
         facts = host.facts
         with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(one.run, _ONE_OF_TWO.case(facts))
+            running = pool.submit(first.run, _ONE_OF_TWO.case(facts))
             time.sleep(_LOOK_S)
-            seen = judgment(_OTHER_OF_TWO, other.run(_OTHER_OF_TWO.case(facts)), (), 0)
-            undisturbed = judgment(_ONE_OF_TWO, running.result(), host.findings(), 0)
-        return seen if seen.status != "contained" else undisturbed
+            after = judge_end(_OTHER_OF_TWO, second.run(_OTHER_OF_TWO.case(facts)), (), 0)
+            undisturbed = judge_end(_ONE_OF_TWO, running.result(), host.findings(), 0)
+        return after if after.status != "contained" else undisturbed
     finally:
-        one.close()
-        other.close()
+        first.close()
+        second.close()
 
 
 def _closed(open_jail: Callable[[], Jail], host: Host) -> Judgment:
@@ -151,10 +151,10 @@ def _closed(open_jail: Callable[[], Jail], host: Host) -> Judgment:
         jail.close()
         jail.close()
     deadline = time.monotonic() + 2
-    while (left := {*_descendants()} - {*processes}) and time.monotonic() < deadline:
+    while (remaining := {*_descendants()} - {*processes}) and time.monotonic() < deadline:
         time.sleep(0.02)
     faults = [
-        *([f"{len(left)} processes are left"] if left else []),
+        *([f"{len(remaining)} processes are left"] if remaining else []),
         *([f"{grown} descriptors were opened by ten cases"] if grown > 0 else []),
         *([f"{_descriptors() - descriptors} descriptors are left"] if _descriptors() > descriptors else []),
         *([f"{len(_folders() - folders)} folders are left"] if _folders() - folders else []),
@@ -186,7 +186,7 @@ def _files_outside(open_jail: Callable[[], Jail], host: Host) -> Judgment:
                 with suppress(DataError):
                     jail.run(case)
                     return Judgment("escaped", f"took a file called {[*files][1]!r:.60}")
-        after = judgment(AFTERWARDS, jail.run(AFTERWARDS.case(host.facts)), host.findings(), 0)
+        after = judge_end(AFTERWARDS, jail.run(AFTERWARDS.case(host.facts)), host.findings(), 0)
         return Judgment("contained", "each was refused") if after.status == "contained" else after
     finally:
         jail.close()
@@ -201,16 +201,16 @@ def _killed_batch(open_sandbox: Callable[[], Sandbox]) -> Judgment:
             try:
                 first, slow, last = sandbox.apply_many(_CALLS, "python", [_RENAME, _SLOW, _RENAME])
             except SandboxError as error:
-                told = f"an error was raised: {error}"
+                detail = f"an error was raised: {error}"
             else:
                 wrong = [result.verdict for result in (first, last) if result.after != "g(" + _CALLS[2:]]
                 if wrong or slow.verdict not in (Verdict.CPU_TIMEOUT, Verdict.WALL_TIMEOUT, Verdict.RUNNER_ERROR):
                     return Judgment("escaped", f"wrong answers: {first.verdict}, {slow.verdict}, {last.verdict}")
-                told = "it was answered all the same"
+                detail = "it was answered all the same"
             if not killing.result():
                 return Judgment("not run", "found no process to kill")
         after = sandbox.apply_many("f(1)\n", "python", [_RENAME])[0].after
-        return Judgment("contained", told) if after == "g(1)\n" else Judgment("not run", "it answers no more")
+        return Judgment("contained", detail) if after == "g(1)\n" else Judgment("not run", "it answers no more")
     finally:
         sandbox.close()
 
@@ -245,18 +245,18 @@ def _kill_the_busiest() -> bool:
 
 def _descendants() -> dict[int, tuple[int, int]]:
     """Return parent and used processor time, in ticks, of every process below this one."""
-    found: dict[int, tuple[int, int]] = {}
+    usage: dict[int, tuple[int, int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
             with suppress(OSError):
                 fields = Path(f"/proc/{name}/stat").read_bytes().rpartition(b") ")[2].split()
                 if fields[0] != b"Z":
-                    found[int(name)] = (int(fields[1]), int(fields[11]) + int(fields[12]))
+                    usage[int(name)] = (int(fields[1]), int(fields[11]) + int(fields[12]))
     below: dict[int, tuple[int, int]] = {}
     level = {os.getpid()}
     while level:
-        level = {pid for pid, (parent, _) in found.items() if parent in level}
-        below |= {pid: found[pid] for pid in level}
+        level = {pid for pid, (parent, _) in usage.items() if parent in level}
+        below |= {pid: usage[pid] for pid in level}
     return below
 
 

@@ -19,7 +19,7 @@ from tests.security.hostile.bench import JailBench, JailCase, SandboxBench, Sand
 from tests.security.hostile.cases import ACTION_LIMITS, CASE_LIMITS
 from tests.security.hostile.counter_cases import COUNTER_CASES
 from tests.security.hostile.disk_cases import DISK_CASES
-from tests.security.hostile.facts import watched_host
+from tests.security.hostile.facts import watch_host
 from tests.security.hostile.file_cases import FILE_CASES
 from tests.security.hostile.forgery_cases import FORGERY_CASES
 from tests.security.hostile.judging import Outcome, Status
@@ -73,7 +73,7 @@ def run_suite(
         outcomes.append(outcome)
         on_result(outcome)
 
-    with watched_host() as host:
+    with watch_host() as host:
         for name, open_jail in jails.items():
             bench = JailBench(name, open_jail, host)
             try:
@@ -136,9 +136,9 @@ def _is_named(case: JailCase | SandboxCase, names: Sequence[str]) -> bool:
 
 def _check(names: Sequence[str]) -> None:
     every = (*JAIL_CASES, *SANDBOX_CASES)
-    known = {case.name for case in every} | {case.group for case in every}
+    names_of_all = {case.name for case in every} | {case.group for case in every}
     for name in names:
-        if name not in known:
+        if name not in names_of_all:
             groups = ", ".join(dict.fromkeys(case.group for case in every))
             raise ConfigError(f"hostile case {name!r}: no such case or group; the groups are {groups}")
 

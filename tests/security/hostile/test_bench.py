@@ -16,7 +16,7 @@ PLAIN = HostileCase("plain", "group", "")
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "detail"),
     [
         ("tcp_loopback", "needs confined: the TCP listener of the machine was reached; 127.0.0.1 connected"),
         ("udp_datagram", "needs confined: the UDP listener of the machine was reached"),
@@ -30,10 +30,10 @@ PLAIN = HostileCase("plain", "group", "")
         ("own_program", "needs confined: . True"),
     ],
 )
-def test_what_no_wall_stops_is_told_of(host: Host, name: str, told: str) -> None:
+def test_what_no_wall_stops_is_told_of(host: Host, name: str, detail: str) -> None:
     [case] = [case for case in PROGRAMS if case.name == name]
     outcome = JailBench("bare", BareJail, host).outcome(case)
-    assert (outcome.status, outcome.detail[: len(told)]) == ("beyond level", told)
+    assert (outcome.status, outcome.detail[: len(detail)]) == ("beyond level", detail)
 
 
 def test_a_jail_that_hands_its_environment_over_is_told_of(host: Host) -> None:
@@ -48,8 +48,8 @@ def test_a_jail_that_hands_its_environment_over_is_told_of(host: Host) -> None:
 def test_what_a_case_leaves_to_the_next_one_is_told_of(host: Host, tmp_path: Path) -> None:
     case = HostileCase("leaves", "files", "open('other', 'w').close()\nsay('TRIED', 'left one')\n", needs="none")
     outcome = JailBench("bare", lambda: BareJail(folder=tmp_path), host).outcome(case)
-    told = "left behind: the working folder of the next case holds ['other']"
-    assert outcome == Outcome("bare", "leaves", "files", "escaped", told)
+    detail = "left behind: the working folder of the next case holds ['other']"
+    assert outcome == Outcome("bare", "leaves", "files", "escaped", detail)
 
 
 def test_a_broken_program_is_not_taken_for_one_that_was_contained(host: Host) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.hostile.facts import CANARY_VARIABLE, Host, watched_host
+from tests.security.hostile.facts import CANARY_VARIABLE, Host, watch_host
 
 
 def test_nothing_is_found_where_nothing_was_done(host: Host) -> None:
@@ -30,13 +30,13 @@ def test_listeners_tell_who_reached_them(host: Host) -> None:
 
 def test_the_victim_tells_of_signals(host: Host) -> None:
     os.kill(host.facts["victim"], signal.SIGUSR2)
-    assert awaited(host) == [f"the victim got signal {int(signal.SIGUSR2)}"]
+    assert await_findings(host) == [f"the victim got signal {int(signal.SIGUSR2)}"]
 
 
 def test_a_victim_that_was_killed_is_replaced(host: Host) -> None:
     before = host.facts["victim"]
     os.kill(before, signal.SIGKILL)
-    assert awaited(host) == ["the victim was ended (-9)"]
+    assert await_findings(host) == ["the victim was ended (-9)"]
     os.kill(host.facts["victim"], 0)
     assert host.facts["victim"] != before
 
@@ -77,15 +77,15 @@ def test_nothing_is_left_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     # the path of a socket may not be long, as those of the tests' own folders are
     with tempfile.TemporaryDirectory() as folder:
         monkeypatch.setattr(tempfile, "tempdir", folder)
-        with watched_host() as watched:
+        with watch_host() as watched:
             victim = watched.facts["victim"]
             assert os.environ[CANARY_VARIABLE] in watched.facts["canaries"]
-        left = list(Path(folder).iterdir())
-    assert (left, CANARY_VARIABLE in os.environ, Path(f"/proc/{victim}").exists()) == ([], False, False)
+        remaining = list(Path(folder).iterdir())
+    assert (remaining, CANARY_VARIABLE in os.environ, Path(f"/proc/{victim}").exists()) == ([], False, False)
 
 
-def awaited(host: Host) -> list[str]:
+def await_findings(host: Host) -> list[str]:
     deadline = time.monotonic() + 240
-    while not (found := host.findings()) and time.monotonic() < deadline:
+    while not (findings := host.findings()) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return found
+    return findings

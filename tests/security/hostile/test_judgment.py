@@ -6,14 +6,14 @@ from graftline.sandbox.base import IsolationLevel, Verdict
 from graftline.sandbox.jail import CaseEnd
 from tests.security.hostile.bare_jail import end
 from tests.security.hostile.cases import CASE_LIMITS, HostileCase
-from tests.security.hostile.judging import Judgment, Status, at_level, judgment
+from tests.security.hostile.judging import Judgment, Status, at_level, judge_end
 
 PLAIN = HostileCase("plain", "group", "")
 ENDLESS = HostileCase("endless", "group", "", ends=(Verdict.CPU_TIMEOUT,))
 
 
 @pytest.mark.parametrize(
-    ("case", "ended", "found", "expected"),
+    ("case", "ended", "findings", "expected"),
     [
         (PLAIN, end(b"RAN \nBLOCKED a\n"), [], Judgment("contained", "a")),
         (PLAIN, end(b"RAN \nBLOCKED a\nBLOCKED b\nTRIED c\n"), [], Judgment("contained", "a; b")),
@@ -92,13 +92,13 @@ ENDLESS = HostileCase("endless", "group", "", ends=(Verdict.CPU_TIMEOUT,))
     ],
 )
 def test_an_end_is_judged_by_what_was_seen_and_said(
-    case: HostileCase, ended: CaseEnd, found: list[str], expected: Judgment
+    case: HostileCase, ended: CaseEnd, findings: list[str], expected: Judgment
 ) -> None:
-    assert judgment(case, ended, found, 0.1) == expected
+    assert judge_end(case, ended, findings, 0.1) == expected
 
 
 def test_a_jail_that_was_held_for_long_was_escaped() -> None:
-    assert judgment(PLAIN, end(b"RAN \nBLOCKED a\n"), [], 100.0) == Judgment("escaped", "held the jail for 100 s")
+    assert judge_end(PLAIN, end(b"RAN \nBLOCKED a\n"), [], 100.0) == Judgment("escaped", "held the jail for 100 s")
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ from tests.security.hostile.suite import SANDBOX_CASES, has_failed, run_suite, s
 
 
 def test_names_choose_cases_and_groups() -> None:
-    told: list[Outcome] = []
-    outcomes = run_suite({"bare": BareJail}, {"memory": MemorySandbox}, ["odd_names", "actions"], told.append)
+    recorded: list[Outcome] = []
+    outcomes = run_suite({"bare": BareJail}, {"memory": MemorySandbox}, ["odd_names", "actions"], recorded.append)
     actions = [case.name for case in SANDBOX_CASES if case.group == "actions"]
     assert [(outcome.backend, outcome.case) for outcome in outcomes] == [
         ("bare", "odd_names"),
         *(("memory", name) for name in actions),
     ]
-    assert told == outcomes
+    assert recorded == outcomes
 
 
 def test_an_unknown_name_is_an_error_that_lists_the_groups() -> None:

@@ -12,7 +12,7 @@ RULE = {"rule": {"pattern": "f($A)"}, "fix": "g($A)"}
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("action", "expected"),
     [
         (PATTERN, PatternAction(pattern="f($A)", rewrite="g($A)")),
         (
@@ -27,13 +27,13 @@ RULE = {"rule": {"pattern": "f($A)"}, "fix": "g($A)"}
         ),
     ],
 )
-def test_the_keys_tell_the_form(given: dict[str, Any], expected: PatternAction | RuleAction) -> None:
-    assert ACTION.validate_python(given) == expected
+def test_the_keys_tell_the_form(action: dict[str, Any], expected: PatternAction | RuleAction) -> None:
+    assert ACTION.validate_python(action) == expected
 
 
-@pytest.mark.parametrize("given", [PATTERN, RULE, {**RULE, "utils": {"u": {"kind": "call"}}}])
-def test_an_action_survives_the_way_through_json(given: dict[str, Any]) -> None:
-    action = ACTION.validate_python(given)
+@pytest.mark.parametrize("action", [PATTERN, RULE, {**RULE, "utils": {"u": {"kind": "call"}}}])
+def test_an_action_survives_the_way_through_json(action: dict[str, Any]) -> None:
+    action = ACTION.validate_python(action)
     assert ACTION.validate_json(ACTION.dump_json(action)) == action
 
 
@@ -43,7 +43,7 @@ def test_an_action_object_is_accepted_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "faults"),
+    ("action", "faults"),
     [
         ({**PATTERN, "lang": "python"}, [("pattern", "lang")]),
         ({**RULE, "severity": "error"}, [("rule", "severity")]),
@@ -64,9 +64,9 @@ def test_an_action_object_is_accepted_as_it_is() -> None:
         ("f($A)", [("pattern",)]),
     ],
 )
-def test_what_is_no_action_is_refused_where_it_is_wrong(given: Any, faults: list[tuple[str, ...]]) -> None:
+def test_what_is_no_action_is_refused_where_it_is_wrong(action: Any, faults: list[tuple[str, ...]]) -> None:
     with pytest.raises(ValidationError) as caught:
-        ACTION.validate_python(given)
+        ACTION.validate_python(action)
     places = [fault["loc"] for fault in caught.value.errors()]
     # a missing fix is one fault, a wrong one is one per form that it may have
     assert places == faults or places == [faults[0][:2]]
@@ -113,16 +113,16 @@ def test_an_action_means_a_rule(action: PatternAction | RuleAction, rule: dict[s
 
 
 @pytest.mark.parametrize(
-    "given",
+    "action",
     [
         {"rule": {"kind": "call", "regex": "a" * 70_000}, "fix": ""},
         {"rule": {"kind": "call"}, "fix": "a" * 70_000},
         {"rule": {"kind": "call"}, "fix": "", "utils": {"u": {"regex": "a" * 70_000}}},
     ],
 )
-def test_a_rule_that_is_too_long_is_refused_as_a_whole(given: dict[str, Any]) -> None:
+def test_a_rule_that_is_too_long_is_refused_as_a_whole(action: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="at most 65536 are accepted"):
-        RuleAction(**given)
+        RuleAction(**action)
 
 
 def test_a_rule_that_is_nested_too_deep_is_refused() -> None:

@@ -160,7 +160,7 @@ def test_an_invalid_rule_matches_nothing_and_raises_nothing(rule: dict[str, Any]
 
 def test_find_all_goes_through_the_text_in_order() -> None:
     tree = parse("f(f(1))\nf(2)\n", "python")
-    assert [found.text() for found in find_all(tree.root, {"pattern": "f($A)"})] == ["f(f(1))", "f(1)", "f(2)"]
+    assert [match.text() for match in find_all(tree.root, {"pattern": "f($A)"})] == ["f(f(1))", "f(1)", "f(2)"]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -16,13 +16,13 @@ def replaced(
 
 
 def texts(source: str, pattern: str, rewrite: str, language: Language = "python") -> list[str]:
-    found = replaced(source, PatternAction(pattern=pattern, rewrite=rewrite), language)
-    return [text for _, _, text in found]
+    changes = replaced(source, PatternAction(pattern=pattern, rewrite=rewrite), language)
+    return [text for _, _, text in changes]
 
 
 def test_of_nested_matches_the_outermost_is_given() -> None:
-    found = replaced("é(f(f(1)), f(2))\n", PatternAction(pattern="f($A)", rewrite="g($A)"))
-    assert found == [(2, 9, "g(f(1))"), (11, 15, "g(2)")]
+    changes = replaced("é(f(f(1)), f(2))\n", PatternAction(pattern="f($A)", rewrite="g($A)"))
+    assert changes == [(2, 9, "g(f(1))"), (11, 15, "g(2)")]
 
 
 @pytest.mark.parametrize(
@@ -127,10 +127,10 @@ INVALID: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("given", INVALID.values(), ids=INVALID)
-def test_what_cannot_be_expanded_exactly_is_refused(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("rule", INVALID.values(), ids=INVALID)
+def test_what_cannot_be_expanded_exactly_is_refused(rule: dict[str, Any]) -> None:
     with pytest.raises(InvalidActionError):
-        replaced("f(1)\n", RuleAction(**given))
+        replaced("f(1)\n", RuleAction(**rule))
 
 
 def test_an_undefined_variable_is_refused_even_where_nothing_matches() -> None:
@@ -157,13 +157,13 @@ def test_a_fix_may_take_what_stands_beside_the_match(fix: dict[str, Any], expect
 
 
 @pytest.mark.parametrize(
-    ("source", "given"),
+    ("source", "rule"),
     [
         ("f(1)  # ast-grep-ignore\n", {"fix": ""}),
         ("f(1)\n", {"fix": "$B", "transform": {"B": {"rewrite": {"source": "$A", "rewriters": ["r"]}}}}),
         ("f(1)\n", {"fix": {"template": "", "expandEnd": {"regex": ",", "field": "name"}}}),
     ],
 )
-def test_what_the_binding_would_answer_otherwise_is_told_apart(source: str, given: dict[str, Any]) -> None:
+def test_what_the_binding_would_answer_otherwise_is_told_apart(source: str, rule: dict[str, Any]) -> None:
     with pytest.raises(BeyondBindingError):
-        replaced(source, RuleAction(rule={"pattern": "f($A)"}, **given))
+        replaced(source, RuleAction(rule={"pattern": "f($A)"}, **rule))

@@ -141,9 +141,9 @@ def test_the_longest_texts_of_a_long_line_are_cut_further(log: ActionLog, folder
 
 
 def cyclic() -> list[Any]:
-    found: list[Any] = []
-    found += [found, found, found]
-    return found
+    items: list[Any] = []
+    items += [items, items, items]
+    return items
 
 
 @pytest.mark.parametrize(
@@ -198,17 +198,17 @@ def test_nothing_is_put_aside_where_nothing_is_kept(folder: Path) -> None:
 
 
 def test_what_was_kept_under_a_larger_number_goes(folder: Path) -> None:
-    for kept, numbers in ((4, range(6)), (2, range(6, 8))):
-        log = ActionLog(folder, redact, max_bytes=1, max_files=kept)
+    for max_files, numbers in ((4, range(6)), (2, range(6, 8))):
+        log = ActionLog(folder, redact, max_bytes=1, max_files=max_files)
         for number in numbers:
             log.write("t", {"n": number})
     assert numbered(folder) == {"t.jsonl": [7], "t.jsonl.1": [6], "t.jsonl.2": [5]}
 
 
-@pytest.mark.parametrize(("max_bytes", "kept"), [(0, 1), (1, -1)])
-def test_senseless_bounds_are_refused(folder: Path, max_bytes: int, kept: int) -> None:
+@pytest.mark.parametrize(("max_bytes", "max_files"), [(0, 1), (1, -1)])
+def test_senseless_bounds_are_refused(folder: Path, max_bytes: int, max_files: int) -> None:
     with pytest.raises(ValueError, match="expected at least 1 and 0"):
-        ActionLog(folder, redact, max_bytes, kept)
+        ActionLog(folder, redact, max_bytes, max_files)
 
 
 def test_half_a_line_of_a_killed_writer_spoils_no_other(log: ActionLog, folder: Path) -> None:

@@ -17,7 +17,7 @@ ASLEEP = {"wall_s": 30.0, "ready_s": 0.0, "used_s": 0.0, "stalled_s": 0.0}
 
 
 @pytest.mark.parametrize(
-    "seen",
+    "measured",
     [
         FREE,
         {"late_s": 3.0},
@@ -27,12 +27,12 @@ ASLEEP = {"wall_s": 30.0, "ready_s": 0.0, "used_s": 0.0, "stalled_s": 0.0}
         {"stalled_s": 3.0},
     ],
 )
-def test_a_case_is_to_blame_that_lost_less_than_a_tenth_of_its_time(seen: dict[str, float]) -> None:
-    assert fault_of_machine(30.0, **{**FREE, **seen}) == ""
+def test_a_case_is_to_blame_that_lost_less_than_a_tenth_of_its_time(measured: dict[str, float]) -> None:
+    assert fault_of_machine(30.0, **{**FREE, **measured}) == ""
 
 
 @pytest.mark.parametrize(
-    ("seen", "fault"),
+    ("measured", "fault"),
     [
         ({"late_s": 3.1}, "a heartbeat beside it was late by 3.1 s in 30.0 s"),
         (
@@ -42,14 +42,14 @@ def test_a_case_is_to_blame_that_lost_less_than_a_tenth_of_its_time(seen: dict[s
         ({"stalled_s": 3.1}, "it waited for a disk for 3.1 s of 30.0 s"),
     ],
 )
-def test_the_machine_is_to_blame_that_took_more(seen: dict[str, float], fault: str) -> None:
-    assert fault_of_machine(30.0, **{**FREE, **seen}) == fault
+def test_the_machine_is_to_blame_that_took_more(measured: dict[str, float], fault: str) -> None:
+    assert fault_of_machine(30.0, **{**FREE, **measured}) == fault
 
 
 @pytest.mark.parametrize(("wall_s", "most_s"), [(30.0, 3.0), (5.0, 0.5), (2.0, 0.5), (1.0, 0.25), (0.2, 0.05)])
 def test_of_a_short_time_more_may_be_lost_but_never_most_of_it(wall_s: float, most_s: float) -> None:
-    seen = [fault_of_machine(wall_s, **{**FREE, "late_s": most_s * share}) != "" for share in (0.99, 1.01)]
-    assert seen == [False, True]
+    measured = [fault_of_machine(wall_s, **{**FREE, "late_s": most_s * share}) != "" for share in (0.99, 1.01)]
+    assert measured == [False, True]
 
 
 def beats(lengths_s: Iterator[float], used_s: Iterator[float]) -> Heartbeat:

@@ -20,8 +20,10 @@ from graftline.sandbox.base import LEVELS, IsolationLevel, Limits, is_at_least
 
 def test_levels_are_ordered_from_weakest_to_strongest() -> None:
     assert LEVELS == ("none", "compute", "confined", "namespaces", "full")
-    stronger = [(one, other) for one in LEVELS for other in LEVELS if is_at_least(one, other)]
-    assert stronger == [(one, other) for place, one in enumerate(LEVELS) for other in LEVELS[: place + 1]]
+    stronger = [(achieved, required) for achieved in LEVELS for required in LEVELS if is_at_least(achieved, required)]
+    assert stronger == [
+        (achieved, required) for place, achieved in enumerate(LEVELS) for required in LEVELS[: place + 1]
+    ]
 
 
 def test_the_memory_sandbox_claims_no_isolation() -> None:
@@ -60,7 +62,7 @@ def test_a_level_that_cannot_be_reached_is_refused_and_its_lack_is_named(
 
 
 @pytest.mark.parametrize(
-    ("given", "place"),
+    ("settings", "place"),
     [
         ({"kind": "docker"}, ()),
         ({}, ()),
@@ -74,10 +76,10 @@ def test_a_level_that_cannot_be_reached_is_refused_and_its_lack_is_named(
         ({"kind": "memory", "limits": {}}, ("memory", "limits")),
     ],
 )
-def test_a_wrong_configuration_is_refused_where_it_is_wrong(given: dict[str, Any], place: tuple[str, ...]) -> None:
+def test_a_wrong_configuration_is_refused_where_it_is_wrong(settings: dict[str, Any], place: tuple[str, ...]) -> None:
     adapter: TypeAdapter[Any] = TypeAdapter(SandboxConfig)
     with pytest.raises(ValidationError) as caught:
-        adapter.validate_python(given)
+        adapter.validate_python(settings)
     assert [fault["loc"] for fault in caught.value.errors()] == [place]
 
 

@@ -13,7 +13,7 @@ def test_without_matches_there_is_no_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("matches", "after", "taken"),
+    ("matches", "after", "replaced"),
     [
         # in the order of the text, whatever order they come in
         ([(2, 3, "C"), (0, 1, "A")], "AbC", [(0, 1, "A"), (2, 3, "C")]),
@@ -35,10 +35,10 @@ def test_without_matches_there_is_no_text() -> None:
     ],
 )
 def test_outermost_matches_make_the_text(
-    matches: list[tuple[int, int, str]], after: str, taken: list[tuple[int, int, str]]
+    matches: list[tuple[int, int, str]], after: str, replaced: list[tuple[int, int, str]]
 ) -> None:
     result = replace_matches("abc", [Match(*match) for match in matches], HERE)
-    assert result == SandboxResult(Verdict.OK, after, HERE, tuple(Match(*match) for match in taken))
+    assert result == SandboxResult(Verdict.OK, after, HERE, tuple(Match(*match) for match in replaced))
 
 
 @pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict is not Verdict.WALL_TIMEOUT])

@@ -11,9 +11,9 @@ def test_a_folder_below_another_is_not_shown_for_itself_whatever_stands_between_
     folders = [tmp_path / name for name in ("a", "a-b", "a/c", "a/c/d")]
     for folder in folders:
         folder.mkdir()
-    seen = visible((), Interpreter(sys.executable, tuple(map(str, folders))))
+    view = visible((), Interpreter(sys.executable, tuple(map(str, folders))))
     # by their characters, "a-b" stands between "a" and "a/c"
-    assert [path for path in seen.paths if Path(path).is_relative_to(tmp_path)] == [
+    assert [path for path in view.paths if Path(path).is_relative_to(tmp_path)] == [
         str(folder) for folder in folders[:2]
     ]
 

@@ -98,25 +98,27 @@ def test_one_batch_cannot_change_what_the_next_one_sees(warm: WarmSandbox) -> No
     assert [worker.pid for worker in workers()] == before
     # of the children one is left to each worker, which waits for the next batch; an answer does not wait for their ends
     deadline = time.monotonic() + 240
-    while (left := sum(len(worker.children()) for worker in workers())) > len(before) and time.monotonic() < deadline:
+    while (children := sum(len(worker.children()) for worker in workers())) > len(
+        before
+    ) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert left == len(before)
+    assert children == len(before)
 
 
 # the longer one does not fit into the pipe that nobody reads
 @pytest.mark.parametrize("source", ["f(1)\n", "f(1)\n" * 80_000], ids=["short", "long"])
 def test_a_stopped_worker_is_a_wall_timeout_and_is_replaced(source: str) -> None:
-    others = workers()
+    earlier = workers()
     sandbox = WarmSandbox(Limits(wall_s=2.0))
     try:
         assert sandbox.apply_many("f(1)\n", "python", [RENAME])[0].verdict is Verdict.OK
-        [worker] = [found for found in workers() if found not in others]
+        [worker] = [process for process in workers() if process not in earlier]
         worker.send_signal(signal.SIGSTOP)
         started = time.monotonic()
         assert [result.verdict for result in sandbox.apply_many(source, "python", [RENAME])] == [Verdict.WALL_TIMEOUT]
         assert time.monotonic() - started < 60
         assert sandbox.apply_many("f(1)\n", "python", [RENAME])[0].verdict is Verdict.OK
-        assert worker.pid not in [found.pid for found in workers()]
+        assert worker.pid not in [process.pid for process in workers()]
     finally:
         sandbox.close()
 
@@ -150,8 +152,8 @@ def speaking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., WarmSandbox]:
     popen = subprocess.Popen
 
     def opened(answers: list[Any], end: tuple[str, int] = ("exit", 0), stderr: str = "") -> WarmSandbox:
-        said = {"end": end[0], "code": int(end[1]), "stderr": stderr, **USED}
-        program = SPEAKING.format(answers=answers, end=said)
+        message = {"end": end[0], "code": int(end[1]), "stderr": stderr, **USED}
+        program = SPEAKING.format(answers=answers, end=message)
         monkeypatch.setattr(subprocess, "Popen", lambda command, **how: popen([sys.executable, "-c", program], **how))
         return WarmSandbox(Limits())
 

@@ -118,11 +118,11 @@ def test_changed_files_take_the_place_of_those_before(workspaces: Workspaces) ->
 def test_a_reader_of_a_changed_file_sees_all_of_the_old_or_all_of_the_new(workspaces: Workspaces) -> None:
     before, after = b"a" * 100_000, b"b" * 100_000
     workspace = workspaces.prepare("t", {"a.py": before})
-    seen, is_done = set(), threading.Event()
+    contents, is_done = set(), threading.Event()
 
     def look() -> None:
         while not is_done.is_set():
-            seen.add((workspace / "a.py").read_bytes())
+            contents.add((workspace / "a.py").read_bytes())
 
     with ThreadPoolExecutor(1) as threads:
         looking = threads.submit(look)
@@ -130,7 +130,7 @@ def test_a_reader_of_a_changed_file_sees_all_of_the_old_or_all_of_the_new(worksp
             workspaces.write(workspace, {"a.py": content})
         is_done.set()
         looking.result()
-    assert seen <= {before, after}
+    assert contents <= {before, after}
 
 
 @pytest.mark.parametrize(
@@ -172,10 +172,10 @@ def test_the_limits_hold_for_what_is_prepared_and_for_what_is_read(
 ) -> None:
     with Workspaces(folder, LIMITS) as wide, Workspaces(folder, limits) as narrow:
         assert narrow.read(narrow.prepare("t", accepted)).keys() == accepted.keys()
-        left = held(folder)
+        remaining = held(folder)
         with pytest.raises(DataError):
             narrow.prepare("t", refused)
-        assert held(folder) == left
+        assert held(folder) == remaining
         # what grew too large by itself
         workspace = narrow.prepare("t", {})
         for path, content in wide.read(wide.prepare("t", refused)).items():
@@ -256,9 +256,9 @@ def test_all_workspaces_go_when_they_are_closed(folder: Path) -> None:
     with Workspaces(folder, LIMITS) as workspaces, Workspaces(folder, LIMITS) as neighbor:
         for number in range(3):
             workspaces.prepare(f"t{number}", {"a/b.py": "1"})
-        left = neighbor.prepare("t", {})
+        remaining = neighbor.prepare("t", {})
         workspaces.close()
-        assert held(folder) == [left.name]
+        assert held(folder) == [remaining.name]
     assert list(folder.iterdir()) == []
 
 
@@ -295,17 +295,17 @@ def test_threads_share_a_folder_and_a_task_id(folder: Path) -> None:
     def work(workspaces: Workspaces, number: int) -> dict[str, bytes]:
         workspace = workspaces.prepare("same", {"a.py": str(number), "b/c.py": "x"})
         workspaces.write(workspace, {"d/e.py": str(number).encode()})
-        found = workspaces.read(workspace)
+        results = workspaces.read(workspace)
         workspaces.cleanup(workspace)
-        return found
+        return results
 
-    with Workspaces(folder, LIMITS) as one, Workspaces(folder, LIMITS) as other, ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(work, [one, other] * 20, range(40)))
-        left = held(folder)
-    assert found == [
+    with Workspaces(folder, LIMITS) as first, Workspaces(folder, LIMITS) as second, ThreadPoolExecutor(8) as threads:
+        results = list(threads.map(work, [first, second] * 20, range(40)))
+        remaining = held(folder)
+    assert results == [
         {"a.py": str(number).encode(), "b/c.py": b"x", "d/e.py": str(number).encode()} for number in range(40)
     ]
-    assert left == []
+    assert remaining == []
 
 
 def test_a_workspace_is_kept_to_one_thread_at_a_time(workspaces: Workspaces) -> None:
