@@ -67,8 +67,10 @@ def _source(module: str) -> tuple[str, tuple[str, ...]]:
     path = _path(module)
     if path is None:
         raise ValueError(f"{module!r}: no such module")
-    text = path.read_text("utf-8")
-    return sha256_text(text), tuple(name for name in _imports(text) if _path(name) is not None)
+    text, data = path.read_text("utf-8"), path.with_suffix(".yaml")
+    # what a module reads beside itself decides as its text does
+    content = text + data.read_text("utf-8") if data.is_file() else text
+    return sha256_text(content), tuple(name for name in _imports(text) if _path(name) is not None)
 
 
 def _imports(source: str) -> list[str]:

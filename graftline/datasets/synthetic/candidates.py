@@ -12,6 +12,7 @@ from typing import Any
 
 from graftline.astgrep.binding import Language
 from graftline.datasets.synthetic.family import Action, Family, Form, Role, Site, fill, fill_action
+from graftline.datasets.synthetic.instructions import load_instructions
 
 _LOOKED_AT = 48
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -129,7 +130,7 @@ class CandidateFinder:
         slots["other"] = self._names.another(family.other, slots["owner"], words, rng) if family.other else ""
         slots["value"] = self._names.value(rng)
         return Candidate(
-            family.id, family, fill(rng.choice(family.says), slots),
+            family.id, family, fill(rng.choice(load_instructions()[family.id]), slots),
             tuple(fill_action(action, slots) for action in form.there),
             tuple(fill_action(action, slots) for action in form.back), slots,
         )  # fmt: skip
@@ -141,8 +142,8 @@ def inverse_of(candidate: Candidate, rng: random.Random) -> Candidate | None:
     if not family.inverse or not candidate.back:
         return None
     is_there = candidate.template_id == family.id
-    template_id, says = (family.inverse, family.inverse_says) if is_there else (family.id, family.says)
-    instruction = fill(rng.choice(says), candidate.slots)
+    template_id = family.inverse if is_there else family.id
+    instruction = fill(rng.choice(load_instructions()[template_id]), candidate.slots)
     return Candidate(template_id, family, instruction, candidate.back, candidate.actions, candidate.slots)
 
 

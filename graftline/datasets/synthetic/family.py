@@ -1,4 +1,4 @@
-"""What a template family is: actions with slots, there and back, and how people ask for them.
+"""What a template family is: actions with slots, there and back. How people ask for them is in `instructions`.
 
 A slot is a word in braces: `{name}`, `{owner}` and `{key}` are filled from a place found in a snippet, `{new}` and
 `{other}` with names from other code, `{value}` with a literal from other code. Other braces stand for themselves.
@@ -68,8 +68,6 @@ class Family:
 
     id: str
     kind: Kind
-    says: tuple[str, ...]
-    """Three or more ways to ask for it, none of which quotes the action."""
     forms: tuple[Form, ...]
     role: Role | None = None
     """What `{name}` is; None for a family that needs no name."""
@@ -80,7 +78,6 @@ class Family:
     """Which places of that role will do."""
     inverse: str = ""
     """Template id of the way back; empty where there is none, or where it is the same family again."""
-    inverse_says: tuple[str, ...] = ()
 
     def form(self, language: Language) -> Form | None:
         """Return the form of the family in `language`, if it has one."""

@@ -6,9 +6,14 @@ from collections import Counter
 import pytest
 
 from graftline.astgrep.binding import Language, parse
+from graftline.core import hashing
+from graftline.core.hashing import sha256_text
+from graftline.datasets.synthetic import instructions
 from graftline.datasets.synthetic.apply import ActionSequence, apply_sequences
 from graftline.datasets.synthetic.candidates import CandidateFinder, Names, inverse_of
 from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT
+from graftline.datasets.synthetic.held_out import OF_FAMILY
+from graftline.datasets.synthetic.instructions import load_instructions
 from graftline.datasets.synthetic.sites import sites_in, words_of
 from graftline.sandbox.actions.memory import MemorySandbox
 from tests.pages import CHECKOUT, codes, table
@@ -57,14 +62,20 @@ def test_a_fifth_is_held_out_and_at_least_one_of_each_kind() -> None:
     assert 0.15 <= len(held_out) / len(FAMILIES) <= 0.25
 
 
-def test_every_family_can_be_asked_for_in_three_ways_or_more() -> None:
-    assert [family.id for family in FAMILIES if len({*family.says}) < 3] == []
-    assert [family.id for family in FAMILIES if bool(family.inverse) != (len({*family.inverse_says}) >= 3)] == []
+def test_every_template_can_be_asked_for_in_three_ways_or_more() -> None:
+    assert {*load_instructions()} == {*OF_FAMILY}
+    assert [name for name, sentences in load_instructions().items() if len({*sentences}) < 3] == []
 
 
 def test_every_sentence_is_one_and_quotes_no_variable() -> None:
-    sentences = [said for family in FAMILIES for said in (*family.says, *family.inverse_says)]
-    assert [said for said in sentences if "$" in said or not said.endswith(".") or said.count("`") % 2] == []
+    sentences = [sentence for sentences in load_instructions().values() for sentence in sentences]
+    assert [text for text in sentences if "$" in text or not text.endswith(".") or text.count("`") % 2] == []
+
+
+def test_the_sentences_decide_the_code_version() -> None:
+    module = Path(instructions.__file__)
+    content = module.read_text("utf-8") + module.with_suffix(".yaml").read_text("utf-8")
+    assert hashing._source(instructions.__name__)[0] == sha256_text(content)
 
 
 def test_the_documented_families_are_the_real_ones() -> None:

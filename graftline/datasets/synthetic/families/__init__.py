@@ -1,13 +1,8 @@
 """The template families, and which of them are kept from training."""
 
-from graftline.datasets.synthetic.families.arguments import ARGUMENTS
-from graftline.datasets.synthetic.families.calls import CALLS
-from graftline.datasets.synthetic.families.idioms import IDIOMS
-from graftline.datasets.synthetic.families.imports import IMPORTS
-from graftline.datasets.synthetic.families.operators import OPERATORS
-from graftline.datasets.synthetic.families.places import PLACES
-from graftline.datasets.synthetic.families.statements import STATEMENTS
-from graftline.datasets.synthetic.families.types import TYPES
+from graftline.datasets.synthetic.families.calls import ARGUMENTS, CALLS, IMPORTS
+from graftline.datasets.synthetic.families.expressions import IDIOMS, OPERATORS, TYPES
+from graftline.datasets.synthetic.families.statements import PLACES, STATEMENTS
 from graftline.datasets.synthetic.family import Family
 
 FAMILIES: tuple[Family, ...] = (

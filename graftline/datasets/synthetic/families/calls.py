@@ -1,6 +1,9 @@
-"""Families about calls: renamed, wrapped, sent elsewhere."""
+"""Families about calls: renamed, wrapped, sent elsewhere, with other arguments, and from other modules."""
+
+from typing import Any
 
 from graftline.astgrep.action import PatternAction
+from graftline.astgrep.binding import Language
 from graftline.datasets.synthetic.family import (
     ALL,
     JAVA,
@@ -24,218 +27,181 @@ def _read_in_java(fix: str) -> Action:
 
 
 CALLS: tuple[Family, ...] = (
-    Family(
-        "rename_function", "rename",
-        (
-            "Rename calls of `{name}` to `{new}`.",
-            "`{name}` is called `{new}` now; follow that in every call.",
-            "Call the function `{new}` wherever `{name}` is called.",
-            "Replace calls of the function `{name}` by calls of `{new}` with the same arguments.",
-        ),
-        (one_way(ALL, "{name}($$$A)", "{new}($$$A)"),), "function", "function",
-    ),
-    Family(
-        "rename_method", "rename",
-        (
-            "Call `{new}` instead of `{name}` on every object.",
-            "The method `{name}` was renamed to `{new}`; update the calls.",
-            "Replace each call of the method `{name}` by one of `{new}`, arguments as they are.",
-        ),
-        (one_way(ALL, "$O.{name}($$$A)", "$O.{new}($$$A)"),), "method", "method",
-    ),
-    Family(
-        "rename_method_of_receiver", "rename",
-        (
-            "On `{owner}`, call `{new}` in place of `{name}`; other objects keep theirs.",
-            "Rename the method `{name}` to `{new}` where it is called on `{owner}`, and nowhere else.",
-            "`{owner}` no longer has `{name}`: use its `{new}`. Leave calls on other objects alone.",
-        ),
-        (one_way(ALL, "{owner}.{name}($$$A)", "{owner}.{new}($$$A)"),), "method", "method",
-        fits=lambda site: bool(site.owner),
-    ),
-    Family(
-        "replace_receiver", "call",
-        (
-            "Take what is called on `{owner}` from `{new}` instead.",
-            "Call the methods of `{new}` wherever those of `{owner}` are called.",
-            "`{owner}` is being replaced by `{new}`: send all its method calls there.",
-        ),
-        (one_way(ALL, "{owner}.$M($$$A)", "{new}.$M($$$A)"),), "method", "variable",
-        fits=lambda site: bool(site.owner) and site.owner not in ("self", "this", "super", "cls"),
-    ),
-    Family(
-        "wrap_function", "wrap",
-        (
-            "Wrap every call of `{name}` in `{new}`.",
-            "Pass the result of `{name}` through `{new}` everywhere.",
-            "What `{name}` returns must go through `{new}` before it is used.",
-        ),
-        (there_and_back(ALL, "{name}($$$A)", "{new}({name}($$$A))"),), "function", "function",
-        inverse="unwrap_function",
-        inverse_says=(
-            "Take off `{new}` around calls of `{name}`.",
-            "`{name}` needs no `{new}` around it any more; call it directly.",
-            "Unwrap `{name}`: its result is no longer passed to `{new}`.",
-        ),
-    ),
-    Family(
-        "wrap_method", "wrap",
-        (
-            "Wrap every call of the method `{name}` in `{new}`.",
-            "Pass what the method `{name}` returns to `{new}`.",
-            "Results of `{name}`, whatever it is called on, go through `{new}` from now on.",
-        ),
-        (there_and_back(ALL, "$O.{name}($$$A)", "{new}($O.{name}($$$A))"),), "method", "function",
-        inverse="unwrap_method",
-        inverse_says=(
-            "Take off `{new}` where it wraps a call of the method `{name}`.",
-            "Use what `{name}` returns as it is, without `{new}` around.",
-            "Drop the wrapper `{new}` from calls of `{name}`.",
-        ),
-    ),
-    Family(
-        "await_function", "wrap",
-        (
-            "`{name}` is asynchronous now: await it.",
-            "Await every call of `{name}`.",
-            "Calls of `{name}` return something to be awaited; do so.",
-        ),
-        (there_and_back((*PYTHON, *JAVASCRIPT), "{name}($$$A)", "await {name}($$$A)"),), "function",
-        inverse="unawait_function",
-        inverse_says=(
-            "`{name}` is synchronous again: do not await it.",
-            "Stop awaiting calls of `{name}`.",
-            "Calls of `{name}` give their result at once; take the waiting away.",
-        ),
-    ),
-    Family(
-        "await_method", "wrap",
-        (
-            "The method `{name}` is asynchronous now: await it.",
-            "Await every call of the method `{name}`.",
-            "Wherever `{name}` is called on an object, await what it returns.",
-        ),
+    Family("rename_function", "rename", (one_way(ALL, "{name}($$$A)", "{new}($$$A)"),), "function", "function"),
+    Family("rename_method", "rename", (one_way(ALL, "$O.{name}($$$A)", "$O.{new}($$$A)"),), "method", "method"),
+    Family("rename_method_of_receiver", "rename", (one_way(ALL, "{owner}.{name}($$$A)", "{owner}.{new}($$$A)"),),
+        "method", "method", fits=lambda site: bool(site.owner)),
+    Family("replace_receiver", "call", (one_way(ALL, "{owner}.$M($$$A)", "{new}.$M($$$A)"),), "method", "variable",
+        fits=lambda site: bool(site.owner) and site.owner not in ("self", "this", "super", "cls")),
+    Family("wrap_function", "wrap", (there_and_back(ALL, "{name}($$$A)", "{new}({name}($$$A))"),), "function",
+        "function", inverse="unwrap_function"),
+    Family("wrap_method", "wrap", (there_and_back(ALL, "$O.{name}($$$A)", "{new}($O.{name}($$$A))"),), "method",
+        "function", inverse="unwrap_method"),
+    Family("await_function", "wrap", (there_and_back((*PYTHON, *JAVASCRIPT), "{name}($$$A)", "await {name}($$$A)"),),
+        "function", inverse="unawait_function"),
+    Family("await_method", "wrap",
         (there_and_back((*PYTHON, *JAVASCRIPT), "$O.{name}($$$A)", "await $O.{name}($$$A)"),), "method",
-        inverse="unawait_method",
-        inverse_says=(
-            "The method `{name}` is synchronous again: do not await it.",
-            "Stop awaiting calls of the method `{name}`.",
-            "What `{name}` returns is there at once; take the waiting away.",
-        ),
-    ),
-    Family(
-        "go_through_attribute", "call",
-        (
-            "`{name}` moved to `{new}` of the same object; call it there.",
-            "Reach the method `{name}` through the attribute `{new}`.",
-            "Put `{new}` between the object and its method `{name}`.",
-        ),
-        (there_and_back(ALL, "$O.{name}($$$A)", "$O.{new}.{name}($$$A)"),), "method", "attribute",
-        inverse="skip_attribute",
-        inverse_says=(
-            "Call `{name}` on the object itself and not on its `{new}`.",
-            "`{name}` no longer lives in `{new}`: leave that step out.",
-            "Skip the attribute `{new}` on the way to the method `{name}`.",
-        ),
-    ),
-    Family(
-        "method_to_function", "call",
-        (
-            "Turn the method `{name}` into the function `{new}`, which takes the object first.",
-            "Call the function `{new}` with the object and the argument instead of its method `{name}`.",
-            "`{name}` with one argument became a free function, `{new}`; the object is its first argument.",
-        ),
-        (there_and_back(ALL, "$O.{name}($A)", "{new}($O, $A)"),), "method", "function",
-        fits=lambda site: site.arguments == 1, inverse="function_to_method",
-        inverse_says=(
-            "Turn the function `{new}` into the method `{name}` of its first argument.",
-            "Call `{name}` on the first argument of `{new}` and pass the second one.",
-            "`{new}` became a method, `{name}`, of what was its first argument.",
-        ),
-    ),
-    Family(
-        "property_function", "call",
-        (
-            "Use the function `{new}` of the object in place of its method `{name}`, which takes nothing.",
-            "`{name}` without arguments became the free function `{new}`; hand it the object.",
-            "Ask `{new}` about the object and not the object for its `{name}`.",
-        ),
-        (there_and_back(ALL, "$O.{name}()", "{new}($O)"),), "method", "function",
-        fits=lambda site: site.arguments == 0, inverse="function_of_object_to_method",
-        inverse_says=(
-            "Call the method `{name}` of what is passed to `{new}`.",
-            "`{new}` of one object became its method `{name}`.",
-            "Replace the function `{new}` by the method `{name}` of its only argument.",
-        ),
-    ),
-    Family(
-        "method_to_attribute", "call",
-        (
-            "`{name}` is a property now: read it, do not call it.",
-            "Turn calls of `{name}` that pass nothing into plain reads of it.",
-            "Drop the empty parentheses after the method `{name}`.",
-        ),
-        (
+        inverse="unawait_method"),
+    Family("go_through_attribute", "call", (there_and_back(ALL, "$O.{name}($$$A)", "$O.{new}.{name}($$$A)"),),
+        "method", "attribute", inverse="skip_attribute"),
+    Family("method_to_function", "call", (there_and_back(ALL, "$O.{name}($A)", "{new}($O, $A)"),), "method",
+        "function", fits=lambda site: site.arguments == 1, inverse="function_to_method"),
+    Family("property_function", "call", (there_and_back(ALL, "$O.{name}()", "{new}($O)"),), "method", "function",
+        fits=lambda site: site.arguments == 0, inverse="function_of_object_to_method"),
+    Family("method_to_attribute", "call", (
             there_and_back((*PYTHON, *JAVASCRIPT), "$O.{name}()", "$O.{name}"),
             Form(JAVA, (PatternAction(pattern="$O.{name}()", rewrite="$O.{name}"),), (_read_in_java("$O.{name}()"),)),
-        ), "method",
-        fits=lambda site: site.arguments == 0, inverse="attribute_to_method",
-        inverse_says=(
-            "`{name}` is a method now: call it.",
-            "Turn plain reads of `{name}` into calls that pass nothing.",
-            "What `{name}` holds has to be asked for by a call without arguments.",
-        ),
-    ),
-    Family(
-        "constructor_to_factory", "call",
-        (
-            "Make objects of `{name}` by its factory `{new}`.",
-            "Do not construct `{name}` directly; `{name}` has `{new}` for that.",
-            "Replace the constructor of `{name}` by a call of its `{new}` with the same arguments.",
-        ),
-        (
+        ), "method", fits=lambda site: site.arguments == 0, inverse="attribute_to_method"),
+    Family("constructor_to_factory", "call", (
             there_and_back(_OBJECTS, "new {name}($$$A)", "{name}.{new}($$$A)"),
             there_and_back(PYTHON, "{name}($$$A)", "{name}.{new}($$$A)"),
-        ), "class", "method", fits=lambda site: site.key == "constructed", inverse="factory_to_constructor",
-        inverse_says=(
-            "Construct `{name}` directly where its factory `{new}` is called.",
-            "The factory `{new}` of `{name}` goes away: use the constructor.",
-            "Replace calls of `{new}` on `{name}` by its constructor with the same arguments.",
-        ),
-    ),
-    Family(
-        "replace_thrown", "rename",
-        (
-            "Throw `{new}` in place of `{name}`.",
-            "Where `{name}` is thrown, throw `{new}` with the same arguments; leave it elsewhere.",
-            "Errors of the class `{name}` become `{new}` where they are raised.",
-        ),
-        (
+        ), "class", "method", fits=lambda site: site.key == "constructed", inverse="factory_to_constructor"),
+    Family("replace_thrown", "rename", (
             one_way(_OBJECTS, "throw new {name}($$$A);", "throw new {new}($$$A);"),
             one_way(PYTHON, "raise {name}($$$A)", "raise {new}($$$A)"),
-        ), "class", "class", fits=lambda site: site.key == "constructed",
-    ),
-    Family(
-        "rename_attribute", "rename",
-        (
-            "Rename the attribute `{name}` to `{new}`; methods of that name stay.",
-            "Read and write `{new}` in place of the attribute `{name}`.",
-            "Objects hold in `{new}` what was in `{name}`. Follow that, calls aside.",
-        ),
-        (
+        ), "class", "class", fits=lambda site: site.key == "constructed"),
+    Family("rename_attribute", "rename", (
             Form(PYTHON, (rule("$O.{new}", pattern="$O.{name}", **{"not": {"inside": {"kind": "call", "field": "function"}}}),)),
             Form(JAVASCRIPT, (rule("$O.{new}", pattern="$O.{name}", **{"not": {"inside": {"kind": "call_expression", "field": "function"}}}),)),
             Form(JAVA, (_read_in_java("$O.{new}"),)),
-        ), "attribute", "attribute",
-    ),
-    Family(
-        "rename_attribute_of_receiver", "rename",
-        (
-            "Rename the attribute `{name}` of `{owner}` to `{new}`; that of other objects stays.",
-            "`{owner}` holds in `{new}` what was in its `{name}`.",
-            "Use `{new}` wherever the `{name}` of `{owner}` is used, and only there.",
-        ),
-        (one_way(ALL, "{owner}.{name}", "{owner}.{new}"),), "attribute", "attribute",
-        fits=lambda site: bool(site.owner),
-    ),
+        ), "attribute", "attribute"),
+    Family("rename_attribute_of_receiver", "rename", (one_way(ALL, "{owner}.{name}", "{owner}.{new}"),), "attribute",
+        "attribute", fits=lambda site: bool(site.owner)),
+)  # fmt: skip
+
+
+_PAIRS: dict[str, Any] = {"kind": "property_identifier", "inside": {"kind": "pair", "field": "key"}}
+
+ARGUMENTS: tuple[Family, ...] = (
+    Family("swap_arguments", "argument", (one_way(ALL, "{name}($A, $B)", "{name}($B, $A)"),), "function",
+        fits=lambda site: site.arguments == 2),
+    Family("swap_method_arguments", "argument", (one_way(ALL, "$O.{name}($A, $B)", "$O.{name}($B, $A)"),), "method",
+        fits=lambda site: site.arguments == 2),
+    Family("drop_argument", "argument", (one_way(ALL, "{name}($A, $B)", "{name}($A)"),), "function",
+        fits=lambda site: site.arguments == 2),
+    Family("drop_method_argument", "argument", (one_way(ALL, "$O.{name}($A, $B)", "$O.{name}($A)"),), "method",
+        fits=lambda site: site.arguments == 2),
+    Family("add_argument", "argument", (there_and_back(ALL, "$O.{name}($$$A)", "$O.{name}($$$A, {value})"),),
+        "method", fits=lambda site: site.arguments > 0, inverse="remove_argument"),
+    Family("add_first_argument", "argument", (there_and_back(ALL, "{name}($$$A)", "{name}({new}, $$$A)"),),
+        "function", "variable", fits=lambda site: site.arguments > 0, inverse="remove_first_argument"),
+    Family("add_keyword", "argument", (
+            there_and_back(PYTHON, "{name}($$$A)", "{name}($$$A, {new}={value})"),
+            there_and_back(JAVASCRIPT, "{name}($$$A)", "{name}($$$A, { {new}: {value} })"),
+        ), "function", "keyword", fits=lambda site: site.arguments > 0, inverse="remove_keyword"),
+    Family("positional_to_keyword", "argument", (there_and_back(PYTHON, "{name}($A, $B)", "{name}($A, {new}=$B)"),),
+        "function", "keyword", fits=lambda site: site.arguments == 2 and not site.keywords,
+        inverse="keyword_to_positional"),
+    Family("only_positional_to_keyword", "argument",
+        (there_and_back(PYTHON, "$O.{name}($A)", "$O.{name}({new}=$A)"),), "method", "keyword",
+        fits=lambda site: site.arguments == 1 and not site.keywords, inverse="only_keyword_to_positional"),
+    Family("rename_keyword", "rename", (
+            Form(PYTHON, (rule("{new}=$V", pattern={"context": "f({name}=$V)", "selector": "keyword_argument"}),)),
+            Form(JAVASCRIPT, (rule("{new}", **_PAIRS, regex="^{name}$"),)),
+        ), "keyword", "keyword"),
+    Family("rename_keyword_of_function", "rename", (
+            Form(PYTHON, (rule(
+                "{new}=$V", pattern={"context": "f({name}=$V)", "selector": "keyword_argument"},
+                inside={"kind": "argument_list", "inside": {"pattern": "{owner}($$$A)"}},
+            ),)),
+            Form(JAVASCRIPT, (rule(
+                "{new}", **{**_PAIRS, "inside": {"kind": "pair", "field": "key", "inside": {
+                    "kind": "object", "inside": {"kind": "arguments", "inside": {"pattern": "{owner}($$$A)"}},
+                }}}, regex="^{name}$",
+            ),)),
+        ), "keyword", "keyword", fits=lambda site: bool(site.owner)),
+    Family("rename_with_keyword", "place", (
+            Form(PYTHON, (rule(
+                "{new}($$$A)", pattern="{owner}($$$A)",
+                has={"kind": "argument_list", "has": {"kind": "keyword_argument", "has": {"field": "name", "regex": "^{name}$"}}},
+            ),)),
+        ), "keyword", "function", fits=lambda site: bool(site.owner)),
+    Family("rename_called_with_nothing", "place", (one_way(ALL, "$O.{name}()", "$O.{new}()"),), "method", "method",
+        fits=lambda site: site.arguments == 0),
+    Family("rename_called_with_one", "place", (one_way(ALL, "$O.{name}($A)", "$O.{new}($A)"),), "method", "method",
+        fits=lambda site: site.arguments == 1),
+    Family("rename_called_with_two", "place", (one_way(ALL, "{name}($A, $B)", "{new}($A, $B)"),), "function",
+        "function", fits=lambda site: site.arguments == 2),
+    Family("repeat_as_options", "argument",
+        (there_and_back(JAVASCRIPT, "$O.{name}($A, $B)", "$O.{name}($A, { {new}: $B })"),), "method", "keyword",
+        fits=lambda site: site.arguments == 2, inverse="options_to_argument"),
+    Family("list_of_arguments", "argument", (
+            there_and_back((*PYTHON, *JAVASCRIPT), "$O.{name}($A, $B)", "$O.{name}([$A, $B])"),
+            there_and_back(JAVA, "$O.{name}($A, $B)", "$O.{name}(List.of($A, $B))"),
+        ), "method", fits=lambda site: site.arguments == 2, inverse="arguments_of_list"),
+)  # fmt: skip
+
+
+def _then(languages: tuple[Language, ...], *steps: tuple[str, str]) -> Form:
+    return Form(languages, tuple(PatternAction(pattern=pattern, rewrite=rewrite) for pattern, rewrite in steps))
+
+
+_OF_IMPORT: dict[str, Any] = {"kind": "import_statement"}
+_OF_REQUIRE: dict[str, Any] = {"kind": "arguments", "inside": {"pattern": "require($A)"}}
+
+
+def _from_javascript(name: Action, place: dict[str, Any], use: str, after: str) -> Form:
+    """Return the form of three steps: the name, its module and its uses, so that quotes stay as they are."""
+    module = rule("{other}", kind="string_fragment", regex="^{owner}$", inside={"kind": "string", "inside": place})
+    return Form(JAVASCRIPT, (name, module, PatternAction(pattern=use, rewrite=after)))
+
+
+IMPORTS: tuple[Family, ...] = (
+    Family("move_module", "rename", (
+            one_way(PYTHON, "from {name} import $$$N", "from {new} import $$$N"),
+            Form(JAVASCRIPT, (rule(
+                "{new}", kind="string_fragment", regex="^{name}$",
+                inside={"kind": "string", "inside": {"any": [
+                    {"kind": "import_statement"}, {"kind": "export_statement"},
+                    {"kind": "arguments", "inside": {"pattern": "require($A)"}},
+                ]}},
+            ),)),
+            one_way(JAVA, "import {name};", "import {new};"),
+        ), "module", "module"),
+    Family("replace_module", "import",
+        (_then(PYTHON, ("import {name}", "import {new}"), ("{name}.$F($$$A)", "{new}.$F($$$A)")),), "module",
+        "module", fits=lambda site: site.key == "whole" and "." not in site.name),
+    Family("replace_imported", "import", (
+            _then(
+                PYTHON, ("from {owner} import {name}", "from {other} import {new}"), ("{name}($$$A)", "{new}($$$A)")
+            ),
+            _from_javascript(
+                rule("{new}", kind="import_specifier", regex="^{name}$"), _OF_IMPORT, "{name}($$$A)", "{new}($$$A)"
+            ),
+        ), "imported", "imported", "module", fits=lambda site: not site.key and not site.name[:1].isupper()),
+    Family("replace_default_import", "import", (
+            _from_javascript(
+                rule("{new}", kind="identifier", regex="^{name}$", inside={"kind": "import_clause"}), _OF_IMPORT,
+                "{name}.$F($$$A)", "{new}.$F($$$A)",
+            ),
+        ), "imported", "imported", "module", fits=lambda site: site.key == "default"),
+    Family("replace_required", "import", (
+            _from_javascript(
+                PatternAction(
+                    pattern="const {name} = require($M)", rewrite="{new} = require($M)", selector="variable_declarator"
+                ), _OF_REQUIRE, "{name}($$$A)", "{new}($$$A)",
+            ),
+        ), "imported", "function", "module", fits=lambda site: site.key == "required"),
+    Family("replace_imported_class", "import", (
+            Form(JAVA, (
+                PatternAction(pattern="import {owner}.{name};", rewrite="import {other}.{new};"),
+                rule("{new}", kind="type_identifier", regex="^{name}$"),
+            )),
+            Form(PYTHON, (
+                PatternAction(pattern="from {owner} import {name}", rewrite="from {other} import {new}"),
+                rule("{new}", kind="identifier", regex="^{name}$", **{"not": {"inside": {"kind": "attribute", "field": "attribute"}}}),
+            )),
+        ), "imported", "imported", "module", fits=lambda site: site.name[:1].isupper()),
+    Family("call_through_path", "import", (
+            Form(PYTHON, (
+                PatternAction(pattern="open($A)", rewrite="Path($A).open()"),
+                PatternAction(pattern="import {name}", rewrite="import {name}\nfrom pathlib import Path"),
+            )),
+        ), "module", fits=lambda site: site.key == "whole"),
+    Family("null_check_with_import", "import", (
+            Form(JAVA, (
+                PatternAction(pattern="$A == null", rewrite="Objects.isNull($A)"),
+                PatternAction(pattern="import {name};", rewrite="import {name};\nimport java.util.Objects;"),
+            )),
+        ), "module"),
 )  # fmt: skip
