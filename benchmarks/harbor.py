@@ -40,9 +40,9 @@ from sqlalchemy import func, select
 from benchmarks.machine import machine
 from graftline.core.hashing import sha256_bytes
 from graftline.harbor.build_spec import HarborBuildSpec
+from graftline.harbor.contract import HarborLimits
 from graftline.harbor.executors.base import BuildContext, RolloutSpec
 from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
-from graftline.harbor.limits import HarborLimits
 from graftline.harbor.packager import HarborPackager
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.tables import attempts

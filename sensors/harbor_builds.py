@@ -127,9 +127,9 @@ def _look(artifacts: Artifacts, harbor: HarborResource, names: Sequence[str]) ->
 
 
 async def _looked(service: HarborService, deployments: dict[str, str]) -> list[_Seen]:
-    from graftline.harbor.client import Patience
+    from graftline.harbor.client import RetryPolicy
 
-    client = service.uploader(Patience(timeout_s=WITHIN_S, unreachable_s=_UNREACHABLE_S, max_retries=1)).client
+    client = service.uploader(RetryPolicy(timeout_s=WITHIN_S, unreachable_s=_UNREACHABLE_S, max_retries=1)).client
     try:
         async with asyncio.timeout(WITHIN_S), client.session():
             found = [await _version(client, name, deployment) for name, deployment in deployments.items()]
@@ -139,9 +139,9 @@ async def _looked(service: HarborService, deployments: dict[str, str]) -> list[_
 
 
 async def _version(client: Any, name: str, deployment: str) -> _Seen | None:
+    from graftline.harbor.address import deployment_path
     from graftline.harbor.answers import Deployment, InstancePage, read
     from graftline.harbor.client import HarborAPIError
-    from graftline.harbor.deployment_ref import deployment_path
 
     try:
         content = await client.request_async("GET", deployment_path(deployment))

@@ -7,8 +7,8 @@ import tarfile
 from collections.abc import Mapping
 from typing import Any
 
+from graftline.harbor.contract import HarborLimits
 from graftline.harbor.executors.base import BuildContext, RolloutSpec
-from graftline.harbor.limits import HarborLimits
 
 DOCKERFILE = r"""FROM debian:13
 WORKDIR /app

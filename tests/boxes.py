@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from graftline.harbor.contract import HarborLimits, VerifierSettings
 from graftline.harbor.executors.base import Execution, Executor, RolloutSpec
 from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
-from graftline.harbor.limits import HarborLimits, VerifierSettings
 from tests.box_contexts import a_box, packed_context
 from tests.jails import has_user_namespaces
 

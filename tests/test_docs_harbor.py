@@ -13,9 +13,8 @@ from graftline.astgrep.action import PatternAction
 from graftline.cli.main import main
 from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.harbor.calibration import Fault
-from graftline.harbor.contract import OF_THE_AGENT, TRIED_AGAIN, FailureCause, SuccessStatus
+from graftline.harbor.contract import OF_THE_AGENT, TRIED_AGAIN, FailureCause, HarborLimits, SuccessStatus
 from graftline.harbor.executors.base import MemoryExecutorConfig
-from graftline.harbor.limits import HarborLimits
 from graftline.harbor.service.serve import HarborSettings, served
 from graftline.harbor.service.state import ServiceSettings
 from graftline.rollouts.task import Task

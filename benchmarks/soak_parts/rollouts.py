@@ -19,8 +19,8 @@ from sqlalchemy import func, select
 
 from benchmarks.soak_parts.site import DEPLOYMENT, TASKS, Site
 from graftline.core.errors import HarborError
-from graftline.harbor.configured import configured_deployment
 from graftline.harbor.contract import RolloutRequest
+from graftline.harbor.deployment_file import configured_deployment
 from graftline.harbor.environments.refactoring import RefactoringEnvironment
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.schemas import RolloutStatus

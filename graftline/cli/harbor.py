@@ -157,7 +157,7 @@ def upload(
     as_json: bool,
 ) -> None:  # fmt: skip
     """Make a deployment of a file of configs/harbor/; the same content again is the version that is there."""
-    from graftline.harbor.configured import configured_deployment
+    from graftline.harbor.deployment_file import configured_deployment
 
     configured = configured_deployment(deployment, find_paths(root).root)
     with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ import click
 from graftline.cli.options import CommandT, changes_option, find_paths, read_changes
 
 if TYPE_CHECKING:
-    from graftline.harbor.known_service import KnownService
+    from graftline.harbor.service_connection import ServiceConnection
 
 SERVICE_FOLDER = "harbor/service"
 """Below `data/`: the files of a service of this machine."""
@@ -71,13 +71,13 @@ def seeds_option(text: str) -> Callable[[CommandT], CommandT]:
     return click.option("--seeds", type=_Seeds(), metavar="1,2,5-9", help=text)
 
 
-def open_service(root: Path | None, backend_url: str) -> "KnownService":
+def open_service(root: Path | None, backend_url: str) -> "ServiceConnection":
     """Return the service at an address, with its key."""
     from graftline.core.secrets import open_secrets
-    from graftline.harbor.known_service import known_service
+    from graftline.harbor.service_connection import find_service
 
     paths = find_paths(root)
-    return known_service(backend_url, open_secrets(os.environ, paths.root), paths.data / SERVICE_FOLDER)
+    return find_service(backend_url, open_secrets(os.environ, paths.root), paths.data / SERVICE_FOLDER)
 
 
 def make_policy(model: str | None, agent: str | None, changes: tuple[str, ...]) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def make_policy(model: str | None, agent: str | None, changes: tuple[str, ...]) 
 
 def format_reason(text: str | None) -> str:
     """Return the message in `text` after a colon, shortened; empty where there is none."""
-    from graftline.harbor.messages import find_message
+    from graftline.harbor.results import find_message
 
     message = find_message(text or "")
     return f": {message[:_MAX_REASON]}{'…' if len(message) > _MAX_REASON else ''}" if message else ""

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from graftline.evals.results import EvalResult
     from graftline.harbor.build_spec import HarborBuildSpec
     from graftline.harbor.calibration import Calibration
-    from graftline.harbor.known_service import KnownService
     from graftline.harbor.rollout_batch import EndedRollout
+    from graftline.harbor.service_connection import ServiceConnection
     from graftline.harbor.uploader import HarborDeploymentResult
 
 _DEPLOYMENT_FIELDS = ("id", "name", "version", "status", "build_id", "snapshot_id", "error")
@@ -125,8 +125,8 @@ def calibrate(
     root: Path | None, deployment: str, seeds: list[int] | None, at_once: int, backend_url: str, as_json: bool
 ) -> None:
     """Find what doing nothing and the reference solution earn; fails where that says that rewards are not to be trusted."""
-    from graftline.harbor.calibrating import AGENTS, calibrate
-    from graftline.harbor.configured import configured_deployment
+    from graftline.harbor.calibration import AGENTS, calibrate
+    from graftline.harbor.deployment_file import configured_deployment
 
     configured = configured_deployment(deployment, find_paths(root).root)
     service = open_service(root, backend_url)
@@ -205,7 +205,7 @@ def export(root: Path | None, source: str, folder: Path, backend_url: str, as_js
 
 
 def create_deployment(
-    service: "KnownService", spec: "HarborBuildSpec", is_building: bool, is_waiting: bool
+    service: "ServiceConnection", spec: "HarborBuildSpec", is_building: bool, is_waiting: bool
 ) -> "HarborDeploymentResult":
     """Return the deployment of `spec`; it is built, and that waited for, as asked."""
     uploader = service.uploader
@@ -230,7 +230,7 @@ def print_deployments(deployments: "Sequence[HarborDeploymentResult]", as_json: 
     print_table("Deployments", ["id", "name", "version", "status", "snapshot"], rows)
 
 
-def _list_seeds(service: "KnownService", deployment: str) -> list[int]:
+def _list_seeds(service: "ServiceConnection", deployment: str) -> list[int]:
     """Return the seeds of the instances of a deployment."""
     from graftline.harbor.instances import list_harbor_instances
 
@@ -246,9 +246,9 @@ def _list_seeds(service: "KnownService", deployment: str) -> list[int]:
 def _find_task_app(root: Path | None, deployment: str, backend_url: str, seeds: list[int] | None) -> dict[str, Any]:
     """Return the fields of `EvalJobConfig` that say where the rollouts run."""
     from graftline.core.secrets import open_secrets
+    from graftline.harbor.address import HarborDeploymentRef
     from graftline.harbor.contract import MAX_TIMEOUT_S
-    from graftline.harbor.deployment_ref import HarborDeploymentRef
-    from graftline.harbor.localapi.keys import KEY_VARIABLE
+    from graftline.harbor.localapi.answers import KEY_VARIABLE
 
     is_url = deployment.startswith(("http://", "https://"))
     url_ref = HarborDeploymentRef.of_url(deployment) if is_url else None

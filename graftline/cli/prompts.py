@@ -168,7 +168,7 @@ def _make_job(root: Path | None, path: str, folder: Path | None, backend_url: st
         # the job explains what is wrong with a file that names neither
         url, key = open_service(root, backend_url) if config.harbor is not None else (None, None)
         return PromptLearningJob(config, url, key.get_secret_value() if key else None, folder=folder)
-    from graftline.harbor.deployment_ref import HarborDeploymentRef
+    from graftline.harbor.address import HarborDeploymentRef
 
     if ref := HarborDeploymentRef.of_url(config.task_app_url):
         url, key = open_service(root, ref.backend_url or backend_url)

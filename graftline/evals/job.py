@@ -15,6 +15,7 @@ from uuid import uuid4
 from graftline.core.errors import ConfigError, GraftlineError
 from graftline.evals.budget import EvalBudget, Spending
 from graftline.evals.results import EvalResult, EvalStatus, SeedResult, result_of_answer, result_of_seeds
+from graftline.harbor.address import HarborDeploymentRef
 from graftline.harbor.client import HarborClient
 from graftline.harbor.contract import (
     MAX_TIMEOUT_S,
@@ -25,7 +26,6 @@ from graftline.harbor.contract import (
     RolloutResponse,
     RolloutSafety,
 )
-from graftline.harbor.deployment_ref import HarborDeploymentRef
 from graftline.harbor.event_loop import Background, blocking
 from graftline.harbor.instances import checked_seeds
 from graftline.harbor.job_polling import poll

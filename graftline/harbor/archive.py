@@ -1,21 +1,25 @@
-"""Contexts as they come to the service: a tar.gz of unknown origin, looked through as a whole before anything is written.
+"""Contexts that come to the service, a tar.gz of unknown origin: checked as a whole before anything is written, and kept.
 
 Covered: names that leave the folder or that systems confuse, links that lead out, pass through others, loop or dangle,
 hard links, devices, sparse files, two members of one name, floods of headers, damage, what follows the end, and content
 that is larger than it looks. Not covered: what the files say. `packager` makes such archives, and keeps to the same rules.
 """
 
+import fcntl
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 from graftline.core.errors import DataError, HarborError
-from graftline.harbor.context_tree import FILE_MODE, PROGRAM_MODE, Tree, check_tree
-from graftline.harbor.tar_stream import ArchiveLimits, Entry, TarStream
+from graftline.harbor.context_tree import FILE_MODE, PROGRAM_MODE, Entry, check_tree
+from graftline.harbor.tar_stream import ArchiveLimits, TarStream
 from graftline.sandbox.file_names import short
 
 DOCKERFILE = "Dockerfile"
@@ -44,14 +48,17 @@ def check_archive(data: bytes, limits: ArchiveLimits = ArchiveLimits()) -> Archi
     Raises:
         DataError: it is no tar.gz, is damaged, hostile or too large; nothing of it is to be used.
     """
-    entries: list[Entry] = []
+    by_path: dict[str, Entry] = {}
     dockerfile = None
     stream = TarStream(data, limits)
     for entry in stream:
-        entries.append(entry)
+        if entry.path in by_path:
+            raise DataError(f"the archive holds {short(entry.path)} twice; package it again")
+        by_path[entry.path] = entry
         if entry.path == DOCKERFILE and entry.size <= MAX_DOCKERFILE_BYTES:
             dockerfile = _text(b"".join(stream.content())) if entry.size else None
-    check_tree(_tree(entries))
+    entries = [*by_path.values()]
+    check_tree(entries)
     files = tuple(entry.path for entry in entries if not entry.is_folder)
     return ArchiveInfo(files, len(files), sum(entry.size for entry in entries), stream.sha256(), dockerfile)
 
@@ -75,12 +82,12 @@ def unpack(data: bytes, folder: Path, limits: ArchiveLimits = ArchiveLimits()) -
         try:
             _write(TarStream(data, limits), partial)
             partial.chmod(PROGRAM_MODE)
-            is_placed = _takes_place(partial, folder)
+            is_first = _place(partial, folder)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
         raise HarborError(f"{folder}: cannot be written ({error.strerror}); see to the disk that holds it") from error
-    if not is_placed:
+    if not is_first:
         raise FileExistsError(f"{folder}: is there already")
 
 
@@ -96,26 +103,12 @@ def _text(content: bytes) -> str | None:
         return None
 
 
-def _tree(entries: Iterable[Entry]) -> Tree:
-    files, folders, links = list[str](), list[str](), dict[str, str]()
-    met = set[str]()
-    for entry in entries:
-        if entry.path in met:
-            raise DataError(f"the archive holds {short(entry.path)} twice; package it again")
-        met.add(entry.path)
-        if entry.target is not None:
-            links[entry.path] = entry.target
-        else:
-            (folders if entry.is_folder else files).append(entry.path)
-    return Tree(set(files), folders, links)
-
-
 def _write(stream: TarStream, top: Path) -> None:
     """Write what is in a sound archive to an empty folder."""
-    made, written, links = {top}, [], dict[Path, str]()
+    folders, files, links = {top}, list[Path](), dict[Path, str]()
     for entry in stream:
         path = top / entry.path
-        _make(path if entry.is_folder else path.parent, made)
+        _make_folders(path if entry.is_folder else path.parent, folders)
         if entry.target is not None:
             links[path] = entry.target
         elif not entry.is_folder:
@@ -123,26 +116,26 @@ def _write(stream: TarStream, top: Path) -> None:
             with os.fdopen(descriptor, "wb") as file:
                 file.writelines(stream.content())
                 os.fchmod(descriptor, PROGRAM_MODE if entry.is_program else FILE_MODE)
-            written.append(path)
+            files.append(path)
     # last, so that nothing is ever written through one
     for path, target in links.items():
         path.symlink_to(target)
     with ThreadPoolExecutor(_SYNCED_AT_ONCE) as threads:
-        list(threads.map(_sync, [*written, *made]))
+        list(threads.map(_sync, [*files, *folders]))
 
 
-def _make(folder: Path, made: set[Path]) -> None:
+def _make_folders(folder: Path, folders: set[Path]) -> None:
     missing = [folder]
-    while missing[-1] not in made:
+    while missing[-1] not in folders:
         missing.append(missing[-1].parent)
     for path in reversed(missing[:-1]):
         path.mkdir()
         path.chmod(PROGRAM_MODE)  # whatever the umask
-        made.add(path)
+        folders.add(path)
 
 
-def _takes_place(partial: Path, folder: Path) -> bool:
-    """Call `partial` what it is to be called; return whether nobody else was first."""
+def _place(partial: Path, folder: Path) -> bool:
+    """Rename `partial` to `folder`; return whether nobody else was first."""
     try:
         # an empty folder would be replaced, a full one is not
         partial.rename(folder)
@@ -160,3 +153,100 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_PARTIAL = re.compile(r"\.([0-9a-f]{64})\.partial-.+")
+
+
+class Snapshots:
+    """The snapshots below one folder, which is made when the first one is."""
+
+    def __init__(self, folder: Path, limits: ArchiveLimits = ArchiveLimits()) -> None:  # noqa: B008 - never changes
+        self._folder, self._limits = folder, limits
+
+    def add(self, digest: str, archive: Callable[[], bytes]) -> Path:
+        """Return the folder of a snapshot, unpacked from what `archive` returns unless it is there.
+
+        Raises:
+            DataError: the archive is refused, or is another one than `digest` says.
+            HarborError: it cannot be written.
+        """
+        if (snapshot := self.path(digest)) is not None:
+            return snapshot
+        with self._lock(digest):
+            if (snapshot := self.path(digest)) is not None:
+                return snapshot
+            self._remove_partials(digest)
+            data = archive()
+            if sha256(data).hexdigest() != digest:
+                raise DataError(f"snapshot {digest}: the archive is another one; package the context again")
+            unpack(data, self._folder / digest, self._limits)
+        return self._folder / digest
+
+    def path(self, digest: str) -> Path | None:
+        """Return the folder of a snapshot, None where it is not there."""
+        if not _DIGEST.fullmatch(digest):
+            raise ValueError(f"{digest[:80]!r} is no digest; expected 64 hexadecimal characters")
+        folder = self._folder / digest
+        return folder if folder.is_dir() else None
+
+    def remove(self, digest: str) -> None:
+        """Remove a snapshot; one that is not there is removed already."""
+        if self.path(digest) is None:
+            return
+        with self._lock(digest):
+            # under a name that nobody takes for a snapshot, so that none is ever seen half removed
+            doomed = self._folder / f"{partial_prefix(digest)}removed"
+            shutil.rmtree(doomed, ignore_errors=True)
+            with suppress(FileNotFoundError):
+                (self._folder / digest).rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
+
+    @contextmanager
+    def _lock(self, digest: str, is_waiting: bool = True) -> Iterator[None]:
+        """Keep others, threads of this process among them, from adding or removing the same snapshot.
+
+        Raises:
+            BlockingIOError: somebody does so, and it is not waited for.
+        """
+        path = self._folder / f".{digest}.lock"
+        descriptor = self._open_lock(path, is_waiting)
+        try:
+            yield
+        finally:
+            # nobody who waits takes a lock whose file is gone for one
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+
+    def _open_lock(self, path: Path, is_waiting: bool) -> int:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            while True:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if is_waiting else fcntl.LOCK_NB))
+                    # of a lock that its holder removed meanwhile there may be a new one
+                    with suppress(FileNotFoundError):
+                        if os.path.samestat(os.fstat(descriptor), path.stat()):
+                            return descriptor
+                except BaseException:
+                    os.close(descriptor)
+                    raise
+                os.close(descriptor)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            raise HarborError(
+                f"{self._folder}: cannot be written ({error.strerror}); see to the disk that holds it"
+            ) from error
+
+    def _remove_partials(self, digest: str) -> None:
+        """Remove what killed processes left, of this snapshot and of those that nobody adds at the moment."""
+        for path in list(self._folder.iterdir()):
+            if match := _PARTIAL.fullmatch(path.name):
+                if match[1] == digest:
+                    shutil.rmtree(path, ignore_errors=True)
+                    continue
+                with suppress(BlockingIOError), self._lock(match[1], is_waiting=False):
+                    shutil.rmtree(path, ignore_errors=True)

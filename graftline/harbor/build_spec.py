@@ -16,9 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from graftline.core.errors import ConfigError, DataError
 from graftline.core.hashing import canonical_json
-from graftline.harbor.contract import Seed, Text
+from graftline.harbor.contract import HarborLimits, Seed, Text, VerifierSettings
 from graftline.harbor.ignore_rules import DEFAULT_EXCLUDES, DEFAULT_INCLUDES
-from graftline.harbor.limits import HarborLimits, VerifierSettings
 from graftline.harbor.secret_finds import find_in_file, finds_in, is_secret_name, kind_of
 
 DEFAULT_ENTRYPOINT = "run_rollout --input /tmp/rollout.json --output /tmp/result.json"

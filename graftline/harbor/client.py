@@ -9,6 +9,7 @@ go with them.
 import asyncio
 import json
 import logging
+import os
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -20,12 +21,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 import httpx
 from pydantic import SecretStr
 
-from graftline.core.errors import HarborError
+from graftline.core.errors import ConfigError, HarborError
+from graftline.core.hashing import sha256_text
 from graftline.core.web import retry_after_s
-from graftline.harbor import event_loop
-from graftline.harbor.address import api_key_of, backend_url_of, checked_url
-from graftline.harbor.deployment_ref import HarborDeploymentRef
-from graftline.harbor.http_content import json_of, named, problem, reason, sendable, written
+from graftline.harbor.address import HarborDeploymentRef, api_key_of, backend_url_of, checked_url
+from graftline.harbor.event_loop import blocking
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -38,6 +38,8 @@ _READS = frozenset({"GET", "HEAD"})
 _FAILED = frozenset({408, 500, 502, 503, 504})
 _CONNECTIONS, _IDLE_CONNECTIONS = 1024, 64
 """Of one event loop. Who waits for one loses time, so that there are as many as an evaluation runs seeds at once."""
+_MOST_QUOTED = 2000
+"""Characters of a refusal."""
 _KEEP_ALIVE_S = 2.0
 """Servers close idle connections after 5 s; a request must not meet that."""
 
@@ -63,7 +65,7 @@ class HarborTimeoutError(HarborError, TimeoutError):
     """What was waited for did not come in time; what became of it is not known."""
 
 
-class Patience(NamedTuple):
+class RetryPolicy(NamedTuple):
     """How long one call is tried."""
 
     timeout_s: float = 300.0
@@ -79,7 +81,9 @@ class Patience(NamedTuple):
     longest_pause_s: float = 20.0
 
 
-_PATIENCE = Patience()
+Patience = RetryPolicy
+"""The name that users know."""
+_POLICY = RetryPolicy()
 
 
 class Reply(NamedTuple):
@@ -110,7 +114,7 @@ class _AgainError(Exception):
 class HttpClient:
     """Asks one server. It may be used by several threads and event loops; between calls it holds no connection."""
 
-    def __init__(self, url: str, key: SecretStr | None, key_header: KeyHeader, patience: Patience = _PATIENCE) -> None:
+    def __init__(self, url: str, key: SecretStr | None, key_header: KeyHeader, patience: RetryPolicy = _POLICY) -> None:
         self.url, self.patience, self._key = url, patience, key
         secret = key.get_secret_value() if key else ""
         value = f"Bearer {secret}" if key_header == "authorization" else secret
@@ -121,12 +125,6 @@ class HttpClient:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
 
-    def request(
-        self, method: str, path: str, body: Any = None, query: Query | None = None, idempotency_key: str = ""
-    ) -> Any:
-        """As `request_async`, for callers that do not await; it works inside a running event loop too."""
-        return event_loop.run(self.request_async(method, path, body, query, idempotency_key))
-
     async def request_async(
         self,
         method: str,
@@ -134,7 +132,7 @@ class HttpClient:
         body: Any = None,
         query: Query | None = None,
         idempotency_key: str = "",
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
     ) -> Any:
         """Return the JSON that the service answers; `patience` is that of this call, but for `connect_s` and `read_s`.
 
@@ -146,6 +144,8 @@ class HttpClient:
         """
         return (await self.reply(method, path, body, query, idempotency_key, patience)).content
 
+    request = blocking(request_async)
+
     async def reply(
         self,
         method: str,
@@ -153,11 +153,11 @@ class HttpClient:
         body: Any = None,
         query: Query | None = None,
         idempotency_key: str = "",
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
     ) -> Reply:
         """Return the answer with its status and headers; otherwise as `request_async`."""
         patience = patience or self.patience
-        content = written(body, f"{method} {path}")
+        content = _encode(body, f"{method} {path}")
         request = httpx.Request(
             method,
             self.url + path,
@@ -169,7 +169,7 @@ class HttpClient:
         began = time.monotonic()
         try:
             async with asyncio.timeout(patience.timeout_s), self.session() as http:
-                return await self._persistently(http, request, is_repeatable, patience, began)
+                return await self._with_retries(http, request, is_repeatable, patience, began)
         except TimeoutError:
             raise HarborTimeoutError(
                 f"{method} {self.url}{path}: no answer within {patience.timeout_s:g} s; it may have been carried out"
@@ -204,33 +204,36 @@ class HttpClient:
                 response = await http.send(request, stream=True)
                 try:
                     if not response.is_success:
-                        raise self._fault(request, response, await _content(response, f"GET {_shown(request)}"))
+                        raise self._fault(request, response, await _content(response, f"GET {_url_of(request)}"))
                     async for piece in response.aiter_bytes():
                         yield piece
                 finally:
                     await response.aclose()
             except httpx.TransportError as error:
                 raise HarborError(
-                    f"GET {_shown(request)}: the connection broke ({type(error).__name__}); ask again"
+                    f"GET {_url_of(request)}: the connection broke ({type(error).__name__}); ask again"
                 ) from None
 
     def _fault(self, request: httpx.Request, response: httpx.Response, content: bytes) -> HarborAPIError:
         """Return what a refusal says, without the key, whoever echoes it."""
-        code, said, details = problem(content)
+        code, message, details = _parse_refusal(content)
         status = response.status_code
         if self._key is not None:
             secret = self._key.get_secret_value()
-            said = said.replace(secret, "[secret]")
+            message = message.replace(secret, "[secret]")
             details = json.loads(json.dumps(details).replace(json.dumps(secret)[1:-1], "[secret]"))
         advice = "; check the key" if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN) else ""
         if pause_s := retry_after_s(response.headers.get("retry-after", "")):
             advice = f"; asks to be left alone for {pause_s:g} s"
         return HarborAPIError(
-            status, f"{request.method} {_shown(request)}: answers {named(status)}: {said}{advice}", details, code
+            status,
+            f"{request.method} {_url_of(request)}: answers {_status_line(status)}: {message}{advice}",
+            details,
+            code,
         )
 
-    async def _persistently(
-        self, http: httpx.AsyncClient, request: httpx.Request, is_repeatable: bool, patience: Patience, began: float
+    async def _with_retries(
+        self, http: httpx.AsyncClient, request: httpx.Request, is_repeatable: bool, patience: RetryPolicy, began: float
     ) -> Reply:
         from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
@@ -250,7 +253,7 @@ class HttpClient:
             limit_s = patience.unreachable_s if again.kind == "unreachable" else patience.timeout_s
             return failures > patience.max_retries or passed_s > min(limit_s, patience.timeout_s)
 
-        def say(state: "RetryCallState") -> None:
+        def log(state: "RetryCallState") -> None:
             again = _again(state)
             # people wait for it: they are told once what for
             is_news = again.kind == "unreachable" and state.attempt_number == 1
@@ -258,7 +261,7 @@ class HttpClient:
             logger.log(level, "%s; next attempt in %.1f s", again.fault, state.upcoming_sleep)
 
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type(_AgainError), wait=pause_s, stop=is_over, before_sleep=say, reraise=True
+            retry=retry_if_exception_type(_AgainError), wait=pause_s, stop=is_over, before_sleep=log, reraise=True
         )
         try:
             return await retrying(self._attempt, http, request, is_repeatable)
@@ -266,36 +269,36 @@ class HttpClient:
             raise error.fault from None
 
     async def _attempt(self, http: httpx.AsyncClient, request: httpx.Request, is_repeatable: bool) -> Reply:
-        what = f"{request.method} {_shown(request)}"
+        title = f"{request.method} {_url_of(request)}"
         try:
             response = await http.send(request, stream=True)
             try:
-                content = await _content(response, what)
+                content = await _content(response, title)
             finally:
                 await response.aclose()
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             # it was never sent
             raise _AgainError(
                 HarborError(
-                    f"{what}: cannot be reached ({reason(error)}); is the service running there? `graftline harbor serve` starts one here"
+                    f"{title}: cannot be reached ({_system_reason(error)}); is the service running there? `graftline harbor serve` starts one here"
                 ),
                 "unreachable",
             ) from None
         except httpx.TransportError as error:
             # without its text, which may quote what was sent
-            fault = HarborError(f"{what}: the connection broke ({type(error).__name__}); it may have been carried out")
+            fault = HarborError(f"{title}: the connection broke ({type(error).__name__}); it may have been carried out")
             if is_repeatable:
                 raise _AgainError(fault, "failed") from None
             raise fault from None
         status = response.status_code
         if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-            return Reply(status, json_of(content, what), response.headers)
+            return Reply(status, _decode(content, title), response.headers)
         refusal = self._fault(request, response, content)
         if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-            asked = "retry-after" in response.headers
-            if asked or is_repeatable:
+            is_busy = "retry-after" in response.headers
+            if is_busy or is_repeatable:
                 raise _AgainError(
-                    refusal, "busy" if asked else "failed", retry_after_s(response.headers.get("retry-after", ""))
+                    refusal, "busy" if is_busy else "failed", retry_after_s(response.headers.get("retry-after", ""))
                 )
         elif status in _FAILED and is_repeatable:
             raise _AgainError(refusal, "failed")
@@ -306,7 +309,8 @@ class HttpClient:
         if content:
             headers["content-type"] = "application/json"
         if idempotency_key:
-            headers["idempotency-key"] = sendable(idempotency_key)
+            is_sendable = idempotency_key.isascii() and idempotency_key.isprintable() and " " not in idempotency_key
+            headers["idempotency-key"] = idempotency_key if is_sendable else sha256_text(idempotency_key)
         return headers
 
     def _new_http(self) -> httpx.AsyncClient:
@@ -331,7 +335,7 @@ class HarborClient(HttpClient):
         self,
         backend_url: str | None = None,
         api_key: str | SecretStr | None = None,
-        patience: Patience = _PATIENCE,
+        patience: RetryPolicy = _POLICY,
         allow_http: bool = False,
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -346,7 +350,7 @@ class HarborClient(HttpClient):
         super().__init__(url, key, "authorization", patience)
 
     @classmethod
-    def of_deployment(cls, ref: HarborDeploymentRef, patience: Patience = _PATIENCE, allow_http: bool = False) -> Self:
+    def of_deployment(cls, ref: HarborDeploymentRef, patience: RetryPolicy = _POLICY, allow_http: bool = False) -> Self:
         """Return a client of the service that `ref` names."""
         return cls(ref.backend_url, ref.api_key, patience, allow_http)
 
@@ -357,15 +361,71 @@ def _again(state: "RetryCallState") -> _AgainError:
     return error
 
 
-async def _content(response: httpx.Response, what: str) -> bytes:
+async def _content(response: httpx.Response, title: str) -> bytes:
     pieces, size = [], 0
     async for piece in response.aiter_bytes():
         pieces.append(piece)
         size += len(piece)
         if size > MAX_ANSWER_BYTES:
-            raise HarborError(f"{what}: answers with more than {MAX_ANSWER_BYTES} bytes; check backend_url")
+            raise HarborError(f"{title}: answers with more than {MAX_ANSWER_BYTES} bytes; check backend_url")
     return b"".join(pieces)
 
 
-def _shown(request: httpx.Request) -> str:
+def _url_of(request: httpx.Request) -> str:
     return str(request.url.copy_with(query=None))
+
+
+def _encode(body: Any, title: str) -> bytes:
+    if body is None:
+        return b""
+    try:
+        return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"{title}: holds what JSON cannot say ({error}); expected texts, numbers, lists and mappings"
+        ) from None
+
+
+def _decode(content: bytes, title: str) -> Any:
+    if not content:
+        return None
+    try:
+        # NaN and its like are no JSON, and no reward
+        return json.loads(content, parse_constant=lambda name: None)
+    except (ValueError, RecursionError):
+        raise HarborError(f"{title}: the answer is not JSON; check backend_url") from None
+
+
+def _parse_refusal(content: bytes) -> tuple[str, str, dict[str, Any]]:
+    """Return the code, the sentence and the details of a refusal, whoever wrote it."""
+    try:
+        refusal = json.loads(content)
+    except (ValueError, RecursionError):
+        refusal = content.decode("utf-8", "replace").strip()
+    if isinstance(refusal, dict):
+        refusal = refusal.get("error", refusal.get("detail", refusal))
+    if not isinstance(refusal, dict):
+        text = refusal if isinstance(refusal, str) else json.dumps(refusal)
+        return "", text[:_MOST_QUOTED] or "nothing", {}
+    details, message = refusal.get("details"), refusal.get("message")
+    text = message if isinstance(message, str) else json.dumps(refusal)
+    return str(refusal.get("code", "")), text[:_MOST_QUOTED], details if isinstance(details, dict) else {}
+
+
+def _status_line(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def _system_reason(error: BaseException | None) -> str:
+    """Return what the system says of a connection that failed; httpx says that it failed."""
+    reason = str(error) or type(error).__name__
+    while error is not None:
+        if isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, OSError) and error.errno:
+            reason = os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
+        error = error.__cause__ or error.__context__
+    return reason

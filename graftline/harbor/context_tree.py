@@ -1,8 +1,9 @@
-"""The names of a context: which can stand beside each other, and where links may lead. Whoever packs keeps to what whoever
-unpacks refuses.
+"""The entries of a context: which names can stand beside each other, and where links may lead.
+
+Whoever packs keeps to what whoever unpacks refuses.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -17,13 +18,16 @@ FILE_MODE, PROGRAM_MODE = 0o644, 0o755
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
-    """What is in a context, by path relative to its top."""
+class Entry:
+    """A file, folder or symbolic link of a context, by its path relative to the top."""
 
-    files: Collection[str]
-    folders: Collection[str]
-    links: Mapping[str, str]
-    """Where each symbolic link leads, as it is written there."""
+    path: str
+    size: int = 0
+    is_folder: bool = False
+    is_program: bool = False
+    """Whether anybody may run it; of the mode nothing else is kept."""
+    target: str | None = None
+    """Where a symbolic link leads, as it is written there."""
 
 
 def check_name(name: str) -> None:
@@ -37,26 +41,35 @@ def check_name(name: str) -> None:
         raise DataError(f"file name {short(name)}: has more than {MAX_NAME_BYTES} bytes; use a shorter one")
 
 
-def check_tree(tree: Tree) -> None:
+def check_tree(entries: Sequence[Entry]) -> None:
     """Refuse names that systems take for one, and links that lead to anything but a file or folder of the context.
 
     Raises:
         DataError: there are such.
     """
-    leaves = {*tree.files, *tree.links}
-    above = {str(folder) for name in tree.folders for folder in PurePosixPath(name).parents}
-    folders = {*tree.folders, *above, *folders_of(map(PurePosixPath, leaves))} - {"."}
+    files = [entry.path for entry in entries if not entry.is_folder and entry.target is None]
+    links = {entry.path: entry.target for entry in entries if entry.target is not None}
+    leaves = {*files, *links}
+    above = {
+        str(folder)
+        for entry in entries
+        if entry.is_folder
+        for folder in (entry.path, *PurePosixPath(entry.path).parents)
+    }
+    folders = {*above, *folders_of(map(PurePosixPath, leaves))} - {"."}
     if both := sorted(leaves & folders):
         raise DataError(f"file name {short(both[0])}: is a folder too; rename one of them")
-    check_distinct([*tree.files, *tree.links, *sorted(folders)])
-    for name, target in tree.links.items():
-        if fault := _fault(name, target, tree, folders):
+    check_distinct([*files, *links, *sorted(folders)])
+    for name, target in links.items():
+        if fault := _fault_of_link(name, target, set(files), folders, links):
             raise DataError(
                 f"symbolic link {short(name)} to {short(target)}: {fault}; put a copy in its place, or leave it out"
             )
 
 
-def _fault(name: str, target: str, tree: Tree, folders: Collection[str]) -> str:
+def _fault_of_link(
+    name: str, target: str, files: Collection[str], folders: Collection[str], links: Mapping[str, str]
+) -> str:
     """Return why a link is refused, empty where it is not.
 
     That a link leads to no link, and is in a folder that is none, makes the names alone say where it leads.
@@ -65,7 +78,7 @@ def _fault(name: str, target: str, tree: Tree, folders: Collection[str]) -> str:
         return "is not a relative path"
     parts = list(PurePosixPath(name).parts[:-1])
     for part in target.split("/"):
-        if "/".join(parts) in tree.files:
+        if "/".join(parts) in files:
             return "leads through a file"
         if part == "..":
             if not parts:
@@ -74,9 +87,9 @@ def _fault(name: str, target: str, tree: Tree, folders: Collection[str]) -> str:
         elif part not in ("", "."):
             parts.append(part)
             reached = "/".join(parts)
-            if reached in tree.links:
+            if reached in links:
                 return "leads to or through another link"
-            if reached not in folders and reached not in tree.files:
+            if reached not in folders and reached not in files:
                 return "leads to nothing that is packed"
     reached = "/".join(parts)
     return "leads to a folder that it is in" if not reached or name.startswith(f"{reached}/") else ""

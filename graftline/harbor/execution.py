@@ -17,11 +17,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from graftline.core.errors import HarborError
-from graftline.harbor import event_loop
+from graftline.harbor.address import HarborDeploymentRef, deployment_path
 from graftline.harbor.answers import HarborDeploymentStatus, RolloutAnswer, read
-from graftline.harbor.client import HarborAPIError, HarborClient, HarborTimeoutError, Patience
-from graftline.harbor.contract import FailureCause, RewardInfo, RolloutRequest, RolloutResponse, SuccessStatus
-from graftline.harbor.deployment_ref import HarborDeploymentRef, deployment_path
+from graftline.harbor.client import HarborAPIError, HarborClient, HarborTimeoutError, RetryPolicy
+from graftline.harbor.contract import FailureCause, RolloutRequest, RolloutResponse, SuccessStatus
+from graftline.harbor.event_loop import blocking
 
 logger = logging.getLogger(__name__)
 
@@ -59,66 +59,56 @@ class HarborExecutionBackend:
         self.deployment_ref = deployment_ref
         self._timeout_s, self._grace_s, self._queue_s = timeout, grace_s, queue_s
         self.client = HarborClient.of_deployment(deployment_ref, allow_http=allow_http)
-        self._of_creation = Patience(timeout_s=queue_s, unreachable_s=_UNREACHABLE_S, max_retries=max_retries)
-        self._of_looks = self._of_creation._replace(max_retries=_MOST_FAILURES)
+        self._creation_policy = RetryPolicy(timeout_s=queue_s, unreachable_s=_UNREACHABLE_S, max_retries=max_retries)
+        self._poll_policy = self._creation_policy._replace(max_retries=_MOST_FAILURES)
 
     async def __call__(self, request: RolloutRequest, fastapi_request: Any = None) -> RolloutResponse:
         """As `execute_async`; the request of the web framework is for handlers of another kind."""
         return await self.execute_async(request)
 
-    def execute(self, request: RolloutRequest) -> RolloutResponse:
-        """As `execute_async`, for callers that do not await; it works inside a running event loop too."""
-        return event_loop.run(self.execute_async(request))
-
     async def execute_async(self, request: RolloutRequest) -> RolloutResponse:
-        """Return how the rollout ended; cancelled, it is cancelled at the service as well.
+        """Return how the rollout ended; canceled, it is canceled at the service as well.
 
         Raises:
             HarborAPIError: the service refuses the request: no such deployment, no such seed, another body before.
         """
-        rollout = ""
+        rollout_id = ""
         try:
             async with self.client.session():
-                found = await self._created(request)
-                rollout = found.rollout_id
-                found = await self._ended(found)
+                answer = await self._create(request)
+                rollout_id = answer.rollout_id
+                answer = await self._wait_for_end(answer)
         except asyncio.CancelledError:
-            await self._give_up(rollout)
+            await self._give_up(rollout_id)
             raise
-        except HarborTimeoutError as error:
-            await self._give_up(rollout)
-            return _without_reward(request, SuccessStatus.TIMEOUT, FailureCause.HARBOR_FAILED, str(error), rollout)
-        except HarborAPIError as error:
-            if is_refusal(error):
-                raise
-            return _without_reward(
-                request, SuccessStatus.NETWORK_ERROR, FailureCause.HARBOR_FAILED, str(error), rollout
-            )
         except HarborError as error:
-            return _without_reward(
-                request, SuccessStatus.NETWORK_ERROR, FailureCause.HARBOR_FAILED, str(error), rollout
-            )
-        return _response(request, found)
+            if isinstance(error, HarborAPIError) and is_refusal(error):
+                raise
+            is_late = isinstance(error, HarborTimeoutError)
+            if is_late:
+                await self._give_up(rollout_id)
+            status = SuccessStatus.TIMEOUT if is_late else SuccessStatus.NETWORK_ERROR
+            return _without_reward(request, status, FailureCause.HARBOR_FAILED, str(error), rollout_id)
+        return _response(request, answer)
 
-    def check_deployment_ready(self) -> HarborDeploymentStatus:
+    async def check_deployment_ready_async(self) -> HarborDeploymentStatus:
         """Return the status of the deployment if it is ready.
 
         Raises:
             HarborError: it is not, or the service does not say.
         """
-        return event_loop.run(self.check_deployment_ready_async())
-
-    async def check_deployment_ready_async(self) -> HarborDeploymentStatus:
-        """As `check_deployment_ready`."""
         name = self.deployment_ref.deployment_id
         content = await self.client.request_async("GET", f"{deployment_path(name)}/status")
         status = read(HarborDeploymentStatus, content, f"status of deployment {name!r}")
         if status.status != "ready":
-            said = f" ({status.error})" if status.error else ""
-            raise HarborError(f"deployment {name!r}: is {status.status!r}{said}; wait until it is 'ready'")
+            reason = f" ({status.error})" if status.error else ""
+            raise HarborError(f"deployment {name!r}: is {status.status!r}{reason}; wait until it is 'ready'")
         return status
 
-    async def _created(self, request: RolloutRequest) -> RolloutAnswer:
+    execute = blocking(execute_async)
+    check_deployment_ready = blocking(check_deployment_ready_async)
+
+    async def _create(self, request: RolloutRequest) -> RolloutAnswer:
         body = request.model_dump(mode="json")
         # the service ends it before the client stops waiting
         body["safety"]["max_time_s"] = min(request.safety.max_time_s, self._timeout_s)
@@ -130,40 +120,40 @@ class HarborExecutionBackend:
                 ROLLOUTS,
                 body,
                 idempotency_key=request.trace_correlation_id,
-                patience=self._of_creation,
+                patience=self._creation_policy,
             )
         except HarborAPIError as error:
-            known = error.details.get("rollout_id")
-            if error.status_code != HTTPStatus.CONFLICT or not isinstance(known, str):
+            rollout_id = error.details.get("rollout_id")
+            if error.status_code != HTTPStatus.CONFLICT or not isinstance(rollout_id, str):
                 raise
             # the same request is at work already
-            content = await self.client.request_async("GET", f"{ROLLOUTS}/{known}")
+            content = await self.client.request_async("GET", f"{ROLLOUTS}/{rollout_id}")
         return read(RolloutAnswer, content, what)
 
-    async def _ended(self, found: RolloutAnswer) -> RolloutAnswer:
+    async def _wait_for_end(self, answer: RolloutAnswer) -> RolloutAnswer:
         """Return the rollout when it has ended; every attempt of the service has its own time."""
-        path, pause_s = f"{ROLLOUTS}/{found.rollout_id}", _FIRST_POLL_S
-        stage, deadline = _stage(found), time.monotonic() + self._longest_s(found)
-        while found.status not in _ENDED:
+        path, pause_s = f"{ROLLOUTS}/{answer.rollout_id}", _FIRST_POLL_S
+        stage, deadline = _stage(answer), time.monotonic() + self._longest_s(answer)
+        while answer.status not in _ENDED:
             # not all at the same moment
             await asyncio.sleep(pause_s * random.uniform(0.8, 1.0))
             pause_s = min(pause_s * _GROWTH, _LONGEST_POLL_S)
-            content = await self.client.request_async("GET", path, patience=self._of_looks)
-            found = read(RolloutAnswer, content, f"rollout {found.rollout_id!r}")
-            if _stage(found) != stage:
-                stage, deadline = _stage(found), time.monotonic() + self._longest_s(found)
-            if time.monotonic() > deadline and found.status not in _ENDED:
+            content = await self.client.request_async("GET", path, patience=self._poll_policy)
+            answer = read(RolloutAnswer, content, f"rollout {answer.rollout_id!r}")
+            if _stage(answer) != stage:
+                stage, deadline = _stage(answer), time.monotonic() + self._longest_s(answer)
+            if time.monotonic() > deadline and answer.status not in _ENDED:
                 raise HarborTimeoutError(
-                    f"rollout {found.rollout_id!r}: is {found.status!r} still after {self._longest_s(found):g} s; "
+                    f"rollout {answer.rollout_id!r}: is {answer.status!r} still after {self._longest_s(answer):g} s; "
                     "it was cancelled"
                 )
-        return found
+        return answer
 
-    def _longest_s(self, found: RolloutAnswer) -> float:
-        return self._queue_s if found.status == _QUEUED else self._timeout_s + self._grace_s
+    def _longest_s(self, answer: RolloutAnswer) -> float:
+        return self._queue_s if answer.status == _QUEUED else self._timeout_s + self._grace_s
 
     async def _give_up(self, rollout_id: str) -> None:
-        """Cancel a rollout that nobody waits for; of one that is not known by its id, the service ends it in time."""
+        """Cancel a rollout that nobody waits for; of one whose id is not known, the service ends it in time."""
         if not rollout_id:
             return
         with suppress(HarborError, TimeoutError):
@@ -171,8 +161,8 @@ class HarborExecutionBackend:
                 await self.client.request_async("POST", f"{ROLLOUTS}/{rollout_id}/cancel", idempotency_key=rollout_id)
 
 
-def _stage(found: RolloutAnswer) -> tuple[bool, int]:
-    return found.status == _QUEUED, len(found.attempts)
+def _stage(answer: RolloutAnswer) -> tuple[bool, int]:
+    return answer.status == _QUEUED, len(answer.attempts)
 
 
 def is_refusal(error: HarborAPIError) -> bool:
@@ -181,31 +171,31 @@ def is_refusal(error: HarborAPIError) -> bool:
     return is_of_the_caller and error.status_code not in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 
 
-def _response(request: RolloutRequest, found: RolloutAnswer) -> RolloutResponse:
+def _response(request: RolloutRequest, answer: RolloutAnswer) -> RolloutResponse:
     try:
-        answered = RolloutResponse.model_validate(found.response) if found.response is not None else None
+        answered = RolloutResponse.model_validate(answer.response) if answer.response is not None else None
     except ValidationError as error:
         where = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
-        logger.warning("rollout %s: the answer cannot be read at %s", found.rollout_id, where)
+        logger.warning("rollout %s: the answer cannot be read at %s", answer.rollout_id, where)
         answered = None
     if answered is None:
-        cause = FailureCause.CANCELLED if found.status == "cancelled" else _cause(found)
-        said = found.error or f"the rollout is {found.status!r}, and the service says no more of it"
-        return _without_reward(request, SuccessStatus.RUNTIME_ERROR, cause, said, found.rollout_id)
+        cause = FailureCause.CANCELLED if answer.status == "cancelled" else _cause(answer)
+        said = answer.error or f"the rollout is {answer.status!r}, and the service says no more of it"
+        return _without_reward(request, SuccessStatus.RUNTIME_ERROR, cause, said, answer.rollout_id)
     facts = {
-        "rollout_id": found.rollout_id,
-        "instance_id": found.instance_id,
-        "cost_usd": found.cost_usd,
-        "tokens": found.tokens,
-        "attempts": len(found.attempts),
+        "rollout_id": answer.rollout_id,
+        "instance_id": answer.instance_id,
+        "cost_usd": answer.cost_usd,
+        "tokens": answer.tokens,
+        "attempts": len(answer.attempts),
     }
     answered.metadata = {**facts, **answered.metadata}
     return answered
 
 
-def _cause(found: RolloutAnswer) -> FailureCause:
+def _cause(answer: RolloutAnswer) -> FailureCause:
     try:
-        return FailureCause(found.failure_cause or FailureCause.HARBOR_FAILED)
+        return FailureCause(answer.failure_cause or FailureCause.HARBOR_FAILED)
     except ValueError:
         # of a newer service
         return FailureCause.UNCLASSIFIED
@@ -214,11 +204,6 @@ def _cause(found: RolloutAnswer) -> FailureCause:
 def _without_reward(
     request: RolloutRequest, status: SuccessStatus, cause: FailureCause, detail: str, rollout_id: str
 ) -> RolloutResponse:
-    return RolloutResponse(
-        trace_correlation_id=request.trace_correlation_id,
-        reward_info=RewardInfo(outcome_reward=None),
-        success_status=status,
-        failure_cause=cause,
-        status_detail=detail,
-        metadata={"rollout_id": rollout_id} if rollout_id else {},
-    )
+    response = RolloutResponse.without_reward(request.trace_correlation_id, status, detail, cause)
+    response.metadata = {"rollout_id": rollout_id} if rollout_id else {}
+    return response

@@ -6,6 +6,7 @@ What is packed is said by `ignore_rules`, what is refused by `context_tree` and 
 """
 
 import base64
+import logging
 import os
 import stat
 import struct
@@ -19,8 +20,7 @@ from typing import Any
 
 from graftline.core.errors import DataError
 from graftline.harbor.build_spec import HarborBuildSpec
-from graftline.harbor.context_files import ContextFile, context_files
-from graftline.harbor.context_tree import FILE_MODE, PROGRAM_MODE
+from graftline.harbor.context_tree import FILE_MODE, MAX_ENTRIES, PROGRAM_MODE, Entry, check_name, check_tree
 from graftline.harbor.ignore_rules import DEFAULT_EXCLUDES, DEFAULT_INCLUDES, IgnoreRules
 from graftline.harbor.secret_finds import Find, find_in_file
 from graftline.harbor.tar_stream import FREE_BYTES, MAX_RATIO
@@ -69,7 +69,7 @@ class HarborPackager:
 
     def package_bytes(self) -> Package:
         """Return the packed context; raises as `package`."""
-        return self._packed(self._spec.context_dir, self._files())
+        return self._pack(self._spec.context_dir, self._files())
 
     def package_verifier(self) -> str | None:
         """Return the packed context of the verifier in base64, None where the spec has none; raises as `package`."""
@@ -83,7 +83,7 @@ class HarborPackager:
         self._spec.validate_paths()
         folder = self._spec.verifier.context_dir
         rules = IgnoreRules(folder, DEFAULT_INCLUDES, DEFAULT_EXCLUDES)
-        return self._packed(folder, context_files(folder, rules, self._max_bytes))
+        return self._pack(folder, context_files(folder, rules, self._max_bytes))
 
     def get_file_list(self) -> list[str]:
         """Return the paths of files and links that are packed, in their order; raises as `package`."""
@@ -101,36 +101,36 @@ class HarborPackager:
             "digest": package.digest,
         }
 
-    def _files(self) -> list[ContextFile]:
+    def _files(self) -> list[Entry]:
         self._spec.validate_paths()
         folder = self._spec.context_dir
         rules = IgnoreRules(folder, self._spec.include_globs, self._spec.exclude_globs)
         return context_files(folder, rules, self._max_bytes)
 
-    def _packed(self, top: Path, files: Sequence[ContextFile]) -> Package:
-        packed, finds = _Gzip(), list[Find]()
+    def _pack(self, top: Path, files: Sequence[Entry]) -> Package:
+        archive, finds = _Gzip(), list[Find]()
         for file in files:
-            packed.write(_header(file))
+            archive.write(_header(file))
             if not file.is_folder and file.target is None:
                 content = _content(top, file)
                 if file.path not in self._spec.allow_secrets_in and (find := find_in_file(content, file.path)):
                     finds.append(find)
-                packed.write(content)
-                packed.write(bytes(-file.size % _BLOCK))
-        packed.write(bytes(2 * _BLOCK))
+                archive.write(content)
+                archive.write(bytes(-file.size % _BLOCK))
+        archive.write(bytes(2 * _BLOCK))
         _check_finds(top, finds)
-        archive = packed.finish()
-        if len(archive) > self._max_bytes:
-            raise DataError(f"{top}: has {len(archive)} bytes as an archive; at most {self._max_bytes} are accepted")
-        if packed.size > max(FREE_BYTES, MAX_RATIO * len(archive)):
+        data = archive.finish()
+        if len(data) > self._max_bytes:
+            raise DataError(f"{top}: has {len(data)} bytes as an archive; at most {self._max_bytes} are accepted")
+        if archive.size > max(FREE_BYTES, MAX_RATIO * len(data)):
             raise DataError(
                 f"{top}: packs to less than 1/{MAX_RATIO} of its size, which services refuse; leave files out"
             )
         names = tuple(file.path for file in files if not file.is_folder)
-        return Package(archive, sha256(archive).hexdigest(), len(names), sum(file.size for file in files), names)
+        return Package(data, sha256(data).hexdigest(), len(names), sum(file.size for file in files), names)
 
 
-def _header(file: ContextFile) -> bytes:
+def _header(file: Entry) -> bytes:
     member = tarfile.TarInfo(file.path)
     member.mode = PROGRAM_MODE if file.is_folder or file.is_program else FILE_MODE
     if file.is_folder:
@@ -142,7 +142,7 @@ def _header(file: ContextFile) -> bytes:
     return member.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict")
 
 
-def _content(top: Path, file: ContextFile) -> bytes:
+def _content(top: Path, file: Entry) -> bytes:
     try:
         descriptor = os.open(f"{top}/{file.path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as stream:
@@ -184,12 +184,12 @@ class _Gzip:
         self.size += len(content)
         for start in range(0, len(content), _PIECE_BYTES):
             piece = content[start : start + _PIECE_BYTES]
-            if _gets_smaller(piece):
+            if _is_compressible(piece):
                 self._parts.append(self._deflate.compress(piece))
             else:
                 # what was compressed ends at a whole byte, and nothing after it refers back over what is stored
                 self._parts.append(self._deflate.flush(zlib.Z_FULL_FLUSH))
-                self._parts.extend(_stored(piece))
+                self._parts.extend(_store(piece))
 
     def finish(self) -> bytes:
         """Return the file."""
@@ -197,15 +197,111 @@ class _Gzip:
         return b"".join([*self._parts, self._deflate.flush(), end])
 
 
-def _gets_smaller(piece: bytes) -> bool:
+def _is_compressible(piece: bytes) -> bool:
     if len(piece) < 2 * _SAMPLE_BYTES:
         return True
     middle = (len(piece) - _SAMPLE_BYTES) // 2
     return len(zlib.compress(piece[middle : middle + _SAMPLE_BYTES], 1)) < (1 - _LEAST_SAVED) * _SAMPLE_BYTES
 
 
-def _stored(piece: bytes) -> Iterator[bytes]:
+def _store(piece: bytes) -> Iterator[bytes]:
     for start in range(0, len(piece), _STORED_BYTES):
         block = piece[start : start + _STORED_BYTES]
         yield struct.pack("<BHH", 0, len(block), len(block) ^ 0xFFFF)
         yield block
+
+
+logger = logging.getLogger(__name__)
+
+_SHOWN = 10
+_GENERATED = frozenset({".pyc", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
+
+
+def context_files(top: Path, rules: IgnoreRules, max_bytes: int) -> list[Entry]:
+    """Return what of a context is packed, in the order of the bytes of paths.
+
+    Raises:
+        DataError: there is too much, or something that cannot be packed; or the context cannot be read.
+    """
+    by_path = {file.path: file for file in _scan(top, rules)}
+    for path in [path for path, file in by_path.items() if not file.is_folder]:
+        while (path := path.rpartition("/")[0]) and path not in by_path:
+            by_path[path] = Entry(path, is_folder=True)
+    files = sorted(by_path.values(), key=lambda file: os.fsencode(file.path))
+    _check_size(top, files, max_bytes)
+    try:
+        for file in files:
+            check_name(file.path)
+        check_tree(files)
+    except DataError as error:
+        raise DataError(f"{top}: {error}") from None
+    return files
+
+
+def omitted_files(top: Path, below: str = "") -> list[str]:
+    """Return the files in the folder `below` of a context that no archive takes, whatever was written to it on purpose."""
+    rules = IgnoreRules(top, DEFAULT_INCLUDES, DEFAULT_EXCLUDES)
+    files = sorted(path.relative_to(top) for path in (top / below).rglob("*") if path.is_file())
+    return [
+        path.as_posix()
+        for path in files
+        if path.suffix not in _GENERATED and not _GENERATED & set(path.parts)
+        if not rules.packs(path.as_posix()) or not all(rules.enters(folder.as_posix()) for folder in path.parents[:-1])
+    ]
+
+
+def _scan(top: Path, rules: IgnoreRules) -> Iterator[Entry]:
+    pending, count, denied = [""], 0, list[str]()
+    while pending:
+        folder = pending.pop()
+        for entry in _entries(top / folder):
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if is_folder and rules.enters(path):
+                pending.append(path)
+            if rules.packs(path, is_folder):
+                count += 1
+                if count > MAX_ENTRIES:
+                    raise DataError(
+                        f"{top}: holds more than {MAX_ENTRIES} files, folders and links; leave some out by .harborignore"
+                    )
+                yield _file(top, path, entry, is_folder)
+            elif rules.is_denied(path) and not rules.is_excluded(path, is_folder):
+                denied.append(path)
+    if denied:
+        shown = ", ".join(map(short, sorted(denied)[:_SHOWN]))
+        logger.warning("%s: %d never packed, as secrets or of a repository: %s", top, len(denied), shown)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read ({error.strerror}); see to it, or leave it out") from None
+
+
+def _file(top: Path, path: str, entry: os.DirEntry[str], is_folder: bool) -> Entry:
+    if is_folder:
+        return Entry(path, is_folder=True)
+    try:
+        status = entry.stat(follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            return Entry(path, target=os.readlink(top / path))  # noqa: PTH115 - a Path would tidy it
+    except OSError as error:
+        raise DataError(f"{top}: {short(path)} cannot be read ({error.strerror}); see to it, or leave it out") from None
+    if not stat.S_ISREG(status.st_mode):
+        kinds = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
+        kind = kinds.get(stat.S_IFMT(status.st_mode), "a device")
+        raise DataError(f"{top}: {short(path)} is {kind}; expected files, folders and symbolic links only")
+    return Entry(path, status.st_size, is_program=bool(status.st_mode & stat.S_IXUSR))
+
+
+def _check_size(top: Path, files: Sequence[Entry], max_bytes: int) -> None:
+    total = sum(file.size for file in files)
+    if total > max_bytes:
+        largest = max(files, key=lambda file: file.size)
+        raise DataError(
+            f"{top}: what is to be packed has {total} bytes, and at most {max_bytes} are accepted; leave files out by"
+            f" .harborignore, the largest is {short(largest.path)} with {largest.size} bytes, or raise max_size_mb"
+        )

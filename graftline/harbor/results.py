@@ -6,6 +6,7 @@ puts beside that: the first runners wrote 0.0 there.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -138,3 +139,19 @@ def _read_object(raw: bytes | None, limit: int) -> dict[str, Any] | str:
         # no database and no answer can hold half of a surrogate pair
         value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     return value if isinstance(value, dict) else "is not an object of JSON"
+
+
+_FRAME = re.compile(r"\s*File \".*\", line \d+|\s*at .+:\d+")
+
+
+def find_message(text: str) -> str:
+    """Return the line that says what went wrong: of a traceback the one below its last frame, else the first.
+
+    'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\nValueError: no' -> 'ValueError: no'
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    frames = [number for number, line in enumerate(lines) if _FRAME.match(line)]
+    if not frames:
+        return lines[0].strip() if lines else ""
+    below = lines[frames[-1] + 1 :]
+    return next((line for line in below if not line[0].isspace()), lines[-1]).strip()

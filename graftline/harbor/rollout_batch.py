@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from graftline.harbor import event_loop
+from graftline.harbor.address import HarborDeploymentRef
 from graftline.harbor.contract import (
     MAX_TIMEOUT_S,
     FailureCause,
@@ -16,7 +17,6 @@ from graftline.harbor.contract import (
     RolloutRequest,
     RolloutResponse,
 )
-from graftline.harbor.deployment_ref import HarborDeploymentRef
 from graftline.harbor.execution import ROLLOUTS, HarborExecutionBackend
 
 

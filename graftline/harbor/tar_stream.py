@@ -14,7 +14,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from graftline.core.errors import DataError
-from graftline.harbor.context_tree import MAX_ENTRIES, check_name
+from graftline.harbor.context_tree import MAX_ENTRIES, Entry, check_name
 from graftline.sandbox.file_names import short
 
 MAX_RATIO, FREE_BYTES = 500, 64 << 20
@@ -31,8 +31,8 @@ _LENGTH = re.compile(rb"([1-9][0-9]{0,5}) ")
 _FILES, _FOLDER, _LINK = (b"0", b"\0"), b"5", b"2"
 _PAX, _PAX_OF_ALL = b"x", b"g"
 _NAMES = {b"L": "path", b"K": "linkpath"}
-_LEFT_ASIDE = frozenset({"mtime", "atime", "ctime", "uid", "gid", "uname", "gname", "comment", "charset"})
-_OF_VENDORS = ("SCHILY.", "LIBARCHIVE.", "RHT.", "MSWINDOWS.")
+_IGNORED_FIELDS = frozenset({"mtime", "atime", "ctime", "uid", "gid", "uname", "gname", "comment", "charset"})
+_VENDOR_PREFIXES = ("SCHILY.", "LIBARCHIVE.", "RHT.", "MSWINDOWS.")
 """Attributes of files, which are not unpacked."""
 _REFUSED = {
     b"1": "a hard link",
@@ -54,19 +54,6 @@ class ArchiveLimits:
     """Files, folders and links."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One member of an archive."""
-
-    path: str
-    size: int = 0
-    is_folder: bool = False
-    is_program: bool = False
-    """Whether anybody may run it; of the mode nothing else is taken."""
-    target: str | None = None
-    """Where a symbolic link leads."""
-
-
 class _Header(NamedTuple):
     kind: bytes
     name: str
@@ -85,7 +72,7 @@ class TarStream:
     def __init__(self, data: bytes, limits: ArchiveLimits) -> None:
         self._plain = _Plain(data, limits)
         self._limits = limits
-        self._left = self._padding = 0
+        self._unread = self._padding = 0
 
     def __iter__(self) -> Iterator[Entry]:
         count = 0
@@ -95,21 +82,21 @@ class TarStream:
             if extended.takes(header):
                 continue
             entry = _entry(header, *extended.names(header))
-            self._left = _in_blocks(entry.size)
-            self._padding = self._left - entry.size
+            self._unread = _padded_size(entry.size)
+            self._padding = self._unread - entry.size
             count += 1
             if count > self._limits.entries:
                 raise DataError(f"the archive holds more than {self._limits.entries} members; leave some out")
             if entry.path != ".":
                 yield entry
-            for _ in self._plain.pieces(self._left):
+            for _ in self._plain.pieces(self._unread):
                 pass
         extended.end()
         self._plain.end()
 
     def content(self) -> Iterator[bytes]:
         """Yield the content of the member that was yielded last, once."""
-        size, self._left = self._left - self._padding, self._padding
+        size, self._unread = self._unread - self._padding, self._padding
         yield from self._plain.pieces(size)
 
     def sha256(self) -> str:
@@ -124,7 +111,7 @@ class _Extended:
         self._plain = plain
         self._size = 0
         self._kinds = set[bytes]()
-        self._said: dict[str, str] = {}
+        self._fields: dict[str, str] = {}
 
     def takes(self, header: _Header) -> bool:
         """Read a header that is about the next one; return whether it is."""
@@ -133,25 +120,25 @@ class _Extended:
         self._size += header.size + _BLOCK
         if header.size > _MAX_HEADER_BYTES or self._size > _MAX_HEADERS_BYTES:
             raise DataError("the archive has headers that are too large; package it again")
-        content = self._plain.take(_in_blocks(header.size))[: header.size]
+        content = self._plain.take(_padded_size(header.size))[: header.size]
         if header.kind in _NAMES:
-            said = {_NAMES[header.kind]: _text(content.partition(b"\0")[0])}
+            fields = {_NAMES[header.kind]: _text(content.partition(b"\0")[0])}
         else:
-            said = _records(content)
+            fields = _records(content)
         is_global = header.kind == _PAX_OF_ALL
-        if (is_global and said) or said.keys() & self._said.keys() or header.kind in self._kinds:
+        if (is_global and fields) or fields.keys() & self._fields.keys() or header.kind in self._kinds:
             raise DataError("the archive says twice what a member is called; package it again")
-        self._said |= said
+        self._fields |= fields
         self._kinds |= set() if is_global else {header.kind}
         return True
 
     def names(self, header: _Header) -> tuple[str, str]:
         """Return path and target of the member whose header this is."""
-        if self._said.get("size", str(header.size)) != str(header.size):
+        if self._fields.get("size", str(header.size)) != str(header.size):
             raise DataError(f"the archive gives {short(header.name)} two sizes; package it again")
-        found = self._said.get("path", header.name), self._said.get("linkpath", header.target)
-        self._said, self._kinds = {}, set()
-        return found
+        names = self._fields.get("path", header.name), self._fields.get("linkpath", header.target)
+        self._fields, self._kinds = {}, set()
+        return names
 
     def end(self) -> None:
         """Refuse a header that is about nothing."""
@@ -175,7 +162,7 @@ def _header(block: bytes) -> _Header:
 
 def _records(content: bytes) -> dict[str, str]:
     """Return what a PAX header says that counts here: `12 path=a/b\\n` is a path."""
-    said: dict[str, str] = {}
+    fields: dict[str, str] = {}
     keys = set[str]()
     position = 0
     while position < len(content):
@@ -190,12 +177,12 @@ def _records(content: bytes) -> dict[str, str]:
             raise DataError(f"the archive says twice what {short(key)} is; package it again")
         keys.add(key)
         if key in ("path", "linkpath", "size"):
-            said[key] = _text(value)
-        elif key not in _LEFT_ASIDE and not key.startswith(_OF_VENDORS):
+            fields[key] = _text(value)
+        elif key not in _IGNORED_FIELDS and not key.startswith(_VENDOR_PREFIXES):
             raise DataError(
                 f"the archive has {short(key)} in a PAX header, which is not read; package it again without"
             )
-    return said
+    return fields
 
 
 def _text(raw: bytes) -> str:
@@ -205,7 +192,7 @@ def _text(raw: bytes) -> str:
         raise DataError(f"the archive has {raw[:40]!r} in a header, which is not UTF-8; package it again") from None
 
 
-def _in_blocks(size: int) -> int:
+def _padded_size(size: int) -> int:
     return -(-size // _BLOCK) * _BLOCK
 
 
@@ -229,18 +216,18 @@ class _Plain:
 
     def __init__(self, data: bytes, limits: ArchiveLimits) -> None:
         self.sha256 = hashlib.sha256()
-        self._chunks = self._unpacked(data, limits)
-        self._held = memoryview(b"")
+        self._chunks = self._unpack(data, limits)
+        self._rest = memoryview(b"")
 
     def pieces(self, size: int) -> Iterator[bytes]:
         """Yield the next bytes, exactly so many."""
         while size > 0:
-            if not self._held:
-                self._held = memoryview(next(self._chunks, b""))
-                if not self._held:
+            if not self._rest:
+                self._rest = memoryview(next(self._chunks, b""))
+                if not self._rest:
                     raise DataError("the archive is cut off; package it again")
-            piece = self._held[:size]
-            self._held = self._held[len(piece) :]
+            piece = self._rest[:size]
+            self._rest = self._rest[len(piece) :]
             size -= len(piece)
             yield bytes(piece)
 
@@ -251,19 +238,19 @@ class _Plain:
     def end(self) -> None:
         """Refuse whatever follows the end of the tar, but for zeros up to the size of a record."""
         padding = 0
-        for chunk in chain([bytes(self._held)], self._chunks):
+        for chunk in chain([bytes(self._rest)], self._chunks):
             padding += len(chunk)
             if padding > _MAX_PADDING_BYTES or chunk.count(0) < len(chunk):
-                raise _goes_on()
+                raise _trailing_data()
 
-    def _unpacked(self, data: bytes, limits: ArchiveLimits) -> Iterator[bytes]:
+    def _unpack(self, data: bytes, limits: ArchiveLimits) -> Iterator[bytes]:
         if len(data) > limits.archive_bytes:
             raise DataError(f"the archive has {len(data)} bytes; at most {limits.archive_bytes} are accepted")
         view, position, size, members = memoryview(data), 0, 0, 0
         while not members or position < len(data):
             members += 1
             if data[position : position + 2] != b"\x1f\x8b":
-                raise _goes_on() if members > 1 else DataError("the archive is no gzip; expected a tar.gz")
+                raise _trailing_data() if members > 1 else DataError("the archive is no gzip; expected a tar.gz")
             if members > _MAX_GZIP_MEMBERS:
                 raise DataError(f"the archive is more than {_MAX_GZIP_MEMBERS} gzip files; package it again as one")
             unzip = zlib.decompressobj(wbits=31)
@@ -290,5 +277,5 @@ class _Plain:
             position -= len(unzip.unused_data)
 
 
-def _goes_on() -> DataError:
+def _trailing_data() -> DataError:
     return DataError("the archive goes on after its end; package it again")

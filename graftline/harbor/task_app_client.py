@@ -6,19 +6,18 @@ from typing import Any, Protocol
 from pydantic import SecretStr, ValidationError
 
 from graftline.core.errors import ConfigError, HarborError
-from graftline.harbor.address import checked_url, sendable_key
-from graftline.harbor.client import HarborAPIError, HttpClient, Patience
-from graftline.harbor.contract import FailureCause, RewardInfo, RolloutRequest, RolloutResponse, SuccessStatus, TaskInfo
-from graftline.harbor.deployment_ref import HarborDeploymentRef
+from graftline.harbor.address import HarborDeploymentRef, checked_url, sendable_key
+from graftline.harbor.client import HarborAPIError, HttpClient, RetryPolicy
+from graftline.harbor.contract import RolloutRequest, RolloutResponse, SuccessStatus, TaskInfo
 from graftline.harbor.execution import HarborExecutionBackend, is_refusal
+from graftline.harbor.instances import HarborInstanceProvider
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.localapi.rollouts import Rollouts, called, response_of
-from graftline.harbor.provider import HarborInstanceProvider
 from graftline.harbor.refusal import RequestError
 
 _GRACE_S = 60.0
-_SEEDS_OF_A_URL = 200
-_OF_LOOKS = Patience(timeout_s=60.0)
+_MOST_SEEDS_IN_URL = 200
+_SHORT_POLICY = RetryPolicy(timeout_s=60.0)
 
 
 class TaskAppClient(Protocol):
@@ -141,7 +140,7 @@ class RemoteTaskApp:
 
     def __init__(self, url: str, api_key: str | None = None, timeout: float = 600.0, allow_http: bool = False) -> None:
         # the task app ends a rollout by itself; the client waits for longer, and through its silence
-        patience = Patience(timeout_s=timeout + _GRACE_S, read_s=timeout + _GRACE_S)
+        patience = RetryPolicy(timeout_s=timeout + _GRACE_S, read_s=timeout + _GRACE_S)
         key = sendable_key(api_key) if api_key else None
         # without a key there is nothing to be overheard
         self._client = HttpClient(checked_url(url, allow_http or key is None), key, "x-api-key", patience)
@@ -157,13 +156,11 @@ class RemoteTaskApp:
         try:
             # not every task app knows a request again, so one that may have run is not asked for twice
             content = await self._client.request_async("POST", "/rollout", body)
-        except HarborAPIError as error:
-            if is_refusal(error):
-                raise
-            return _unanswered(request, SuccessStatus.NETWORK_ERROR, str(error))
         except HarborError as error:
-            is_late = isinstance(error, TimeoutError)
-            return _unanswered(request, SuccessStatus.TIMEOUT if is_late else SuccessStatus.NETWORK_ERROR, str(error))
+            if isinstance(error, HarborAPIError) and is_refusal(error):
+                raise
+            status = SuccessStatus.TIMEOUT if isinstance(error, TimeoutError) else SuccessStatus.NETWORK_ERROR
+            return RolloutResponse.without_reward(request.trace_correlation_id, status, str(error))
         # a number beside a status that is no success says nothing of the agent
         return response_of(content, request.trace_correlation_id)
 
@@ -171,35 +168,25 @@ class RemoteTaskApp:
         infos: list[TaskInfo] = []
         async with self._client.session():
             # a URL has an end
-            for start in range(0, len(seeds), _SEEDS_OF_A_URL):
-                asked = seeds[start : start + _SEEDS_OF_A_URL]
+            for start in range(0, len(seeds), _MOST_SEEDS_IN_URL):
+                batch = seeds[start : start + _MOST_SEEDS_IN_URL]
                 content = await self._client.request_async(
-                    "GET", "/task_info", query={"seeds": asked}, patience=_OF_LOOKS
+                    "GET", "/task_info", query={"seeds": batch}, patience=_SHORT_POLICY
                 )
-                infos += _task_infos(content if isinstance(content, list) else [content], asked, self.url)
+                infos += _task_infos(content if isinstance(content, list) else [content], batch, self.url)
         return infos
 
     async def health(self) -> Mapping[str, Any]:
-        content = await self._client.request_async("GET", "/health", patience=_OF_LOOKS)
+        content = await self._client.request_async("GET", "/health", patience=_SHORT_POLICY)
         return content if isinstance(content, dict) else {"status": "ok"}
 
 
-def _task_infos(found: Sequence[Any], seeds: Sequence[int], what: str) -> list[TaskInfo]:
+def _task_infos(answers: Sequence[Any], seeds: Sequence[int], title: str) -> list[TaskInfo]:
     try:
-        infos = [one if isinstance(one, TaskInfo) else TaskInfo.model_validate(one) for one in found]
+        infos = [answer if isinstance(answer, TaskInfo) else TaskInfo.model_validate(answer) for answer in answers]
     except ValidationError as error:
-        where = ".".join(map(str, error.errors(include_url=False)[0]["loc"])) or "all of it"
-        raise HarborError(f"{what}: what it says of its tasks is no TaskInfo ({where})") from None
+        key = ".".join(map(str, error.errors(include_url=False)[0]["loc"])) or "all of it"
+        raise HarborError(f"{title}: what it says of its tasks is no TaskInfo ({key})") from None
     if len(infos) != len(seeds):
-        raise HarborError(f"{what}: was asked for the tasks of {len(seeds)} seeds and has {len(infos)} of them")
+        raise HarborError(f"{title}: was asked for the tasks of {len(seeds)} seeds and has {len(infos)} of them")
     return infos
-
-
-def _unanswered(request: RolloutRequest, status: SuccessStatus, detail: str) -> RolloutResponse:
-    return RolloutResponse(
-        trace_correlation_id=request.trace_correlation_id,
-        reward_info=RewardInfo(outcome_reward=None),
-        success_status=status,
-        failure_cause=FailureCause.HARBOR_FAILED,
-        status_detail=detail,
-    )

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from graftline.core.errors import HarborError
-from graftline.harbor import event_loop
+from graftline.harbor.address import DEPLOYMENTS, HarborDeploymentRef, deployment_path
 from graftline.harbor.answers import Deployment, DeploymentPage, HarborBuild, HarborDeploymentStatus, read
-from graftline.harbor.client import HarborClient, HarborTimeoutError, Patience
-from graftline.harbor.deployment_ref import DEPLOYMENTS, HarborDeploymentRef, deployment_path
+from graftline.harbor.client import HarborClient, HarborTimeoutError, RetryPolicy
+from graftline.harbor.event_loop import blocking
 
 if TYPE_CHECKING:
     from graftline.harbor.build_spec import HarborBuildSpec
@@ -63,7 +63,7 @@ class HarborDeploymentUploader:
         api_key: str | None = None,
         timeout: float = 300.0,
         allow_http: bool = False,
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """Take the URL and the key as given, else from the environment.
@@ -81,41 +81,29 @@ class HarborDeploymentUploader:
             ConfigError: there is no URL, or one that a key must not go to.
         """
         self.client = HarborClient(
-            backend_url, api_key, patience or Patience(timeout_s=timeout), allow_http, environment
+            backend_url, api_key, patience or RetryPolicy(timeout_s=timeout), allow_http, environment
         )
-        self._given = (self.client.url, api_key)
-
-    def create_deployment(self, spec: "HarborBuildSpec", auto_build: bool = True) -> HarborDeploymentResult:
-        """Upload `spec`; `auto_build` says whether its build is queued at once."""
-        return event_loop.run(self.create_deployment_async(spec, auto_build))
+        self._ref_url, self._ref_key = self.client.url, api_key
 
     async def create_deployment_async(self, spec: "HarborBuildSpec", auto_build: bool = True) -> HarborDeploymentResult:
-        """As `create_deployment`."""
+        """Upload `spec`; `auto_build` says whether its build is queued at once."""
         body = await asyncio.to_thread(request_of, spec)
         content = await self.client.request_async(
             "POST", DEPLOYMENTS, {**body, "auto_build": auto_build}, idempotency_key=uuid4().hex
         )
         return self._result(read(Deployment, content, f"creation of deployment {spec.name!r}"))
 
-    def get_deployment(self, deployment_id: str) -> HarborDeploymentResult:
-        """Return a deployment, by id or name."""
-        return event_loop.run(self.get_deployment_async(deployment_id))
-
     async def get_deployment_async(self, deployment_id: str) -> HarborDeploymentResult:
-        """As `get_deployment`."""
+        """Return a deployment, by id or name."""
         content = await self.client.request_async("GET", deployment_path(deployment_id))
         return self._result(read(Deployment, content, f"deployment {deployment_id!r}"))
 
-    def get_deployment_status(self, deployment_id: str) -> HarborDeploymentStatus:
-        """Return what a deployment waits for, with its builds."""
-        return event_loop.run(self.get_deployment_status_async(deployment_id))
-
     async def get_deployment_status_async(self, deployment_id: str) -> HarborDeploymentStatus:
-        """As `get_deployment_status`."""
+        """Return what a deployment waits for, with its builds."""
         content = await self.client.request_async("GET", f"{deployment_path(deployment_id)}/status")
         return read(HarborDeploymentStatus, content, f"status of deployment {deployment_id!r}")
 
-    def wait_for_build(
+    async def wait_for_build_async(
         self, deployment_id: str, timeout_s: float = 600.0, poll_interval_s: float = 5.0
     ) -> HarborDeploymentResult:
         """Return the deployment once it is ready; asked for often at first, then every `poll_interval_s`.
@@ -124,12 +112,6 @@ class HarborDeploymentUploader:
             HarborError: its build failed, and the message holds the end of its log; or nobody asked for one.
             HarborTimeoutError: it is not ready in time; the build goes on.
         """
-        return event_loop.run(self.wait_for_build_async(deployment_id, timeout_s, poll_interval_s))
-
-    async def wait_for_build_async(
-        self, deployment_id: str, timeout_s: float = 600.0, poll_interval_s: float = 5.0
-    ) -> HarborDeploymentResult:
-        """As `wait_for_build`."""
         deadline, pause_s = time.monotonic() + timeout_s, min(_FIRST_POLL_S, poll_interval_s)
         async with self.client.session():
             while True:
@@ -148,19 +130,6 @@ class HarborDeploymentUploader:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * _GROWTH, poll_interval_s)
 
-    def trigger_build(
-        self,
-        deployment_id: str,
-        dockerfile: str | None = None,
-        context_tar_base64: str | None = None,
-        context_url: str | None = None,
-        force: bool = False,
-    ) -> HarborBuild:
-        """Queue a build; `force` builds what is built already. Another context than the deployment's is refused."""
-        return event_loop.run(
-            self.trigger_build_async(deployment_id, dockerfile, context_tar_base64, context_url, force)
-        )
-
     async def trigger_build_async(
         self,
         deployment_id: str,
@@ -169,59 +138,45 @@ class HarborDeploymentUploader:
         context_url: str | None = None,
         force: bool = False,
     ) -> HarborBuild:
-        """As `trigger_build`."""
-        given = {"dockerfile": dockerfile, "context_tar_base64": context_tar_base64, "context_url": context_url}
+        """Queue a build; `force` builds what is built already. Another context than the deployment's is refused."""
+        sources = {"dockerfile": dockerfile, "context_tar_base64": context_tar_base64, "context_url": context_url}
         content = await self.client.request_async(
             "POST",
             f"{deployment_path(deployment_id)}/build",
-            {"force": force, **{name: value for name, value in given.items() if value is not None}},
+            {"force": force, **{name: value for name, value in sources.items() if value is not None}},
             idempotency_key=uuid4().hex,
         )
         return read(HarborBuild, content, f"build of deployment {deployment_id!r}")
 
-    def list_deployments(
-        self, status: str | None = None, limit: int = 50, offset: int = 0
-    ) -> list[HarborDeploymentResult]:
-        """Return deployments, the newest first."""
-        return event_loop.run(self.list_deployments_async(status, limit, offset))
-
     async def list_deployments_async(
         self, status: str | None = None, limit: int = 50, offset: int = 0
     ) -> list[HarborDeploymentResult]:
-        """As `list_deployments`."""
+        """Return deployments, the newest first."""
         query = {"status": status, "limit": limit, "offset": offset}
         content = await self.client.request_async("GET", DEPLOYMENTS, query=query)
         page = read(DeploymentPage, content, "list of deployments")
         return [self._result(deployment) for deployment in page.deployments]
 
-    def _result(self, found: Deployment) -> HarborDeploymentResult:
-        build = found.latest_build
-        url, key = self._given
+    create_deployment = blocking(create_deployment_async)
+    get_deployment = blocking(get_deployment_async)
+    get_deployment_status = blocking(get_deployment_status_async)
+    wait_for_build = blocking(wait_for_build_async)
+    trigger_build = blocking(trigger_build_async)
+    list_deployments = blocking(list_deployments_async)
+
+    def _result(self, deployment: Deployment) -> HarborDeploymentResult:
+        build = deployment.latest_build
         return HarborDeploymentResult(
-            found.id,
-            found.name,
-            found.status,
-            found.version,
-            found.build_id or ((build.build_id or build.id) if build else None),
-            found.snapshot_id,
-            found.error,
-            url,
-            key,
+            deployment.id,
+            deployment.name,
+            deployment.status,
+            deployment.version,
+            deployment.build_id or ((build.build_id or build.id) if build else None),
+            deployment.snapshot_id,
+            deployment.error,
+            self._ref_url,
+            self._ref_key,
         )
-
-
-def upload_harbor_deployment(
-    spec: "HarborBuildSpec",
-    api_key: str | None = None,
-    backend_url: str | None = None,
-    auto_build: bool = True,
-    wait_for_ready: bool = False,
-    build_timeout_s: float = 600.0,
-) -> HarborDeploymentResult:
-    """Upload `spec`, and wait for its build where that is asked for; it works inside a running event loop too."""
-    return event_loop.run(
-        upload_harbor_deployment_async(spec, api_key, backend_url, auto_build, wait_for_ready, build_timeout_s)
-    )
 
 
 async def upload_harbor_deployment_async(
@@ -232,13 +187,16 @@ async def upload_harbor_deployment_async(
     wait_for_ready: bool = False,
     build_timeout_s: float = 600.0,
 ) -> HarborDeploymentResult:
-    """As `upload_harbor_deployment`."""
+    """Upload `spec`, and wait for its build where that is asked for."""
     uploader = HarborDeploymentUploader(backend_url, api_key)
     async with uploader.client.session():
         deployment = await uploader.create_deployment_async(spec, auto_build)
         if wait_for_ready and deployment.status != "ready":
             return await uploader.wait_for_build_async(deployment.id, build_timeout_s)
     return deployment
+
+
+upload_harbor_deployment = blocking(upload_harbor_deployment_async)
 
 
 def request_of(spec: "HarborBuildSpec") -> dict[str, Any]:
@@ -251,6 +209,6 @@ def request_of(spec: "HarborBuildSpec") -> dict[str, Any]:
 
 def _why_failed(status: HarborDeploymentStatus) -> str:
     build = next((build for build in status.builds if build.status == "failed"), None)
-    said = status.error or (build.error_message if build else None) or "the service does not say why"
+    reason = status.error or (build.error_message if build else None) or "the service does not say why"
     log = f"\n{build.log_tail.rstrip()}" if build and build.log_tail.strip() else ""
-    return f"its build failed: {said}; mend the context and upload it again{log}"
+    return f"its build failed: {reason}; mend the context and upload it again{log}"

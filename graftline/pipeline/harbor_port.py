@@ -16,11 +16,10 @@ from pydantic import Field, SecretStr, TypeAdapter, ValidationError, field_valid
 from graftline.core.config import Config
 from graftline.core.errors import ConfigError, install_command
 from graftline.core.secrets import Secrets
-from graftline.harbor.address import backend_url_of, checked_url
-from graftline.harbor.deployment_ref import HarborDeploymentRef
+from graftline.harbor.address import HarborDeploymentRef, backend_url_of, checked_url
 
 if TYPE_CHECKING:
-    from graftline.harbor.client import Patience
+    from graftline.harbor.client import RetryPolicy
     from graftline.harbor.uploader import HarborDeploymentUploader
 
 FOLDER = Path("data/harbor/service")
@@ -85,7 +84,7 @@ class HarborService:
         """The key, as the SDK takes it."""
         return self.key.get_secret_value()
 
-    def uploader(self, patience: "Patience | None" = None) -> "HarborDeploymentUploader":
+    def uploader(self, patience: "RetryPolicy | None" = None) -> "HarborDeploymentUploader":
         """Return what uploads deployments to it."""
         from graftline.harbor.uploader import HarborDeploymentUploader
 

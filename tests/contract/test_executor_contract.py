@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from graftline.core.errors import DataError, HarborError
-from graftline.harbor.contract import FailureCause, SuccessStatus
+from graftline.harbor.contract import FailureCause, SuccessStatus, VerifierSettings
 from graftline.harbor.executors.base import BuildContext, Executor, MemoryExecutor
-from graftline.harbor.limits import VerifierSettings
 from tests.boxes import CONTEXT, SOON_OVER, VERIFIER, a_local, a_rollout, after, graded, never, ran
 from tests.docker_engine import a_docker
 from tests.jails import has_user_namespaces

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from graftline.harbor.contract import FailureCause
+from graftline.harbor.contract import FailureCause, VerifierSettings
 from graftline.harbor.executors.local import LocalExecutor
-from graftline.harbor.limits import VerifierSettings
 from tests.box_contexts import packed_context
 from tests.boxes import CONTEXT, DOES_WHAT_IS_SAID, VERIFIER, a_local, graded, on_local, ran
 

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from graftline.core.errors import DataError
-from graftline.harbor.limits import HarborLimits
+from graftline.harbor.contract import HarborLimits
 from graftline.harbor.task_format.importing import PlacedTask, StagedTasks, place_task, stage_tasks
 from graftline.harbor.task_format.task_folder import HarborTask, TaskFile, plain_files, read_task, task_folders
 

@@ -9,7 +9,7 @@ from graftline.harbor.task_format.importing import build_spec
 
 if TYPE_CHECKING:
     from graftline.harbor.build_spec import HarborBuildSpec
-    from graftline.harbor.limits import HarborLimits
+    from graftline.harbor.contract import HarborLimits
 
 
 def engine_bench_spec(

@@ -14,8 +14,7 @@ from typing import Any, Literal, Protocol
 
 from graftline.core.config import Config
 from graftline.core.errors import HarborError
-from graftline.harbor.contract import FailureCause, SuccessStatus
-from graftline.harbor.limits import HarborLimits, VerifierSettings
+from graftline.harbor.contract import FailureCause, HarborLimits, SuccessStatus, VerifierSettings
 
 EntrypointMode = Literal["file", "stdio"]
 INPUT_PATH, OUTPUT_PATH = "/tmp/rollout.json", "/tmp/result.json"

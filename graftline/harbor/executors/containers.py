@@ -13,9 +13,8 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from graftline.core.errors import DataError, HarborError
 from graftline.core.secrets import Secrets
-from graftline.harbor.contract import OF_THE_AGENT, FailureCause, SuccessStatus
+from graftline.harbor.contract import OF_THE_AGENT, FailureCause, HarborLimits, SuccessStatus
 from graftline.harbor.executors.base import INPUT_PATH, LOG_BYTES, OUTPUT_PATH, Execution, RolloutSpec
-from graftline.harbor.limits import HarborLimits
 from graftline.harbor.results import (
     MAX_RESULT_BYTES,
     MAX_REWARD_BYTES,

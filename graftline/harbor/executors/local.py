@@ -28,6 +28,7 @@ from graftline.core.config import Config
 from graftline.core.errors import ConfigError, DataError, HarborError, SandboxError
 from graftline.core.processes import default_workers
 from graftline.core.secrets import Secrets
+from graftline.harbor.archive import Snapshots
 from graftline.harbor.contract import FailureCause, SuccessStatus
 from graftline.harbor.executors.base import OUTPUT_PATH, BuildContext, Built, Execution, RolloutSpec
 from graftline.harbor.executors.containers import (
@@ -38,8 +39,7 @@ from graftline.harbor.executors.containers import (
     run_in_containers,
 )
 from graftline.harbor.executors.entrypoint import WORK, can_travel, case_limits, case_of, check_artifacts
-from graftline.harbor.messages import find_message
-from graftline.harbor.snapshots import Snapshots
+from graftline.harbor.results import find_message
 from graftline.sandbox import Case, CaseEnd, CaseLimits, Jail, JailConfig, Verdict, open_jail
 from graftline.sandbox.base import IsolationLevel
 from graftline.sandbox.inside.files import TOO_LARGE

@@ -19,9 +19,8 @@ from pydantic import BaseModel
 from graftline import __version__
 from graftline.core.errors import ConfigError
 from graftline.harbor.contract import MAX_SEED, MAX_TIMEOUT_S, RolloutRequest, RolloutResponse, TaskInfo
-from graftline.harbor.localapi.answers import HANDLERS, MAX_BODY_BYTES, BodyLimit, rollout_request
+from graftline.harbor.localapi.answers import HANDLERS, MAX_BODY_BYTES, BodyLimit, Keys, rollout_request
 from graftline.harbor.localapi.config import LocalAPIConfig
-from graftline.harbor.localapi.keys import Keys
 from graftline.harbor.localapi.rollouts import Rollouts, called
 from graftline.harbor.refusal import ProblemAnswer, RequestError
 

@@ -11,8 +11,8 @@ from graftline.core.errors import ConfigError
 from graftline.harbor.contract import RolloutResponse, TaskInfo
 
 if TYPE_CHECKING:
-    from graftline.harbor.deployment_ref import HarborDeploymentRef
-    from graftline.harbor.provider import HarborInstanceProvider
+    from graftline.harbor.address import HarborDeploymentRef
+    from graftline.harbor.instances import HarborInstanceProvider
 
 ExecutionBackend = Literal["local", "harbor"]
 Instances = Iterable[TaskInfo | Mapping[str, Any]]

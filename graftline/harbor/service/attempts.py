@@ -19,14 +19,15 @@ from graftline.harbor.build_spec import TaskSeed
 from graftline.harbor.contract import (
     TRIED_AGAIN,
     FailureCause,
+    HarborLimits,
     RewardInfo,
     RolloutRequest,
     RolloutResponse,
     SuccessStatus,
+    VerifierSettings,
     counts,
 )
 from graftline.harbor.executors.base import BuildContext, Execution, RolloutSpec
-from graftline.harbor.limits import HarborLimits, VerifierSettings
 from graftline.harbor.service import queue
 from graftline.harbor.service.builds import Builds, builds_of, read_archive
 from graftline.harbor.service.schemas import RolloutStatus

@@ -11,6 +11,7 @@ from graftline.harbor.build_spec import MAX_TASKS, TaskSeed
 from graftline.harbor.contract import (
     FailureCause,
     Finite,
+    HarborLimits,
     NotTaken,
     RolloutRequest,
     RolloutResponse,
@@ -18,9 +19,9 @@ from graftline.harbor.contract import (
     SuccessStatus,
     Text,
     Texts,
+    VerifierSettings,
     Whole,
 )
-from graftline.harbor.limits import HarborLimits, VerifierSettings
 
 MAX_INSTANCES = 100_000
 """Of one batch."""

@@ -18,9 +18,9 @@ from graftline.core.build import Built, Contents, Request
 from graftline.core.errors import ConfigError, RecordError
 from graftline.core.paths import Paths
 from graftline.core.record import ArtifactRecord
+from graftline.harbor.address import deployment_path
 from graftline.harbor.answers import Deployment, read
 from graftline.harbor.deployment_file import DeploymentFile, Refactoring, deployment_spec, load_deployment
-from graftline.harbor.deployment_ref import deployment_path
 from graftline.pipeline.harbor_port import place_of
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code

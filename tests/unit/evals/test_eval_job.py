@@ -9,6 +9,7 @@ import pytest
 
 from graftline.core.errors import ConfigError, HarborError
 from graftline.evals.job import EvalBudget, EvalJob, EvalJobConfig, EvalResult, EvalStatus, SeedResult
+from graftline.harbor.address import HarborDeploymentRef
 from graftline.harbor.client import HarborAPIError, HarborTimeoutError
 from graftline.harbor.contract import (
     FailureCause,
@@ -19,7 +20,6 @@ from graftline.harbor.contract import (
     TaskInfo,
 )
 from graftline.harbor.coverage import interval_of, summary_of
-from graftline.harbor.deployment_ref import HarborDeploymentRef
 from graftline.harbor.localapi.app import create_local_api
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.localapi.served import serve_task_app

@@ -11,15 +11,14 @@ import pytest
 
 from graftline.core.errors import ConfigError, HarborError
 from graftline.harbor import client as client_module
-from graftline.harbor.address import checked_url
-from graftline.harbor.client import HarborAPIError, HarborClient, HarborTimeoutError, Patience
-from graftline.harbor.deployment_ref import HarborDeploymentRef
+from graftline.harbor.address import HarborDeploymentRef, checked_url
+from graftline.harbor.client import HarborAPIError, HarborClient, HarborTimeoutError, RetryPolicy
 from graftline.harbor.event_loop import Background
 from tests.harbor_server import Fault, HarborServer
 
 PATH = "/api/harbor/deployments"
 LIST, CREATE = f"GET {PATH}", f"POST {PATH}"
-BRISK = Patience(timeout_s=20.0, first_pause_s=0.001, longest_pause_s=0.002)
+BRISK = RetryPolicy(timeout_s=20.0, first_pause_s=0.001, longest_pause_s=0.002)
 BODY = {"name": "tests"}
 
 
@@ -35,7 +34,7 @@ def server(running_server: HarborServer) -> HarborServer:
     return running_server
 
 
-def client_of(server: HarborServer, patience: Patience = BRISK) -> HarborClient:
+def client_of(server: HarborServer, patience: RetryPolicy = BRISK) -> HarborClient:
     return HarborClient(server.url, server.key, patience)
 
 
@@ -363,6 +362,6 @@ def test_a_reference_names_something(deployment_id: str) -> None:
 
 def test_the_sdk_imports_nothing_of_the_service() -> None:
     folder = Path(client_module.__file__).parent
-    names = ["client", "event_loop", "uploader", "instances", "deployment_ref", "provider", "execution", "answers"]
+    names = ["client", "event_loop", "uploader", "instances", "address", "execution", "answers"]
 
     assert [name for name in names if "harbor.service" in (folder / f"{name}.py").read_text("utf-8")] == []

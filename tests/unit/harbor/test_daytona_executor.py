@@ -8,10 +8,9 @@ import pytest
 from pydantic import SecretStr
 
 from graftline.core.errors import ConfigError, DataError, HarborError
-from graftline.harbor.contract import FailureCause, SuccessStatus
+from graftline.harbor.contract import FailureCause, HarborLimits, SuccessStatus, VerifierSettings
 from graftline.harbor.executors.base import Execution, RolloutSpec
 from graftline.harbor.executors.daytona import DaytonaExecutor, DaytonaExecutorConfig
-from graftline.harbor.limits import HarborLimits, VerifierSettings
 from tests.box_contexts import FILES, a_box, a_script, packed_context
 from tests.daytona_server import DaytonaServer, Sandbox
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from graftline.core.errors import ConfigError
+from graftline.harbor.contract import HarborLimits
 from graftline.harbor.deployment_file import (
     REFACTORING_ENTRYPOINT,
     calibration_run,
     deployment_spec,
     load_deployment,
 )
-from graftline.harbor.limits import HarborLimits
 from graftline.rollouts.task import Task
 from tests.unit.harbor.tiny_crate import write, write_card, write_crate
 

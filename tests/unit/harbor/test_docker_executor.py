@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 
 from graftline.core.errors import DataError, HarborError
-from graftline.harbor.contract import FailureCause, SuccessStatus
+from graftline.harbor.contract import FailureCause, HarborLimits, SuccessStatus, VerifierSettings
 from graftline.harbor.executors.base import Execution, RolloutSpec
 from graftline.harbor.executors.docker import DockerExecutor, DockerExecutorConfig
-from graftline.harbor.limits import HarborLimits, VerifierSettings
 from tests.box_contexts import FILES, a_box, a_script, packed_context
 from tests.docker_engine import Container, DockerEngine
 

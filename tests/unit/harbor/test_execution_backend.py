@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from graftline.core.errors import ConfigError, HarborError
+from graftline.harbor.address import HarborDeploymentRef
 from graftline.harbor.client import HarborAPIError
 from graftline.harbor.contract import (
     FailureCause,
@@ -15,7 +16,6 @@ from graftline.harbor.contract import (
     TaskDescription,
     TaskInfo,
 )
-from graftline.harbor.deployment_ref import HarborDeploymentRef
 from graftline.harbor.execution import HarborExecutionBackend
 from graftline.harbor.instances import create_harbor_instances
 from graftline.harbor.localapi.app import create_local_api

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from graftline.core.errors import DataError
-from graftline.harbor.limits import HarborLimits
+from graftline.harbor.contract import HarborLimits
 from graftline.harbor.task_format.importing import IN_BOX, import_harbor_tasks
 from graftline.harbor.task_format.task_folder import read_task
 from tests.unit.harbor.tiny_crate import write

@@ -11,10 +11,9 @@ import pytest
 
 from graftline.core.errors import HarborError
 from graftline.core.secrets import Secrets
-from graftline.harbor.contract import FailureCause, SuccessStatus
+from graftline.harbor.contract import FailureCause, HarborLimits, SuccessStatus, VerifierSettings
 from graftline.harbor.executors.base import Execution, MemoryExecutor, MemoryExecutorConfig
 from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
-from graftline.harbor.limits import HarborLimits, VerifierSettings
 from graftline.harbor.service.serve import open_executor
 from tests.box_contexts import packed_context
 from tests.boxes import (

@@ -10,13 +10,13 @@ import pytest
 from pydantic import SecretStr
 
 from graftline.core.errors import ActorError, ConfigError, DataError, HarborError, SandboxError
+from graftline.harbor.address import HarborDeploymentRef
 from graftline.harbor.contract import RewardInfo, RolloutRequest, RolloutResponse
-from graftline.harbor.deployment_ref import HarborDeploymentRef
+from graftline.harbor.instances import HarborInstanceProvider
+from graftline.harbor.localapi.answers import Keys
 from graftline.harbor.localapi.config import LocalAPIConfig, TaskAppConfig
-from graftline.harbor.localapi.keys import Keys
 from graftline.harbor.localapi.rollouts import Rollouts, response_of
 from graftline.harbor.localapi.served import serve_task_app
-from graftline.harbor.provider import HarborInstanceProvider
 from graftline.harbor.refusal import RequestError
 
 REQUEST = RolloutRequest(trace_correlation_id="t-1")

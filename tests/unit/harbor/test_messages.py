@@ -2,7 +2,7 @@
 
 import pytest
 
-from graftline.harbor.messages import find_message
+from graftline.harbor.results import find_message
 
 PYTHON = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\n    ~^^\n'
 

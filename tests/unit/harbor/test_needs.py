@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from graftline.harbor.context_files import left_out
-from graftline.harbor.contract import counts
+from graftline.harbor.contract import VerifierSettings, counts
 from graftline.harbor.executors.base import BuildContext
 from graftline.harbor.in_box.needs import find_missing
-from graftline.harbor.limits import VerifierSettings
-from graftline.harbor.packager import HarborPackager
+from graftline.harbor.packager import HarborPackager, omitted_files
 from graftline.harbor.task_format.importing import import_harbor_tasks
 from graftline.harbor.task_format.task_folder import HarborTask, needs_of, needs_of_solution, read_task, workdir_of
 from tests.box_contexts import a_box
@@ -251,7 +249,7 @@ def test_a_task_of_which_a_file_is_dropped_has_no_reward(tmp_path: Path, lost: s
     # what is said is what is packed
     packed = {*HarborPackager(spec).get_file_list()}
     written = {path.relative_to(spec.context_dir).as_posix() for path in spec.context_dir.rglob("*") if path.is_file()}
-    assert written - packed == {*left_out(spec.context_dir)}
+    assert written - packed == {*omitted_files(spec.context_dir)}
 
 
 @on_local

@@ -315,7 +315,7 @@ def test_the_archive_itself_has_a_size_as_well(tmp_path: Path) -> None:
 
 
 def test_so_many_files_are_packed_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graftline.harbor.context_files.MAX_ENTRIES", 3)
+    monkeypatch.setattr("graftline.harbor.packager.MAX_ENTRIES", 3)
     lay(tmp_path, {"a/b": "", "c": ""})
     assert package(tmp_path).file_count == 2
     lay(tmp_path, {"d": ""})

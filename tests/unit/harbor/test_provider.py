@@ -4,10 +4,9 @@ from collections.abc import Iterator
 import pytest
 
 from graftline.core.errors import HarborError
+from graftline.harbor.address import HarborDeploymentRef
 from graftline.harbor.contract import TaskDescription, TaskInfo
-from graftline.harbor.deployment_ref import HarborDeploymentRef
-from graftline.harbor.instances import create_harbor_instances
-from graftline.harbor.provider import HarborInstanceProvider
+from graftline.harbor.instances import HarborInstanceProvider, create_harbor_instances
 from tests.harbor_server import HarborServer
 
 PAGES = "GET /api/harbor/deployments/dep-1/instances"

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import graftline.harbor
 
@@ -69,3 +70,10 @@ from graftline.harbor import HarborDeploymentRef, LocalAPIConfig
 assert not vendors & set(sys.modules), vendors & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=240)
+
+
+def test_the_stub_for_type_checkers_has_every_name_of_its_floor() -> None:
+    stub = Path(graftline.harbor.__file__).with_suffix(".pyi").read_text("utf-8")
+    names = {name for name in graftline.harbor.__all__ if f" as {name}\n" not in stub}
+
+    assert names == {name for name in graftline.harbor.__all__ if name.startswith(("Eval", "PromptLearning"))}

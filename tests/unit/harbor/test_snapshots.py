@@ -15,18 +15,18 @@ from pathlib import Path
 import pytest
 
 from graftline.core.errors import DataError, HarborError
-from graftline.harbor.snapshots import Snapshots
+from graftline.harbor.archive import Snapshots
 from tests.conftest import CHECKOUT
 
 _KILLED = """
 import os, signal, sys, time
 from pathlib import Path
 from graftline.harbor import archive
-from graftline.harbor.snapshots import Snapshots
+from graftline.harbor.archive import Snapshots
 def wait(partial, folder):
     print("written", flush=True)
     time.sleep(60)
-archive._takes_place = wait
+archive._place = wait
 data = Path(sys.argv[2]).read_bytes()
 Snapshots(Path(sys.argv[1])).add(sys.argv[3], lambda: data)
 """

@@ -14,8 +14,8 @@ from fastapi.responses import JSONResponse
 from pydantic import SecretStr
 
 from graftline.core.errors import ConfigError, DataError, HarborError
+from graftline.harbor.address import HarborDeploymentRef
 from graftline.harbor.contract import RolloutRequest, TaskDescription, TaskInfo
-from graftline.harbor.deployment_ref import HarborDeploymentRef
 from graftline.harbor.localapi.answers import MAX_BODY_BYTES
 from graftline.harbor.localapi.app import create_local_api
 from graftline.harbor.localapi.config import LocalAPIConfig

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from graftline.core.errors import HarborError
+from graftline.harbor.address import HarborDeploymentRef
 from graftline.harbor.build_spec import HarborBuildSpec
-from graftline.harbor.client import HarborAPIError, HarborTimeoutError, Patience
-from graftline.harbor.deployment_ref import HarborDeploymentRef
+from graftline.harbor.client import HarborAPIError, HarborTimeoutError, RetryPolicy
 from graftline.harbor.uploader import (
     HarborDeploymentResult,
     HarborDeploymentUploader,
@@ -20,7 +20,7 @@ from graftline.harbor.uploader import (
 from tests.harbor_server import Fault, HarborServer
 
 CREATE = "POST /api/harbor/deployments"
-BRISK = Patience(timeout_s=20.0, first_pause_s=0.001, longest_pause_s=0.002)
+BRISK = RetryPolicy(timeout_s=20.0, first_pause_s=0.001, longest_pause_s=0.002)
 
 
 @pytest.fixture(scope="module")

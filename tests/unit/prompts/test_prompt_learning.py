@@ -8,9 +8,9 @@ import pytest
 from pydantic import SecretStr
 
 from graftline.core.errors import ConfigError, HarborError
+from graftline.harbor.address import HarborDeploymentRef
 from graftline.harbor.client import HarborAPIError, HarborTimeoutError
 from graftline.harbor.contract import RewardInfo, RolloutRequest, RolloutResponse, TaskDescription, TaskInfo
-from graftline.harbor.deployment_ref import HarborDeploymentRef
 from graftline.harbor.instances import create_harbor_instances
 from graftline.harbor.localapi.app import create_local_api
 from graftline.harbor.localapi.config import LocalAPIConfig

@@ -11,16 +11,15 @@ from pydantic import SecretStr
 
 from graftline.core.errors import ConfigError
 from graftline.core.secrets import Secrets
-from graftline.harbor.address import KEY_VARIABLES, checked_url, is_loopback, sendable_key
+from graftline.harbor.address import KEY_VARIABLES, HarborDeploymentRef, checked_url, is_loopback, sendable_key
 from graftline.harbor.client import HarborClient
-from graftline.harbor.deployment_ref import HarborDeploymentRef
 from graftline.harbor.uploader import HarborDeploymentUploader
 
 KEY_FILE = "api_key"
 
 
-class KnownService(NamedTuple):
-    """Where it is, and its key."""
+class ServiceConnection(NamedTuple):
+    """Where a service is, and its key."""
 
     url: str
     key: SecretStr
@@ -47,7 +46,7 @@ class KnownService(NamedTuple):
             raise ConfigError(f"{error}; `graftline harbor list` shows them") from None
 
 
-def known_service(url: str, secrets: Secrets, folder: Path) -> KnownService:
+def find_service(url: str, secrets: Secrets, folder: Path) -> ServiceConnection:
     """Return the service at `url`.
 
     Args:
@@ -65,21 +64,21 @@ def known_service(url: str, secrets: Secrets, folder: Path) -> KnownService:
         raise ConfigError(
             f"{url!r}: would send the key unencrypted to another machine; expected https://, or a tunnel to this machine"
         )
-    found = next((value for name in KEY_VARIABLES if (value := secrets.get(name))), None)
+    key = next((value for name in KEY_VARIABLES if (value := secrets.get(name))), None)
     path = folder / KEY_FILE
-    if found is None and is_here:
+    if key is None and is_here:
         try:
-            found = SecretStr(path.read_text("utf-8").strip())
+            key = SecretStr(path.read_text("utf-8").strip())
         except FileNotFoundError:
             pass
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: cannot be read ({error}); it is the key that the service made") from None
-    if found is None:
+    if key is None:
         raise ConfigError(
             f"{KEY_VARIABLES[0]}: is not set, and no service of this machine has left its key in {path}; start"
             " `graftline harbor serve`, or put the key of the service into .env"
         )
     try:
-        return KnownService(url, sendable_key(found.get_secret_value()))
+        return ServiceConnection(url, sendable_key(key.get_secret_value()))
     except ValueError as error:
         raise ConfigError(f"{KEY_VARIABLES[0]}: {error}") from None
