@@ -35,7 +35,7 @@ from benchmarks.machine import machine
 from benchmarks.teacher_tasks import QUALITY_TASKS
 from graftline.core.paths import Paths
 from graftline.llm.blocking import BlockingChatModel
-from graftline.llm.dialect import encoded
+from graftline.llm.client import encode_chat
 from graftline.llm.fleet import Fleet, load_fleet
 from graftline.llm.pool import ActorPool
 from graftline.pipeline.attempts import Partition, make_here, missing, stored
@@ -90,7 +90,7 @@ def measure(fleet: Fleet, prompt: Prompt, rounds: int, tasks: Sequence[Task] = T
             teacher = OpenAITeacher(model, prompt, fleet.context_tokens)
             _, asked = _loop(tasks, teacher, sandbox, fleet, Paths(Path(folder, "warm")))
             requests = [chat_request(prompt.settings, one.messages, one.temperature, one.seed) for one in asked]
-            bodies = [encoded(one, fleet.called, one.seed) for one in requests]
+            bodies = [encode_chat(one, fleet.called, one.seed) for one in requests]
             for number in range(rounds):
                 bares.append(asyncio.run(_bare(bodies, fleet)))
                 loops.append(_loop(tasks, teacher, sandbox, fleet, Paths(Path(folder, str(number))))[0])

@@ -19,7 +19,7 @@ from benchmarks.commands import CHECKOUT, said
 from benchmarks.machine import machine
 from graftline.core.paths import Paths
 from graftline.llm.fleet import load_fleet
-from graftline.llm.status import fleet_status
+from graftline.llm.servers.processes import fleet_status
 
 PARTS = ("chat_pool", "job_queue", "state_store")
 SERVED = ("actor_overhead", "teacher_quality")

@@ -40,10 +40,9 @@ from graftline.harbor.environments.refactoring import refactoring_app_config
 from graftline.harbor.task_app_client import create_task_app_client
 from graftline.llm.base import ChatAnswer, ChatModel, ChatRequest
 from graftline.llm.blocking import BlockingChatModel
-from graftline.llm.fleet import Actor, Fleet, load_fleet
+from graftline.llm.fleet import Actor, Fleet, PoolSettings, load_fleet
 from graftline.llm.pool import ActorPool
 from graftline.llm.servers.processes import down, up
-from graftline.llm.settings import PoolSettings
 from graftline.llm.weights.fetch import fetch_model
 from graftline.prompts.journal import FileJournal
 from graftline.prompts.optimize import optimize

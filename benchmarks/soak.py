@@ -49,7 +49,7 @@ from benchmarks.soak_parts.site import CHECKOUT, FLEET, MODEL, Site
 from benchmarks.soak_parts.wall_clock import WallClock
 from graftline.core.errors import ModelError
 from graftline.core.paths import Paths
-from graftline.llm.weights.stored import model_file
+from graftline.llm.weights.catalog import model_file
 from graftline.rollouts.queue.base import Depth
 from tests.hub_server import HubServer
 from tests.postgres_server import PostgresServer, new_database, postgres_programs

@@ -213,14 +213,14 @@ def take_steps() -> None:
     import torch
 
     from graftline.core.paths import Paths
-    from graftline.llm.weights.stored import converted_folder
+    from graftline.llm.weights.catalog import safetensors_folder
     from graftline.training.local.engine import Engine
     from graftline.training.local.lora import LoraShape
     from graftline.training.local.passes import Example
     from graftline.training.local.serve import keep_freed_memory
 
     keep_freed_memory()
-    engine = Engine(converted_folder(MODEL, Paths(CHECKOUT), os.environ), MODEL)
+    engine = Engine(safetensors_folder(MODEL, Paths(CHECKOUT), os.environ), MODEL)
     engine.create("run", LoraShape(rank=8, train_unembed=False, seed=1))
     batch = [
         Example(tokens[:-1], {"target_tokens": torch.tensor(tokens[1:]), "weights": torch.tensor(weights)})

@@ -13,7 +13,7 @@ from graftline.core.errors import GraftlineError
 from graftline.core.markdown import table
 from graftline.llm.fleet import load_fleet
 from graftline.llm.open import ActorsConfig
-from graftline.llm.status import ActorStatus, fleet_status
+from graftline.llm.servers.processes import ActorStatus, fleet_status
 from resources.artifacts import Artifacts
 from resources.systems import ActorsResource
 from sensors.cursor import read_object

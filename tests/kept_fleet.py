@@ -1,4 +1,4 @@
-"""A fleet of stand-ins for vLLM below a root folder of its own, for tests of keepers and of the commands around them."""
+"""A fleet of stand-ins for vLLM below a root folder of its own, for tests of supervisors and of the commands around them."""
 
 import json
 import os
@@ -13,9 +13,8 @@ import psutil
 from graftline.core.paths import Paths
 from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.llm.fleet import Fleet, load_fleet
-from graftline.llm.servers.keeper_state import KeeperState, log_path, read_state, state_path
-from graftline.llm.servers.processes import down, up
-from graftline.llm.status import ActorStatus, fleet_status
+from graftline.llm.servers.processes import ActorStatus, down, fleet_status, up
+from graftline.llm.servers.supervisor import SupervisorState, log_path, read_state, state_path
 from tests import vllm_stand_in
 
 NAME = "tested"
@@ -62,7 +61,7 @@ class KeptFleet:
     def status(self) -> list[ActorStatus]:
         return fleet_status(self.paths, NAME, self.fleet)
 
-    def state(self, actor: str = "actor-0") -> KeeperState:
+    def state(self, actor: str = "actor-0") -> SupervisorState:
         state = read_state(state_path(self.paths, NAME, actor))
         assert state is not None
         return state
@@ -71,9 +70,9 @@ class KeptFleet:
         return log_path(self.paths, NAME, actor).read_text("utf-8")
 
     def processes(self) -> list[psutil.Process]:
-        """Return everything that a keeper has started, itself included."""
-        keeper = psutil.Process(self.state().keeper)
-        return [keeper, *keeper.children(recursive=True)]
+        """Return everything that a supervisor has started, itself included."""
+        supervisor = psutil.Process(self.state().keeper)
+        return [supervisor, *supervisor.children(recursive=True)]
 
     def port(self) -> int:
         return self.fleet.actors[0].port

@@ -17,8 +17,7 @@ from graftline.core.build import Contents, Request, build
 from graftline.core.config import parse_yaml
 from graftline.core.hashing import sha256_file
 from graftline.core.paths import Paths
-from graftline.llm.weights.catalog import load_models
-from graftline.llm.weights.stored import CONVERTED_KIND, converted_path, model_file
+from graftline.llm.weights.catalog import CONVERTED_KIND, load_models, model_file, safetensors_path
 from tests.tiny_gguf import make_model, write_gguf
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -129,4 +128,4 @@ def write_tiny_models(root: Path, folder: Path) -> None:
             return Contents({})
 
         request = Request(CONVERTED_KIND, name, "1", {"weights": entry.sha256}, {})
-        build(converted_path(name, paths, environment), request, write)
+        build(safetensors_path(name, paths, environment), request, write)

@@ -10,9 +10,9 @@ from graftline.core.config import load_yaml, parse_yaml, validate
 from graftline.core.metrics import Metrics
 from graftline.evals.evaluation_file import EvaluationFile
 from graftline.harbor.deployment_file import DeploymentFile
-from graftline.llm.fault import FaultKind
+from graftline.llm.client import FaultKind
 from graftline.llm.fleet import Engine, Fleets
-from graftline.llm.status import Phase
+from graftline.llm.servers.processes import Phase
 from graftline.llm.weights import stored
 from graftline.llm.weights.catalog import ModelCatalog
 from graftline.pipeline.manifests import Manifest

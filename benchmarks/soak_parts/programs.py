@@ -16,7 +16,7 @@ import psutil
 from benchmarks.soak_parts.samples import below, is_zombie
 from benchmarks.soak_parts.site import ACTOR, FLEET, WORKERS_MANIFEST, Site
 from graftline.core.errors import RecordError
-from graftline.llm.servers.keeper_state import KeeperState, kept_here, read_state, state_path
+from graftline.llm.servers.supervisor import SupervisorState, read_state, runs_here, state_path
 
 BIN = Path(sys.executable).parent
 _LOOK_S, _PAUSE_S, _ENDS_WITHIN_S = 0.1, 1.0, 40.0
@@ -112,13 +112,13 @@ class Program:
         return self._log.read_bytes()[-_SHOWN:].decode("utf-8", "replace").strip() if self._log.exists() else ""
 
 
-def actor_state(site: Site) -> KeeperState | None:
+def actor_state(site: Site) -> SupervisorState | None:
     """Return what the keeper of the actor says, while it lives."""
     try:
         state = read_state(state_path(site.paths, FLEET, ACTOR))
     except (RecordError, OSError):
         return None
-    return state if state is not None and kept_here(state) else None
+    return state if state is not None and runs_here(state) else None
 
 
 class KeptActor(Program):

@@ -69,9 +69,9 @@ def _fetch(name: str, paths: "Paths", bars: "Progress") -> dict[str, str]:
 @pass_paths
 def list_(paths: "Paths", as_json: bool) -> None:
     """List the models that are known: their licences, where they lie, and whether that was checked."""
-    from graftline.llm.weights.stored import stored_models
+    from graftline.llm.weights.catalog import list_models
 
-    models = stored_models(paths, os.environ)
+    models = list_models(paths, os.environ)
     if as_json:
         print_json({"models": [asdict(model) for model in models]})
         return
@@ -97,7 +97,7 @@ def list_(paths: "Paths", as_json: bool) -> None:
 @pass_paths
 def verify(paths: "Paths", names: tuple[str, ...], as_json: bool) -> None:
     """Read the weights of models, of all that are there if none is named: are they what is pinned?"""
-    from graftline.llm.weights.stored import verify_models
+    from graftline.llm.weights.catalog import verify_models
 
     checks = verify_models(names, paths, os.environ)
     if as_json:
@@ -134,8 +134,8 @@ def convert(paths: "Paths", name: str, python: Path, as_json: bool) -> None:
 @pass_paths
 def adapter(paths: "Paths", folder: Path, base: str, into: Path, as_json: bool) -> None:
     """Make GGUF of the LoRA adapter in FOLDER, for llama.cpp."""
+    from graftline.llm.weights.catalog import model_file
     from graftline.llm.weights.lora_gguf import convert_adapter
-    from graftline.llm.weights.stored import model_file
 
     built = convert_adapter(folder, model_file(base, paths, os.environ), into.absolute())
     file = into / built.record.name

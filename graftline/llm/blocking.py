@@ -77,8 +77,8 @@ class BlockingChatModel:
 
     async def _close(self) -> None:
         await self.model.close()
-        others = asyncio.all_tasks() - {task for task in (asyncio.current_task(),) if task is not None}
-        for task in others:
+        tasks = asyncio.all_tasks() - {task for task in (asyncio.current_task(),) if task is not None}
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._loop.shutdown_asyncgens()

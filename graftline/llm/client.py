@@ -9,18 +9,84 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from http import HTTPStatus
+from typing import Any, Literal
 
 import httpx
+import orjson
 from pydantic import SecretStr
 
+from graftline.core.errors import DataError
 from graftline.core.web import retry_after_s
-from graftline.llm.dialect import Reply, decoded, message_of
-from graftline.llm.fault import Fault, FaultKind
+from graftline.llm.base import ChatRequest, TokenUsage
 
 _MAX_ANSWER_BYTES = 8 << 20
 _KEEP_ALIVE_S = 2.0
 """Servers close idle connections after 5 s; a request must not meet that."""
+
+
+class FaultKind(StrEnum):
+    """Of one try."""
+
+    UNREACHABLE = "unreachable"
+    """No connection; nothing was sent."""
+    LIMITED = "limited"
+    """429: it wants to be asked less often."""
+    BUSY = "busy"
+    """503: its queue is full, or it is starting or ending."""
+    FAILED = "failed"
+    """Another 5xx, or it ended the answer by itself."""
+    TORN = "torn"
+    """The connection ended before the answer did."""
+    MALFORMED = "malformed"
+    """Status 200, and no answer in it."""
+    STALLED = "stalled"
+    """It was taken out of service while it worked."""
+    LATE = "late"
+    """A look, or the loading of an adapter, took too long."""
+    FORGOTTEN = "forgotten"
+    """The adapter that was loaded is not there any more."""
+    REFUSED = "refused"
+    """Another 4xx: asked again, it would say the same."""
+
+    @property
+    def was_taken(self) -> bool:
+        """Whether the actor may have worked on it, so that the request itself may be what it fails of."""
+        return self not in (FaultKind.UNREACHABLE, FaultKind.LIMITED, FaultKind.BUSY)
+
+    @property
+    def is_of_the_actor(self) -> bool:
+        """Whether it speaks against the actor: one that asks for a pause, or is asked nonsense, is well, and one that was
+        taken out of service is judged already.
+        """
+        return self not in (FaultKind.LIMITED, FaultKind.FORGOTTEN, FaultKind.STALLED, FaultKind.REFUSED)
+
+
+class Fault(Exception):
+    """One try failed. It never leaves this package: the pool tries again, or raises an `ActorError`."""
+
+    def __init__(self, kind: FaultKind, message: str, retry_after_s: float = 0.0, status: int = 0) -> None:
+        super().__init__(kind, message, retry_after_s, status)
+        self.kind = kind
+        self.message = message
+        """What happened, to be read behind the name of the actor."""
+        self.retry_after_s = retry_after_s
+        self.status = status
+        """Of the answer; 0 where there was none."""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What one server answered."""
+
+    text: str
+    finish_reason: Literal["stop", "length"]
+    usage: TokenUsage
+    model: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +141,7 @@ class ActorClient:
         status, headers, content = await self._exchange("POST", self._chats, body, request_id)
         if status != HTTPStatus.OK:
             raise self._fault(status, headers, content)
-        return decoded(content)
+        return decode_chat(content)
 
     async def get(self, path: str, timeout_s: float) -> bytes:
         """Return what is at `path` of the server, `/health` or `/metrics`.
@@ -95,9 +161,9 @@ class ActorClient:
 
     async def prune(self) -> None:
         """Close the connections that were idle for so long that they will not be used again."""
-        kept = self._clock() - _KEEP_ALIVE_S
-        expired = [lane for lane in self._idle if lane.used_at < kept]
-        self._idle = [lane for lane in self._idle if lane.used_at >= kept]
+        oldest = self._clock() - _KEEP_ALIVE_S
+        expired = [lane for lane in self._idle if lane.used_at < oldest]
+        self._idle = [lane for lane in self._idle if lane.used_at >= oldest]
         for lane in expired:
             await lane.transport.aclose()
 
@@ -153,9 +219,9 @@ class ActorClient:
         return httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False, limits=limits)
 
     def _fault(self, status: int, headers: httpx.Headers, content: bytes) -> Fault:
-        said = message_of(content)
+        message = error_message(content)
         if self._key is not None:
-            said = said.replace(self._key.get_secret_value(), "[secret]")
+            message = message.replace(self._key.get_secret_value(), "[secret]")
         kind = FaultKind.REFUSED
         if status == HTTPStatus.TOO_MANY_REQUESTS:
             kind = FaultKind.LIMITED
@@ -163,21 +229,21 @@ class ActorClient:
             kind = FaultKind.BUSY
         elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             kind = FaultKind.FAILED
-        return Fault(kind, f"answers {status}: {said}", retry_after_s(headers.get("Retry-After", "")), status)
+        return Fault(kind, f"answers {status}: {message}", retry_after_s(headers.get("Retry-After", "")), status)
 
 
 def _reason(error: BaseException | None) -> str:
     """Return what the system says of a connection that failed; httpx says that it failed."""
-    said = str(error) or type(error).__name__
+    reason = str(error) or type(error).__name__
     while error is not None:
         if isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if isinstance(error, ssl.SSLError):
             return str(error)
         if isinstance(error, OSError) and error.errno:
-            said = os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
+            reason = os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
         error = error.__cause__ or error.__context__
-    return said
+    return reason
 
 
 async def _content(response: httpx.Response) -> bytes:
@@ -193,3 +259,75 @@ async def _content(response: httpx.Response) -> bytes:
     finally:
         await stream.aclose()
     return b"".join(pieces)
+
+
+_SAID_CHARACTERS = 300
+
+
+def encode_chat(request: ChatRequest, model: str, seed: int | None) -> bytes:
+    """Return the body that asks `request` of `model`.
+
+    Raises:
+        DataError: the chat is no Unicode text, or the schema no JSON.
+    """
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [{"role": message.role, "content": message.content} for message in request.messages],
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+    }
+    if request.stop:
+        body["stop"] = request.stop
+    if request.json_schema is not None:
+        body["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "schema": request.json_schema},
+        }
+    if seed is not None:
+        body["seed"] = seed
+    try:
+        return orjson.dumps(body)
+    except orjson.JSONEncodeError as error:
+        raise DataError(f"a chat cannot be sent: {error}; mend its text or its schema") from None
+
+
+def decode_chat(content: bytes) -> Reply:
+    """Return the answer in the body of status 200.
+
+    Raises:
+        Fault: there is none in it, or the server ended it before the model or `max_tokens` did.
+    """
+    try:
+        body = orjson.loads(content)
+        [choice] = body["choices"]
+        text, reason = choice["message"]["content"], choice["finish_reason"]
+        usage, model = body["usage"], body["model"]
+        prompt, completion = usage["prompt_tokens"], usage["completion_tokens"]
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    except orjson.JSONDecodeError:
+        raise Fault(FaultKind.MALFORMED, f"answers with something else than JSON: {_start(content)}") from None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise Fault(FaultKind.MALFORMED, f"answers with something else than one chat: {_start(content)}") from None
+    # where all tokens went into what a server keeps as reasoning, there is no text
+    text = "" if text is None else text
+    numbers = (prompt, completion, cached)
+    if not isinstance(text, str) or not isinstance(model, str) or not all(type(n) is int and n >= 0 for n in numbers):
+        raise Fault(FaultKind.MALFORMED, f"answers with something else than one chat: {_start(content)}")
+    if reason not in ("stop", "length"):
+        raise Fault(FaultKind.FAILED, f"ended the answer by itself: {reason!r}")
+    return Reply(text, reason, TokenUsage(prompt, completion, min(cached, prompt)), model)
+
+
+def error_message(content: bytes) -> str:
+    """Return what a server says in the body of an error, in one line."""
+    try:
+        body = orjson.loads(content)
+        error = body.get("error", body)
+        message = error.get("message", error) if isinstance(error, dict) else error
+    except (AttributeError, orjson.JSONDecodeError):
+        message = content.decode("utf-8", "replace")
+    return " ".join(str(message).split())[:_SAID_CHARACTERS] or "nothing more"
+
+
+def _start(content: bytes) -> str:
+    return repr(" ".join(content[:_SAID_CHARACTERS].decode("utf-8", "replace").split())[:80])

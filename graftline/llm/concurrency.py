@@ -49,7 +49,7 @@ class Concurrency:
         """Requests in flight at most."""
         return int(self._limit)
 
-    def answered(self, in_flight: int, now: float) -> None:
+    def record_answer(self, in_flight: int, now: float) -> None:
         """Say that one of `in_flight` requests was answered: the limit grows with them, so at the pace of the actor."""
         if now < self._may_grow_until and in_flight >= _BINDING * self.limit:
             self._limit = min(self._limit * _GROWTH ** (1 / in_flight), float(self._slots))
@@ -57,8 +57,8 @@ class Concurrency:
     def observe(self, load: Load, in_flight: int, now: float) -> None:
         """Say what the server says while `in_flight` requests of ours are with it."""
         # counters of a server that was started again begin at zero
-        known = self._preemptions if self._preemptions is not None else load.preemptions
-        is_preempting = load.preemptions > known
+        before = self._preemptions if self._preemptions is not None else load.preemptions
+        is_preempting = load.preemptions > before
         self._preemptions = load.preemptions
         is_queueing = load.running > 0 and load.waiting_for_room > _QUEUE_RATIO * load.running
         self._queue_polls = self._queue_polls + 1 if is_queueing else 0

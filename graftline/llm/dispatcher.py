@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from graftline.core.errors import ActorError
-from graftline.llm.member import Member
-from graftline.llm.routing import chosen
+from graftline.llm.member import Member, choose_actor
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +43,8 @@ class Dispatcher:
         """
         if self._has_given_up:
             raise self._dead()
-        if not self._waiters and (actors := self._allowed(self._open(self._members), avoided)):
-            return self._placed(actors, prefix)
+        if not self._waiters and (actors := self._without_avoided(self._open(self._members), avoided)):
+            return self._give_place(actors, prefix)
         waiter = _Waiter(asyncio.get_running_loop().create_future(), prefix, avoided)
         if is_again:
             self._waiters.appendleft(waiter)
@@ -77,7 +76,7 @@ class Dispatcher:
         loop.call_at(member.not_before + _TICK_S, self.hand_out)
         self.hand_out()
 
-    def ejected(self) -> None:
+    def on_ejection(self) -> None:
         """Say that an actor went out of service: without any, patience begins to run out."""
         # some may have waited for it because they failed at those that are left
         self.hand_out()
@@ -89,7 +88,7 @@ class Dispatcher:
                 self._patience_s,
             )
 
-    def returned(self) -> None:
+    def on_return(self) -> None:
         """Say that an actor is in service again."""
         if self._giving_up is not None:
             self._giving_up.cancel()
@@ -116,8 +115,8 @@ class Dispatcher:
             waiter = self._waiters.popleft()
             if waiter.place.done():
                 continue
-            if actors := self._allowed(open_members, waiter.avoided):
-                waiter.place.set_result(self._placed(actors, waiter.prefix))
+            if actors := self._without_avoided(open_members, waiter.avoided):
+                waiter.place.set_result(self._give_place(actors, waiter.prefix))
             else:
                 passed_over.append(waiter)
         self._waiters.extendleft(reversed(passed_over))
@@ -126,13 +125,13 @@ class Dispatcher:
         now = asyncio.get_running_loop().time()
         return [member for member in members if member.has_room(now)]
 
-    def _allowed(self, actors: list[Member], avoided: Collection[Member]) -> list[Member]:
+    def _without_avoided(self, actors: list[Member], avoided: Collection[Member]) -> list[Member]:
         if not avoided:
             return actors
         return [actor for actor in actors if actor not in avoided] if self.has_other(avoided) else actors
 
-    def _placed(self, actors: list[Member], prefix: int) -> Member:
-        member = chosen(actors, prefix)
+    def _give_place(self, actors: list[Member], prefix: int) -> Member:
+        member = choose_actor(actors, prefix)
         member.in_flight += 1
         return member
 

@@ -62,10 +62,10 @@ def _of_vllm(samples: list[Sample]) -> Load:
         running=_total(samples, "vllm:num_requests_running"),
         waiting=waiting,
         # releases that do not tell the reasons wait for room, too
-        waiting_for_room=round(sum(one.value for one in reasons if one.labels.get("reason") == "capacity"))
+        waiting_for_room=round(sum(sample.value for sample in reasons if sample.labels.get("reason") == "capacity"))
         if reasons
         else waiting,
-        kv_use=max((one.value for one in samples if one.name == "vllm:kv_cache_usage_perc"), default=None),
+        kv_use=max((sample.value for sample in samples if sample.name == "vllm:kv_cache_usage_perc"), default=None),
         preemptions=_total(samples, "vllm:num_preemptions_total"),
         prompt_tokens=prompt,
         completion_tokens=completion,
@@ -98,3 +98,55 @@ def _of_llamacpp(samples: list[Sample]) -> Load:
 
 def _total(samples: Iterable[Sample], name: str) -> int:
     return round(sum(sample.value for sample in samples if sample.name == name))
+
+
+class Health:
+    """Counts failures, and says when a probe is due."""
+
+    def __init__(self, most_failures: int, first_pause_s: float, longest_pause_s: float) -> None:
+        self._most_failures = most_failures
+        self._first_pause_s, self._longest_pause_s = first_pause_s, longest_pause_s
+        self._failures = 0
+        self.is_in_service = True
+        self.pause_s = first_pause_s
+        """Until the next probe, while it is out of service."""
+
+    def record_success(self) -> None:
+        """Say that a request was answered."""
+        self._failures, self.pause_s = 0, self._first_pause_s
+
+    def record_failure(self) -> bool:
+        """Say that the actor failed at something; return whether it did so too often."""
+        self._failures += 1
+        return self._failures >= self._most_failures
+
+    def eject(self) -> bool:
+        """Take it out of service; return whether it was in it."""
+        was_in_service, self.is_in_service = self.is_in_service, False
+        return was_in_service
+
+    def record_probe(self, is_well: bool) -> None:
+        """Say how a probe went. Each pause is twice as long as the one before until a request was answered: there are
+        servers that answer probes, and nothing else.
+        """
+        self._failures, self.is_in_service = 0, is_well
+        self.pause_s = min(2 * self.pause_s, self._longest_pause_s)
+
+
+class Progress:
+    """Finds engines that hang: work, and no step for a long time, while `/health` is as ever."""
+
+    def __init__(self, stall_s: float) -> None:
+        self._stall_s = stall_s
+        self._steps = -1
+        self._since = 0.0
+
+    def is_stalled(self, load: Load, has_our_work: bool, now: float) -> bool:
+        """Return whether nothing has moved for too long. Without work of ours it does not matter, and cannot be told:
+        gauges may stay where the last step left them.
+        """
+        has_work = has_our_work and load.running + load.waiting > 0
+        # after a restart the server counts from zero: any other number is a step
+        if not has_work or load.steps != self._steps:
+            self._steps, self._since = load.steps, now
+        return now - self._since >= self._stall_s

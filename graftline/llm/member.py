@@ -1,15 +1,83 @@
 """One actor as the pool sees it."""
 
 import asyncio
+import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Protocol, TypeVar
 
-from graftline.llm.client import ActorClient
+from graftline.llm.base import ChatRequest, TokenUsage
+from graftline.llm.client import ActorClient, FaultKind
 from graftline.llm.concurrency import Concurrency
 from graftline.llm.fleet import Price
-from graftline.llm.health import Health, Progress
-from graftline.llm.load import Load
-from graftline.llm.routing import digest
-from graftline.llm.stats import ActorStats, Totals, cost_usd
+from graftline.llm.load import Health, Load, Progress
+
+
+def digest(text: str) -> int:
+    """Return 64 bits of `text`, the same in every process."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
+@dataclass(frozen=True, slots=True)
+class ActorStats:
+    """One actor since the pool was opened."""
+
+    name: str
+    is_in_service: bool
+    in_flight: int
+    limit: int
+    """Requests at a time that it is given at most, at this moment."""
+    answers: int
+    tries: int
+    """Requests that were sent to it; all but `answers` and those in flight failed, or were cancelled."""
+    faults: Mapping[FaultKind, int]
+    ejections: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    """Of `prompt_tokens`."""
+    cost_usd: float | None
+    """None where no price is configured."""
+    last_fault: str
+    """Its last fault; empty where it had none."""
+    load: Load | None
+    """What it said last on `/metrics`; None where it says nothing."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """What is counted of one actor."""
+
+    answers: int = 0
+    tries: int = 0
+    ejections: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    # all kinds from the start: another thread may read while this one counts
+    faults: dict[FaultKind, int] = field(default_factory=lambda: dict.fromkeys(FaultKind, 0))
+
+    def add_answer(self, usage: TokenUsage) -> None:
+        """Count an answer."""
+        self.answers += 1
+        self.prompt_tokens += usage.prompt
+        self.completion_tokens += usage.completion
+        self.cached_tokens += usage.cached
+
+    @property
+    def usage(self) -> TokenUsage:
+        """Of all answers together."""
+        return TokenUsage(self.prompt_tokens, self.completion_tokens, self.cached_tokens)
+
+
+def cost_usd(usage: TokenUsage, price: Price | None) -> float | None:
+    """Return what `usage` costs; None where no price is known."""
+    if price is None:
+        return None
+    cached_usd = price.prompt_usd if price.cached_usd is None else price.cached_usd
+    fresh = usage.prompt - usage.cached
+    return (fresh * price.prompt_usd + usage.cached * cached_usd + usage.completion * price.completion_usd) / _MILLION
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +96,7 @@ class Member:
     """By the clock of the loop: it has asked not to be asked before."""
     limited: int = 0
     """How often it has asked for it since it answered."""
-    last_said: str = ""
+    last_fault: str = ""
     load: Load | None = None
     adapters: dict[str, str] = field(default_factory=dict)
     """Folders of the adapters that it has, as far as is known, by name."""
@@ -71,6 +139,76 @@ class Member:
             completion_tokens=totals.completion_tokens,
             cached_tokens=totals.cached_tokens,
             cost_usd=cost_usd(totals.usage, price),
-            last_said=self.last_said,
+            last_fault=self.last_fault,
             load=self.load,
         )
+
+
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStats:
+    """The pool since it was opened."""
+
+    requests: int
+    answers: int
+    errors: int
+    """Requests that ended in an `ActorError`."""
+    waiting: int
+    """Requests for which no actor has room."""
+    actors: tuple[ActorStats, ...]
+
+
+_AFFINITY = 2
+"""Requests more than the least loaded actor has, for which a prompt still goes where its beginning may be cached."""
+
+_64_BITS = (1 << 64) - 1
+
+
+class Loaded(Protocol):
+    """An actor with room for a request."""
+
+    @property
+    def in_flight(self) -> int:
+        """Requests of ours that are with it."""
+
+    @property
+    def salt(self) -> int:
+        """Its digest, which tells it from the others in every process in the same way."""
+
+
+LoadedT = TypeVar("LoadedT", bound=Loaded)
+
+
+def prefix_of(request: ChatRequest) -> int:
+    """Return the digest of what `request` shares with others: its adapter, and all messages but the last."""
+    shared = [request.adapter]
+    for message in request.messages[:-1]:
+        shared += (message.role, message.content)
+    return digest("\0".join(shared))
+
+
+def choose_actor(actors: Sequence[LoadedT], prefix: int) -> LoadedT:
+    """Return the least loaded of `actors`; of those that are hardly more loaded, the one that `prefix` always prefers.
+
+    The preference is rendezvous hashing: an actor that goes or comes changes it only for prompts that preferred it.
+    """
+    least = min(actor.in_flight for actor in actors)
+    near = [actor for actor in actors if actor.in_flight <= least + _AFFINITY]
+    return max(near, key=lambda actor: _mix(prefix ^ actor.salt))
+
+
+def _mix(number: int) -> int:
+    """Return 64 bits of which each depends on all of `number` (the finalizer of SplitMix64)."""
+    number = ((number ^ number >> 30) * 0xBF58476D1CE4E5B9) & _64_BITS
+    number = ((number ^ number >> 27) * 0x94D049BB133111EB) & _64_BITS
+    return number ^ number >> 31
+
+
+def full_jitter(tries: int, first_s: float, longest_s: float, chance: random.Random) -> float:
+    """Return how long to wait after so many tries.
+
+    https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
+    """
+    return chance.uniform(0.0, min(first_s * 2.0 ** min(tries - 1, 32), longest_s))

@@ -40,14 +40,14 @@ class MemoryChatModel:
             async with scope:
                 # a deadline that is over already is noticed here
                 await asyncio.sleep(0)
-                said = await self._answer(request)
+                text = await self._answer(request)
         except TimeoutError:
             if self._is_closed:
                 raise ActorError(f"{self._name}: was closed before there was an answer") from None
             raise ActorError(f"{self._name}: no answer within {request.deadline_s:g} s; give it longer") from None
         finally:
             self._in_flight.discard(scope)
-        cut = said[: min((at for stop in request.stop if (at := said.find(stop)) >= 0), default=len(said))]
+        cut = text[: min((at for stop in request.stop if (at := text.find(stop)) >= 0), default=len(text))]
         words = _TOKEN.findall(cut)
         is_too_long = len(words) > request.max_tokens
         return ChatAnswer(

@@ -8,9 +8,8 @@ from pydantic import Field
 from graftline.core.config import Config
 from graftline.core.secrets import Secrets
 from graftline.llm.base import ChatModel
-from graftline.llm.fleet import load_fleet
+from graftline.llm.fleet import PoolSettings, load_fleet
 from graftline.llm.memory import MemoryChatModel, scripted
-from graftline.llm.settings import PoolSettings
 
 
 class ActorsConfig(Config):

@@ -12,20 +12,15 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from graftline.core.errors import ActorError
+from graftline.llm.adapters import Adapters
 from graftline.llm.base import ChatAnswer, ChatRequest
-from graftline.llm.client import ActorClient
+from graftline.llm.client import ActorClient, Fault, FaultKind, Reply, encode_chat
 from graftline.llm.concurrency import Concurrency
-from graftline.llm.dialect import Reply, encoded
 from graftline.llm.dispatcher import Dispatcher
-from graftline.llm.fault import Fault, FaultKind
-from graftline.llm.fleet import Fleet
-from graftline.llm.health import Health, Progress
-from graftline.llm.member import Member
-from graftline.llm.routing import full_jitter, prefix_of
-from graftline.llm.servers.adapters import Adapters
-from graftline.llm.servers.watch import Watch
-from graftline.llm.settings import PoolSettings
-from graftline.llm.stats import PoolStats, cost_usd
+from graftline.llm.fleet import Fleet, PoolSettings
+from graftline.llm.load import Health, Progress
+from graftline.llm.member import Member, PoolStats, cost_usd, full_jitter, prefix_of
+from graftline.llm.watch import Watch
 
 _MAX_REPORTED = 8
 
@@ -75,16 +70,16 @@ class ActorPool:
         return self._fleet.called
 
     async def generate(self, request: ChatRequest) -> ChatAnswer:
-        loop = self._started()
+        loop = self._check_loop()
         self._requests += 1
         began = loop.time()
         scope = asyncio.timeout_at(began + request.deadline_s)
-        tried: list[str] = []
+        failures: list[str] = []
         self._is_empty.clear()
         self._in_flight.add(scope)
         try:
             async with scope:
-                answer = await self._answered(request, began, tried)
+                answer = await self._try_until_answered(request, began, failures)
             self._answers += 1
             return answer
         except ActorError:
@@ -95,7 +90,7 @@ class ActorPool:
             if self._is_closed:
                 raise ActorError(f"{self.name}: was closed before there was an answer") from None
             raise ActorError(
-                f"{self.name}: no answer within {request.deadline_s:g} s, {_failed(len(tried))}: {self._report()};"
+                f"{self.name}: no answer within {request.deadline_s:g} s, {_count_tries(len(failures))}: {self._report()};"
                 " look at the actors, or give requests longer"
             ) from None
         finally:
@@ -110,7 +105,7 @@ class ActorPool:
         Raises:
             ActorError: one of the actors does not load it.
         """
-        self._started()
+        self._check_loop()
         await self._adapters.load(name, folder, self._members)
 
     async def unload_adapter(self, name: str) -> None:
@@ -119,7 +114,7 @@ class ActorPool:
         Raises:
             ActorError: one of the actors does not do it.
         """
-        self._started()
+        self._check_loop()
         await self._adapters.unload(name, self._members)
 
     async def close(self, drain_s: float = 0.0) -> None:
@@ -151,7 +146,7 @@ class ActorPool:
             actors=tuple(member.stats(self._fleet.price) for member in self._members),
         )
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _check_loop(self) -> asyncio.AbstractEventLoop:
         if self._is_closed:
             raise ActorError(f"{self.name}: is closed; open another")
         loop = asyncio.get_running_loop()
@@ -163,34 +158,34 @@ class ActorPool:
             raise RuntimeError("a pool belongs to the event loop of its first request")
         return loop
 
-    async def _answered(self, request: ChatRequest, began: float, tried: list[str]) -> ChatAnswer:
+    async def _try_until_answered(self, request: ChatRequest, began: float, failures: list[str]) -> ChatAnswer:
         """Return the answer to `request`; every try that fails goes to `tried`."""
         if request.adapter:
             self._adapters.require(request.adapter)
         seed = request.seed if self._fleet.takes_seed else None
-        body = encoded(request, request.adapter or self._fleet.called, seed)
+        body = encode_chat(request, request.adapter or self._fleet.called, seed)
         prefix = prefix_of(request)
         request_id = f"{self._chance.getrandbits(64):016x}"
         avoided: set[Member] = set()
-        taken = waits = 0
+        attempts = waits = 0
         while True:
-            member = await self._dispatcher.take(prefix, avoided, is_again=bool(tried))
+            member = await self._dispatcher.take(prefix, avoided, is_again=bool(failures))
             try:
                 reply = await self._try(member, request, body, request_id)
             except Fault as fault:
-                tried.append(f"{member.name} {fault.said}")
+                failures.append(f"{member.name} {fault.message}")
                 self._count(member, fault)
                 if fault.kind is FaultKind.REFUSED:
-                    raise ActorError(f"actor {member.name!r} {fault.said}; mend the request or the fleet") from None
-                taken += fault.kind.was_taken
-                if taken >= self._settings.max_tries:
+                    raise ActorError(f"actor {member.name!r} {fault.message}; mend the request or the fleet") from None
+                attempts += fault.kind.was_taken
+                if attempts >= self._settings.max_tries:
                     raise ActorError(
-                        f"{self.name}: {_failed(len(tried))}: {'; '.join(tried[-_MAX_REPORTED:])}; look at the actors,"
+                        f"{self.name}: {_count_tries(len(failures))}: {'; '.join(failures[-_MAX_REPORTED:])}; look at the actors,"
                         " or mend the request"
                     ) from None
                 avoided.add(member)
             else:
-                return self._answer(member, reply, seed, began, len(tried) + 1)
+                return self._answer(member, reply, seed, began, len(failures) + 1)
             finally:
                 self._dispatcher.release(member)
             if not self._dispatcher.has_other(avoided):
@@ -208,10 +203,10 @@ class ActorPool:
                     await self._adapters.ensure(member, request.adapter)
                 return await member.client.chat(body, request_id)
         except TimeoutError:
-            raise Fault(FaultKind.STALLED, f"was taken out of service: {member.last_said}") from None
+            raise Fault(FaultKind.STALLED, f"was taken out of service: {member.last_fault}") from None
         except Fault as fault:
             if fault.status == HTTPStatus.NOT_FOUND and member.adapters.pop(request.adapter, ""):
-                raise Fault(FaultKind.FORGOTTEN, fault.said, status=fault.status) from None
+                raise Fault(FaultKind.FORGOTTEN, fault.message, status=fault.status) from None
             raise
         finally:
             member.tries.discard(scope)
@@ -219,21 +214,21 @@ class ActorPool:
     def _count(self, member: Member, fault: Fault) -> None:
         member.totals.faults[fault.kind] += 1
         if fault.kind is not FaultKind.STALLED:  # which repeats what was said
-            member.last_said = fault.said
+            member.last_fault = fault.message
         if fault.retry_after_s and fault.kind is not FaultKind.REFUSED:
             self._dispatcher.hold(member, fault.retry_after_s)
         elif fault.kind is FaultKind.LIMITED and member.is_open(asyncio.get_running_loop().time()):
             # it answers at once, so it would look like the least loaded of all; what was sent before says nothing more
             member.limited += 1
             self._dispatcher.hold(member, self._backoff_s(member.limited))
-        self._watch.failed(member, fault)
+        self._watch.record_failure(member, fault)
 
     def _answer(self, member: Member, reply: Reply, seed: int | None, began: float, tries: int) -> ChatAnswer:
         now = asyncio.get_running_loop().time()
         member.limited = 0
-        member.health.succeeded()
-        member.totals.answered(reply.usage)
-        member.concurrency.answered(member.in_flight, now)
+        member.health.record_success()
+        member.totals.add_answer(reply.usage)
+        member.concurrency.record_answer(member.in_flight, now)
         return ChatAnswer(
             text=reply.text,
             finish_reason=reply.finish_reason,
@@ -251,10 +246,10 @@ class ActorPool:
         return full_jitter(times, settings.first_backoff_s, settings.longest_backoff_s, self._chance)
 
     def _report(self) -> str:
-        said = [f"{member.name} {member.last_said}" for member in self._members if member.last_said]
-        more = [f"and {len(said) - _MAX_REPORTED} more"] if len(said) > _MAX_REPORTED else []
-        return "; ".join([*said[:_MAX_REPORTED], *more]) or "no actor has said anything"
+        faults = [f"{member.name} {member.last_fault}" for member in self._members if member.last_fault]
+        more = [f"and {len(faults) - _MAX_REPORTED} more"] if len(faults) > _MAX_REPORTED else []
+        return "; ".join([*faults[:_MAX_REPORTED], *more]) or "no actor has said anything"
 
 
-def _failed(tries: int) -> str:
+def _count_tries(tries: int) -> str:
     return "1 try failed" if tries == 1 else f"{tries} tries failed"

@@ -16,8 +16,7 @@ from graftline.llm.fleet import Fleet, load_fleet
 from graftline.llm.open import MemoryChatModelConfig, open_chat_model
 from graftline.llm.pool import ActorPool
 from graftline.llm.servers.commands import weights_of
-from graftline.llm.servers.processes import down, local_actors, up
-from graftline.llm.status import fleet_status
+from graftline.llm.servers.processes import down, fleet_status, local_actors, up
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.ports import MEMORY_CONTEXT_TOKENS
 from graftline.pipeline.recipe_models import context_tokens, fetch_served, model_digest, served

@@ -22,7 +22,7 @@ from graftline.core.errors import ActorError, BoundaryError, ConfigError, Sandbo
 from graftline.core.hashing import digest
 from graftline.core.metrics import Metrics
 from graftline.core.paths import Paths, file_name
-from graftline.llm.stats import PoolStats
+from graftline.llm.member import PoolStats
 from graftline.pipeline.settings import Budget
 from graftline.rollouts.collect import RolloutConfig, collect_with_retry
 from graftline.rollouts.collect_many import AttemptJob

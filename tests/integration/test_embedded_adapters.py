@@ -32,7 +32,7 @@ from graftline.llm.base import ChatRequest, Message
 from graftline.llm.fleet import Actor, Fleet
 from graftline.llm.pool import ActorPool
 from graftline.llm.servers.processes import down, up
-from graftline.llm.weights.stored import converted_folder, model_file
+from graftline.llm.weights.catalog import model_file, safetensors_folder
 from graftline.training.local.engine import Engine, EngineSettings
 from graftline.training.local.lora import LoraShape
 from graftline.training.local.sampling import Sampling, sample
@@ -241,7 +241,7 @@ def test_a_server_does_not_start_with_an_adapter_of_another_model(tmp_path: Path
 def test_the_real_small_model_answers_with_an_adapter_as_the_backend_does(tmp_path: Path) -> None:
     try:
         weights = model_file("smollm2-135m", Paths(CHECKOUT), os.environ)
-        model = converted_folder("smollm2-135m", Paths(CHECKOUT), os.environ)
+        model = safetensors_folder("smollm2-135m", Paths(CHECKOUT), os.environ)
     except ModelError as error:
         pytest.skip(str(error))
     engine = Engine(model, "m", EngineSettings(threads=1))

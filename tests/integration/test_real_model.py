@@ -19,10 +19,9 @@ from graftline.core.errors import ModelError
 from graftline.core.paths import Paths
 from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.llm.fleet import Actor, Fleet
-from graftline.llm.servers.keeper_state import read_state, state_path
-from graftline.llm.servers.processes import down, up
-from graftline.llm.status import ActorStatus, fleet_status
-from graftline.llm.weights.stored import model_file
+from graftline.llm.servers.processes import ActorStatus, down, fleet_status, up
+from graftline.llm.servers.supervisor import read_state, state_path
+from graftline.llm.weights.catalog import model_file
 from tests.conftest import CHECKOUT
 from tests.kept_fleet import comes, free_port
 from tests.processes import running
@@ -148,8 +147,8 @@ def test_what_it_did_is_counted(served: Served) -> None:
 def test_down_lets_answers_finish_and_leaves_nothing(served: Served) -> None:
     state = read_state(state_path(served.paths, "real", "real"))
     assert state
-    keeper = psutil.Process(state.keeper)
-    family = [keeper, *keeper.children(recursive=True)]
+    supervisor = psutil.Process(state.keeper)
+    family = [supervisor, *supervisor.children(recursive=True)]
     with ThreadPoolExecutor(3) as pool:
         answers = [pool.submit(served.ask, max_tokens=20) for _ in range(3)]  # one more than there are slots
         assert comes(lambda: (load := served.status().load) is not None and load.running + load.waiting == 3)

@@ -27,10 +27,9 @@ from graftline.core.secrets import EnvironmentSecrets, Secrets
 from graftline.llm.base import ChatAnswer, ChatRequest, Message
 from graftline.llm.fleet import Actor, Fleet
 from graftline.llm.pool import ActorPool
-from graftline.llm.servers.keeper_state import KeeperState, read_state, state_path
-from graftline.llm.servers.processes import down, up
-from graftline.llm.status import ActorStatus, fleet_status
-from graftline.llm.weights.stored import converted_folder
+from graftline.llm.servers.processes import ActorStatus, down, fleet_status, up
+from graftline.llm.servers.supervisor import SupervisorState, read_state, state_path
+from graftline.llm.weights.catalog import safetensors_folder
 from tests.conftest import CHECKOUT
 from tests.kept_fleet import comes, free_port
 from tests.processes import running
@@ -64,7 +63,7 @@ class Actors:
     def running(self) -> list[int]:
         return [status.load.running if status.load else -1 for status in self.status()]
 
-    def state(self, number: int) -> KeeperState:
+    def state(self, number: int) -> SupervisorState:
         state = read_state(state_path(self.paths, NAME, self.fleet.actors[number].name))
         assert state
         return state
@@ -91,7 +90,7 @@ class Actors:
 @pytest.fixture(scope="module")
 def actors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Actors]:
     try:
-        model = converted_folder("smollm2-135m", Paths(CHECKOUT), {})
+        model = safetensors_folder("smollm2-135m", Paths(CHECKOUT), {})
     except ModelError as error:
         pytest.skip(str(error))
     root = tmp_path_factory.mktemp("vllm")
@@ -143,9 +142,9 @@ def adapter(folder: Path, model: Path) -> Path:
     return folder
 
 
-def family(state: KeeperState) -> list[psutil.Process]:
-    keeper = psutil.Process(state.keeper)
-    return [keeper, *keeper.children(recursive=True)]
+def family(state: SupervisorState) -> list[psutil.Process]:
+    supervisor = psutil.Process(state.keeper)
+    return [supervisor, *supervisor.children(recursive=True)]
 
 
 async def answers(pool: ActorPool, *requests: ChatRequest) -> list[ChatAnswer]:
@@ -243,7 +242,7 @@ def test_nothing_is_lost_when_an_actor_is_killed_and_it_comes_back(actors: Actor
 
 def test_nothing_is_left_of_an_actor_whose_keeper_was_killed(actors: Actors) -> None:
     processes = family(actors.state(1))
-    assert len(processes) >= 4  # the keeper, its guard, the server, its engine
+    assert len(processes) >= 4  # the supervisor, its guard, the server, its engine
     processes[0].kill()
     assert comes(lambda: not running(processes))
     assert [status.phase for status in actors.status()] == ["up", "down"]

@@ -122,12 +122,12 @@ class EmbeddedFront:
         """Yield a response in which the model is called `name`; llama.cpp calls it by the name of the base."""
         # within a text the quotes would be escaped, so this is a key with its value
         before, after = (f'"model":{json.dumps(text, ensure_ascii=False)}'.encode() for text in (self._base, name))
-        rest = b""
+        tail = b""
         async for piece in pieces:
-            *lines, rest = (rest + piece).split(b"\n")
+            *lines, tail = (tail + piece).split(b"\n")
             if lines:
                 yield b"".join(line.replace(before, after) + b"\n" for line in lines)
-        yield rest.replace(before, after)
+        yield tail.replace(before, after)
 
 
 async def _wait_for_hang_up(receive: Receive, scope: anyio.CancelScope) -> None:

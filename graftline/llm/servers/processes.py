@@ -1,7 +1,7 @@
 """Starts and stops the actors of a fleet that are on this machine.
 
-Each has a keeper (`graftline.llm.servers.keeper`), which outlives the terminal. What an actor is started with is in
-`graftline.llm.servers.commands`, what it does in `graftline.llm.status`.
+Each has a supervisor (`graftline.llm.servers.supervisor`), which outlives the terminal. What an actor is started with is in
+`graftline.llm.servers.commands`, what it does in `graftline.llm.servers.processes`.
 """
 
 import errno
@@ -15,29 +15,63 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
 from pydantic import SecretStr
 
-from graftline.core.clock import utc_now
+from graftline.core.clock import Clock, utc_now
 from graftline.core.errors import ActorError, ConfigError
 from graftline.core.paths import Paths
 from graftline.core.secrets import Secrets
 from graftline.llm.fleet import VLLM_VARIABLE, Actor, Fleet
-from graftline.llm.servers import keeper
+from graftline.llm.load import Load, read_load
+from graftline.llm.servers import supervisor
 from graftline.llm.servers.commands import KILL_AFTER_S, Launch, Machine, launch_of
-from graftline.llm.servers.keeper import Duty
-from graftline.llm.servers.keeper_state import KeeperState, kept_here, log_path, read_state, state_folder, state_path
-from graftline.llm.status import HEALTH, ActorStatus, actor_status
+from graftline.llm.servers.supervisor import (
+    SupervisorConfig,
+    SupervisorState,
+    answer,
+    log_path,
+    read_state,
+    runs_here,
+    state_folder,
+    state_path,
+)
 
 Stopped = Literal["stopped", "was not running"]
 
 _LOOK_S = 0.1
 _SHOWN_LINES, _SHOWN_BYTES = 20, 1 << 14
 _OF_OUR_PYTHON = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+
+
+Phase = Literal["up", "loading", "failing", "down"]
+
+
+@dataclass(frozen=True, slots=True)
+class ActorStatus:
+    """One actor at one moment."""
+
+    name: str
+    url: str
+    phase: Phase
+    """`up`: it answers that it is healthy. `loading`: its server runs, and does not yet. `failing`: its server ended and is
+    started again, or stopped answering. `down`: nobody of this machine keeps it, and it does not answer."""
+    pid: int | None
+    """Of the server, where it is kept here."""
+    restarts: int
+    failures: int
+    """Runs that ended one after the other before they had been of use."""
+    uptime_s: int | None
+    ended: str
+    """How the run before this one ended."""
+    load: Load | None
+    """None where it does not answer."""
 
 
 def up(
@@ -64,9 +98,9 @@ def up(
     named = environment.get(VLLM_VARIABLE)
     cores = sorted(os.sched_getaffinity(0))
     machine = Machine(Path(sys.executable), Path(named).absolute() if named else None, cores, paths.root.absolute())
-    with _locked(state_folder(paths, name)):
+    with _lock_fleet(state_folder(paths, name)):
         states = {actor: read_state(state_path(paths, name, actor.name)) for actor in actors}
-        missing = [actor for actor, state in states.items() if state is None or not kept_here(state)]
+        missing = [actor for actor, state in states.items() if state is None or not runs_here(state)]
         launches = {actor: launch_of(fleet, actor, weights, machine) for actor in missing}
         for actor in missing:
             _check_port(actor)
@@ -74,7 +108,7 @@ def up(
             variables = {**_base(environment, fleet), **launch.variables}
             if key is not None:
                 variables[launch.key_variable] = key.get_secret_value()
-            _start_keeper(_duty(paths, name, fleet, actor, launch), variables)
+            _start_supervisor(_supervisor_config(paths, name, fleet, actor, launch), variables)
     deadline = time.monotonic() + wait_s
     return [_wait(paths, name, actor, key, deadline, actor in launches, show) for actor in actors]
 
@@ -87,7 +121,7 @@ def down(paths: Paths, name: str) -> dict[str, Stopped]:
     folder = state_folder(paths, name)
     if not folder.is_dir():
         return {}
-    with _locked(folder):
+    with _lock_fleet(folder):
         return _end(*sorted(folder.glob("*.json")))
 
 
@@ -99,11 +133,11 @@ def local_actors(name: str, fleet: Fleet) -> list[Actor]:
     """
     if fleet.engine == "service":
         raise ConfigError(f"fleet {name!r}: is a service, which somebody else runs; there is nothing to start or stop")
-    found = [actor for actor in fleet.actors if _is_here(actor.host)]
-    if not found:
+    local = [actor for actor in fleet.actors if _is_here(actor.host)]
+    if not local:
         hosts = ", ".join(f"{actor.name} ({actor.host})" for actor in fleet.actors)
         raise ConfigError(f"fleet {name!r}: none of its actors is on this machine: {hosts}; run this on those hosts")
-    return found
+    return local
 
 
 def _is_here(host: str) -> bool:
@@ -156,8 +190,8 @@ def _base(environment: Mapping[str, str], fleet: Fleet) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name not in dropped}
 
 
-def _duty(paths: Paths, name: str, fleet: Fleet, actor: Actor, launch: Launch) -> Duty:
-    return Duty(
+def _supervisor_config(paths: Paths, name: str, fleet: Fleet, actor: Actor, launch: Launch) -> SupervisorConfig:
+    return SupervisorConfig(
         command=list(launch.command),
         secrets=[launch.key_variable] if launch.key_variable else [],
         url=actor.url,
@@ -167,14 +201,14 @@ def _duty(paths: Paths, name: str, fleet: Fleet, actor: Actor, launch: Launch) -
     )
 
 
-def _start_keeper(duty: Duty, variables: Mapping[str, str]) -> None:
+def _start_supervisor(config: SupervisorConfig, variables: Mapping[str, str]) -> None:
     """Start it, and return when it has written its state."""
-    log = Path(duty.log)
+    log = Path(config.log)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         done = subprocess.run(
-            [sys.executable, "-m", keeper.__name__],
-            input=json.dumps(asdict(duty)).encode(),
+            [sys.executable, "-m", supervisor.__name__],
+            input=json.dumps(asdict(config)).encode(),
             stdout=output,
             stderr=output,
             env=dict(variables),
@@ -182,7 +216,7 @@ def _start_keeper(duty: Duty, variables: Mapping[str, str]) -> None:
             check=False,
         )
     if done.returncode:
-        raise ActorError(f"{log}: the keeper of the actor did not start; the log ends with:\n{_tail(log)}")
+        raise ActorError(f"{log}: the supervisor of the actor did not start; the log ends with:\n{_tail(log)}")
 
 
 def _wait(
@@ -204,7 +238,7 @@ def _wait(
         if status.phase == "up":
             return status
         if status.phase == "down":
-            raise ActorError(f"actor {actor.name!r}: its keeper ended before it was healthy; see {log}")
+            raise ActorError(f"actor {actor.name!r}: its supervisor ended before it was healthy; see {log}")
         failures = (0 if is_started_here else status.failures) if failures is None else failures
         if status.failures > failures:
             if is_started_here:
@@ -218,21 +252,21 @@ def _wait(
 
 
 def _end(*paths: Path) -> dict[str, Stopped]:
-    """End the keepers that wrote these states, all at the same time."""
+    """End the supervisors that wrote these states, all at the same time."""
     states = {path: state for path in paths if (state := read_state(path))}
-    handles = {path: _signalled(state) for path, state in states.items()}
-    return {path.stem: _ended(path, state, handles[path]) for path, state in states.items()}
+    handles = {path: _signal(state) for path, state in states.items()}
+    return {path.stem: _wait_for_end(path, state, handles[path]) for path, state in states.items()}
 
 
-def _signalled(state: KeeperState) -> int | None:
-    """Ask the keeper to end, and return a handle of its process; None if it does not run here."""
+def _signal(state: SupervisorState) -> int | None:
+    """Ask the supervisor to end, and return a handle of its process; None if it does not run here."""
     try:
         handle = os.pidfd_open(state.keeper)
     except ProcessLookupError:
         return None
     try:
         # from here on, the handle is of one process, whatever becomes of its id
-        if kept_here(state):
+        if runs_here(state):
             signal.pidfd_send_signal(handle, signal.SIGTERM)
             return handle
     except ProcessLookupError:
@@ -245,9 +279,9 @@ def _signalled(state: KeeperState) -> int | None:
     return None
 
 
-def _ended(path: Path, state: KeeperState, handle: int | None) -> Stopped:
+def _wait_for_end(path: Path, state: SupervisorState, handle: int | None) -> Stopped:
     if handle is None:
-        # the file stays: it may be that of a keeper of another machine, with the same folders
+        # the file stays: it may be that of a supervisor of another machine, with the same folders
         return "was not running"
     try:
         ready = select.poll()
@@ -269,7 +303,7 @@ def _tail(log: Path) -> str:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock_fleet(folder: Path) -> Iterator[None]:
     """Wait until nobody else starts or stops actors of this fleet."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
@@ -278,3 +312,51 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+HEALTH = "/health"
+
+
+def fleet_status(
+    paths: Paths, name: str, fleet: Fleet, key: SecretStr | None = None, clock: Clock = utc_now
+) -> list[ActorStatus]:
+    """Return what every actor does, in the order of the fleet; all are asked at the same time."""
+
+    # services that others run have no address for it
+    health = f"{fleet.api_path}/models" if fleet.engine == "service" else HEALTH
+
+    def look(actor: Actor) -> ActorStatus:
+        return actor_status(actor, read_state(state_path(paths, name, actor.name)), health, key, clock)
+
+    with ThreadPoolExecutor(min(32, len(fleet.actors))) as pool:
+        return list(pool.map(look, fleet.actors))
+
+
+def actor_status(
+    actor: Actor, state: SupervisorState | None, health: str, key: SecretStr | None, clock: Clock
+) -> ActorStatus:
+    """Ask the actor at the path `health`, and return what it answers with what its supervisor says."""
+    live = state if state is not None and runs_here(state) else None
+    headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+    is_healthy = answer(actor.url, health, headers) is not None
+    metrics = answer(actor.url, "/metrics", headers) if is_healthy else None
+    runs = live is not None and live.server is not None
+    return ActorStatus(
+        name=actor.name,
+        url=actor.url,
+        phase=_phase(live, is_healthy),
+        pid=live.server if live else None,
+        restarts=live.restarts if live else 0,
+        failures=live.failures if live else 0,
+        uptime_s=int((clock() - datetime.fromisoformat(live.since)).total_seconds()) if live and runs else None,
+        ended=live.ended if live else "",
+        load=read_load(metrics) if metrics is not None else None,
+    )
+
+
+def _phase(state: SupervisorState | None, is_healthy: bool) -> Phase:
+    if is_healthy:
+        return "up"
+    if state is None:
+        return "down"
+    return "failing" if state.failures or state.is_ready else "loading"

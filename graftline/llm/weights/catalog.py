@@ -1,13 +1,22 @@
 """Which weights there are and where they are to be had: the shape of `configs/models.yaml`."""
 
+import json
+import os
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from graftline.core.config import Config, load_yaml
-from graftline.core.errors import ConfigError, DataError
+from graftline.core.download import partial_bytes, pin_fault
+from graftline.core.errors import ConfigError, DataError, ModelError, RecordError
+from graftline.core.hashing import sha256_file
 from graftline.core.paths import Paths, portable
+from graftline.core.record import load_verified, write_atomically
 from graftline.core.retry import RetryPolicy
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
@@ -124,7 +133,9 @@ class ModelCatalog(Config):
 
     @model_validator(mode="after")
     def _has_a_file_each(self) -> Self:
-        shared = [file for file, times in Counter(one.file for one in self.models.values()).items() if times > 1]
+        shared = [
+            file for file, times in Counter(weights.file for weights in self.models.values()).items() if times > 1
+        ]
         if shared:
             raise ValueError(f"two models have the file {shared[0]!r}; give each a name of its own")
         return self
@@ -136,8 +147,8 @@ class ModelCatalog(Config):
             ConfigError: there are none.
         """
         if name not in self.models:
-            known = ", ".join(sorted(self.models))
-            raise ConfigError(f"model {name!r} is unknown; known in configs/models.yaml: {known}")
+            names = ", ".join(sorted(self.models))
+            raise ConfigError(f"model {name!r} is unknown; known in configs/models.yaml: {names}")
         return self.models[name]
 
 
@@ -164,3 +175,183 @@ def _plain(path: str) -> str:
         return str(portable(path))
     except DataError as error:
         raise ValueError(str(error)) from None
+
+
+FOLDER_VARIABLE = "GRAFTLINE_MODELS"
+"""Names the folder, in the environment, so that checkouts and machines can share one."""
+CONVERTED_KIND = "safetensors"
+"""Of the record of converted weights."""
+
+State = Literal["verified", "not verified", "altered", "in part", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    """One model of the catalog, and what is stored of it."""
+
+    name: str
+    card: str
+    licence: str
+    size_bytes: int
+    path: Path
+    state: State
+    """`not verified`: it was not read since it was written; `altered`: it has another size."""
+    converted: Path | None
+    """Where its safetensors are, if there are any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was read of a model."""
+
+    name: str
+    path: Path
+    fault: str
+    """What is wrong with it, and what to do; empty where it is right."""
+
+
+def models_folder(paths: Paths, environment: Mapping[str, str]) -> Path:
+    """Return the folder that `GRAFTLINE_MODELS` names, else the one of this root."""
+    named = environment.get(FOLDER_VARIABLE)
+    return Path(named).expanduser().absolute() if named else paths.data / "models"
+
+
+def model_file(name: str, paths: Paths, environment: Mapping[str, str]) -> Path:
+    """Return where the weights called `name` lie, once they are known to be the pinned ones.
+
+    Raises:
+        ConfigError: there are none of that name.
+        ModelError: they are not there, or are something else.
+    """
+    weights = load_models(paths).weights(name)
+    path = models_folder(paths, environment) / weights.file
+    if not is_right(path, weights):
+        fault = "is not the pinned file" if path.exists() else "is not there"
+        raise ModelError(f"model {name!r}: {path} {fault}; run `graftline models fetch {name}`")
+    return path
+
+
+def safetensors_folder(name: str, paths: Paths, environment: Mapping[str, str]) -> Path:
+    """Return where the safetensors made of the weights called `name` lie, once they are known to be right.
+
+    Raises:
+        ConfigError: there are no weights of that name.
+        ModelError: they are not there, were altered, or were made of other weights.
+    """
+    weights = load_models(paths).weights(name)
+    folder = safetensors_path(name, paths, environment)
+    if fault := _safetensors_fault(folder, weights):
+        raise ModelError(f"model {name!r}: {fault}; run `graftline models convert {name} --python PYTHON`")
+    return folder
+
+
+def safetensors_path(name: str, paths: Paths, environment: Mapping[str, str]) -> Path:
+    """Return where the safetensors made of the weights called `name` belong."""
+    return models_folder(paths, environment) / f"{name}-safetensors"
+
+
+def list_models(paths: Paths, environment: Mapping[str, str]) -> list[StoredModel]:
+    """Return every model of the catalog, without reading weights.
+
+    Raises:
+        ConfigError: the catalog cannot be read.
+    """
+    models = []
+    for name, weights in load_models(paths).models.items():
+        path = models_folder(paths, environment) / weights.file
+        folder = safetensors_path(name, paths, environment)
+        converted = folder if folder.is_dir() else None
+        models.append(
+            StoredModel(name, weights.card, weights.licence, weights.size_bytes, path, _state(path, weights), converted)
+        )
+    return models
+
+
+def verify_models(names: Sequence[str], paths: Paths, environment: Mapping[str, str]) -> list[Verified]:
+    """Read the weights called `names`, those that are there if none is named, and what was made of them.
+
+    Raises:
+        ConfigError: a name is unknown.
+    """
+    catalog = load_models(paths)
+    results = []
+    for name in names or catalog.models:
+        weights = catalog.weights(name)
+        path = models_folder(paths, environment) / weights.file
+        if names or path.exists():
+            fault = _read(path, weights)
+            results.append(Verified(name, path, f"{fault}; run `graftline models fetch {name}`" if fault else ""))
+        folder = safetensors_path(name, paths, environment)
+        if folder.exists():
+            fault = _safetensors_fault(folder, weights)
+            results.append(
+                Verified(
+                    name, folder, f"{fault}; run `graftline models convert {name} --python PYTHON`" if fault else ""
+                )
+            )
+    return results
+
+
+def is_right(path: Path, weights: Weights) -> bool:
+    """Return whether `path` holds `weights`; it is read only where nobody remembers that it does."""
+    return _state(path, weights) == "verified" or not _read(path, weights)
+
+
+def remember(path: Path, weights: Weights) -> None:
+    """Remember that `path` was checked to be `weights` as it was written."""
+    _remember(path, weights, path.stat())
+
+
+def _state(path: Path, weights: Weights) -> State:
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return "in part" if partial_bytes(path) else "missing"
+    if status.st_size != weights.size_bytes:
+        return "altered"
+    try:
+        noted = json.loads(_note(path).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return "not verified"
+    return "verified" if noted == _facts(weights.sha256, status.st_size, status.st_mtime_ns) else "not verified"
+
+
+def _read(path: Path, weights: Weights) -> str:
+    """Read `path`, remember it if it is right, and return what is wrong with it otherwise."""
+    try:
+        status = path.stat()
+        fault = pin_fault(weights, status.st_size, weights.sha256) or pin_fault(
+            weights, status.st_size, sha256_file(path)
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return f"{path} is not there"
+    except OSError as error:
+        return f"{path} cannot be read ({error.strerror})"
+    if fault:
+        _note(path).unlink(missing_ok=True)
+        return f"{path} is not the pinned file"
+    _remember(path, weights, status)
+    return ""
+
+
+def _remember(path: Path, weights: Weights, status: os.stat_result) -> None:
+    # a shared folder may be one that we may only read
+    with suppress(OSError):
+        write_atomically(_note(path), json.dumps(_facts(weights.sha256, status.st_size, status.st_mtime_ns)))
+
+
+def _note(path: Path) -> Path:
+    return path.with_name(f".{path.name}.verified")
+
+
+def _facts(sha256: str, size_bytes: int, mtime_ns: int) -> dict[str, str | int]:
+    return {"sha256": sha256, "size_bytes": size_bytes, "mtime_ns": mtime_ns}
+
+
+def _safetensors_fault(folder: Path, weights: Weights) -> str:
+    try:
+        record = load_verified(folder, CONVERTED_KIND)
+    except RecordError as error:
+        return str(error).partition(";")[0]
+    made_of = record.inputs.get("weights")
+    return "" if made_of == weights.sha256 else f"{folder} was made of other weights ({made_of})"

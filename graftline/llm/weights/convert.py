@@ -17,8 +17,7 @@ from graftline.core.hashing import code_version
 from graftline.core.paths import Paths
 from graftline.core.processes import run_program
 from graftline.core.retry import SourceBusyError
-from graftline.llm.weights.catalog import load_models
-from graftline.llm.weights.stored import CONVERTED_KIND, converted_folder, converted_path, model_file
+from graftline.llm.weights.catalog import CONVERTED_KIND, load_models, model_file, safetensors_folder, safetensors_path
 
 _SCRIPT = Path(__file__).with_name("gguf_to_safetensors.py")
 _NEEDED = {"accelerate": "1.15", "gguf": "0.19", "torch": "2.13", "transformers": "5.5"}
@@ -35,14 +34,14 @@ def convert_model(name: str, python: Path, paths: Paths, environment: Mapping[st
     """
     weights = load_models(paths).weights(name)
     source = model_file(name, paths, environment)
-    folder = converted_path(name, paths, environment)
+    folder = safetensors_path(name, paths, environment)
     packages = _packages(python, source.parent, environment)
 
     def make(partial: Path) -> Contents:
         for path in partial.iterdir():
             path.unlink()  # left by a killed call
-        said = _say(python, ["convert", str(source), str(partial)], source.parent, environment)
-        return Contents({"parameters": int(said["parameters"])})
+        report = _say(python, ["convert", str(source), str(partial)], source.parent, environment)
+        return Contents({"parameters": int(report["parameters"])})
 
     request = Request(
         CONVERTED_KIND,
@@ -62,7 +61,7 @@ def convert_here(name: str, paths: Paths, environment: Mapping[str, str]) -> Pat
         ModelError: they are not there, or this Python lacks what converting needs.
     """
     try:
-        return converted_folder(name, paths, environment)
+        return safetensors_folder(name, paths, environment)
     except ModelError:
         return convert_model(name, Path(sys.executable), paths, environment)
 
@@ -73,15 +72,15 @@ def _packages(python: Path, folder: Path, environment: Mapping[str, str]) -> dic
     Raises:
         ModelError: it lacks something, or has it too old.
     """
-    found = _say(python, ["packages", *_NEEDED], folder, environment)
-    lacking = [name for name, least in _NEEDED.items() if not _is_at_least(found.get(name), least)]
+    versions = _say(python, ["packages", *_NEEDED], folder, environment)
+    lacking = [name for name, least in _NEEDED.items() if not _is_at_least(versions.get(name), least)]
     if lacking:
-        wanted = " ".join(f"'{name}>={least}'" for name, least in _NEEDED.items())
+        requirements = " ".join(f"'{name}>={least}'" for name, least in _NEEDED.items())
         raise ModelError(
             f"{python}: lacks {', '.join(lacking)}, which converting needs; name a Python of an environment of its own,"
-            f" made by `python -m venv ENV` and `ENV/bin/pip install {wanted}`"
+            f" made by `python -m venv ENV` and `ENV/bin/pip install {requirements}`"
         )
-    return {name: str(found[name]) for name in _NEEDED}
+    return {name: str(versions[name]) for name in _NEEDED}
 
 
 def _is_at_least(version: str | None, least: str) -> bool:
@@ -102,12 +101,12 @@ def _say(python: Path, arguments: Sequence[str], folder: Path, environment: Mapp
     except SourceBusyError:
         raise ModelError(f"{python}: was not done within {_TIME_LIMIT_S:g} s; use a machine with more memory") from None
     try:
-        said: dict[str, Any] = json.loads(ran.output.splitlines()[-1])
+        report: dict[str, Any] = json.loads(ran.output.splitlines()[-1])
     except (IndexError, ValueError):
-        said = {}
-    if ran.status != 0 or not isinstance(said, dict) or not said:
+        report = {}
+    if ran.status != 0 or not isinstance(report, dict) or not report:
         why = f"ended with {ran.status}: {ran.last_error()}"
         raise ModelError(
             f"{python}: cannot do `{arguments[0]}` ({why}); check its packages, and that its memory suffices"
         )
-    return said
+    return report

@@ -27,13 +27,13 @@ _QWEN2 = (
 
 def packages(names: list[str]) -> dict[str, str | None]:
     """Return the versions of installed packages."""
-    found: dict[str, str | None] = {}
+    versions: dict[str, str | None] = {}
     for name in names:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = None
-    return found
+            versions[name] = None
+    return versions
 
 
 def convert(source: Path, folder: Path) -> dict[str, int]:
@@ -42,11 +42,13 @@ def convert(source: Path, folder: Path) -> dict[str, int]:
     torch, transformers = import_module("torch"), import_module("transformers")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    where, file = str(source.parent), source.name
+    folder_name, file = str(source.parent), source.name
     tokenizer = _tokenizer(source, transformers)
     # packed weights could not be saved; versions without this setting always unpack them
     unpacking = {"quantization_config": transformers.GgufConfig(dequantize=True)} if _keeps_packed(transformers) else {}
-    model = transformers.AutoModelForCausalLM.from_pretrained(where, gguf_file=file, dtype=torch.bfloat16, **unpacking)
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        folder_name, gguf_file=file, dtype=torch.bfloat16, **unpacking
+    )
     _tie(model, torch)
     for name in ("quantization_config", "_name_or_path"):
         if hasattr(model.config, name):
@@ -71,37 +73,39 @@ def _tokenizer(source: Path, transformers: Any) -> Any:
     gguf, tokenizers = import_module("gguf"), import_module("tokenizers")
     fields = gguf.GGUFReader(source).fields
 
-    def said(key: str, default: Any = None) -> Any:
+    def field(key: str, default: Any = None) -> Any:
         return fields[f"tokenizer.{key}"].contents() if f"tokenizer.{key}" in fields else default
 
-    kind, cut = said("ggml.model"), said("ggml.pre", "")
+    kind, cut = field("ggml.model"), field("ggml.pre", "")
     if kind != "gpt2" or cut not in _PIECES:
         raise SystemExit(
             f"{source.name}: has a tokenizer of the kind {kind}/{cut}; known are gpt2/{', gpt2/'.join(_PIECES)}"
         )
-    texts = said("ggml.tokens")
-    merges = [tuple(merge.split(" ")) for merge in said("ggml.merges")]
-    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={text: id for id, text in enumerate(texts)}, merges=merges))
-    made.pre_tokenizer, made.normalizer = (
+    texts = field("ggml.tokens")
+    merges = [tuple(merge.split(" ")) for merge in field("ggml.merges")]
+    model = tokenizers.Tokenizer(
+        tokenizers.models.BPE(vocab={text: id for id, text in enumerate(texts)}, merges=merges)
+    )
+    model.pre_tokenizer, model.normalizer = (
         _PIECES[cut](tokenizers),
         tokenizers.normalizers.NFC() if cut == "qwen2" else None,
     )
-    made.decoder = tokenizers.decoders.ByteLevel()
-    special = [text for text, type in zip(texts, said("ggml.token_type"), strict=True) if type == _CONTROL]
-    made.add_special_tokens([tokenizers.AddedToken(text, special=True, normalized=False) for text in special])
+    model.decoder = tokenizers.decoders.ByteLevel()
+    special = [text for text, type in zip(texts, field("ggml.token_type"), strict=True) if type == _CONTROL]
+    model.add_special_tokens([tokenizers.AddedToken(text, special=True, normalized=False) for text in special])
 
     def token(name: str, default: int) -> str:
-        return str(texts[said(f"ggml.{name}_token_id", default)])
+        return str(texts[field(f"ggml.{name}_token_id", default)])
 
-    end = said("ggml.eos_token_id")
+    end = field("ggml.eos_token_id")
     tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=made,
+        tokenizer_object=model,
         bos_token=token("bos", end),
         eos_token=token("eos", end),
         pad_token=token("padding", end),
         clean_up_tokenization_spaces=False,
     )
-    tokenizer.chat_template = said("chat_template")
+    tokenizer.chat_template = field("chat_template")
     return tokenizer
 
 
@@ -134,5 +138,5 @@ _PIECES = {"smollm": _of_smollm, "qwen2": _of_qwen2}
 
 if __name__ == "__main__":
     command, *arguments = sys.argv[1:]
-    said = packages(arguments) if command == "packages" else convert(Path(arguments[0]), Path(arguments[1]))
-    print(json.dumps(said))
+    report = packages(arguments) if command == "packages" else convert(Path(arguments[0]), Path(arguments[1]))
+    print(json.dumps(report))

@@ -6,8 +6,10 @@ so is an adapter whose layers are not those of the base.
 
 import json
 import math
+import mmap
 import os
 import re
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +22,6 @@ from safetensors import SafetensorError, deserialize
 from graftline.core.build import Built, Contents, Request, build
 from graftline.core.errors import DataError, ModelError
 from graftline.core.hashing import code_version, sha256_file
-from graftline.llm.weights.gguf_header import read_header
 
 Pair = tuple[np.ndarray, np.ndarray]
 """The matrices A, (rank, columns), and B, (rows, rank), of one layer."""
@@ -75,8 +76,10 @@ def read_base(path: Path) -> Base:
     header = read_header(path)
     architecture = str(header.values.get("general.architecture", ""))
     if architecture not in _HAS_PERMUTED_ROTATION:
-        known = ", ".join(_HAS_PERMUTED_ROTATION)
-        raise ModelError(f"{path}: has the architecture {architecture!r}, but adapters are converted for {known} only")
+        architectures = ", ".join(_HAS_PERMUTED_ROTATION)
+        raise ModelError(
+            f"{path}: has the architecture {architecture!r}, but adapters are converted for {architectures} only"
+        )
 
     def number(key: str, default: int = 0) -> int:
         return int(header.values.get(f"{architecture}.{key}", default))
@@ -150,14 +153,14 @@ def _pairs(folder: Path, base: Base) -> dict[str, Pair]:
     """Return the matrices of every layer, by its name in GGUF."""
     architecture = next(key for key, name in MODEL_ARCH_NAMES.items() if name == base.architecture)
     names = get_tensor_name_map(architecture, base.layers)
-    found: dict[str, dict[str, np.ndarray]] = {}
+    sides: dict[str, dict[str, np.ndarray]] = {}
     for name, tensor in _tensors(folder / WEIGHTS).items():
         match = _NAME.fullmatch(name)
         layer = names.get_name(match["layer"]) if match else None
         if match is None or layer is None:
             raise DataError(f"{folder}: holds {name!r}, which {base.architecture} has not in GGUF; name another base")
-        found.setdefault(layer, {})[match["side"]] = tensor
-    return {layer: _pair(folder, base, layer, sides) for layer, sides in found.items()}
+        sides.setdefault(layer, {})[match["side"]] = tensor
+    return {layer: _pair(folder, base, layer, sides) for layer, sides in sides.items()}
 
 
 def _pair(folder: Path, base: Base, layer: str, sides: Mapping[str, np.ndarray]) -> Pair:
@@ -179,11 +182,11 @@ def _pair(folder: Path, base: Base, layer: str, sides: Mapping[str, np.ndarray])
         )
     part = layer.rpartition(".")[2]
     if _HAS_PERMUTED_ROTATION[base.architecture] and part in _ROTATED:
-        up = _permuted(up, base.heads if part == "attn_q" else base.key_heads)
+        up = _permute_rows(up, base.heads if part == "attn_q" else base.key_heads)
     return down, up
 
 
-def _permuted(rows: np.ndarray, heads: int) -> np.ndarray:
+def _permute_rows(rows: np.ndarray, heads: int) -> np.ndarray:
     """Put halves of every head side by side: rows 0 1 2 3 of one head become 0 2 1 3.
 
     PEFT has them in the order of transformers, which turns the first half of a head against the second one; llama.cpp
@@ -196,12 +199,12 @@ def _permuted(rows: np.ndarray, heads: int) -> np.ndarray:
 def _tensors(path: Path) -> dict[str, np.ndarray]:
     """Return the tensors of a safetensors file in float32; safetensors' own reader for numpy knows no bfloat16."""
     try:
-        found = {name: _float32(view) for name, view in deserialize(path.read_bytes())}  # type: ignore[no-untyped-call]
+        tensors = {name: _float32(view) for name, view in deserialize(path.read_bytes())}  # type: ignore[no-untyped-call]
     except (OSError, SafetensorError, KeyError) as error:
         raise DataError(f"{path}: holds no weights of an adapter ({error}); download it again") from None
-    if not found:
+    if not tensors:
         raise DataError(f"{path}: is empty; download the adapter again")
-    return found
+    return tensors
 
 
 def _float32(view: Mapping[str, Any]) -> np.ndarray:
@@ -211,3 +214,89 @@ def _float32(view: Mapping[str, Any]) -> np.ndarray:
         return bits.view("<f4").reshape(view["shape"])
     kind = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}[view["dtype"]]
     return np.frombuffer(view["data"], kind).astype("<f4").reshape(view["shape"])
+
+
+_VERSIONS = (2, 3)
+_FORMATS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
+"""Types of numbers."""
+_STRING, _ARRAY = 8, 9
+
+
+@dataclass(frozen=True, slots=True)
+class GgufHeader:
+    """Of one file."""
+
+    values: Mapping[str, str | int | float]
+    """By key; arrays are left out."""
+    shapes: Mapping[str, tuple[int, ...]]
+    """Of the tensors by name; (rows, columns) of a matrix."""
+
+
+def read_header(path: Path) -> GgufHeader:
+    """Return what the file says of itself.
+
+    Raises:
+        ModelError: it is none in GGUF, or cannot be read.
+    """
+    try:
+        with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return _Reader(content).header()
+    except (OSError, ValueError, KeyError, struct.error) as error:
+        raise ModelError(f"{path}: is no file in GGUF ({error}); fetch or convert it again") from None
+
+
+class _Reader:
+    """Goes through a file from its beginning."""
+
+    def __init__(self, content: mmap.mmap) -> None:
+        self._content = content
+        self._at = 0
+
+    def header(self) -> GgufHeader:
+        magic, version = self._content[:4], struct.unpack_from("<I", self._content, 4)[0]
+        if magic != b"GGUF" or version not in _VERSIONS:
+            raise ValueError(f"it begins with {magic!r} and version {version}")
+        self._at = 8
+        tensors, entries = self._number(10), self._number(10)
+        values: dict[str, str | int | float] = {}
+        for _ in range(int(entries)):
+            key, kind = self._text(), int(self._number(4))
+            if kind == _ARRAY:
+                self._skip_array()
+            else:
+                values[key] = self._text() if kind == _STRING else self._number(kind)
+        shapes = {}
+        for _ in range(int(tensors)):
+            name = self._text()
+            sizes = [int(self._number(10)) for _ in range(int(self._number(4)))]
+            # the file names the columns first
+            shapes[name] = tuple(reversed(sizes))
+            self._at += 12  # its type, and where it is
+        return GgufHeader(values, shapes)
+
+    def _number(self, kind: int) -> int | float:
+        format = _FORMATS[kind]
+        (value,) = struct.unpack_from(format, self._content, self._at)
+        self._at += struct.calcsize(format)
+        number: int | float = value
+        return number
+
+    def _text(self) -> str:
+        size = int(self._number(10))
+        if self._at + size > len(self._content):
+            raise ValueError("it ends within a text")
+        text = self._content[self._at : self._at + size]
+        self._at += size
+        return text.decode("utf-8", "replace")
+
+    def _skip_array(self) -> None:
+        kind, count = int(self._number(4)), int(self._number(10))
+        if kind not in (_STRING, _ARRAY):
+            self._at += count * struct.calcsize(_FORMATS[kind])
+            return
+        at, content, size_of = self._at, self._content, struct.Struct("<Q").unpack_from
+        for _ in range(count):
+            if kind == _ARRAY:
+                raise ValueError("it holds arrays of arrays")
+            at += 8 + size_of(content, at)[0]
+        self._at = at

@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from graftline.core.errors import DataError, TrainingError
 from graftline.core.paths import Paths
 from graftline.core.secrets import open_secrets
-from graftline.llm.fault import Fault
+from graftline.llm.client import Fault
 from graftline.llm.fleet import load_fleet
 from graftline.training.answers import Drawn
 from graftline.training.datums import Tokenizer
@@ -124,7 +124,7 @@ class ActorTeacher:
             values = [one["logprob"] for one in said]
             texts = [one.get("decoded_token") for one in said]
         except Fault as fault:
-            raise TrainingError(f"teacher {name}: {fault.said}; see `graftline actors status`, and resume") from None
+            raise TrainingError(f"teacher {name}: {fault.message}; see `graftline actors status`, and resume") from None
         except (AttributeError, KeyError, IndexError, TypeError, ValueError):
             raise TrainingError(
                 f"teacher {name}: does not say what it thinks of each token of a prompt; it has to be vLLM, with the tokenizer"

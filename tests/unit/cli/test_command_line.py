@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from graftline import __version__
 from graftline.cli.main import main
 from graftline.core.retry import RetryPolicy
-from graftline.llm.settings import PoolSettings
+from graftline.llm.fleet import PoolSettings
 from graftline.rollouts.queue.base import QueueRules, RedisQueueConfig
 from graftline.sandbox.base import Limits
 from graftline.training.open import LocalBackendConfig

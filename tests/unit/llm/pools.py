@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from graftline.llm.base import ChatRequest, Message
-from graftline.llm.fleet import Actor, Fleet
+from graftline.llm.fleet import Actor, Fleet, PoolSettings
 from graftline.llm.pool import ActorPool
-from graftline.llm.settings import PoolSettings
 from tests.protocol_server import ProtocolServer
 
 IMPATIENT = {

@@ -9,9 +9,9 @@ import pytest
 from graftline.core.errors import ActorError
 from graftline.llm.base import ChatRequest
 from graftline.llm.blocking import BlockingChatModel
+from graftline.llm.fleet import PoolSettings
 from graftline.llm.memory import MemoryChatModel, scripted
 from graftline.llm.pool import ActorPool
-from graftline.llm.settings import PoolSettings
 from tests.protocol_server import ProtocolServer
 from tests.unit.llm.pools import IMPATIENT, fleet, question
 

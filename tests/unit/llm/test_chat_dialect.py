@@ -7,8 +7,7 @@ import pytest
 
 from graftline.core.errors import DataError
 from graftline.llm.base import ChatRequest, Message, TokenUsage
-from graftline.llm.dialect import Reply, decoded, encoded, message_of
-from graftline.llm.fault import Fault, FaultKind
+from graftline.llm.client import Fault, FaultKind, Reply, decode_chat, encode_chat, error_message
 
 PLAIN = ChatRequest((Message(role="user", content="hé"),), max_tokens=7, temperature=0.5)
 
@@ -24,7 +23,7 @@ def choice(content: Any, reason: Any = "stop") -> list[dict[str, Any]]:
 
 
 def test_only_what_is_asked_for_is_sent() -> None:
-    assert json.loads(encoded(PLAIN, "m", None)) == {
+    assert json.loads(encode_chat(PLAIN, "m", None)) == {
         "model": "m",
         "messages": [{"role": "user", "content": "hé"}],
         "max_tokens": 7,
@@ -35,7 +34,7 @@ def test_only_what_is_asked_for_is_sent() -> None:
 def test_stops_schema_and_seed_are_sent_in_the_common_dialect() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     request = ChatRequest(PLAIN.messages, stop=("</a>", "\n"), json_schema=schema)
-    body = json.loads(encoded(request, "m", 3))
+    body = json.loads(encode_chat(request, "m", 3))
     assert {key: body[key] for key in ("stop", "seed", "response_format")} == {
         "stop": ["</a>", "\n"],
         "seed": 3,
@@ -55,11 +54,11 @@ NOT_SENT = {
 @pytest.mark.parametrize(("request_", "reason"), NOT_SENT.values(), ids=NOT_SENT)
 def test_what_cannot_be_sent_is_a_fault_of_the_data(request_: ChatRequest, reason: str) -> None:
     with pytest.raises(DataError, match=f"^a chat cannot be sent: .*{reason}; mend its text or its schema$"):
-        encoded(request_, "m", None)
+        encode_chat(request_, "m", None)
 
 
 def test_an_answer_is_text_reason_usage_and_model() -> None:
-    assert decoded(answer()) == Reply("yes", "stop", TokenUsage(5, 1, 0), "m")
+    assert decode_chat(answer()) == Reply("yes", "stop", TokenUsage(5, 1, 0), "m")
 
 
 READ = {
@@ -90,7 +89,7 @@ READ = {
 
 @pytest.mark.parametrize(("content", "reply"), READ.values(), ids=READ)
 def test_what_servers_vary_is_read(content: bytes, reply: Reply) -> None:
-    assert decoded(content) == reply
+    assert decode_chat(content) == reply
 
 
 NO_ANSWER = {
@@ -118,16 +117,16 @@ NO_ANSWER = {
 @pytest.mark.parametrize("content", NO_ANSWER.values(), ids=NO_ANSWER)
 def test_what_is_no_answer_is_a_fault_of_the_actor(content: bytes) -> None:
     with pytest.raises(Fault) as caught:
-        decoded(content)
+        decode_chat(content)
     assert caught.value.kind is FaultKind.MALFORMED
-    assert caught.value.said.startswith("answers with something else than ")
+    assert caught.value.message.startswith("answers with something else than ")
 
 
 @pytest.mark.parametrize("reason", ["abort", "error", "content_filter", None, 5])
 def test_an_answer_that_the_server_ended_is_none(reason: object) -> None:
     with pytest.raises(Fault) as caught:
-        decoded(answer(choices=choice("ye", reason)))
-    assert (caught.value.kind, caught.value.said) == (FaultKind.FAILED, f"ended the answer by itself: {reason!r}")
+        decode_chat(answer(choices=choice("ye", reason)))
+    assert (caught.value.kind, caught.value.message) == (FaultKind.FAILED, f"ended the answer by itself: {reason!r}")
 
 
 SAID = {
@@ -143,4 +142,4 @@ SAID = {
 
 @pytest.mark.parametrize(("content", "message"), SAID.values(), ids=SAID)
 def test_the_message_of_an_error_is_one_short_line(content: bytes, message: str) -> None:
-    assert message_of(content) == message
+    assert error_message(content) == message

@@ -33,7 +33,7 @@ def test_there_is_no_growth_beyond_the_slots() -> None:
     one = Concurrency(64)
     one.observe(CLEAR, 64, 0.0)
     for _ in range(100):
-        one.answered(64, 1.0)
+        one.record_answer(64, 1.0)
     assert one.limit == 64
 
 
@@ -41,7 +41,7 @@ def test_the_limit_grows_by_a_quarter_while_all_in_flight_are_answered_once() ->
     one = lowered()
     one.observe(CLEAR, 40, 1.0)
     for _ in range(40):
-        one.answered(40, 2.0)
+        one.record_answer(40, 2.0)
     # 35.4 x 1.25 = 44.2
     assert one.limit == 44
 
@@ -54,7 +54,7 @@ def test_a_limit_of_one_can_grow() -> None:
     one.observe(load(preemptions=1), 1, 3.0)
     limits = [one.limit]
     for _ in range(4):
-        one.answered(one.limit, 4.0)
+        one.record_answer(one.limit, 4.0)
         limits.append(one.limit)
     # 1.25, 1.56, 1.95, 2.44
     assert limits == [1, 1, 1, 1, 2]
@@ -73,7 +73,7 @@ def test_the_limit_does_not_grow_while(said: Load, in_flight: int, now: float) -
     one = lowered()
     one.observe(said, in_flight, 1.0)
     for _ in range(100):
-        one.answered(in_flight, now)
+        one.record_answer(in_flight, now)
     assert one.limit == 35
 
 

@@ -10,7 +10,7 @@ from graftline.core.errors import ActorError
 from graftline.llm.client import ActorClient
 from graftline.llm.concurrency import Concurrency
 from graftline.llm.dispatcher import Dispatcher
-from graftline.llm.health import Health, Progress
+from graftline.llm.load import Health, Progress
 from graftline.llm.member import Member
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ def test_who_waits_for_an_actor_that_goes_out_of_service_takes_the_one_it_avoide
         task = taking(dispatcher, first, is_again=True)
         before = await settled(task)
         second.health.eject()
-        dispatcher.ejected()
+        dispatcher.on_ejection()
         return before, await settled(task)
 
     assert run(test) == ([""], ["first"])
@@ -171,15 +171,15 @@ def test_without_an_actor_patience_runs_out_and_begins_anew_with_the_next() -> N
     async def test(dispatcher: Dispatcher, first: Member, second: Member) -> tuple[list[str], str]:
         for one in (first, second):
             one.health.eject()
-            dispatcher.ejected()
+            dispatcher.on_ejection()
         said = []
         # the second does not wait
         for _ in range(2):
             with pytest.raises(ActorError) as caught:
                 await dispatcher.take(7, (), False)
             said.append(str(caught.value))
-        first.health.probed(True)
-        dispatcher.returned()
+        first.health.record_probe(True)
+        dispatcher.on_return()
         return said, (await dispatcher.take(7, (), False)).name
 
     message = (

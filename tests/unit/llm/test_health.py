@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from graftline.llm.health import Health, Progress
-from graftline.llm.load import Load
+from graftline.llm.load import Health, Load, Progress
 
 BUSY = Load(
     running=2, waiting=0, waiting_for_room=0, kv_use=0.1, preemptions=0, prompt_tokens=9, completion_tokens=1, steps=10
@@ -19,14 +18,14 @@ def health() -> Health:
 
 def test_the_third_failure_in_a_row_is_too_many() -> None:
     one = health()
-    assert [one.failed() for _ in range(3)] == [False, False, True]
+    assert [one.record_failure() for _ in range(3)] == [False, False, True]
 
 
 def test_an_answer_between_failures_starts_the_count_again() -> None:
     one = health()
-    said = [one.failed(), one.failed()]
-    one.succeeded()
-    assert [*said, one.failed(), one.failed()] == [False, False, False, False]
+    said = [one.record_failure(), one.record_failure()]
+    one.record_success()
+    assert [*said, one.record_failure(), one.record_failure()] == [False, False, False, False]
 
 
 def test_an_actor_is_ejected_once() -> None:
@@ -39,7 +38,7 @@ def test_pauses_between_probes_double_up_to_the_longest() -> None:
     one.eject()
     pauses = [one.pause_s]
     for _ in range(4):
-        one.probed(False)
+        one.record_probe(False)
         pauses.append(one.pause_s)
     assert (pauses, one.is_in_service) == ([1.0, 2.0, 4.0, 5.0, 5.0], False)
 
@@ -47,19 +46,24 @@ def test_pauses_between_probes_double_up_to_the_longest() -> None:
 def test_a_probe_that_is_answered_brings_the_actor_back() -> None:
     one = health()
     one.eject()
-    one.probed(True)
+    one.record_probe(True)
     # the count begins again, too
-    assert (one.is_in_service, one.failed(), one.failed(), one.failed()) == (True, False, False, True)
+    assert (one.is_in_service, one.record_failure(), one.record_failure(), one.record_failure()) == (
+        True,
+        False,
+        False,
+        True,
+    )
 
 
 def test_an_actor_that_answers_nothing_but_probes_is_probed_less_and_less() -> None:
     one = health()
     one.eject()
-    one.probed(True)
+    one.record_probe(True)
     one.eject()
     paused = one.pause_s
-    one.probed(True)
-    one.succeeded()
+    one.record_probe(True)
+    one.record_success()
     assert (paused, one.pause_s) == (2.0, 1.0)
 
 

@@ -9,10 +9,10 @@ from pydantic import SecretStr
 
 from graftline.core.errors import ActorError
 from graftline.llm.base import ChatAnswer, ChatRequest, Message
-from graftline.llm.fault import FaultKind
+from graftline.llm.client import FaultKind
 from graftline.llm.fleet import Price
+from graftline.llm.member import ActorStats, PoolStats
 from graftline.llm.pool import ActorPool
-from graftline.llm.stats import ActorStats, PoolStats
 from tests.protocol_server import Fault, ProtocolServer
 from tests.unit.llm.pools import fleet, pool_of, question, until
 
@@ -248,7 +248,7 @@ def test_usage_and_faults_are_counted(server: ProtocolServer) -> None:
                 completion_tokens=6,
                 cached_tokens=2,
                 cost_usd=None,
-                last_said="answers 400: max_tokens must be at least 1",
+                last_fault="answers 400: max_tokens must be at least 1",
                 load=None,
             ),
         ),

@@ -7,7 +7,7 @@ import pytest
 
 from graftline.core.errors import ActorError
 from graftline.llm.base import ChatAnswer
-from graftline.llm.fault import FaultKind
+from graftline.llm.client import FaultKind
 from graftline.llm.pool import ActorPool
 from tests.protocol_server import Fault, ProtocolServer
 from tests.unit.llm.pools import pool_of, question, until
@@ -127,7 +127,7 @@ def test_an_engine_that_hangs_while_its_health_is_well_is_left_for_another(
             answers = await many(pool, 12)
             stalled = pool.stats().actors[0].faults[FaultKind.STALLED]
             # which a first probe may have come to before the last answer came
-            await until(lambda: pool.stats().actors[0].last_said == said)
+            await until(lambda: pool.stats().actors[0].last_fault == said)
             return [answer.text for answer in answers], in_service(pool), stalled
 
     said = "does not answer a probe of one token within 0.2 s"
@@ -163,7 +163,7 @@ def test_a_health_that_is_ill_takes_an_actor_out_of_service_without_a_request(se
         async with pool_of(server, settings={"health_s": 0.02}) as pool:
             await pool.generate(question())
             server.become(health=503, always=Fault(status=500, message="the engine is dead"))
-            await until(lambda: pool.stats().actors[0].last_said == "answers 500: the engine is dead")
+            await until(lambda: pool.stats().actors[0].last_fault == "answers 500: the engine is dead")
             return ", ".join(str(one) for one in in_service(pool))
 
     assert asyncio.run(run()) == "False"

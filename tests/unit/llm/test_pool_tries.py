@@ -9,9 +9,9 @@ from pydantic import SecretStr
 
 from graftline.core.errors import ActorError
 from graftline.llm.base import ChatAnswer, ChatRequest
-from graftline.llm.fault import FaultKind
+from graftline.llm.client import FaultKind
+from graftline.llm.member import PoolStats
 from graftline.llm.pool import ActorPool
-from graftline.llm.stats import PoolStats
 from tests.protocol_server import Fault, ProtocolServer
 from tests.unit.llm.pools import fleet, pool_of, question
 

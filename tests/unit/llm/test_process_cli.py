@@ -16,8 +16,8 @@ from graftline.cli.main import main
 from graftline.cli.models import down, logs, status, units, up
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
-from graftline.llm.servers.keeper_state import log_path
-from graftline.llm.status import fleet_status
+from graftline.llm.servers.processes import fleet_status
+from graftline.llm.servers.supervisor import log_path
 from tests.kept_fleet import NAME, KeptFleet
 
 

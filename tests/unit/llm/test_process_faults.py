@@ -17,8 +17,15 @@ import pytest
 
 from graftline.core.errors import ActorError, ConfigError, RecordError
 from graftline.core.record import write_atomically
-from graftline.llm.servers.keeper import Duty, delay_s
-from graftline.llm.servers.keeper_state import KeeperState, read_state, started_at, state_path, write_state
+from graftline.llm.servers.supervisor import (
+    SupervisorConfig,
+    SupervisorState,
+    delay_s,
+    read_state,
+    start_time_of,
+    state_path,
+    write_state,
+)
 from tests import vllm_stand_in
 from tests.kept_fleet import NAME, KeptFleet, comes, free_port
 from tests.processes import running
@@ -38,7 +45,7 @@ def answers(port: int) -> bool:
 
 
 def has_keeper(root: Path) -> bool:
-    """Whether a keeper runs that was told of a log below `root`."""
+    """Whether a supervisor runs that was told of a log below `root`."""
     lines = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
     return any(str(root) in word for line in lines for word in line)
 
@@ -117,9 +124,9 @@ def test_a_file_that_is_no_state_is_named(kept: KeptFleet) -> None:
     state_path(kept.paths, NAME, "actor-0").unlink()
 
 
-def duty_of(folder: Path, *arguments: str, end_within_s: float = 0.2) -> Duty:
+def supervisor_config(folder: Path, *arguments: str, end_within_s: float = 0.2) -> SupervisorConfig:
     program, port = vllm_stand_in.install(folder / "vllm") / "bin" / "vllm", free_port()
-    return Duty(
+    return SupervisorConfig(
         command=[str(program), "--host", "127.0.0.1", "--port", str(port), *arguments],
         secrets=[],
         url=f"http://127.0.0.1:{port}",
@@ -129,18 +136,18 @@ def duty_of(folder: Path, *arguments: str, end_within_s: float = 0.2) -> Duty:
     )
 
 
-def keep(duty: Duty) -> None:
-    told = json.dumps(asdict(duty)).encode()
-    subprocess.run([sys.executable, "-m", "graftline.llm.servers.keeper"], input=told, check=True, timeout=240)
+def keep(config: SupervisorConfig) -> None:
+    told = json.dumps(asdict(config)).encode()
+    subprocess.run([sys.executable, "-m", "graftline.llm.servers.supervisor"], input=told, check=True, timeout=240)
 
 
 @pytest.mark.parametrize(("load_s", "end_within_s"), [(0, 0.2), (60, 60.0)], ids=["serving", "loading"])
 def test_a_server_that_does_not_listen_is_killed_in_the_end(tmp_path: Path, load_s: int, end_within_s: float) -> None:
-    duty = duty_of(tmp_path, "--load-s", str(load_s), "--ignores-sigterm", end_within_s=end_within_s)
-    keep(duty)
-    port = urlsplit(duty.url).port
+    config = supervisor_config(tmp_path, "--load-s", str(load_s), "--ignores-sigterm", end_within_s=end_within_s)
+    keep(config)
+    port = urlsplit(config.url).port
     assert port
-    path = Path(duty.state)
+    path = Path(config.state)
     assert comes(
         lambda: (
             (state := read_state(path)) is not None
@@ -155,21 +162,21 @@ def test_a_server_that_does_not_listen_is_killed_in_the_end(tmp_path: Path, load
     family = [psutil.Process(state.keeper), psutil.Process(state.server)]
     os.kill(state.keeper, signal.SIGTERM)
     assert comes(lambda: not running(family))
-    said = Path(duty.log).read_text("utf-8")
-    assert re.search(r"keeper: process \d+ takes too long to end; it is killed\n", said)
+    said = Path(config.log).read_text("utf-8")
+    assert re.search(r"supervisor: process \d+ takes too long to end; it is killed\n", said)
     assert not path.exists()
 
 
 def test_a_server_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None:
-    duty = replace(duty_of(tmp_path), health_every_s=0.1, silent_s=0.5)
-    path = Path(duty.state)
+    config = replace(supervisor_config(tmp_path), health_every_s=0.1, silent_s=0.5)
+    path = Path(config.state)
 
-    def state() -> KeeperState:
+    def state() -> SupervisorState:
         found = read_state(path)
         assert found
         return found
 
-    keep(duty)
+    keep(config)
     try:
         assert comes(lambda: state().is_ready)
         hanging = state().server
@@ -177,7 +184,7 @@ def test_a_server_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None
         os.kill(hanging, signal.SIGSTOP)
         assert comes(lambda: state().restarts == 1 and state().is_ready)
         assert (state().server != hanging, state().ended) == (True, f"process {hanging} was ended by signal 9")
-        assert f"process {hanging} is not healthy any more; it is killed" in Path(duty.log).read_text("utf-8")
+        assert f"process {hanging} is not healthy any more; it is killed" in Path(config.log).read_text("utf-8")
     finally:
         os.kill(state().keeper, signal.SIGTERM)
     assert comes(lambda: not path.exists())
@@ -191,4 +198,4 @@ def test_each_run_that_was_of_no_use_doubles_the_pause(failures: int, seconds: f
 def test_a_process_that_is_gone_began_at_no_time() -> None:
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
-    assert started_at(gone.pid) == ""
+    assert start_time_of(gone.pid) == ""

@@ -40,7 +40,7 @@ def test_up_runs_vllm_with_its_key_in_the_environment_alone(kept: KeptFleet, tmp
     assert found["command"][:2] == ["serve", "m"]
     assert KEY not in found["command"]
     assert (found["environment"]["VLLM_API_KEY"], "PYTHONPATH" in found["environment"]) == (KEY, False)
-    # what the server says goes through its keeper first
+    # what the server says goes through its supervisor first
     assert comes(lambda: "the key is [secret]\n" in kept.log())
     assert all(KEY not in path.read_text("utf-8") for path in tmp_path.glob("[dl]*/actors/**/*.*"))
 

@@ -14,8 +14,8 @@ import pytest
 
 from graftline.core.errors import ConfigError
 from graftline.llm.fleet import Actor, Fleet, load_fleet
-from graftline.llm.servers.keeper import answer
-from graftline.llm.servers.units import units, write_units
+from graftline.llm.servers.commands import units, write_units
+from graftline.llm.servers.supervisor import answer
 from tests import vllm_stand_in
 from tests.kept_fleet import comes, free_port
 from tests.processes import running

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from graftline.llm.base import ChatRequest, Message
-from graftline.llm.routing import chosen, digest, full_jitter, prefix_of
+from graftline.llm.member import choose_actor, digest, full_jitter, prefix_of
 
 
 @dataclass(frozen=True)
@@ -39,24 +39,24 @@ LEAST = {
 
 @pytest.mark.parametrize(("actors", "expected"), LEAST.values(), ids=LEAST)
 def test_chosen_is(actors: list[Place], expected: set[str]) -> None:
-    assert {chosen(actors, digest(str(number))).name for number in range(100)} == expected
+    assert {choose_actor(actors, digest(str(number))).name for number in range(100)} == expected
 
 
 def test_the_same_prefix_prefers_the_same_actor() -> None:
     prefix = digest("shared")
-    assert len({chosen(places(a=i % 3, b=j % 3, c=0), prefix).name for i in range(3) for j in range(3)}) == 1
+    assert len({choose_actor(places(a=i % 3, b=j % 3, c=0), prefix).name for i in range(3) for j in range(3)}) == 1
 
 
 def test_prefixes_are_spread_over_the_actors() -> None:
-    counts = Counter(chosen(places(a=0, b=0, c=0), digest(str(number))).name for number in range(3000))
+    counts = Counter(choose_actor(places(a=0, b=0, c=0), digest(str(number))).name for number in range(3000))
     # the digest is the same everywhere, so are these counts; a third of them would be 1000
     assert all(900 < counts[name] < 1100 for name in "abc")
 
 
 def test_an_actor_that_goes_moves_no_prefix_but_its_own() -> None:
     prefixes = [digest(str(number)) for number in range(300)]
-    before = [chosen(places(a=0, b=0, c=0), prefix).name for prefix in prefixes]
-    after = [chosen(places(a=0, b=0), prefix).name for prefix in prefixes]
+    before = [choose_actor(places(a=0, b=0, c=0), prefix).name for prefix in prefixes]
+    after = [choose_actor(places(a=0, b=0), prefix).name for prefix in prefixes]
     assert [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1] and pair[0] != "c"] == []
 
 

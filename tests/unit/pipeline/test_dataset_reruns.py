@@ -166,8 +166,7 @@ _CHANGED = {
     },
     "datasets/patches": {"raw agentpack", "normalized agentpack"},
     "datasets/similarity": {"division", "splits"},
-    "rollouts/open_task": {"label_tasks"},
-    "rollouts/export": {"trajectories"},
+    "rollouts/exports/parquet": {"trajectories"},
 }
 _PROGRAM = """
 import functools, json, sys

@@ -15,8 +15,8 @@ from graftline.datasets.sources.base import FolderHub
 from graftline.datasets.sources.mirror import MirrorHub
 from graftline.datasets.sources.open import HomesHub, HomesHubConfig, LocalHubConfig, MemoryHubConfig
 from graftline.datasets.store import FilesDatasetStoreConfig, MemoryDatasetStoreConfig
+from graftline.llm.fleet import PoolSettings
 from graftline.llm.open import ActorsConfig, MemoryChatModelConfig
-from graftline.llm.settings import PoolSettings
 from graftline.pipeline import MANIFESTS, Manifest, build_ports, load_manifest
 from graftline.pipeline.harbor_port import LocalHarborConfig, MemoryHarborConfig, ServiceHarborConfig
 from graftline.pipeline.lineage import open_lineage

@@ -16,8 +16,8 @@ pytest.importorskip("xllamacpp", reason="pip install xllamacpp")
 
 from graftline.core.paths import Paths
 from graftline.llm.fleet import load_fleet
-from graftline.llm.servers.keeper_state import read_state, state_path
-from graftline.llm.status import fleet_status
+from graftline.llm.servers.processes import fleet_status
+from graftline.llm.servers.supervisor import read_state, state_path
 from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest
 from graftline.pipeline.solvers import Entrants

@@ -7,8 +7,8 @@ import pytest
 
 from graftline.core.errors import ConfigError, ModelError
 from graftline.core.record import load_record
+from graftline.llm.weights.catalog import safetensors_folder
 from graftline.llm.weights.convert import convert_here, convert_model
-from graftline.llm.weights.stored import converted_folder
 from tests.unit.weights.places import CONTENT, SHA256, Places
 
 PACKAGES = {"accelerate": "1.15.0", "gguf": "0.19.0", "torch": "2.13.0+cpu", "transformers": "5.19.0"}
@@ -58,7 +58,7 @@ def test_what_was_converted_has_a_record_that_names_its_weights(stored: Places, 
         {"packages": PACKAGES},
         {"parameters": 7},
     )
-    assert converted_folder("demo", stored.paths, stored.environment) == folder
+    assert safetensors_folder("demo", stored.paths, stored.environment) == folder
 
 
 def test_the_same_weights_are_converted_once_by_the_same_packages(stored: Places, tmp_path: Path) -> None:

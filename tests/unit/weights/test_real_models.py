@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from graftline.core.paths import Paths
-from graftline.llm.weights.catalog import load_models
-from graftline.llm.weights.stored import model_file, stored_models, verify_models
+from graftline.llm.weights.catalog import list_models, load_models, model_file, verify_models
 
 _CHILD = """
 import os, sys
@@ -21,7 +20,7 @@ print(fetch_model("smollm2-135m", Paths(Path(sys.argv[1])), {**os.environ, "GRAF
 
 def test_a_model_of_the_checkout_is_a_gguf_file_with_the_pinned_digest(checkout: Path) -> None:
     paths = Paths(checkout)
-    smallest = min(stored_models(paths, {}), key=lambda one: one.size_bytes)
+    smallest = min(list_models(paths, {}), key=lambda one: one.size_bytes)
     if not smallest.path.exists():
         pytest.skip(f"{smallest.path} is not there: run `graftline models fetch {smallest.name}`")
     assert verify_models((smallest.name,), paths, {})[0].fault == ""

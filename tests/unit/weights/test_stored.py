@@ -8,7 +8,7 @@ import pytest
 
 from graftline.core.build import Contents, Request, build
 from graftline.core.errors import ConfigError, ModelError
-from graftline.llm.weights.stored import Verified, converted_folder, model_file, stored_models, verify_models
+from graftline.llm.weights.catalog import Verified, list_models, model_file, safetensors_folder, verify_models
 from tests.unit.weights.places import CONTENT, FILE, SHA256, Places
 
 WRONG = bytes(len(CONTENT))
@@ -24,7 +24,7 @@ def stored(places: Places) -> Places:
 
 
 def state(places: Places) -> str:
-    return stored_models(places.paths, places.environment)[0].state
+    return list_models(places.paths, places.environment)[0].state
 
 
 def file(places: Places) -> Path:
@@ -96,7 +96,7 @@ def test_states_are_told_without_reading(places: Places, name: str, content: byt
 
 
 def test_a_model_is_listed_with_its_card_and_licence(stored: Places) -> None:
-    [found] = stored_models(stored.paths, stored.environment)
+    [found] = list_models(stored.paths, stored.environment)
     assert asdict(found) == {
         "name": "demo",
         "card": "owner/demo",
@@ -137,7 +137,7 @@ def test_only_what_is_there_is_verified_unless_it_is_named(places: Places) -> No
 
 def test_converted_weights_are_verified_by_their_record(stored: Places) -> None:
     folder = converted(stored)
-    assert converted_folder("demo", stored.paths, stored.environment) == folder
+    assert safetensors_folder("demo", stored.paths, stored.environment) == folder
     right = [Verified("demo", stored.target, ""), Verified("demo", folder, "")]
     assert verify_models((), stored.paths, stored.environment) == right
     (folder / "config.json").write_text("altered")
@@ -148,7 +148,7 @@ def test_converted_weights_are_verified_by_their_record(stored: Places) -> None:
 def test_weights_converted_of_others_are_refused(stored: Places) -> None:
     folder = converted(stored, "0" * 64)
     with pytest.raises(ModelError) as error:
-        converted_folder("demo", stored.paths, stored.environment)
+        safetensors_folder("demo", stored.paths, stored.environment)
     assert str(error.value) == (
         f"model 'demo': {folder} was made of other weights ({'0' * 64}); run `graftline models convert demo --python PYTHON`"
     )

@@ -17,7 +17,7 @@ from graftline.core.errors import DownloadError
 from graftline.core.pip import PipSources as Indexes
 from graftline.core.retry import RetryPolicy
 from graftline.llm.weights.catalog import load_models
-from graftline.llm.weights.wheels import WheelsFile
+from graftline.llm.weights.fetch import WheelsFile
 from tests.hub_server import Fault
 from tests.unit.weights.places import CONTENT, FILE, PARTS, Places, wheel
 

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 import orjson
 
 from graftline.core.errors import ActorError
-from graftline.llm.fault import Fault, FaultKind
+from graftline.llm.client import Fault, FaultKind
 from graftline.llm.member import Member
 
 _LOAD_S = 120.0
@@ -32,8 +32,8 @@ class Adapters:
             ActorError: it is none.
         """
         if name not in self._folders:
-            known = ", ".join(sorted(self._folders)) or "none"
-            raise ActorError(f"adapter {name!r} is unknown; known: {known}; load it, or name it in the fleet")
+            names = ", ".join(sorted(self._folders)) or "none"
+            raise ActorError(f"adapter {name!r} is unknown; known: {names}; load it, or name it in the fleet")
 
     async def ensure(self, member: Member, name: str) -> None:
         """See to it that `member` has the adapter.
@@ -81,7 +81,7 @@ async def _load(member: Member, name: str, folder: str) -> None:
     try:
         await member.client.post("/load_lora_adapter", orjson.dumps(body), _LOAD_S)
     except Fault as fault:
-        message = f"does not load adapter {name!r} from {folder!r}: {fault.said}"
+        message = f"does not load adapter {name!r} from {folder!r}: {fault.message}"
         raise Fault(fault.kind, message, fault.retry_after_s, fault.status) from None
 
 
@@ -111,18 +111,18 @@ async def _unload(member: Member, name: str) -> None:
             await member.client.post("/unload_lora_adapter", orjson.dumps({"lora_name": name}), _LOAD_S)
         except Fault as fault:
             if fault.status != HTTPStatus.NOT_FOUND:
-                raise Fault(fault.kind, f"does not unload adapter {name!r}: {fault.said}") from None
+                raise Fault(fault.kind, f"does not unload adapter {name!r}: {fault.message}") from None
         member.adapters.pop(name, None)
 
 
 async def _at_all(members: Sequence[Member], call: Callable[[Member], Awaitable[object]]) -> None:
     """Raises ActorError: a call failed at one of them; the others are made all the same."""
     results = await asyncio.gather(*(call(member) for member in members), return_exceptions=True)
-    said = []
+    faults = []
     for member, result in zip(members, results, strict=True):
         if isinstance(result, Fault):
-            said.append(f"actor {member.name!r} {result.said}")
+            faults.append(f"actor {member.name!r} {result.message}")
         elif isinstance(result, BaseException):
             raise result
-    if said:
-        raise ActorError("; ".join(said))
+    if faults:
+        raise ActorError("; ".join(faults))

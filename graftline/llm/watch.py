@@ -6,12 +6,11 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 from graftline.llm.base import ChatRequest, Message
-from graftline.llm.dialect import encoded
+from graftline.llm.client import Fault, FaultKind, encode_chat
 from graftline.llm.dispatcher import Dispatcher
-from graftline.llm.fault import Fault, FaultKind
+from graftline.llm.fleet import PoolSettings
 from graftline.llm.load import Load, read_load
 from graftline.llm.member import Member
-from graftline.llm.settings import PoolSettings
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +31,7 @@ class Watch:
     ) -> None:
         self._members = members
         self._dispatcher = dispatcher
-        self._probe = encoded(ChatRequest((Message(role="user", content="1"),), max_tokens=1), model, None)
+        self._probe = encode_chat(ChatRequest((Message(role="user", content="1"),), max_tokens=1), model, None)
         self._settings = settings
         self._chance = chance
         self._tasks: set[asyncio.Task[None]] = set()
@@ -50,33 +49,33 @@ class Watch:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def failed(self, member: Member, fault: Fault) -> None:
+    def record_failure(self, member: Member, fault: Fault) -> None:
         """Say that a request failed at `member`."""
-        if fault.kind.is_of_the_actor and member.health.failed():
-            self._eject(member, fault.said)
+        if fault.kind.is_of_the_actor and member.health.record_failure():
+            self._eject(member, fault.message)
 
-    def lost(self, member: Member, said: str) -> None:
+    def eject_at_once(self, member: Member, message: str) -> None:
         """Take `member` out of service at once, and what it works on away from it."""
-        self._eject(member, said)
+        self._eject(member, message)
         member.abort_tries()
 
-    def _eject(self, member: Member, said: str) -> None:
-        member.last_said = said
+    def _eject(self, member: Member, message: str) -> None:
+        member.last_fault = message
         if not member.health.eject():
             return
-        logger.warning("actor %r is out of service: %s", member.name, said)
+        logger.warning("actor %r is out of service: %s", member.name, message)
         member.totals.ejections += 1
         # a server that is started again has forgotten them
         member.adapters.clear()
-        self._dispatcher.ejected()
+        self._dispatcher.on_ejection()
         self._run(self._bring_back(member))
 
     async def _bring_back(self, member: Member) -> None:
         while not member.health.is_in_service:
             await asyncio.sleep(member.health.pause_s)
-            member.health.probed(await self._is_well(member))
+            member.health.record_probe(await self._is_well(member))
         logger.info("actor %r is in service again", member.name)
-        self._dispatcher.returned()
+        self._dispatcher.on_return()
 
     async def _is_well(self, member: Member) -> bool:
         try:
@@ -87,9 +86,9 @@ class Watch:
             async with asyncio.timeout(self._settings.probe_s):
                 await member.client.chat(self._probe, f"probe-{self._chance.getrandbits(64):016x}")
         except Fault as fault:
-            member.last_said = fault.said
+            member.last_fault = fault.message
         except TimeoutError:
-            member.last_said = f"does not answer a probe of one token within {self._settings.probe_s:g} s"
+            member.last_fault = f"does not answer a probe of one token within {self._settings.probe_s:g} s"
         except Exception:
             # without this task the actor would never come back
             logger.exception("the probe of actor %r failed", member.name)
@@ -101,8 +100,8 @@ class Watch:
         try:
             await member.client.get("/health", self._settings.look_s)
         except Fault as fault:
-            if fault.kind in _DEAD or (fault.kind.is_of_the_actor and member.health.failed()):
-                self.lost(member, fault.said)
+            if fault.kind in _DEAD or (fault.kind.is_of_the_actor and member.health.record_failure()):
+                self.eject_at_once(member, fault.message)
         await member.client.prune()
 
     async def _look_at_load(self, member: Member) -> None:
@@ -113,9 +112,11 @@ class Watch:
             return
         now = asyncio.get_running_loop().time()
         if load.is_asleep:
-            self.lost(member, "is asleep")
+            self.eject_at_once(member, "is asleep")
         elif member.progress.is_stalled(load, member.in_flight > 0, now):
-            self.lost(member, f"hangs: {load.running} requests running, and no token for {self._settings.stall_s:g} s")
+            self.eject_at_once(
+                member, f"hangs: {load.running} requests running, and no token for {self._settings.stall_s:g} s"
+            )
         else:
             member.concurrency.observe(load, member.in_flight, now)
             self._dispatcher.hand_out()

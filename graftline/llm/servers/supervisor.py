@@ -1,16 +1,16 @@
-"""The process that keeps the server of one actor running: `python -m graftline.llm.servers.keeper`.
+"""The process that keeps the server of one actor running: `python -m graftline.llm.servers.supervisor`.
 
-It reads its `Duty` from standard input, leaves the process that started it, and starts the server again, later each
+It reads its `SupervisorConfig` from standard input, leaves the process that started it, and starts the server again, later each
 time, whenever it ends; one whose `/health` says nothing for too long is killed. At SIGTERM it ends the server, and then
 itself. What the server says goes to a rotated log, what is known of it to a state file, which is there for as long as the
-keeper is.
+supervisor is.
 
 The server has a process group of its own. Of that group nothing is left when the server has ended, whatever ended it, nor
-when the keeper has, even by SIGKILL: a shell waits for the end of a pipe that the keeper alone holds open.
+when the supervisor has, even by SIGKILL: a shell waits for the end of a pipe that the supervisor alone holds open.
 
 One runs for each actor for as long as that is up, so it imports the standard library and next to nothing else.
 
-Who starts and stops keepers is in `graftline.llm.servers.processes`, what they write in `graftline.llm.servers.keeper_state`.
+Who starts and stops supervisors is in `graftline.llm.servers.processes`, what they write in `graftline.llm.servers.supervisor`.
 """
 
 import http.client
@@ -24,7 +24,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from threading import Thread
@@ -32,7 +32,8 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from graftline.core.clock import Clock, utc_now
-from graftline.llm.servers.keeper_state import KeeperState, started_at, write_state
+from graftline.core.errors import RecordError
+from graftline.core.paths import Paths
 
 _FIRST_DELAY_S, _LONGEST_DELAY_S, _STEADY_S = 0.5, 60.0, 60.0
 _LOOK_S, _ANSWER_S, _LOADING_END_S = 0.25, 5.0, 2.0
@@ -43,8 +44,31 @@ _GUARD = 'read -r group && { read -r line || kill -KILL "-$group"; }'
 
 
 @dataclass(frozen=True, slots=True)
-class Duty:
-    """What a keeper is told."""
+class SupervisorState:
+    """What a supervisor says of itself and its server."""
+
+    keeper: int
+    keeper_started: str
+    """As `start_time_of` says it: another process may get the same id."""
+    server: int | None
+    """Process id, and group; None between two runs."""
+    is_ready: bool
+    """Whether this run of the server has answered that it is healthy."""
+    since: str
+    """When this run began."""
+    restarts: int
+    failures: int
+    """Runs before this one that ended, one after the other, before they had been of use."""
+    ended: str
+    """How the run before this one ended; empty where there is none."""
+    command: list[str]
+    end_within_s: float
+    """How long its server has to end; then it is killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorConfig:
+    """What a supervisor is told."""
 
     command: list[str]
     secrets: list[str]
@@ -53,7 +77,7 @@ class Duty:
     end_within_s: float
     """From SIGTERM; then it is killed."""
     state: str
-    """Path of the file that the keeper writes its state to."""
+    """Path of the file that the supervisor writes its state to."""
     log: str
     """Path of the file that gets what the server says."""
     health_every_s: float = 15.0
@@ -61,26 +85,26 @@ class Duty:
     """A server that was healthy and gives no good answer for so long hangs."""
 
 
-class Keeper:
+class Supervisor:
     """Runs one server again and again, until SIGTERM."""
 
-    def __init__(self, duty: Duty, environment: Mapping[str, str], clock: Clock = utc_now) -> None:
-        self._duty, self._clock = duty, clock
-        self._secrets = [environment[name] for name in duty.secrets if environment.get(name)]
-        self._log = _open_log(Path(duty.log))
+    def __init__(self, config: SupervisorConfig, environment: Mapping[str, str], clock: Clock = utc_now) -> None:
+        self._config, self._clock = config, clock
+        self._secrets = [environment[name] for name in config.secrets if environment.get(name)]
+        self._log = _open_log(Path(config.log))
         self._is_stopping = False
         self._wake, self._waker = socket.socketpair()
-        self._state = KeeperState(
+        self._state = SupervisorState(
             keeper=os.getpid(),
-            keeper_started=started_at(os.getpid()),
+            keeper_started=start_time_of(os.getpid()),
             server=None,
             is_ready=False,
             since="",
             restarts=0,
             failures=0,
             ended="",
-            command=duty.command,
-            end_within_s=duty.end_within_s,
+            command=config.command,
+            end_within_s=config.end_within_s,
         )
 
     def prepare(self) -> None:
@@ -98,24 +122,24 @@ class Keeper:
             try:
                 self._run()
             except OSError as error:
-                what = error.filename or "the server"
-                self._ended(f"{what} cannot be started ({error.strerror})", 0.0)
+                program = error.filename or "the server"
+                self._record_end(f"{program} cannot be started ({error.strerror})", 0.0)
             if self._is_stopping:
                 break
             delay = delay_s(self._state.failures)
             self._note(f"{self._state.ended}; it is started again in {delay:g} s")
             deadline = time.monotonic() + delay
-            while not self._is_stopping and (left := deadline - time.monotonic()) > 0:
-                self._sleep(left)
+            while not self._is_stopping and (remaining_s := deadline - time.monotonic()) > 0:
+                self._sleep(remaining_s)
             if self._is_stopping:
                 break
             self._say(restarts=self._state.restarts + 1)
-        Path(self._duty.state).unlink(missing_ok=True)
+        Path(self._config.state).unlink(missing_ok=True)
 
     def _run(self) -> None:
         with _guard() as guard:
             process = subprocess.Popen(
-                self._duty.command,
+                self._config.command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -135,21 +159,21 @@ class Keeper:
                 status = process.wait()
         reader.join(_ANSWER_S)
         how = f"was ended by signal {-status}" if status < 0 else f"ended with exit status {status}"
-        self._ended(f"process {process.pid} {how}", ready_for)
+        self._record_end(f"process {process.pid} {how}", ready_for)
 
     def _watch(self, pid: int) -> float:
         """Wait until the server ends or hangs, and end it if that is wanted; return for how many seconds it was ready."""
         ready, heard = None, 0.0
         while not _has_ended(pid) and not self._is_stopping:
-            if answer(self._duty.url, "/health") is not None:
+            if answer(self._config.url, "/health") is not None:
                 heard = time.monotonic()
                 if ready is None:
                     ready = heard
                     self._say(is_ready=True)
-            elif ready is not None and time.monotonic() - heard > self._duty.silent_s:
+            elif ready is not None and time.monotonic() - heard > self._config.silent_s:
                 self._note(f"process {pid} is not healthy any more; it is killed")
                 break
-            self._sleep(_LOOK_S if ready is None else self._duty.health_every_s)
+            self._sleep(_LOOK_S if ready is None else self._config.health_every_s)
         if self._is_stopping:
             self._end(pid)
         return time.monotonic() - ready if ready is not None else 0.0
@@ -160,15 +184,15 @@ class Keeper:
         # its own children get no signal: it is the server that knows what they still have to do
         os.kill(pid, signal.SIGTERM)
         # before it serves it has nothing to finish, and vLLM does not listen
-        most = self._duty.end_within_s if self._state.is_ready else _LOADING_END_S
-        deadline = time.monotonic() + min(most, self._duty.end_within_s)
+        most = self._config.end_within_s if self._state.is_ready else _LOADING_END_S
+        deadline = time.monotonic() + min(most, self._config.end_within_s)
         while not _has_ended(pid):
             if time.monotonic() > deadline:
                 self._note(f"process {pid} takes too long to end; it is killed")
                 return
             self._sleep(_LOOK_S)
 
-    def _ended(self, how: str, ready_for: float) -> None:
+    def _record_end(self, how: str, ready_for: float) -> None:
         failures = 0 if ready_for >= _STEADY_S else self._state.failures + 1
         self._say(server=None, is_ready=False, ended=how, failures=failures)
 
@@ -176,10 +200,10 @@ class Keeper:
         self._state = replace(self._state, **changes)
         # a full disk is no reason to end a server
         with suppress(OSError):
-            write_state(Path(self._duty.state), self._state)
+            write_state(Path(self._config.state), self._state)
 
     def _note(self, text: str) -> None:
-        self._log.info("%s keeper: %s", self._clock().isoformat(), text)
+        self._log.info("%s supervisor: %s", self._clock().isoformat(), text)
 
     def _copy(self, output: IO[bytes]) -> None:
         with output:
@@ -244,18 +268,74 @@ def _open_log(path: Path) -> logging.Logger:
 
 def main() -> None:
     """Leave the process that started this one when the state is written, and keep the actor."""
-    duty = Duty(**json.load(sys.stdin))
+    config = SupervisorConfig(**json.load(sys.stdin))
     reading, writing = os.pipe()
     if os.fork():
         os.close(writing)
         # the other one has failed, and said why, if it ends without a word
         os._exit(0 if os.read(reading, 1) else 1)
     os.close(reading)
-    keeper = Keeper(duty, os.environ)
-    keeper.prepare()
+    supervisor = Supervisor(config, os.environ)
+    supervisor.prepare()
     os.write(writing, b"1")
     os.close(writing)
-    keeper.keep()
+    supervisor.keep()
+
+
+def state_folder(paths: Paths, fleet: str) -> Path:
+    """Where the supervisors of a fleet say what they do."""
+    return paths.data / "actors" / fleet
+
+
+def state_path(paths: Paths, fleet: str, actor: str) -> Path:
+    """Where the supervisor of an actor says what it does."""
+    return state_folder(paths, fleet) / f"{actor}.json"
+
+
+def log_path(paths: Paths, fleet: str, actor: str) -> Path:
+    """Where the output of an actor goes."""
+    return paths.logs / "actors" / fleet / f"{actor}.log"
+
+
+def start_time_of(pid: int) -> str:
+    """Return when the process began, in ticks of one start of the machine; empty where no such process runs."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    if fields[0] in ("Z", "X"):
+        return ""
+    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}/{fields[19]}"
+
+
+def read_state(path: Path) -> SupervisorState | None:
+    """Return what the supervisor wrote there; None where there is nothing.
+
+    Raises:
+        RecordError: it is something else.
+    """
+    try:
+        return SupervisorState(**json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError):
+        raise RecordError(f"{path}: is not the state of an actor; remove it, and end what runs by hand") from None
+
+
+def write_state(path: Path, state: SupervisorState) -> None:
+    """Write it whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("w", encoding="utf-8") as stream:
+        stream.write(json.dumps(asdict(state), indent=1) + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    partial.replace(path)
+
+
+def runs_here(state: SupervisorState) -> bool:
+    """Whether the supervisor that wrote `state` runs, on this machine."""
+    return start_time_of(state.keeper) == state.keeper_started
 
 
 if __name__ == "__main__":
