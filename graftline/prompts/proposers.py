@@ -17,9 +17,8 @@ from graftline.core.secrets import Secrets
 from graftline.harbor.address import checked_url
 from graftline.llm.base import ChatRequest, Message
 from graftline.llm.blocking import BlockingChatModel
-from graftline.llm.fleet import Actor, Fleet, Price
+from graftline.llm.fleet import Actor, Fleet, PoolSettings, Price
 from graftline.llm.pool import ActorPool
-from graftline.llm.settings import PoolSettings
 from graftline.prompts.candidates import names_in
 from graftline.prompts.settings import GepaTable, ProposerTable
 
