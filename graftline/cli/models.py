@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from graftline.core.progress import Progress
     from graftline.core.secrets import Secrets
     from graftline.llm.fleet import Fleet
-    from graftline.llm.status import ActorStatus
+    from graftline.llm.servers.processes import ActorStatus
 
 
 @click.command()
@@ -207,7 +207,7 @@ def down(paths: "Paths", name: str, as_json: bool) -> None:
 @pass_paths
 def status(paths: "Paths", name: str, as_json: bool) -> None:
     """Show what the actors of a fleet do. Fails unless all are up."""
-    from graftline.llm.status import fleet_status
+    from graftline.llm.servers.processes import fleet_status
 
     fleet = _load_fleet(paths, name)
     key = _open_secrets(paths).get(fleet.api_key) if fleet.api_key else None
@@ -227,7 +227,7 @@ def status(paths: "Paths", name: str, as_json: bool) -> None:
 @pass_paths
 def logs(paths: "Paths", name: str, follow: bool, lines: int, actor: str) -> None:
     """Show the log of ACTOR."""
-    from graftline.llm.servers.keeper_state import log_path
+    from graftline.llm.servers.supervisor import log_path
 
     path = log_path(paths, name, actor)
     if not path.is_file():
@@ -256,8 +256,7 @@ def logs(paths: "Paths", name: str, follow: bool, lines: int, actor: str) -> Non
 @pass_paths
 def units(paths: "Paths", name: str, into: Path, home: Path) -> None:
     """Write systemd units and a supervisord file for the actors of a fleet."""
-    from graftline.llm.servers.commands import weights_below
-    from graftline.llm.servers.units import write_units
+    from graftline.llm.servers.commands import weights_below, write_units
 
     fleet = _load_fleet(paths, name)
     for path in write_units(name, fleet, weights_below(home, fleet, paths), home, into):
