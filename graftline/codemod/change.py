@@ -77,7 +77,7 @@ class Change:
         return self.before.language
 
     @property
-    def wanted(self) -> list[Site]:
+    def code_sites(self) -> list[Site]:
         """The sites that are more than blanks."""
         return [site for site in self.sites if not site.is_blank]
 

@@ -109,9 +109,6 @@ def measure(
     """Return the measures of `action`, whose application to `text` gave `result`; the rest is tried in `sandbox`.
 
     `own` is the text that the task starts from, which is not foreign to it.
-
-    Raises:
-        SandboxError: the sandbox failed, or ran into the wall clock.
     """
     if result.verdict is not Verdict.OK:
         return Measures()
@@ -136,9 +133,6 @@ def count_background_matches(
 
     Copies of `own` in the corpus count for nothing. None where the corpus has nothing in `language`, or the action
     cannot be applied to one of its texts.
-
-    Raises:
-        SandboxError: as `measured`.
     """
     words = required_words(action, language)
     texts = [text for text in background.texts(language) if words <= words_of(text)]

@@ -53,7 +53,6 @@ def learn_rules(
 
     Raises:
         DataError: there is no pair, the two of one are equal, or the files are in several languages.
-        SandboxError: the sandbox failed.
     """
     languages = sorted({file.language for file in (*(file for pair in pairs for file in pair), *kept)})
     if not pairs:
@@ -136,11 +135,7 @@ def extract_example(
     sandbox: Sandbox,
     source: str = "",
 ) -> Example | None:
-    """Return the smallest part of the change from `before` to `after` that `action` makes just so; None without one.
-
-    Raises:
-        SandboxError: the sandbox failed.
-    """
+    """Return the smallest part of the change from `before` to `after` that `action` makes just so; None without one."""
     parts = [
         (hunk.before, hunk.after)
         for unit in _UNITS
@@ -159,11 +154,7 @@ def extract_example(
 def extract_unchanged(
     text: str, lines: Sequence[int], action: PatternAction | RuleAction, language: Language, sandbox: Sandbox
 ) -> tuple[str, ...]:
-    """Return the statements at `lines` (from 1) of `text` that `action` leaves as they are.
-
-    Raises:
-        SandboxError: the sandbox failed.
-    """
+    """Return the statements at `lines` (from 1) of `text` that `action` leaves as they are."""
     try:
         statements = [find_statement(text, language, line) for line in lines]
     except DataError:
@@ -174,11 +165,7 @@ def extract_unchanged(
 
 
 def check_examples(rule: FileRule, sandbox: Sandbox) -> Iterator[ExampleResult]:
-    """Yield what every example of `rule`, and every text that it must leave, shows.
-
-    Raises:
-        SandboxError: the sandbox failed.
-    """
+    """Yield what every example of `rule`, and every text that it must leave, shows."""
     for number, example in enumerate(rule.examples, 1):
         result = ensure_decided(*sandbox.apply_many(example.before, rule.language, [rule.action]))
         text = normalize_blank_lines(example.before, result)

@@ -1,8 +1,8 @@
-"""Rules that the history of a repository repeats.
+"""Rules that the history of a repository repeats, and the journal by which an interrupted mining goes on.
 
-    1  every change of a file is divided into small ones                                        (`rules.hunks`)
-    2  rules are induced from each of them, and from those that take away and put in the same words  (`rules.induce`)
-    3  rules that mean the same become one                                                      (`rules.canonical`)
+    1  every change of a file is split into small ones                                             (`codemod.hunks`)
+    2  rules are induced from each of them, and from those that remove and add the same words      (`codemod.induce`)
+    3  rules that mean the same become one                                                         (`codemod.canonical`)
     4  each is tried on both texts of every small change: what it makes of the text before was made by people, or was
        not; what it would make of the text after was not
     5  of those that hold often enough, the ones that explain most are kept, until the rest explains nothing new
@@ -13,7 +13,7 @@ anti-unify; here rules are compared by what they do to all edits.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -50,9 +50,12 @@ _BATCH = 64
 _MAX_GROUPS = 400
 _CONTRADICTION_COST, _BACKGROUND_COST = 2.0, 3.0
 
+_Keyed = tuple[Language, PatternAction | RuleAction]
+_Answers = list[tuple[int, SandboxResult]]
+
 
 class MiningConfig(Config):
-    """What is kept."""
+    """Which rules are kept."""
 
     min_support: int = Field(default=2, ge=1)
     """Small changes in which a rule does something, and nothing but what was done."""
@@ -84,8 +87,18 @@ class MinedRules:
     candidates: int
 
 
+@dataclass(slots=True)
+class CollectedPairs:
+    """The small changes of a history."""
+
+    pairs: list[Pair] = field(default_factory=list)
+    changes: int = 0
+    is_interrupted: bool = False
+    """Whether these are not all of them, for somebody had enough."""
+
+
 @dataclass(frozen=True, slots=True)
-class _Tried:
+class _Support:
     """A rule, and where it did what people did."""
 
     action: PatternAction | RuleAction
@@ -103,226 +116,16 @@ class _Tried:
         return frozenset(pair for pair, _ in self.right)
 
     @property
-    def precision(self) -> float:
-        return self.places / max(1, self.places + self.contradictions)
-
-    @property
     def rank(self) -> tuple[float, float, str]:
         """The less the better: what it explains, less what speaks against it; then what it takes to say it."""
         breadth = math.log2(1 + self.background)
         explained = len(self.right) - _CONTRADICTION_COST * self.contradictions - breadth
         return -explained, description_length(self.action) + _BACKGROUND_COST * breadth, key_of(self.action)
 
-
-def induce_pairs(
-    changes: Iterable[FileChange], count: int, config: SandboxConfig
-) -> Iterator[tuple[FileChange, list[Pair]]]:
-    """Yield every change with its small ones and what was induced from them, on `count` processes (0: this one).
-
-    Raises:
-        SandboxError: the sandbox failed.
-    """
-    if not count:
-        with closing(open_sandbox(config)) as sandbox:
-            yield from map(partial(_induced, sandbox), changes)
-        return
-    with Workers[FileChange, tuple[FileChange, list[Pair]]](count, partial(_inducer, config)) as workers:
-        yield from workers.map(changes)
-
-
-def _inducer(config: SandboxConfig) -> Callable[[FileChange], tuple[FileChange, list[Pair]]]:
-    return partial(_induced, open_sandbox(config))  # it goes with the process
-
-
-def _induced(sandbox: Sandbox, change: FileChange) -> tuple[FileChange, list[Pair]]:
-    return change, list(_pairs(change, sandbox))
-
-
-def _pairs(change: FileChange, sandbox: Sandbox) -> Iterator[Pair]:
-    for hunk in split_into_hunks(change.before, change.after, change.language):
-        found = induce(hunk.before, hunk.after, change.language, sandbox, InductionConfig(max_steps=6))
-        scored = [one for step in found.steps for one in (step.chosen, *step.alternatives)]
-        actions = {key_of(one.action): canonicalize(one.action) for one in scored}
-        yield Pair(
-            commit=change.commit,
-            path=change.path,
-            line=hunk.line,
-            language=change.language,
-            before=hunk.before,
-            after=hunk.after,
-            actions=tuple(actions.values()),
-        )
-
-
-def mine_rules(
-    pairs: Sequence[Pair],
-    mining: MiningConfig,
-    sandbox: Sandbox,
-    advance: Callable[[int, int], None] = lambda done, total: None,
-) -> MinedRules:
-    """Return the rules that `pairs` have in common; `advance` is told how many of them were looked at.
-
-    Raises:
-        SandboxError: the sandbox failed.
-    """
-    readable = [(pair, change) for pair in pairs if (change := _change(pair)) is not None]
-    candidates = _candidates([pair for pair, _ in readable], sandbox)
-    tried = _tried(readable, candidates, sandbox, advance)
-    good = [replace(one, background=_hits(one)) for one in tried if _is_kept(one, mining)]
-    kept = list(_explaining(sorted(good, key=lambda one: one.rank), mining.min_support))
-    rules = tuple(_rule(one, readable, sandbox) for one in kept)
-    return MinedRules(rules, len(pairs), len(candidates))
-
-
-def _change(pair: Pair) -> Change | None:
-    try:
-        return Change.between(pair.before, pair.after, pair.language)
-    except DataError:
-        return None
-
-
-def _candidates(pairs: Sequence[Pair], sandbox: Sandbox) -> list[tuple[Language, PatternAction | RuleAction]]:
-    """Return what may hold in more than one pair, commonest first."""
-    seen: Counter[tuple[Language, str]] = Counter()
-    actions: dict[tuple[Language, str], PatternAction | RuleAction] = {}
-    for language, action in ((pair.language, action) for pair in pairs for action in pair.actions):
-        key = language, key_of(action)
-        seen[key] += 1
-        actions[key] = action
-    for language, action in _shared(pairs, sandbox):
-        key = language, key_of(action)
-        seen[key] += 1
-        actions[key] = canonicalize(action)
-    repeated = [key for key in actions if seen[key] > 1 or is_general(actions[key])]
-    repeated.sort(key=lambda key: (-seen[key], description_length(actions[key]), key))
-    return [(key[0], actions[key]) for key in repeated[:_MAX_CANDIDATES]]
-
-
-def _shared(pairs: Sequence[Pair], sandbox: Sandbox) -> Iterator[tuple[Language, PatternAction | RuleAction]]:
-    """Yield what is induced from pairs together that take away and put in the same words."""
-    groups: dict[tuple[Any, ...], dict[tuple[str, str], None]] = defaultdict(dict)
-    for pair in pairs:
-        old, new = words_of(pair.before), words_of(pair.after)
-        groups[pair.language, tuple(sorted(old - new)), tuple(sorted(new - old))][pair.before, pair.after] = None
-    several = [(key[0], list(texts)[:_MAX_TOGETHER]) for key, texts in groups.items() if len(texts) > 1]
-    for language, texts in several[:_MAX_GROUPS]:
-        for scored in induce_many(texts, language, sandbox).actions:
-            yield language, scored.action
-
-
-def _tried(
-    readable: Sequence[tuple[Pair, Change]],
-    candidates: Sequence[tuple[Language, PatternAction | RuleAction]],
-    sandbox: Sandbox,
-    advance: Callable[[int, int], None],
-) -> list[_Tried]:
-    """Return what every candidate did, over all pairs."""
-    words = [required_words(action, language) for language, action in candidates]
-    right: dict[int, set[tuple[int, int]]] = defaultdict(set)
-    places: Counter[int] = Counter()
-    contradictions: Counter[int] = Counter()
-    for start in range(0, len(readable), _BATCH):
-        batch = readable[start : start + _BATCH]
-        for index, ((_, change), answers) in enumerate(
-            zip(batch, _answers(batch, candidates, words, sandbox), strict=True), start
-        ):
-            for number, result in answers[0]:
-                sites, good, bad = _compared(change, result)
-                if sites and not bad:
-                    right[number] |= {(index, site) for site in sites}
-                places[number] += good
-                contradictions[number] += bad
-            for number, result in answers[1]:
-                # what people wrote, and would be written anew
-                contradictions[number] += sum(
-                    match.replacement != change.after.text[match.start : match.end] for match in result.matches
-                )
-        advance(start + len(batch), len(readable))
-    return [
-        _Tried(action, language, frozenset(right[number]), places[number], contradictions[number])
-        for number, (language, action) in enumerate(candidates)
-    ]
-
-
-_Answers = list[tuple[int, SandboxResult]]
-
-
-def _answers(
-    batch: Sequence[tuple[Pair, Change]],
-    candidates: Sequence[tuple[Language, PatternAction | RuleAction]],
-    words: Sequence[frozenset[str]],
-    sandbox: Sandbox,
-) -> Iterator[tuple[_Answers, _Answers]]:
-    """Yield what the candidates that may match do to the text before and to the text after of every pair."""
-    texts = [(text, pair.language) for pair, _ in batch for text in (pair.before, pair.after)]
-    chosen = [
-        [number for number, one in enumerate(candidates) if one[0] == language and words[number] <= known]
-        for known, language in ((words_of(text), language) for text, language in texts)
-    ]
-    requests = [
-        Request(text, language, tuple(candidates[number][1] for number in numbers))
-        for (text, language), numbers in zip(texts, chosen, strict=True)
-    ]
-    answers = [
-        list(zip(numbers, map(ensure_decided, results), strict=True))
-        for numbers, results in zip(chosen, sandbox.apply_each(requests), strict=True)
-    ]
-    yield from zip(answers[::2], answers[1::2], strict=True)
-
-
-def _compared(change: Change, result: SandboxResult) -> tuple[list[int], int, int]:
-    """Return the sites that are fixed, the number of places that were changed just so, and that of those that were not.
-
-    A place within code that was rewritten as a whole is neither: nobody knows what would have become of it.
-    """
-    found = judge(change, result)
-    sites = [index for index in sorted(found.fixed) if not change.sites[index].is_blank]
-    wrong = [match for match in found.wrong if change.inside(match.start, match.end) is not None]
-    return sites, len(found.right), len(wrong)
-
-
-def _hits(tried: _Tried) -> int:
-    return background.hits(rule_of(tried.action), tried.language, required_words(tried.action, tried.language))
-
-
-def _is_kept(tried: _Tried, mining: MiningConfig) -> bool:
-    is_repeated = len(tried.pairs) >= mining.min_support and tried.precision >= mining.min_precision
-    return is_repeated and (is_general(tried.action) or not mining.needs_general)
-
-
-def _explaining(ranked: Sequence[_Tried], min_support: int) -> Iterator[_Tried]:
-    """Yield the rules that explain what those before them do not, in enough pairs."""
-    explained: set[tuple[int, int]] = set()
-    for one in ranked:
-        if len({pair for pair, _ in one.right - explained}) >= min_support:
-            explained |= one.right
-            yield one
-
-
-def _rule(tried: _Tried, readable: Sequence[tuple[Pair, Change]], sandbox: Sandbox) -> FileRule:
-    pairs = [readable[index][0] for index in sorted(tried.pairs)]
-    facts: Mapping[str, Any] = {
-        "general": is_general(tried.action),
-        "support": {
-            "changes": len(pairs),
-            "places": tried.places,
-            "commits": len({pair.commit for pair in pairs}),
-            "files": len({pair.path for pair in pairs}),
-            "contradictions": tried.contradictions,
-        },
-        "background": tried.background,
-    }
-    examples: dict[tuple[str, str], Example] = {}
-    for pair in sorted(pairs, key=lambda pair: (len(pair.before), pair.commit, pair.path, pair.line)):
-        if len(examples) < _MAX_EXAMPLES:
-            result = ensure_decided(*sandbox.apply_many(pair.before, pair.language, [tried.action]))
-            source = f"{pair.commit[:12]} {pair.path}:{pair.line}"
-            found = extract_example(
-                pair.before, normalize_blank_lines(pair.before, result), tried.action, pair.language, sandbox, source
-            )
-            if found is not None:
-                examples.setdefault((found.before, found.after), found)
-    return FileRule(tried.action, tried.language, examples=tuple(examples.values()), facts=facts)
+    def is_enough(self, config: MiningConfig) -> bool:
+        precision = self.places / max(1, self.places + self.contradictions)
+        is_repeated = len(self.pairs) >= config.min_support and precision >= config.min_precision
+        return is_repeated and (is_general(self.action) or not config.needs_general)
 
 
 class _Line(Config):
@@ -331,19 +134,18 @@ class _Line(Config):
 
 
 class Journal:
-    """A file with one line per change; lines of other code than this are not looked at."""
+    """A file with a line for each change that was induced from; lines of other code than this are not looked at."""
 
     def __init__(self, path: Path | None) -> None:
-        """Without a path, nothing is kept."""
+        """Without a path, nothing is stored."""
         self._path = path
-        self._known: dict[str, tuple[Pair, ...]] = {}
+        self._pairs: dict[str, tuple[Pair, ...]] = {}
         self._stream: IO[str] | None = None
 
     def __enter__(self) -> Self:
         if self._path is not None:
             try:
-                if self._path.exists():
-                    self._known = dict(_lines(self._path))
+                self._load(self._path.read_bytes() if self._path.exists() else b"")
                 self._stream = self._path.open("a", encoding="utf-8")
                 if self._stream.tell() and not self._path.read_bytes().endswith(b"\n"):
                     self._stream.write("\n")  # after the line that an interrupt cut
@@ -357,31 +159,33 @@ class Journal:
 
     def get(self, change: FileChange) -> tuple[Pair, ...] | None:
         """Return what was induced from `change` before."""
-        return self._known.get(_key(change)) if self._known else None
+        return self._pairs.get(_journal_key(change)) if self._pairs else None
 
     def add(self, change: FileChange, pairs: Sequence[Pair]) -> None:
-        """Keep what was induced from `change`."""
+        """Store what was induced from `change`."""
         if self._stream is not None:
-            line = _Line(key=_key(change), pairs=tuple(pairs))
-            self._stream.write(line.model_dump_json() + "\n")
+            self._stream.write(_Line(key=_journal_key(change), pairs=tuple(pairs)).model_dump_json() + "\n")
             self._stream.flush()
 
+    def _load(self, content: bytes) -> None:
+        for line in content.splitlines():
+            try:
+                row = _Line.model_validate_json(line)
+            except ValidationError:
+                continue  # the line that an interrupt cut, or one of another version
+            self._pairs[row.key] = row.pairs
 
-@dataclass(slots=True)
-class CollectedPairs:
-    """The small changes of a history."""
 
-    pairs: list[Pair] = field(default_factory=list)
-    changes: int = 0
-    is_interrupted: bool = False
-    """Whether these are not all of them, for somebody had enough."""
+def _journal_key(change: FileChange) -> str:
+    sides = sha256_text(change.before), sha256_text(change.after)
+    return digest([code_version("graftline.codemod.mine"), change.commit, change.path, change.language, *sides])
 
 
 def collect_pairs(
     changes: Iterable[FileChange],
     journal: Journal,
     count: int,
-    config: SandboxConfig,
+    sandbox: SandboxConfig,
     advance: Callable[[FileChange], None] = lambda change: None,
 ) -> CollectedPairs:
     """Return the small changes of `changes`, in their order, with what is induced from them on `count` processes.
@@ -391,41 +195,193 @@ def collect_pairs(
     Raises:
         SandboxError: the sandbox failed.
     """
-    found: dict[int, Sequence[Pair]] = {}
-    waiting: list[int] = []
+    pairs_by_number: dict[int, Sequence[Pair]] = {}
+    pending: list[int] = []
 
-    def unknown() -> Iterator[FileChange]:
+    def skip_known() -> Iterator[FileChange]:
         for number, change in enumerate(changes):
-            known = journal.get(change)
-            if known is None:
-                waiting.append(number)
+            stored = journal.get(change)
+            if stored is None:
+                pending.append(number)
                 yield change
             else:
-                found[number] = known
+                pairs_by_number[number] = stored
                 advance(change)
 
     is_interrupted = False
     try:
-        for number, (change, pairs) in enumerate(induce_pairs(unknown(), count, config)):
-            found[waiting[number]] = pairs
+        for number, (change, pairs) in enumerate(induce_pairs(skip_known(), count, sandbox)):
+            pairs_by_number[pending[number]] = pairs
             journal.add(change, pairs)
             advance(change)
     except KeyboardInterrupt:
         is_interrupted = True
-    ordered = [pair for number in sorted(found) for pair in found[number]]
-    return CollectedPairs(ordered, len(found), is_interrupted)
+    ordered = [pair for number in sorted(pairs_by_number) for pair in pairs_by_number[number]]
+    return CollectedPairs(ordered, len(pairs_by_number), is_interrupted)
 
 
-def _lines(path: Path) -> Iterator[tuple[str, tuple[Pair, ...]]]:
-    with path.open("rb") as stream:
-        for line in stream:
-            try:
-                row = _Line.model_validate_json(line)
-            except ValidationError:
-                continue  # the line that an interrupt cut, or one of another version
-            yield row.key, row.pairs
+def induce_pairs(
+    changes: Iterable[FileChange], count: int, config: SandboxConfig
+) -> Iterator[tuple[FileChange, list[Pair]]]:
+    """Yield every change with its small ones and what was induced from them, on `count` processes (0: this one)."""
+    if not count:
+        with closing(open_sandbox(config)) as sandbox:
+            yield from map(partial(_induce_from_change, sandbox), changes)
+        return
+    with Workers[FileChange, tuple[FileChange, list[Pair]]](count, partial(_open_inducer, config)) as workers:
+        yield from workers.map(changes)
 
 
-def _key(change: FileChange) -> str:
-    sides = sha256_text(change.before), sha256_text(change.after)
-    return digest([code_version("graftline.codemod.mine"), change.commit, change.path, change.language, *sides])
+def _open_inducer(config: SandboxConfig) -> Callable[[FileChange], tuple[FileChange, list[Pair]]]:
+    return partial(_induce_from_change, open_sandbox(config))  # it goes with the process
+
+
+def _induce_from_change(sandbox: Sandbox, change: FileChange) -> tuple[FileChange, list[Pair]]:
+    pairs = []
+    for hunk in split_into_hunks(change.before, change.after, change.language):
+        induction = induce(hunk.before, hunk.after, change.language, sandbox, InductionConfig(max_steps=6))
+        scored = [action for step in induction.steps for action in (step.chosen, *step.alternatives)]
+        actions = {key_of(action.action): canonicalize(action.action) for action in scored}
+        pairs.append(
+            Pair(
+                commit=change.commit,
+                path=change.path,
+                line=hunk.line,
+                language=change.language,
+                before=hunk.before,
+                after=hunk.after,
+                actions=tuple(actions.values()),
+            )
+        )
+    return change, pairs
+
+
+def mine_rules(pairs: Sequence[Pair], config: MiningConfig, sandbox: Sandbox) -> MinedRules:
+    """Return the rules that `pairs` have in common.
+
+    Raises:
+        SandboxError: the sandbox failed.
+    """
+    changes: list[tuple[Pair, Change]] = []
+    for pair in pairs:
+        try:
+            changes.append((pair, Change.between(pair.before, pair.after, pair.language)))
+        except DataError:
+            continue  # a side that cannot be read has no rules
+    candidates = _gather_candidates([pair for pair, _ in changes], sandbox)
+    supports = [support for support in _try_all(changes, candidates, sandbox) if support.is_enough(config)]
+    weighed = [replace(support, background=_count_hits(support)) for support in supports]
+    rules = []
+    explained: set[tuple[int, int]] = set()
+    for support in sorted(weighed, key=lambda support: support.rank):
+        if len({pair for pair, _ in support.right - explained}) >= config.min_support:
+            explained |= support.right
+            rules.append(_make_rule(support, changes, sandbox))
+    return MinedRules(tuple(rules), len(pairs), len(candidates))
+
+
+def _count_hits(support: _Support) -> int:
+    words = required_words(support.action, support.language)
+    return background.hits(rule_of(support.action), support.language, words)
+
+
+def _gather_candidates(pairs: Sequence[Pair], sandbox: Sandbox) -> list[_Keyed]:
+    """Return what may hold in more than one pair, commonest first."""
+    counts: Counter[tuple[Language, str]] = Counter()
+    actions: dict[tuple[Language, str], PatternAction | RuleAction] = {}
+    own = ((pair.language, action) for pair in pairs for action in pair.actions)
+    for language, action in (*own, *_induce_together(pairs, sandbox)):
+        key = language, key_of(action)
+        counts[key] += 1
+        actions[key] = action
+    repeated = [key for key in actions if counts[key] > 1 or is_general(actions[key])]
+    repeated.sort(key=lambda key: (-counts[key], description_length(actions[key]), key))
+    return [(key[0], actions[key]) for key in repeated[:_MAX_CANDIDATES]]
+
+
+def _induce_together(pairs: Sequence[Pair], sandbox: Sandbox) -> Iterator[_Keyed]:
+    """Yield what is induced from pairs together that remove and add the same words."""
+    groups: dict[tuple[Any, ...], dict[tuple[str, str], None]] = defaultdict(dict)
+    for pair in pairs:
+        old, new = words_of(pair.before), words_of(pair.after)
+        groups[pair.language, tuple(sorted(old - new)), tuple(sorted(new - old))][pair.before, pair.after] = None
+    several = [(key[0], list(texts)[:_MAX_TOGETHER]) for key, texts in groups.items() if len(texts) > 1]
+    for language, texts in several[:_MAX_GROUPS]:
+        for scored in induce_many(texts, language, sandbox).actions:
+            yield language, canonicalize(scored.action)
+
+
+def _try_all(changes: Sequence[tuple[Pair, Change]], candidates: Sequence[_Keyed], sandbox: Sandbox) -> list[_Support]:
+    """Return what every candidate did, over all pairs."""
+    words = [required_words(action, language) for language, action in candidates]
+    right: dict[int, set[tuple[int, int]]] = defaultdict(set)
+    places: Counter[int] = Counter()
+    contradictions: Counter[int] = Counter()
+    for start in range(0, len(changes), _BATCH):
+        batch = changes[start : start + _BATCH]
+        answers = _apply_candidates(batch, candidates, words, sandbox)
+        for index, ((_, change), (on_before, on_after)) in enumerate(zip(batch, answers, strict=True), start):
+            for number, result in on_before:
+                judgment = judge(change, result)
+                sites = {site for site in judgment.fixed if not change.sites[site].is_blank}
+                # a place within code that was rewritten as a whole is neither: nobody knows what would have become of it
+                wrong = [match for match in judgment.wrong if change.inside(match.start, match.end) is not None]
+                if not wrong:
+                    right[number] |= {(index, site) for site in sites}
+                places[number] += len(judgment.right)
+                contradictions[number] += len(wrong)
+            for number, result in on_after:
+                # what people wrote, and would be written anew
+                contradictions[number] += sum(
+                    match.replacement != change.after.text[match.start : match.end] for match in result.matches
+                )
+    return [
+        _Support(action, language, frozenset(right[number]), places[number], contradictions[number])
+        for number, (language, action) in enumerate(candidates)
+    ]
+
+
+def _apply_candidates(
+    batch: Sequence[tuple[Pair, Change]],
+    candidates: Sequence[_Keyed],
+    words: Sequence[frozenset[str]],
+    sandbox: Sandbox,
+) -> list[tuple[_Answers, _Answers]]:
+    """Return what the candidates that may match do to the text before and to the text after of every pair."""
+    requests, chosen = [], []
+    for pair, _ in batch:
+        for text in (pair.before, pair.after):
+            present = words_of(text)
+            numbers = [
+                number
+                for number, (language, _) in enumerate(candidates)
+                if language == pair.language and words[number] <= present
+            ]
+            chosen.append(numbers)
+            requests.append(Request(text, pair.language, tuple(candidates[number][1] for number in numbers)))
+    answers = [
+        list(zip(numbers, map(ensure_decided, results), strict=True))
+        for numbers, results in zip(chosen, sandbox.apply_each(requests), strict=True)
+    ]
+    return list(zip(answers[::2], answers[1::2], strict=True))
+
+
+def _make_rule(support: _Support, changes: Sequence[tuple[Pair, Change]], sandbox: Sandbox) -> FileRule:
+    pairs = [changes[index][0] for index in sorted(support.pairs)]
+    counts = {
+        "changes": len(pairs),
+        "places": support.places,
+        "commits": len({pair.commit for pair in pairs}),
+        "files": len({pair.path for pair in pairs}),
+        "contradictions": support.contradictions,
+    }
+    facts = {"general": is_general(support.action), "support": counts, "background": support.background}
+    examples: dict[tuple[str, str], Example] = {}
+    for pair in sorted(pairs, key=lambda pair: (len(pair.before), pair.commit, pair.path, pair.line)):
+        if len(examples) < _MAX_EXAMPLES:
+            result = ensure_decided(*sandbox.apply_many(pair.before, pair.language, [support.action]))
+            after, source = normalize_blank_lines(pair.before, result), f"{pair.commit[:12]} {pair.path}:{pair.line}"
+            example = extract_example(pair.before, after, support.action, pair.language, sandbox, source)
+            if example is not None:
+                examples.setdefault((example.before, example.after), example)
+    return FileRule(support.action, support.language, examples=tuple(examples.values()), facts=facts)

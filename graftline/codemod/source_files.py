@@ -147,11 +147,7 @@ def read_source(path: Path, language: Language) -> SourceFile:
 
 
 def source_of(content: bytes, path: Path, language: Language) -> SourceFile:
-    """Return the bytes of a file as a text.
-
-    Raises:
-        DataError: as `read_source`.
-    """
+    """Return the bytes of a file as a text."""
     if len(content) > MAX_BYTES:
         raise DataError(f"{path}: is too large, more than {MAX_BYTES} bytes; leave it out")
     if b"\0" in content:
@@ -261,7 +257,6 @@ def rewrite_files(files: Iterable[SourceFile], rules: Sequence[FileRule], sandbo
 
     Raises:
         DataError: ast-grep refuses a rule.
-        SandboxError: the sandbox failed.
     """
     for file, results in _all_of_each(files, rules, sandbox):
         if any(result.verdict is not Verdict.NO_MATCH for result in results):
@@ -275,7 +270,6 @@ def match_files(files: Iterable[SourceFile], rules: Sequence[FileRule], sandbox:
 
     Raises:
         DataError: ast-grep refuses a rule.
-        SandboxError: the sandbox failed.
     """
     for file, results in _all_of_each(files, rules, sandbox):
         of_language = [rule for rule in rules if rule.language == file.language]

@@ -42,11 +42,7 @@ def first_question(task: Task, prompt: Prompt) -> Chat:
 def grade_answer(
     task: Task, text: str, answer_format: AnswerFormat, sandbox: Sandbox, weights: RewardWeights
 ) -> GradedAnswer:
-    """Return what the answer `text` is worth.
-
-    Raises:
-        SandboxError: the sandbox failed.
-    """
+    """Return what the answer `text` is worth."""
     answer = parse_answer(text, answer_format)
     if isinstance(answer, ParseError):
         return GradedAnswer(text, Reward(value=0.0, cause=BAD_FORMAT))

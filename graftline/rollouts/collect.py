@@ -225,11 +225,7 @@ def grade_step(
     sandbox: Sandbox,
     weights: RewardWeights,
 ) -> TrajectoryStep:
-    """Return the step of `proposal`, applied to `text`, after the `earlier` ones; whether it is kept is not said yet.
-
-    Raises:
-        SandboxError: the sandbox failed.
-    """
+    """Return the step of `proposal`, applied to `text`, after the `earlier` ones; whether it is kept is not said yet."""
     action = proposal.action
     [result] = sandbox.apply_many(text, task.language, [action])
     graded = _graded(task, normalize_blank_lines(text, result))

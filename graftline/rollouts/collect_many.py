@@ -35,9 +35,6 @@ def collect_many(
 
     `attempts` makes the trajectories of the tasks it is given, in their order. `times` is the file for how long each of
     them took (`AttemptTime`), which is no part of the artifact: it differs from run to run.
-
-    Raises:
-        SandboxError: the sandbox failed twice running; start again to go on.
     """
     journal = folder / JOURNAL_NAME
     finished = {trajectory.task_id: trajectory for trajectory in _journalled(journal)}

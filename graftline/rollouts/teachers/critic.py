@@ -97,7 +97,6 @@ def criticize(
 
     Raises:
         DataError: a text cannot be read.
-        SandboxError: the sandbox failed; nothing is known about the action.
     """
     [result] = sandbox.apply_many(before, language, [action])
     match ensure_decided(result).verdict:

@@ -63,11 +63,7 @@ def invalid_hint(action: PatternAction | RuleAction, error: str, tree: Tree) -> 
 
 
 def empty_match_hint(action: PatternAction | RuleAction, tree: Tree, sandbox: Sandbox) -> str:
-    """Return why `action` matches nothing in `tree`: the part that fails, and the nearest code.
-
-    Raises:
-        SandboxError: the sandbox failed.
-    """
+    """Return why `action` matches nothing in `tree`: the part that fails, and the nearest code."""
     rule = rule_of(action)["rule"]
     failing = _failing_part(rule, tree, sandbox)
     if failing:
@@ -82,11 +78,7 @@ def empty_match_hint(action: PatternAction | RuleAction, tree: Tree, sandbox: Sa
 def more_matches_hint(
     action: PatternAction | RuleAction, matches: Sequence[Match], tree: Tree, sandbox: Sandbox
 ) -> str:
-    """Return which pattern, freer than that of `action`, matches most besides its `matches`; empty where none does.
-
-    Raises:
-        SandboxError: the sandbox failed.
-    """
+    """Return which pattern, freer than that of `action`, matches most besides its `matches`; empty where none does."""
     patterns = wider(action.pattern, tree.language) if isinstance(action, PatternAction) else []
     tried = [PatternAction(pattern=pattern, rewrite="") for pattern in patterns]
     best, others = "", list[Match]()

@@ -84,7 +84,7 @@ def test_the_words_that_a_candidate_needs_hide_none_of_its_matches(
 ) -> None:
     for before, after, language in sample_pairs(12, 8):
         change = Change.between(before, after, language)
-        for candidate in [one for site in change.wanted[:1] for one in generate_candidates(change, site)][:12]:
+        for candidate in [one for site in change.code_sites[:1] for one in generate_candidates(change, site)][:12]:
             rule = rule_of(candidate.action)
             counted = background.hits(rule, language, candidate.words)
             assert counted == background.hits(rule, language), candidate.action

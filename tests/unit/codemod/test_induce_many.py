@@ -7,8 +7,7 @@ import pytest
 from graftline.astgrep.action import PatternAction
 from graftline.astgrep.binding import Language
 from graftline.codemod.equality import Level, normalize_blank_lines
-from graftline.codemod.induce import SharedInduction
-from graftline.codemod.induce_many import induce_many
+from graftline.codemod.induce_many import SharedInduction, induce_many
 from graftline.sandbox.actions.memory import MemorySandbox
 
 

@@ -14,7 +14,7 @@ from graftline.sandbox.actions.memory import MemorySandbox
 def repairs(before: str, after: str, action: PatternAction, language: Language = "python") -> list[tuple[Any, bool]]:
     """Return the actions that `action`, a candidate for the first site, is repaired to, and whether each holds."""
     change = Change.between(before, after, language)
-    candidate = next(one for one in generate_candidates(change, change.wanted[0]) if one.action == action)
+    candidate = next(one for one in generate_candidates(change, change.code_sites[0]) if one.action == action)
     found = repair(change, candidate, judgment_of(change, action))
     return [(one.action, judgment_of(change, one.action).holds) for one in found]
 
@@ -72,5 +72,5 @@ def test_signs_of_regular_expressions_in_what_is_quoted_stand_for_themselves() -
 
 def test_a_candidate_without_a_right_match_is_not_repaired() -> None:
     change = Change.between("f(1)\n", "g(1)\n", "python")
-    candidate: Candidate = next(generate_candidates(change, change.wanted[0]))
+    candidate: Candidate = next(generate_candidates(change, change.code_sites[0]))
     assert list(repair(change, candidate, Judgment(frozenset(), 0, (), (), 0))) == []
