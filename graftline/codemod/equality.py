@@ -1,4 +1,9 @@
-"""How equal two texts are: in bytes, but for blanks, or as trees."""
+"""How equal two texts are: in bytes, but for blanks, or as trees; and the text after an action, its blank lines normalized.
+
+ast-grep indents every line of a rewrite but the first, empty ones too, and where it removes a whole line it leaves the
+blanks that the line started with, and at the two ends of a text empty lines. A formatter would take them off again, and
+so would who wrote the example; a rule cannot.
+"""
 
 import re
 from collections import Counter
@@ -12,11 +17,12 @@ from graftline.sandbox.base import SandboxResult
 
 _TRAILING_BLANKS = re.compile(r"(?<![\\ \t])[ \t]+(?=\n|$)")  # after a backslash they break the line that it joins
 _EMPTY_LINES = re.compile(r"\n\s*\n+")
+_BLANK_LINE = re.compile(r"^[ \t]+(?=\r?$)", re.MULTILINE)
 _OPENING, _CLOSING = {"(", "[", "{", "<"}, {")", "]", "}", ">"}
 
 
 class Level(StrEnum):
-    """How near a text came to the wanted one, nearest first."""
+    """How near a text came to its target, nearest first."""
 
     EXACT = "exact"
     """The same bytes."""
@@ -33,7 +39,7 @@ class Level(StrEnum):
 
     @property
     def is_verified(self) -> bool:
-        """Whether the text counts as the wanted one."""
+        """Whether the text counts as the target."""
         return self in (Level.EXACT, Level.BLANKS, Level.TREE, Level.TESTS)
 
 
@@ -43,20 +49,20 @@ def normalize_whitespace(text: str) -> str:
     return _EMPTY_LINES.sub("\n", _TRAILING_BLANKS.sub("", text)).strip("\n")
 
 
-def compare_texts(text: str, wanted: str, language: Language) -> Level:
-    """Return how equal `text` is to `wanted`: exact, blanks, tree or none.
+def compare_texts(text: str, target: str, language: Language) -> Level:
+    """Return how equal `text` is to `target`: exact, blanks, tree or none.
 
     Raises:
         DataError: one of the two cannot be parsed at all (see `parse`).
     """
-    if text == wanted:
+    if text == target:
         return Level.EXACT
-    tree, wanted_tree = parse(text, language), parse(wanted, language)
-    if wanted_tree.is_clean != tree.is_clean:
+    tree, target_tree = parse(text, language), parse(target, language)
+    if target_tree.is_clean != tree.is_clean:
         return Level.NONE
-    if normalize_whitespace(text) == normalize_whitespace(wanted) and _strings(tree) == _strings(wanted_tree):
+    if normalize_whitespace(text) == normalize_whitespace(target) and _strings(tree) == _strings(target_tree):
         return Level.BLANKS
-    return Level.TREE if _shape(tree) == _shape(wanted_tree) else Level.NONE
+    return Level.TREE if _shape(tree) == _shape(target_tree) else Level.NONE
 
 
 def _strings(tree: Tree) -> list[str]:
@@ -131,10 +137,6 @@ def _is_ragged(tree: Tree, node: Node) -> bool:
     return len(indents) > 1
 
 
-_LINES = ("\n", "\r\n")
-_BLANK_LINE = re.compile(r"^[ \t]+(?=\r?$)", re.MULTILINE)
-
-
 def normalize_blank_lines(before: str, result: SandboxResult) -> str:
     """Return the text after `result`; lines of blanks that an edit made are empty, unless what it replaced had one.
 
@@ -142,14 +144,13 @@ def normalize_blank_lines(before: str, result: SandboxResult) -> str:
     """
     if result.after is None:
         return before
-    edits = []
-    shift = 0
+    edits, shift = [], 0
     for match in result.matches:
         start = match.start + shift
-        had = Counter(_BLANK_LINE.findall(before[match.start : match.end]))
-        has = Counter(_BLANK_LINE.findall(match.replacement))
-        kept = frozenset(line for line in had if has[line] <= had[line])
-        edits.append((start, start + len(match.replacement), kept))
+        before_counts = Counter(_BLANK_LINE.findall(before[match.start : match.end]))
+        after_counts = Counter(_BLANK_LINE.findall(match.replacement))
+        allowed = {line for line, count in before_counts.items() if after_counts[line] <= count}
+        edits.append((start, start + len(match.replacement), allowed))
         shift += len(match.replacement) - (match.end - match.start)
     pieces, position, number = [], 0, 0
     for line in _BLANK_LINE.finditer(result.after):
@@ -159,10 +160,11 @@ def normalize_blank_lines(before: str, result: SandboxResult) -> str:
             pieces.append(result.after[position : line.start()])
             position = line.end()
     text = "".join(pieces) + result.after[position:]
-    if result.matches and not result.matches[0].replacement.strip() and not before[: result.matches[0].start].strip():
-        text = text if before.startswith(_LINES) else text.lstrip("\r\n")
-    if result.matches and not result.matches[-1].replacement.strip() and not before[result.matches[-1].end :].strip():
-        end = before[len(before.rstrip("\r\n")) :]
-        rest = text.rstrip("\r\n")
-        text = rest + end if rest else text
+    if not result.matches:
+        return text
+    first, last = result.matches[0], result.matches[-1]
+    if not first.replacement.strip() and not before[: first.start].strip() and not before.startswith(("\n", "\r\n")):
+        text = text.lstrip("\r\n")
+    if not last.replacement.strip() and not before[last.end :].strip() and (content := text.rstrip("\r\n")):
+        text = content + before[len(before.rstrip("\r\n")) :]
     return text

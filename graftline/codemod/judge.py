@@ -1,4 +1,4 @@
-"""What a candidate did, held against what was wanted."""
+"""What a candidate did, held against what it should have done."""
 
 import re
 from bisect import bisect_left
@@ -25,10 +25,10 @@ class Judgment:
     real: int
     """Number of those that are more than blanks."""
     right: tuple[Match, ...]
-    """Matches whose every edit is wanted."""
+    """Matches whose every edit is part of the change."""
     wrong: tuple[Match, ...]
     untidy: int
-    """Places where the blanks round a right edit are not the wanted ones."""
+    """Places where the blanks around a right edit are not those of the target."""
 
     @property
     def holds(self) -> bool:
@@ -47,18 +47,18 @@ def judge(change: Change, result: SandboxResult) -> Judgment:
     for match in result.matches if result.verdict is Verdict.OK else ():
         if match.replacement == change.before.text[match.start : match.end]:
             continue
-        explained = _explained(change, match) if _is_near(change, ends, match) else None
-        if explained is None:
+        explanation = _explain(change, match) if _is_near_site(change, ends, match) else None
+        if explanation is None:
             wrong.append(match)
         else:
             right.append(match)
-            fixed |= explained[0]
-            untidy += not explained[1]
+            fixed |= explanation[0]
+            untidy += not explanation[1]
     real = sum(not change.sites[index].is_blank for index in fixed)
-    return Judgment(frozenset(fixed), real, tuple(right), tuple(wrong), untidy + _orphans(change, fixed))
+    return Judgment(frozenset(fixed), real, tuple(right), tuple(wrong), untidy + _count_orphans(change, fixed))
 
 
-def _is_near(change: Change, ends: Sequence[int], match: Match) -> bool:
+def _is_near_site(change: Change, ends: Sequence[int], match: Match) -> bool:
     """Return whether a site is within a match or beside it, blanks between them aside; `ends` are those of the sites."""
     text, start, end = change.before.text, match.start, match.end
     while start > 0 and text[start - 1].isspace():
@@ -69,65 +69,62 @@ def _is_near(change: Change, ends: Sequence[int], match: Match) -> bool:
     return first < len(ends) and change.sites[first].start <= end
 
 
-def _explained(change: Change, match: Match) -> tuple[set[int], bool] | None:
+def _explain(change: Change, match: Match) -> tuple[set[int], bool] | None:
     """Return the sites whose replacement is what `match` does, and whether it gets the blanks right as well.
 
     None when it does something else.
     """
     untidy = None
     for start, end in dict.fromkeys(_extents(change, match)):
-        found = _explained_within(change, match, start, end)
-        if found is not None and found[1]:
-            return found
-        untidy = untidy or found
+        explanation = _explain_within(change, match, start, end)
+        if explanation is not None and explanation[1]:
+            return explanation
+        untidy = untidy or explanation
     return untidy
 
 
-def _explained_within(change: Change, match: Match, start: int, end: int) -> tuple[set[int], bool] | None:
+def _explain_within(change: Change, match: Match, start: int, end: int) -> tuple[set[int], bool] | None:
     text = change.before.text
     inside = change.inside(start, end)
     if not inside:
         return None
-    made = _made(text, match, start, end)
-    wanted = _bare(text, start, end, made)
+    # outside of the match or its two ends the text stays the same
+    new = match.replacement[max(0, start - match.start) : len(match.replacement) - max(0, match.end - end)]
+    made = text[start : match.start] + new + text[match.end : end]
+    target = _normalize_piece(text, start, end, made)
     for chosen in _subsets(inside):
-        if chosen and _bare(text, start, end, apply_sites(text, [site for _, site in chosen], start, end)) == wanted:
+        edited = apply_sites(text, [site for _, site in chosen], start, end)
+        if chosen and _normalize_piece(text, start, end, edited) == target:
             fixed = {index for index, _ in chosen}
             tidy = apply_sites(text, [site for index, site in inside if site.is_blank or index in fixed], start, end)
-            return fixed, _without_line_ends(tidy) == _without_line_ends(made)
+            return fixed, _LINE_ENDS.sub("", tidy) == _LINE_ENDS.sub("", made)
     return None
 
 
 def _extents(change: Change, match: Match) -> Iterator[tuple[int, int]]:
-    """Yield the whole match, what is left of it without what stays the same at its two ends, and more than all of it.
+    """Yield the whole match, what remains of it without what stays the same at its two ends, and more than all of it.
 
     More: the blanks beside it that go. To take a line with the break before it is to take it with the one after it.
     """
     yield match.start, match.end
     old, new = change.before.text[match.start : match.end], match.replacement
     for is_end_first in (True, False):
-        front = 0 if is_end_first else _common(old, new)
-        back = _common(old[front:][::-1], new[front:][::-1])
-        front = front or _common(old[: len(old) - back], new[: len(new) - back])
+        front = 0 if is_end_first else _common_length(old, new)
+        back = _common_length(old[front:][::-1], new[front:][::-1])
+        front = front or _common_length(old[: len(old) - back], new[: len(new) - back])
         start, end = match.start + front, match.end - back
         for site in change.sites:
             if match.start <= site.start <= end and start <= site.end <= match.end:
                 start, end = min(start, site.start), max(end, site.end)
         yield start, end
-    beside = [site for site in change.sites if site.is_blank]
+    blanks = [site for site in change.sites if site.is_blank]
     yield (
-        min((site.start for site in beside if site.end == match.start), default=match.start),
-        max((site.end for site in beside if site.start == match.end), default=match.end),
+        min((site.start for site in blanks if site.end == match.start), default=match.start),
+        max((site.end for site in blanks if site.start == match.end), default=match.end),
     )
 
 
-def _made(text: str, match: Match, start: int, end: int) -> str:
-    """Return what characters `start` to `end` of `text` become, which have the same outside of `match` or its two ends."""
-    new = match.replacement[max(0, start - match.start) : len(match.replacement) - max(0, match.end - end)]
-    return text[start : match.start] + new + text[match.end : end]
-
-
-def _bare(text: str, start: int, end: int, new: str) -> str:
+def _normalize_piece(text: str, start: int, end: int, new: str) -> str:
     """Return `new`, which takes the place of characters `start` to `end` of `text`, without blanks that say nothing."""
     # at its two ends they may be indentation, unless the line ends there
     front = "\n" if text[:start].endswith("\n") else ""
@@ -135,18 +132,14 @@ def _bare(text: str, start: int, end: int, new: str) -> str:
     return normalize_whitespace(f"{_EDGE}{front}{new}{back}{_EDGE}")
 
 
-def _common(left: str, right: str) -> int:
+def _common_length(left: str, right: str) -> int:
     length = min(len(left), len(right))
     if left[:length] == right[:length]:
         return length
     return next(place for place in range(length) if left[place] != right[place])
 
 
-def _without_line_ends(text: str) -> str:
-    return _LINE_ENDS.sub("", text)
-
-
-def _orphans(change: Change, fixed: set[int]) -> int:
+def _count_orphans(change: Change, fixed: set[int]) -> int:
     """Return the number of blank sites that touch a fixed one and are left behind."""
     sites = change.sites
     return sum(

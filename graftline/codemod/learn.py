@@ -1,4 +1,4 @@
-"""From examples that a person gives to the rules of a rule file, with what is known of them."""
+"""From examples that a person gives to the rules of a rule file; examples cut out of larger texts, and checked."""
 
 import json
 import re
@@ -18,8 +18,10 @@ from graftline.codemod.source_files import SourceFile
 from graftline.core.errors import DataError
 from graftline.sandbox.base import Sandbox, Verdict, ensure_decided
 
+MAX_CHARACTERS = 4_000
+"""Of one side of an example."""
 _MAX_EXAMPLES = 3
-_MAX_STAYING_CHARACTERS = 1_000
+_MAX_UNCHANGED_CHARACTERS = 1_000
 
 REASONS: dict[Unsolved, str] = {
     "": "solved",
@@ -46,75 +48,6 @@ class LearnedRules:
     """Why an example is not solved; empty where all are."""
 
 
-def learn_rules(
-    pairs: Sequence[tuple[SourceFile, SourceFile]], kept: Sequence[SourceFile], sandbox: Sandbox
-) -> LearnedRules:
-    """Return the rules that lead from the first to the second of every pair and leave all of `kept` as they are.
-
-    Raises:
-        DataError: there is no pair, the two of one are equal, or the files are in several languages.
-    """
-    languages = sorted({file.language for file in (*(file for pair in pairs for file in pair), *kept)})
-    if not pairs:
-        raise DataError("examples: no two files differ; give a file before and the same file after")
-    if len(languages) > 1:
-        raise DataError(f"examples: are in {' and '.join(languages)}; give those of one language, or say --language")
-    for before, after in pairs:
-        if before.text == after.text:
-            raise DataError(
-                f"{before.path} and {after.path}: are equal; expected a change from the first to the second"
-            )
-    language, texts = languages[0], [(before.text, after.text) for before, after in pairs]
-    if len(pairs) == 1 and not kept:
-        found = induce(*texts[0], language, sandbox)
-        rejected = [[wrong.line for wrong in step.rejected] for step in found.steps]
-        rules = _rules([step.chosen for step in found.steps], pairs, rejected, kept, language, sandbox)
-        return LearnedRules(rules, (found.result,), (found.level,), found.unsolved)
-    shared = induce_many(texts, language, sandbox, [file.text for file in kept])
-    rules = _rules(shared.actions, pairs, [], kept, language, sandbox)
-    cause: Unsolved = "" if shared.is_verified else "partial" if rules else "no_candidate"
-    return LearnedRules(rules, shared.results, shared.levels, cause)
-
-
-def _rules(
-    actions: Sequence[ScoredAction],
-    pairs: Sequence[tuple[SourceFile, SourceFile]],
-    rejected: Sequence[Sequence[int]],
-    kept: Sequence[SourceFile],
-    language: Language,
-    sandbox: Sandbox,
-) -> tuple[FileRule, ...]:
-    """Return `actions` as rules, each with examples from the texts as those before it left them."""
-    texts = [before.text for before, _ in pairs]
-    staying = tuple(file.text for file in kept if len(file.text) <= _MAX_STAYING_CHARACTERS)
-    rules = []
-    for number, scored in enumerate(actions):
-        action = canonicalize(scored.action)
-        examples: list[Example] = []
-        stays = extract_unchanged(texts[0], rejected[number], action, language, sandbox) if rejected else staying
-        for index, (before, _) in enumerate(pairs):
-            text = normalize_blank_lines(
-                texts[index], ensure_decided(*sandbox.apply_many(texts[index], language, [action]))
-            )
-            if text != texts[index] and len(examples) < _MAX_EXAMPLES:
-                found = extract_example(texts[index], text, action, language, sandbox, before.path.name)
-                examples += [found] if found else []
-            texts[index] = text
-        facts = {
-            "general": scored.is_general,
-            "variables": scored.variables,
-            "places": scored.sites,
-            "background": scored.background,
-        }
-        rules.append(FileRule(action, language, examples=tuple(examples), stays=stays, facts=facts))
-    return tuple(assign_ids(rules))
-
-
-MAX_CHARACTERS = 4_000
-"""Of one side of an example."""
-_UNITS: tuple[Unit, ...] = ("statement", "function")
-
-
 @dataclass(frozen=True, slots=True)
 class ExampleResult:
     """What one example of a rule showed."""
@@ -127,6 +60,72 @@ class ExampleResult:
     """Why it did not pass."""
 
 
+def learn_rules(
+    pairs: Sequence[tuple[SourceFile, SourceFile]], unchanged: Sequence[SourceFile], sandbox: Sandbox
+) -> LearnedRules:
+    """Return the rules that lead from the first to the second of every pair and leave all of `unchanged` as they are.
+
+    Raises:
+        DataError: there is no pair, the two of one are equal, or the files are in several languages.
+        SandboxError: the sandbox failed.
+    """
+    languages = sorted({file.language for file in (*(file for pair in pairs for file in pair), *unchanged)})
+    if not pairs:
+        raise DataError("examples: no two files differ; give a file before and the same file after")
+    if len(languages) > 1:
+        raise DataError(f"examples: are in {' and '.join(languages)}; give those of one language, or say --language")
+    for before, after in pairs:
+        if before.text == after.text:
+            raise DataError(
+                f"{before.path} and {after.path}: are equal; expected a change from the first to the second"
+            )
+    language, texts = languages[0], [(before.text, after.text) for before, after in pairs]
+    if len(pairs) == 1 and not unchanged:
+        induction = induce(*texts[0], language, sandbox)
+        rejected_lines = [[action.line for action in step.rejected] for step in induction.steps]
+        rules = _make_rules([step.chosen for step in induction.steps], pairs, rejected_lines, (), language, sandbox)
+        return LearnedRules(rules, (induction.result,), (induction.level,), induction.unsolved)
+    shared = induce_many(texts, language, sandbox, [file.text for file in unchanged])
+    rules = _make_rules(shared.actions, pairs, [], unchanged, language, sandbox)
+    cause: Unsolved = "" if shared.is_verified else "partial" if rules else "no_candidate"
+    return LearnedRules(rules, shared.results, shared.levels, cause)
+
+
+def _make_rules(
+    actions: Sequence[ScoredAction],
+    pairs: Sequence[tuple[SourceFile, SourceFile]],
+    rejected_lines: Sequence[Sequence[int]],
+    unchanged: Sequence[SourceFile],
+    language: Language,
+    sandbox: Sandbox,
+) -> tuple[FileRule, ...]:
+    """Return `actions` as rules, each with examples from the texts as those before it left them."""
+    texts = [before.text for before, _ in pairs]
+    short = tuple(file.text for file in unchanged if len(file.text) <= _MAX_UNCHANGED_CHARACTERS)
+    rules = []
+    for number, scored in enumerate(actions):
+        action = canonicalize(scored.action)
+        stays = (
+            extract_unchanged(texts[0], rejected_lines[number], action, language, sandbox) if rejected_lines else short
+        )
+        examples: list[Example] = []
+        for index, (before, _) in enumerate(pairs):
+            result = ensure_decided(*sandbox.apply_many(texts[index], language, [action]))
+            text = normalize_blank_lines(texts[index], result)
+            if text != texts[index] and len(examples) < _MAX_EXAMPLES:
+                example = extract_example(texts[index], text, action, language, sandbox, before.path.name)
+                examples += [example] if example else []
+            texts[index] = text
+        facts = {
+            "general": scored.is_general,
+            "variables": scored.variables,
+            "places": scored.sites,
+            "background": scored.background,
+        }
+        rules.append(FileRule(action, language, examples=tuple(examples), stays=stays, facts=facts))
+    return tuple(assign_ids(rules))
+
+
 def extract_example(
     before: str,
     after: str,
@@ -136,15 +135,11 @@ def extract_example(
     source: str = "",
 ) -> Example | None:
     """Return the smallest part of the change from `before` to `after` that `action` makes just so; None without one."""
-    parts = [
-        (hunk.before, hunk.after)
-        for unit in _UNITS
-        for hunk in split_into_hunks(before, after, language, (unit,))
-        if max(len(hunk.before), len(hunk.after)) <= MAX_CHARACTERS
-    ]
-    if max(len(before), len(after)) <= MAX_CHARACTERS:
-        parts.append((before, after))
-    for old, new in sorted(parts, key=lambda part: len(part[0])):
+    units: tuple[Unit, ...] = ("statement", "function")
+    hunks = [hunk for unit in units for hunk in split_into_hunks(before, after, language, (unit,))]
+    parts = [*((hunk.before, hunk.after) for hunk in hunks), (before, after)]
+    short = [part for part in parts if max(map(len, part)) <= MAX_CHARACTERS]
+    for old, new in sorted(short, key=lambda part: len(part[0])):
         result = ensure_decided(*sandbox.apply_many(old, language, [action]))
         if result.verdict is Verdict.OK and normalize_blank_lines(old, result) == new:
             return Example(before=old, after=new, source=source)
@@ -159,26 +154,30 @@ def extract_unchanged(
         statements = [find_statement(text, language, line) for line in lines]
     except DataError:
         return ()
-    short = list(dict.fromkeys(found for found in statements if found and len(found) <= MAX_CHARACTERS))
-    results = [ensure_decided(*sandbox.apply_many(found, language, [action])) for found in short]
-    return tuple(found for found, result in zip(short, results, strict=True) if result.verdict is Verdict.NO_MATCH)
+    short = list(dict.fromkeys(statement for statement in statements if statement and len(statement) <= MAX_CHARACTERS))
+    results = [ensure_decided(*sandbox.apply_many(statement, language, [action])) for statement in short]
+    pairs = zip(short, results, strict=True)
+    return tuple(statement for statement, result in pairs if result.verdict is Verdict.NO_MATCH)
 
 
 def check_examples(rule: FileRule, sandbox: Sandbox) -> Iterator[ExampleResult]:
-    """Yield what every example of `rule`, and every text that it must leave, shows."""
-    for number, example in enumerate(rule.examples, 1):
-        result = ensure_decided(*sandbox.apply_many(example.before, rule.language, [rule.action]))
-        text = normalize_blank_lines(example.before, result)
-        detail = (
-            "" if text == example.after else f"{result.verdict}: {result.error or _difference(text, example.after)}"
-        )
-        yield ExampleResult(rule.id, "example", number, not detail, detail)
-    for number, staying in enumerate(rule.stays, 1):
-        result = ensure_decided(*sandbox.apply_many(staying, rule.language, [rule.action]))
-        text = normalize_blank_lines(staying, result)
-        is_left = result.verdict in (Verdict.OK, Verdict.NO_MATCH) and text == staying
-        detail = "" if is_left else f"{result.verdict}: {result.error or _difference(text, staying)}"
-        yield ExampleResult(rule.id, "stays", number, is_left, detail)
+    """Yield what every example of `rule`, and every text that it must leave, shows.
+
+    Raises:
+        SandboxError: the sandbox failed.
+    """
+    examples = [(example.before, example.after) for example in rule.examples]
+    cases: dict[Literal["example", "stays"], list[tuple[str, str]]] = {
+        "example": examples,
+        "stays": [(text, text) for text in rule.stays],
+    }
+    for kind in cases:
+        for number, (before, after) in enumerate(cases[kind], 1):
+            result = ensure_decided(*sandbox.apply_many(before, rule.language, [rule.action]))
+            text = normalize_blank_lines(before, result)
+            passed = text == after and (kind == "example" or result.verdict in (Verdict.OK, Verdict.NO_MATCH))
+            detail = "" if passed else f"{result.verdict}: {result.error or _first_difference(text, after)}"
+            yield ExampleResult(rule.id, kind, number, passed, detail)
 
 
 def ast_grep_project(rules: Sequence[FileRule]) -> dict[str, str]:
@@ -196,11 +195,11 @@ def ast_grep_project(rules: Sequence[FileRule]) -> dict[str, str]:
     return files
 
 
-def _difference(text: str, wanted: str) -> str:
+def _first_difference(text: str, target: str) -> str:
     """Return the first line in which two texts differ."""
-    lines, wanted_lines = text.splitlines(), wanted.splitlines()
-    for number in range(max(len(lines), len(wanted_lines))):
-        one, other = "".join(lines[number : number + 1]), "".join(wanted_lines[number : number + 1])
-        if one != other:
-            return f"line {number + 1} is {one[:80]!r}, expected {other[:80]!r}"
+    lines, target_lines = text.splitlines(), target.splitlines()
+    for number in range(max(len(lines), len(target_lines))):
+        line, expected = "".join(lines[number : number + 1]), "".join(target_lines[number : number + 1])
+        if line != expected:
+            return f"line {number + 1} is {line[:80]!r}, expected {expected[:80]!r}"
     return "the texts differ in their line ends"
