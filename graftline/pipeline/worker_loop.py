@@ -259,12 +259,12 @@ class WorkMetrics:
         self._lock = threading.Lock()
         self.in_flight = 0
 
-    def taken(self, delivery: Delivery) -> None:
+    def on_start(self, delivery: Delivery) -> None:
         with self._lock:
             self.in_flight += 1
         self._metrics.count_job_start()
 
-    def ended(self, delivery: Delivery, outcome: JobOutcome, seconds: float) -> None:
+    def on_end(self, delivery: Delivery, outcome: JobOutcome, seconds: float) -> None:
         with self._lock:
             self.in_flight -= 1
         self._metrics.count_job_end(outcome, seconds)

@@ -1,4 +1,4 @@
-"""Many attempts with a journal: after a kill, those that are in it are not made again.
+"""Many attempts: with a journal, so that a kill loses none; in worker processes; as jobs of a queue.
 
 How long attempts took goes to a log, not to the journal: it differs from run to run.
 """
@@ -24,65 +24,55 @@ from graftline.sandbox.actions import SandboxConfig, open_sandbox
 
 JOURNAL_NAME = ".journal.jsonl"
 
+Attempts = Callable[[Iterable[Task]], Iterator[Trajectory]]
+"""Makes the trajectories of tasks, in their order."""
+
 
 def collect_many(
-    tasks: Sequence[Task],
-    attempts: Callable[[Iterable[Task]], Iterator[Trajectory]],
-    folder: Path,
-    times: Path | None = None,
+    tasks: Sequence[Task], attempts: Attempts, folder: Path, times: Path | None = None
 ) -> Iterator[Trajectory]:
     """Yield the trajectory of every task, in order; those that a killed run left in `folder`'s journal are not redone.
 
-    `attempts` makes the trajectories of the tasks it is given, in their order. `times` is the file for how long each of
-    them took (`AttemptTime`), which is no part of the artifact: it differs from run to run.
+    How long each of them took is appended to the file `times` (`AttemptTime`).
+
+    Raises:
+        SandboxError: the sandbox failed twice running; start again to go on.
     """
     journal = folder / JOURNAL_NAME
-    finished = {trajectory.task_id: trajectory for trajectory in _journalled(journal)}
+    finished = {trajectory.task_id: trajectory for trajectory in _read_journal(journal)}
     with ExitStack() as stack:
         stream = stack.enter_context(journal.open("a", encoding="utf-8", newline=""))
         log = None
         if times is not None:
             times.parent.mkdir(parents=True, exist_ok=True)
-            _whole_lines(times)
+            _cut_to_whole_lines(times)
             log = stack.enter_context(times.open("a", encoding="utf-8", newline=""))
-        made = attempts(task for task in tasks if task.id not in finished)
+        remaining = attempts(task for task in tasks if task.id not in finished)
         for task in tasks:
             trajectory = finished.get(task.id)
             if trajectory is None:
-                trajectory = next(made)
+                trajectory = next(remaining)
                 stream.write(trajectory.model_dump_json() + "\n")
                 stream.flush()
                 if log is not None:
-                    log.write(_time(trajectory).model_dump_json() + "\n")
+                    log.write(AttemptTime.of(trajectory).model_dump_json() + "\n")
             yield trajectory
 
 
 def times_folder(logs: Path, language: Language, split: str) -> Path:
-    """Return where it is written down, in a file for each teacher, how long the attempts of one partition took."""
+    """Return where it is logged, in a file for each teacher, how long the attempts of one partition took."""
     return logs / "attempts" / language / split
 
 
-def _time(trajectory: Trajectory) -> AttemptTime:
-    return AttemptTime(
-        task_id=trajectory.task_id,
-        dataset=trajectory.dataset,
-        language=trajectory.language,
-        teacher=trajectory.teacher,
-        attempt_ms=trajectory.timings.attempt_ms,
-        answers_ms=trajectory.timings.answers_ms,
-    )
-
-
-def _journalled(journal: Path) -> Iterator[Trajectory]:
-    """Yield the trajectories in a journal."""
-    for number, line in enumerate(_whole_lines(journal).splitlines(), 1):
+def _read_journal(journal: Path) -> Iterator[Trajectory]:
+    for number, line in enumerate(_cut_to_whole_lines(journal).splitlines(), 1):
         try:
             yield Trajectory.model_validate_json(line)
         except ValidationError as error:
             raise RecordError(f"{journal}: line {number} is no trajectory; delete the file and start again") from error
 
 
-def _whole_lines(path: Path) -> bytes:
+def _cut_to_whole_lines(path: Path) -> bytes:
     """Return the whole lines of a file, and cut off a last one that a kill left half written."""
     if not path.exists():
         return b""
@@ -94,38 +84,37 @@ def _whole_lines(path: Path) -> bytes:
     return whole
 
 
-Attempts = Callable[[Iterable[Task]], Iterator[Trajectory]]
-
-
 @contextmanager
 def worker_attempts(
-    count: int, sandbox: SandboxConfig, teacher: TeacherConfig, collecting: RolloutConfig
+    count: int, sandbox: SandboxConfig, teacher: TeacherConfig, config: RolloutConfig
 ) -> Iterator[Attempts]:
-    """Start `count` workers, and stop them at the end.
+    """Start `count` processes, each with a sandbox and a teacher of its own, and stop them at the end.
 
     Raises:
         SandboxError: a worker cannot open its sandbox, or dies.
     """
-    with Workers(count, partial(_opened, sandbox, teacher, collecting)) as workers:
-        yield partial(_attempts, workers)
+
+    def attempts(tasks: Iterable[Task]) -> Iterator[Trajectory]:
+        try:
+            yield from workers.map(tasks)
+        except WorkerDied as error:
+            raise SandboxError("a worker process died; what was collected is kept, start again to go on") from error
+
+    with Workers[Task, Trajectory](count, partial(_open_worker, sandbox, teacher, config)) as workers:
+        yield attempts
 
 
-def _attempts(workers: Workers[Task, Trajectory], tasks: Iterable[Task]) -> Iterator[Trajectory]:
-    try:
-        yield from workers.map(tasks)
-    except WorkerDied as error:
-        raise SandboxError("a worker process died; what was collected is kept, start again to go on") from error
-
-
-def _opened(sandbox: SandboxConfig, teacher: TeacherConfig, collecting: RolloutConfig) -> Callable[[Task], Trajectory]:
+def _open_worker(
+    sandbox_config: SandboxConfig, teacher: TeacherConfig, config: RolloutConfig
+) -> Callable[[Task], Trajectory]:
     from graftline.rollouts.teachers.open import open_teacher  # of use to the worker alone
 
-    opened = open_sandbox(sandbox)
-    return partial(collect_with_retry, teacher=open_teacher(teacher, opened), sandbox=opened, collecting=collecting)
+    sandbox = open_sandbox(sandbox_config)
+    return partial(collect_with_retry, teacher=open_teacher(teacher, sandbox), sandbox=sandbox, config=config)
 
 
 class AttemptJob(BaseModel):
-    """One attempt of one teacher at one task."""
+    """One attempt of one teacher at one task, as a job of the queue."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 

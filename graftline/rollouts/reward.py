@@ -29,8 +29,7 @@ class RewardWeights(Config):
     most_over_out: float = Field(default=1.0, ge=0)
     """Places per 100,000 characters of the background corpus; for a task with a gold action, beyond those of the gold."""
     progress: float = Field(default=0.6, ge=0, le=1)
-    """Times the share of the difference that is gone, less the share of unwanted matches, while the text is not the
-    wanted one."""
+    """Times the share of the difference that is gone, less the share of wrong matches, while the text is not the target."""
 
 
 class Reward(BaseModel):
@@ -52,13 +51,12 @@ def reward(
     weights: RewardWeights,
     *,
     is_broad: bool = False,
-    unwanted: float = 0.0,
+    wrong_share: float = 0.0,
 ) -> Reward:
     """Return the reward of a text that was reached.
 
     `is_all_general` and `is_broad` look at every action on the way: whether each leaves something free, and whether one
-    changes foreign code too often. `unwanted` is the share of the matches of the last one that change something that is
-    not wanted.
+    changes foreign code too often. `wrong_share` is the share of the matches of the last one that change something wrongly.
     """
     if verdict in SAYS_NOTHING:
         return Reward(value=None, cause=str(verdict))
@@ -71,7 +69,7 @@ def reward(
             return Reward(value=weights.verified_broad, cause="verified_broad")
         return Reward(value=weights.verified_general, cause="verified")
     if progress > 0:
-        return Reward(value=round(weights.progress * progress * (1 - unwanted), 6), cause="partial")
+        return Reward(value=round(weights.progress * progress * (1 - wrong_share), 6), cause="partial")
     return Reward(value=0.0, cause="no_progress")
 
 

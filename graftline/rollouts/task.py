@@ -1,6 +1,6 @@
 """A task: an instruction, the text before, and what counts as done.
 
-A task is sound only if its gold passes and the unedited text fails; everything else is counted and left out, for it
+A task is valid only if its gold passes and the unedited text fails; everything else is counted and left out, for it
 would teach that nothing, or anything, is right.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from graftline.astgrep.action import Action
+from graftline.astgrep.action import Action, PatternAction, RuleAction
 from graftline.astgrep.binding import Language
 from graftline.codemod.equality import compare_texts
 from graftline.core.errors import DataError
@@ -45,6 +45,11 @@ class Task(BaseModel):
     tags: tuple[str, ...] = ()
 
     @property
+    def gold_actions(self) -> tuple[PatternAction | RuleAction, ...]:
+        """All known actions, in order; empty where none is known."""
+        return () if self.gold_action is None else (self.gold_action, *self.gold_next)
+
+    @property
     def digest(self) -> str:
         """What tells the task, as it is, from all others."""
         return digest(self.model_dump(mode="json"))
@@ -52,7 +57,7 @@ class Task(BaseModel):
 
 @dataclass
 class TaskValidation:
-    """The sound tasks and, by reason, the number of edits that make none."""
+    """The valid tasks and, by reason, the number of edits that make none."""
 
     tasks: list[Task] = field(default_factory=list)
     invalid: Counter[str] = field(default_factory=Counter)
@@ -60,45 +65,31 @@ class TaskValidation:
 
 def validate_tasks(edits: Iterable[Edit], sandbox: Sandbox) -> TaskValidation:
     """Return the tasks of `edits` whose gold passes and whose unedited text fails."""
-    soundness = TaskValidation()
-    for edit in edits:
-        task = task_of(edit)
-        fault = invalid_reason(task, sandbox)
-        if fault:
-            soundness.invalid[fault] += 1
+    validation = TaskValidation()
+    for task in map(task_of, edits):
+        if reason := invalid_reason(task, sandbox):
+            validation.invalid[reason] += 1
         else:
-            soundness.tasks.append(task)
-    return soundness
+            validation.tasks.append(task)
+    return validation
 
 
 def task_of(edit: Edit) -> Task:
     """Return `edit` as a task, unchecked."""
-    return Task(
-        id=edit.id,
-        dataset=edit.dataset,
-        language=edit.language,
-        instruction=edit.instruction,
-        before=edit.pre,
-        target=edit.post,
-        gold_action=edit.gold_action,
-        gold_next=edit.gold_next,
-        licence=edit.licence,
-        group=edit.group,
-        origin=edit.origin,
-        tags=edit.tags,
-    )
+    names = Edit.model_fields.keys() & Task.model_fields.keys()
+    return Task(before=edit.pre, target=edit.post, **{name: getattr(edit, name) for name in names})
 
 
 def invalid_reason(task: Task, sandbox: Sandbox) -> str:
-    """Return why `task` is not sound; empty when it is."""
-    gold = task.target if task.gold_action is None else task.before
-    for action in () if task.gold_action is None else (task.gold_action, *task.gold_next):
-        result = ensure_decided(sandbox.apply_many(gold, task.language, [action])[0])
+    """Return why `task` is not valid; empty when it is."""
+    result_text = task.before if task.gold_actions else task.target
+    for action in task.gold_actions:
+        [result] = map(ensure_decided, sandbox.apply_many(result_text, task.language, [action]))
         if result.verdict is not Verdict.OK or result.after is None:
             return f"gold_{result.verdict}"
-        gold = result.after
+        result_text = result.after
     try:
-        if not compare_texts(gold, task.target, task.language).is_verified:
+        if not compare_texts(result_text, task.target, task.language).is_verified:
             return "gold_fails"
         if compare_texts(task.before, task.target, task.language).is_verified:
             return "unedited_passes"
@@ -108,7 +99,10 @@ def invalid_reason(task: Task, sandbox: Sandbox) -> str:
 
 
 class OpenTask(BaseModel):
-    """One thing to be done to a text."""
+    """What a label asks for, with no text that counts as done.
+
+    A detector or a person has to judge what a teacher makes of it; it is never compared with a text, and never an edit.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -132,17 +126,5 @@ class OpenTask(BaseModel):
 
 def open_task_of(label: Label) -> OpenTask:
     """Return the task of `label`."""
-    return OpenTask(
-        id=label.id,
-        dataset=label.dataset,
-        language=label.language,
-        instruction=label.instruction,
-        before=label.pre,
-        label=label.label,
-        holds=label.holds,
-        subject=label.subject,
-        licence=label.licence,
-        group=label.group,
-        origin=label.origin,
-        tags=label.tags,
-    )
+    names = Label.model_fields.keys() & OpenTask.model_fields.keys()
+    return OpenTask(before=label.pre, **{name: getattr(label, name) for name in names})

@@ -1,4 +1,7 @@
-"""What is stored of an attempt: its steps and what they add up to."""
+"""What is stored of an attempt: its steps and what they add up to.
+
+Four measures have shorter keys in files than names here: `over_in`, `over_out`, `neg_fail` and `mdl`.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +16,7 @@ from graftline.codemod.equality import Level
 from graftline.core.hashing import digest
 from graftline.rollouts.reward import Reward
 from graftline.rollouts.state.state import State, StateUpdate
-from graftline.rollouts.teachers.base import FailedAttempt, Generation
+from graftline.rollouts.teachers.base import FailedAttempt, Generation, InvalidAnswer, Proposal
 from graftline.sandbox.base import Verdict
 
 
@@ -24,14 +27,14 @@ class _Stored(BaseModel):
 
 
 class Prompt(_Stored):
-    """What the teacher was asked."""
+    """The question to the teacher."""
 
     instruction: str
     text: str
 
 
 class ModelOutput(_Stored):
-    """What the teacher said."""
+    """The answer of the teacher."""
 
     think: str
     action: Action | None
@@ -51,7 +54,7 @@ class SandboxOutcome(_Stored):
     verdict: Verdict
     matches: int
     after: str | None
-    """The text after, tidied (`rules.tidy`)."""
+    """The text after, with blank lines normalized."""
     diff: str
     """Unified, without context."""
     error: str
@@ -60,7 +63,7 @@ class SandboxOutcome(_Stored):
 
 
 class TrajectoryStep(_Stored):
-    """One turn; a measure is None where it cannot be told (`rules.grade`)."""
+    """One turn; a measure is None where it cannot be told (`codemod.grade`)."""
 
     task_id: str
     step: int
@@ -71,10 +74,10 @@ class TrajectoryStep(_Stored):
     sandbox_result: SandboxOutcome | None
     """None where there was no action."""
     feedback: str = ""
-    """What a teacher that listens was told of it."""
+    """What a teacher that uses feedback was told of it."""
     is_kept: bool
     """Whether the text went on from what it made; else the next step starts from the same text."""
-    parse_ok: bool | None
+    parse_ok: bool | None = None
     """Whether ast-grep accepts the action; None where it never said."""
     format_ok: bool
     """Whether the answer could be read."""
@@ -83,20 +86,37 @@ class TrajectoryStep(_Stored):
     level: Level
     """Of the text after this step."""
     progress: float
-    false_positives: int | None = Field(validation_alias="over_in", serialization_alias="over_in")
-    background_matches: float | None = Field(validation_alias="over_out", serialization_alias="over_out")
-    idempotent: bool | None
-    negatives_changed: int | None = Field(validation_alias="neg_fail", serialization_alias="neg_fail")
-    general: bool
+    false_positives: int | None = Field(default=None, validation_alias="over_in", serialization_alias="over_in")
+    background_matches: float | None = Field(default=None, validation_alias="over_out", serialization_alias="over_out")
+    idempotent: bool | None = None
+    negatives_changed: int | None = Field(default=None, validation_alias="neg_fail", serialization_alias="neg_fail")
+    general: bool = False
     """Whether the action has a metavariable, so that it can match more than the text it was made for."""
-    description_length: float | None = Field(validation_alias="mdl", serialization_alias="mdl")
-    support: int | None
+    description_length: float | None = Field(default=None, validation_alias="mdl", serialization_alias="mdl")
+    support: int | None = None
     """Places that it puts right."""
-    support_pairs: int | None
+    support_pairs: int | None = None
     """Pairs of texts in which it puts something right: of a task, which has one, 1 or 0."""
-    srl: float | None
-    """Similarity to the gold action (`rules.similarity`); None where the task has none. Never truth."""
+    srl: float | None = None
+    """Similarity to the gold action (`codemod.canonical`); None where the task has none. Never truth."""
     reward: Reward
+
+    @property
+    def answer(self) -> Proposal | InvalidAnswer:
+        """The answer that the step was made from."""
+        output = self.model_output
+        if output.action is None:
+            assert output.generation is not None  # only an answer of a language model has no action
+            return InvalidAnswer(self.feedback, output.generation)
+        return Proposal(
+            think=output.think,
+            action=output.action,
+            state_update=output.state_update,
+            attempts=output.attempts,
+            alternatives=output.alternatives,
+            generation=output.generation,
+            is_strict=self.format_strict,
+        )
 
     @property
     def state_after(self) -> State:
@@ -150,17 +170,17 @@ class Trajectory(_Stored):
 
     @property
     def is_verified(self) -> bool:
-        """Whether the last text counts as the wanted one; then every step of its path counts as verified."""
+        """Whether the last text counts as the target; then every step of its path counts as verified."""
         return self.level.is_verified
 
     @property
     def path(self) -> tuple[TrajectoryStep, ...]:
-        """The steps that led to the last text where it is the wanted one, else all."""
+        """The steps that led to the last text where it is the target, else all."""
         return tuple(step for step in self.steps if step.is_kept) if self.is_verified else self.steps
 
     @property
     def is_solved_in_one_step(self) -> bool:
-        """Whether one action made the wanted text: what one answer can say."""
+        """Whether one action made the target: what one answer can say."""
         return self.is_verified and len(self.path) == 1
 
     @property
@@ -178,7 +198,7 @@ class Trajectory(_Stored):
         """How long it took; zero where it was read from a file."""
         return self._timings
 
-    def timed(self, timings: Timings) -> Self:
+    def with_timings(self, timings: Timings) -> Self:
         """Return the same attempt with how long it took."""
         copy = self.model_copy()
         copy._timings = timings
@@ -200,15 +220,28 @@ class AttemptTime(_Stored):
     attempt_ms: float
     answers_ms: tuple[float, ...]
 
+    @classmethod
+    def of(cls, trajectory: Trajectory) -> Self:
+        """Return how long `trajectory` took."""
+        timings = trajectory.timings
+        return cls(
+            task_id=trajectory.task_id,
+            dataset=trajectory.dataset,
+            language=trajectory.language,
+            teacher=trajectory.teacher,
+            attempt_ms=timings.attempt_ms,
+            answers_ms=timings.answers_ms,
+        )
+
 
 def tally(trajectories: Sequence[Trajectory]) -> dict[str, int]:
     """Return how many of `trajectories` there are, how many are verified, and how many reached which level."""
     levels = Counter(str(trajectory.level) for trajectory in trajectories)
-    verified_ones = [trajectory for trajectory in trajectories if trajectory.is_verified]
+    verified = [trajectory for trajectory in trajectories if trajectory.is_verified]
     return {
         "rows": len(trajectories),
-        "verified": len(verified_ones),
-        "verified_steps": sum(len(trajectory.path) for trajectory in verified_ones),
+        "verified": len(verified),
+        "verified_steps": sum(len(trajectory.path) for trajectory in verified),
         "no_reward": sum(trajectory.reward.value is None for trajectory in trajectories),
         **{f"level.{level}": count for level, count in sorted(levels.items())},
     }

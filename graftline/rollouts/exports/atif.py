@@ -14,29 +14,26 @@ from graftline.rollouts.trajectory import Trajectory, TrajectoryStep
 
 SCHEMA_VERSION = "ATIF-v1.8"
 _TOOL = "apply_astgrep"
+_TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 
 
 def atif(trajectory: Trajectory) -> dict[str, Any]:
     """Return `trajectory` as an ATIF document; its first step is what the user asks."""
-    asked = [step.model_output.generation for step in trajectory.steps if step.model_output.generation]
+    generations = [step.model_output.generation for step in trajectory.steps if step.model_output.generation]
     agent: dict[str, Any] = {"name": f"graftline/{trajectory.teacher}", "version": __version__}
-    if asked:
-        agent["model_name"] = asked[0].model
+    if generations:
+        agent["model_name"] = generations[0].model
     before = trajectory.steps[0].prompt.text if trajectory.steps else ""
     question = {"step_id": 1, "source": "user", "message": f"{trajectory.instruction}\n\n{before}".strip()}
+    names = ("task_id", "task_digest", "attempt", "language", "licence", "origin")
     return {
         "schema_version": SCHEMA_VERSION,
         "session_id": trajectory.key,
         "agent": agent,
-        "steps": [question, *(_step(step) for step in trajectory.steps)],
-        "final_metrics": {**_totals(asked), "total_steps": len(trajectory.steps) + 1},
+        "steps": [question, *map(_step, trajectory.steps)],
+        "final_metrics": {**_totals(generations), "total_steps": len(trajectory.steps) + 1},
         "extra": {
-            "task_id": trajectory.task_id,
-            "task_digest": trajectory.task_digest,
-            "attempt": trajectory.attempt,
-            "language": trajectory.language,
-            "licence": trajectory.licence,
-            "origin": trajectory.origin,
+            **{name: getattr(trajectory, name) for name in names},
             "level": str(trajectory.level),
             "ending": trajectory.ending,
             "is_verified": trajectory.is_verified,
@@ -47,60 +44,52 @@ def atif(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def _step(step: TrajectoryStep) -> dict[str, Any]:
-    said, answer = step.model_output, step.sandbox_result
+    output, generation, result = step.model_output, step.model_output.generation, step.sandbox_result
     call_id = f"call-{step.step}"
-    made: dict[str, Any] = {
+    row: dict[str, Any] = {
         "step_id": step.step + 1,
         "source": "agent",
-        "message": said.generation.text if said.generation else "",
-        "llm_call_count": 1 if said.generation else 0,
+        "message": generation.text if generation else "",
+        "llm_call_count": 1 if generation else 0,
     }
-    if said.generation:
-        made |= {"model_name": said.generation.model, "metrics": _metrics(said.generation)}
-    if said.generation and said.think:
-        made["reasoning_content"] = said.think
-    if said.action is not None:
-        arguments = ACTION.dump_python(said.action, mode="json")
-        made["tool_calls"] = [{"tool_call_id": call_id, "function_name": _TOOL, "arguments": arguments}]
-    if answer is not None:
-        content = "\n".join(filter(None, (f"{answer.verdict}", answer.error, answer.diff, step.feedback)))
-        made["observation"] = {"results": [{"source_call_id": call_id, "content": content}]}
+    if generation:
+        row |= {"model_name": generation.model, "metrics": _metrics(generation)}
+        if output.think:
+            row["reasoning_content"] = output.think
+    if output.action is not None:
+        arguments = ACTION.dump_python(output.action, mode="json")
+        row["tool_calls"] = [{"tool_call_id": call_id, "function_name": _TOOL, "arguments": arguments}]
+    if result is not None:
+        content = "\n".join(filter(None, (f"{result.verdict}", result.error, result.diff, step.feedback)))
+        row["observation"] = {"results": [{"source_call_id": call_id, "content": content}]}
     elif step.feedback:
-        made["observation"] = {"results": [{"content": step.feedback}]}
-    return made | {
-        "extra": {
-            # the format allows reasoning only where a language model reasoned
-            **({} if said.generation or not said.think else {"think": said.think}),
-            "state_before": step.state_before.model_dump(mode="json"),
-            "state_update": said.state_update.model_dump(mode="json", exclude_none=True),
-            "is_kept": step.is_kept,
-            "level": str(step.level),
-            "progress": step.progress,
-            "reward": step.reward.value,
-            "reward_cause": step.reward.cause,
-        }
+        row["observation"] = {"results": [{"content": step.feedback}]}
+    row["extra"] = {
+        # the format allows reasoning only where a language model reasoned
+        **({"think": output.think} if output.think and not generation else {}),
+        "state_before": step.state_before.model_dump(mode="json"),
+        "state_update": output.state_update.model_dump(mode="json", exclude_none=True),
+        "is_kept": step.is_kept,
+        "level": str(step.level),
+        "progress": step.progress,
+        "reward": step.reward.value,
+        "reward_cause": step.reward.cause,
     }
+    return row
 
 
 def _metrics(generation: Generation) -> dict[str, Any]:
-    metrics: dict[str, Any] = {
-        "prompt_tokens": generation.prompt_tokens,
-        "completion_tokens": generation.completion_tokens,
-        "cached_tokens": generation.cached_tokens,
-    }
-    if generation.cost_usd is not None:
-        metrics["cost_usd"] = generation.cost_usd
+    cost = {} if generation.cost_usd is None else {"cost_usd": generation.cost_usd}
     extra = {"temperature": generation.temperature, "seed": generation.seed, "latency_s": generation.latency_s}
-    return metrics | {"extra": extra}
+    return {**{name: getattr(generation, name) for name in _TOKENS}, **cost, "extra": extra}
 
 
-def _totals(asked: list[Generation]) -> dict[str, Any]:
-    if not asked:
+def _totals(generations: list[Generation]) -> dict[str, Any]:
+    if not generations:
         return {}
-    totals: dict[str, Any] = {
-        "total_prompt_tokens": sum(generation.prompt_tokens for generation in asked),
-        "total_completion_tokens": sum(generation.completion_tokens for generation in asked),
-        "total_cached_tokens": sum(generation.cached_tokens for generation in asked),
+    costs = [generation.cost_usd for generation in generations if generation.cost_usd is not None]
+    cost = {"total_cost_usd": sum(costs)} if len(costs) == len(generations) else {}
+    return {
+        **{f"total_{name}": sum(getattr(generation, name) for generation in generations) for name in _TOKENS},
+        **cost,
     }
-    costs = [generation.cost_usd for generation in asked if generation.cost_usd is not None]
-    return totals | ({"total_cost_usd": sum(costs)} if len(costs) == len(asked) else {})

@@ -1,8 +1,9 @@
-"""A step as a chat: what is asked before it, and what is answered.
+"""Rows of the formats that are made of chats: `sft`, `dpo`, `rl` and `srl`.
 
 Where a language model was asked, the chat is the one that was sent. Where none was, it is made by the same templates
 (`teachers.prompt`), with all that an agent would have in front of it: the steps before, and the actions that this teacher
-tried and was told to be wrong.
+tried and was told to be wrong. No row is made of what is not known: a step whose reward is missing says nothing, and is
+neither right nor wrong.
 """
 
 from collections import defaultdict
@@ -16,62 +17,12 @@ from graftline.llm.base import Message
 from graftline.rollouts.reward import rl_reward
 from graftline.rollouts.state.state import StateUpdate
 from graftline.rollouts.teachers.answer import Answer, format_answer
-from graftline.rollouts.teachers.base import InvalidAnswer, Proposal, Turn
+from graftline.rollouts.teachers.base import Proposal, Turn
 from graftline.rollouts.teachers.prompt import Prompt
 from graftline.rollouts.trajectory import Trajectory, TrajectoryStep
 
-Chat = list[dict[str, str]]
-
-
-def prompt_messages(trajectory: Trajectory, step: TrajectoryStep, prompt: Prompt) -> tuple[Message, ...]:
-    """Return the messages before the answer of `step`."""
-    generation = step.model_output.generation
-    if generation is not None:
-        return generation.messages
-    turns = [*_turns(trajectory.steps[: step.step - 1]), *_tried(step)]
-    return prompt.chat(trajectory, step.prompt.text, step.state_before, turns[-prompt.settings.max_turns :])
-
-
-def answer_text(step: TrajectoryStep, prompt: Prompt) -> str:
-    """Return the answer of `step` in the layout of `prompt`, whatever its own form was.
-
-    Raises:
-        ValueError: it has no action.
-    """
-    said = step.model_output
-    if said.action is None:
-        raise ValueError("a step without an action has no answer to learn")
-    return format_answer(
-        Answer(said.think, said.action, said.state_update, is_strict=True), prompt.settings.answer.layout
-    )
-
-
-def message_dicts(messages: Sequence[Message]) -> Chat:
-    """Return `messages` as JSON has them."""
-    return [{"role": message.role, "content": message.content} for message in messages]
-
-
-def _tried(step: TrajectoryStep) -> list[Turn]:
-    """Return the actions that the teacher tried before that of `step`, as turns that failed."""
-    return [
-        Turn(step.prompt.text, Proposal(attempt.think, attempt.action, StateUpdate()), attempt.feedback, is_kept=False)
-        for attempt in step.model_output.attempts
-    ]
-
-
-def _turns(steps: Sequence[TrajectoryStep]) -> Iterator[Turn]:
-    for step in steps:
-        said = step.model_output
-        if said.action is not None:
-            answer: Proposal | InvalidAnswer = Proposal(said.think, said.action, said.state_update)
-        elif said.generation is not None:
-            answer = InvalidAnswer(step.feedback, said.generation)
-        else:
-            continue
-        yield Turn(step.prompt.text, answer, step.feedback, step.is_kept)
-
-
 Row = dict[str, Any]
+Chat = list[dict[str, str]]
 
 
 def sft_rows(trajectories: Iterable[Trajectory], prompt: Prompt) -> Iterator[Row]:
@@ -92,23 +43,26 @@ def dpo_rows(trajectories: Iterable[Trajectory], prompt: Prompt) -> Iterator[Row
     The same question is the same text of the same task. Rejected are the actions that a teacher tried and was told to be
     wrong, and the steps that were not kept, of every teacher and attempt. Each pair of different actions once.
     """
-    for steps in _by_question(trajectories):
-        chosen = [(trajectory, step) for trajectory, step in steps if trajectory.is_verified and step.is_kept]
-        if not chosen:
+    questions: dict[tuple[str, str], list[tuple[Trajectory, TrajectoryStep]]] = defaultdict(list)
+    for trajectory in trajectories:
+        for step in trajectory.steps:
+            questions[trajectory.task_digest, step.prompt.text].append((trajectory, step))
+    for steps in questions.values():
+        verified = [(trajectory, step) for trajectory, step in steps if trajectory.is_verified and step.is_kept]
+        if not verified:
             continue
-        trajectory, first = chosen[0]
-        right = {canonical_text(step.model_output.action) for _, step in chosen if step.model_output.action}
-        seen = set(right)
-        for text, action, cause in _rejected(steps, prompt):
-            if action in seen:
+        trajectory, chosen = verified[0]
+        used = {canonical_text(step.model_output.action) for _, step in verified if step.model_output.action}
+        for text, action, cause in _wrong_answers(steps, prompt):
+            if action in used:
                 continue
-            seen.add(action)
+            used.add(action)
             yield {
-                "prompt": message_dicts(_question(trajectory, first, prompt)),
-                "chosen": [{"role": "assistant", "content": answer_text(first, prompt)}],
+                "prompt": message_dicts(prompt.chat(trajectory, chosen.prompt.text, chosen.state_before)),
+                "chosen": [{"role": "assistant", "content": answer_text(chosen, prompt)}],
                 "rejected": [{"role": "assistant", "content": text}],
                 **_origin(trajectory),
-                "step": first.step,
+                "step": chosen.step,
                 "rejected_for": cause,
             }
 
@@ -124,10 +78,10 @@ def rl_rows(trajectories: Iterable[Trajectory], prompt: Prompt) -> Iterator[Row]
         if trajectory.reward.value is not None and trajectory.steps:
             groups[trajectory.task_digest].append(trajectory)
     for attempts in groups.values():
-        first = attempts[0]
+        first, step = attempts[0], attempts[0].steps[0]
         rewards = [rl_reward(attempt.format_ok, attempt.reward) for attempt in attempts]
         yield {
-            "prompt": message_dicts(_question(first, first.steps[0], prompt)),
+            "prompt": message_dicts(prompt.chat(first, step.prompt.text, step.state_before)),
             **_origin(first),
             "attempts": [
                 {
@@ -151,7 +105,7 @@ def srl_rows(trajectories: Iterable[Trajectory], prompt: Prompt) -> Iterator[Row
     """Yield every verified prefix with the action that an expert took after it.
 
     As in SRL (https://arxiv.org/abs/2510.25992): the model thinks freely, and its action is compared with `expert_action`
-    by `rules.similarity.srl`; what the teacher thought is not part of it.
+    by `codemod.canonical.similarity`; what the teacher thought is not part of it.
     """
     for trajectory, step in _verified_steps(trajectories):
         action = step.model_output.action
@@ -165,43 +119,59 @@ def srl_rows(trajectories: Iterable[Trajectory], prompt: Prompt) -> Iterator[Row
         }
 
 
+def prompt_messages(trajectory: Trajectory, step: TrajectoryStep, prompt: Prompt) -> tuple[Message, ...]:
+    """Return the messages before the answer of `step`."""
+    generation = step.model_output.generation
+    if generation is not None:
+        return generation.messages
+    turns = [
+        Turn(earlier.prompt.text, earlier.answer, earlier.feedback, earlier.is_kept)
+        for earlier in trajectory.steps[: step.step - 1]
+    ]
+    turns += [
+        Turn(step.prompt.text, Proposal(failed.think, failed.action, StateUpdate()), failed.feedback, is_kept=False)
+        for failed in step.model_output.attempts
+    ]
+    return prompt.chat(trajectory, step.prompt.text, step.state_before, turns[-prompt.settings.max_turns :])
+
+
+def answer_text(step: TrajectoryStep, prompt: Prompt) -> str:
+    """Return the answer of `step` in the layout of `prompt`, whatever its own form was.
+
+    Raises:
+        ValueError: it has no action.
+    """
+    output = step.model_output
+    if output.action is None:
+        raise ValueError("a step without an action has no answer to learn")
+    answer = Answer(output.think, output.action, output.state_update, is_strict=True)
+    return format_answer(answer, prompt.settings.answer.layout)
+
+
+def message_dicts(messages: Sequence[Message]) -> Chat:
+    """Return `messages` as JSON has them."""
+    return [{"role": message.role, "content": message.content} for message in messages]
+
+
 def _verified_steps(trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, TrajectoryStep]]:
     for trajectory in trajectories:
         if trajectory.is_verified:
             yield from ((trajectory, step) for step in trajectory.path)
 
 
-def _by_question(trajectories: Iterable[Trajectory]) -> Iterator[list[tuple[Trajectory, TrajectoryStep]]]:
-    questions: dict[tuple[str, str], list[tuple[Trajectory, TrajectoryStep]]] = defaultdict(list)
-    for trajectory in trajectories:
-        for step in trajectory.steps:
-            questions[trajectory.task_digest, step.prompt.text].append((trajectory, step))
-    yield from questions.values()
-
-
-def _rejected(steps: Sequence[tuple[Trajectory, TrajectoryStep]], prompt: Prompt) -> Iterator[tuple[str, str, str]]:
+def _wrong_answers(
+    steps: Sequence[tuple[Trajectory, TrajectoryStep]], prompt: Prompt
+) -> Iterator[tuple[str, str, str]]:
     """Yield answers that are known to be wrong: as they are written, their action in canonical form, and why."""
     for _, step in steps:
-        for attempt in step.model_output.attempts:
-            answer = Answer(attempt.think, attempt.action, StateUpdate(), is_strict=True)
-            yield format_answer(answer, prompt.settings.answer.layout), canonical_text(attempt.action), "tried"
+        for failed in step.model_output.attempts:
+            answer = Answer(failed.think, failed.action, StateUpdate(), is_strict=True)
+            yield format_answer(answer, prompt.settings.answer.layout), canonical_text(failed.action), "tried"
         action = step.model_output.action
         if action is not None and not step.is_kept and step.reward.value is not None:
             yield answer_text(step, prompt), canonical_text(action), step.reward.cause
 
 
-def _question(trajectory: Trajectory, step: TrajectoryStep, prompt: Prompt) -> Any:
-    """Return the chat before `step` without earlier turns: the same for whoever answers it."""
-    return prompt.chat(trajectory, step.prompt.text, step.state_before)
-
-
 def _origin(trajectory: Trajectory) -> Row:
-    return {
-        "task_id": trajectory.task_id,
-        "dataset": trajectory.dataset,
-        "language": trajectory.language,
-        "licence": trajectory.licence,
-        "origin": trajectory.origin,
-        "teacher": trajectory.teacher,
-        "attempt": trajectory.attempt,
-    }
+    names = ("task_id", "dataset", "language", "licence", "origin", "teacher", "attempt")
+    return {name: getattr(trajectory, name) for name in names}

@@ -1,11 +1,11 @@
 """Rows of Parquet from trajectories: one per step and one per trajectory, the reward a nullable number beside its cause."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from statistics import fmean
 from typing import Any
 
-from graftline.astgrep.action import ACTION, PatternAction, RuleAction
+from graftline.astgrep.action import ACTION
 from graftline.core.parquet import Column
 from graftline.rollouts.reward import Reward, rl_reward
 from graftline.rollouts.trajectory import Trajectory, TrajectoryStep
@@ -24,6 +24,10 @@ _MEASURES: Mapping[str, Column] = {
     "support_pairs": "whole?",
     "srl": "number?",
 }
+_FIELDS_OF_MEASURES = {
+    name for name, field in TrajectoryStep.model_fields.items() if (field.serialization_alias or name) in _MEASURES
+}
+_COSTS = ("prompt_tokens", "completion_tokens", "cost_usd", "latency_s")
 _REWARDS: Mapping[str, Column] = {"reward": "number?", "reward_cause": "text", "rl_reward": "number?"}
 
 STEPS: Mapping[str, Column] = {
@@ -122,8 +126,8 @@ def trajectory_rows(trajectories: Iterable[Trajectory], split: str) -> list[dict
             "verified_steps": len(trajectory.path) if trajectory.is_verified else 0,
             "ending": trajectory.ending,
             "failure": trajectory.failure,
-            **_cost_of(trajectory),
-            **_measures_of(trajectory),
+            **_total_cost(trajectory),
+            **_summarize_measures(trajectory),
             "all_general": trajectory.all_general,
             "is_verified": trajectory.is_verified,
             **_rewards(trajectory.format_ok, trajectory.reward),
@@ -132,43 +136,36 @@ def trajectory_rows(trajectories: Iterable[Trajectory], split: str) -> list[dict
     ]
 
 
-def _cost_of(trajectory: Trajectory) -> dict[str, Any]:
-    asked = [step.model_output.generation for step in trajectory.steps if step.model_output.generation]
-    return {
-        name: _of_known(sum, [getattr(generation, name) for generation in asked])
-        for name in ("prompt_tokens", "completion_tokens", "cost_usd", "latency_s")
-    }
+def _total_cost(trajectory: Trajectory) -> dict[str, Any]:
+    generations = [step.model_output.generation for step in trajectory.steps if step.model_output.generation]
+    return {name: _summarize(sum, [getattr(generation, name) for generation in generations]) for name in _COSTS}
 
 
-def _measures_of(trajectory: Trajectory) -> dict[str, Any]:
+def _summarize_measures(trajectory: Trajectory) -> dict[str, Any]:
     steps = trajectory.path
     accepted = [step.parse_ok for step in steps]
+    kept = [step.progress for step in trajectory.steps if step.is_kept]
     return {
         # one that is refused says it of all
-        "parse_ok": False if False in accepted else _of_known(all, accepted),
+        "parse_ok": False if False in accepted else _summarize(all, accepted),
         "format_ok": trajectory.format_ok,
         "level": str(trajectory.level),
-        "progress": 1.0 if trajectory.is_verified else _progress(trajectory),
-        "over_in": _of_known(sum, [step.false_positives for step in steps]),
-        "over_out": _of_known(max, [step.background_matches for step in steps]),
-        "idempotent": _of_known(all, [step.idempotent for step in steps]),
-        "neg_fail": _of_known(max, [step.negatives_changed for step in steps]),
-        "mdl": _of_known(_mean, [step.description_length for step in steps]),
-        "support": _of_known(sum, [step.support for step in steps]),
-        "support_pairs": _of_known(max, [step.support_pairs for step in steps]),
-        "srl": _of_known(_mean, [step.srl for step in steps]),
+        # that of the last text: the progress of a step that was not kept is not it
+        "progress": 1.0 if trajectory.is_verified else kept[-1] if kept else 0.0,
+        "over_in": _summarize(sum, [step.false_positives for step in steps]),
+        "over_out": _summarize(max, [step.background_matches for step in steps]),
+        "idempotent": _summarize(all, [step.idempotent for step in steps]),
+        "neg_fail": _summarize(max, [step.negatives_changed for step in steps]),
+        "mdl": _summarize(_mean, [step.description_length for step in steps]),
+        "support": _summarize(sum, [step.support for step in steps]),
+        "support_pairs": _summarize(max, [step.support_pairs for step in steps]),
+        "srl": _summarize(_mean, [step.srl for step in steps]),
     }
 
 
-def _progress(trajectory: Trajectory) -> float:
-    """Return the progress of the last text: that of a step that was not kept is not it."""
-    kept = [step.progress for step in trajectory.steps if step.is_kept]
-    return kept[-1] if kept else 0.0
-
-
-def _of_known(summary: Callable[[list[Any]], Any], values: Sequence[Any]) -> Any:
+def _summarize(summary: Callable[[list[Any]], Any], values: list[Any]) -> Any:
     """Return the summary of `values` if there are some and none is missing."""
-    return None if not values or None in values else summary([*values])
+    return None if not values or None in values else summary(values)
 
 
 def _mean(values: list[float]) -> float:
@@ -176,9 +173,11 @@ def _mean(values: list[float]) -> float:
 
 
 def _step_row(trajectory: Trajectory, step: TrajectoryStep, split: str) -> dict[str, Any]:
-    said = step.model_output
-    action = None if said.action is None else ACTION.dump_python(said.action, mode="json")
-    answer, asked = step.sandbox_result, said.generation
+    output, result, generation = step.model_output, step.sandbox_result, step.model_output.generation
+    action = None if output.action is None else ACTION.dump_python(output.action, mode="json")
+    alternatives = [ACTION.dump_python(alternative, mode="json") for alternative in output.alternatives]
+    # measures have the same keys in rows as in files
+    measures = step.model_dump(mode="json", by_alias=True, include=_FIELDS_OF_MEASURES)
     return {
         "task_id": trajectory.task_id,
         "dataset": trajectory.dataset,
@@ -190,47 +189,27 @@ def _step_row(trajectory: Trajectory, step: TrajectoryStep, split: str) -> dict[
         "instruction": step.prompt.instruction,
         "text": step.prompt.text,
         "state_before": step.state_before.model_dump_json(),
-        "think": said.think,
+        "think": output.think,
         "action": None if action is None else json.dumps(action, ensure_ascii=False),
         "action_form": None if action is None else "rule" if "rule" in action else "pattern",
-        "attempts": json.dumps([attempt.model_dump(mode="json") for attempt in said.attempts], ensure_ascii=False),
-        "alternatives": _as_json(said.alternatives),
-        "state_update": said.state_update.model_dump_json(exclude_none=True),
-        "verdict": str(answer.verdict) if answer else None,
-        "matches": answer.matches if answer else None,
-        "after": answer.after if answer else None,
-        "isolation": answer.isolation if answer else None,
+        "attempts": json.dumps([attempt.model_dump(mode="json") for attempt in output.attempts], ensure_ascii=False),
+        "alternatives": json.dumps(alternatives, ensure_ascii=False),
+        "state_update": output.state_update.model_dump_json(exclude_none=True),
+        "verdict": str(result.verdict) if result else None,
+        "matches": result.matches if result else None,
+        "after": result.after if result else None,
+        "isolation": result.isolation if result else None,
         "feedback": step.feedback,
         "is_kept": step.is_kept,
-        "prompt_digest": asked.prompt_digest if asked else None,
-        "model": asked.model if asked else None,
-        "temperature": asked.temperature if asked else None,
-        "seed": asked.seed if asked else None,
-        "prompt_tokens": asked.prompt_tokens if asked else None,
-        "completion_tokens": asked.completion_tokens if asked else None,
-        "cost_usd": asked.cost_usd if asked else None,
-        "latency_s": asked.latency_s if asked else None,
+        **{
+            name: getattr(generation, name, None) for name in ("prompt_digest", "model", "temperature", "seed", *_COSTS)
+        },
         "format_strict": step.format_strict,
-        "parse_ok": step.parse_ok,
-        "format_ok": step.format_ok,
-        "level": str(step.level),
-        "progress": step.progress,
-        "over_in": step.false_positives,
-        "over_out": step.background_matches,
-        "idempotent": step.idempotent,
-        "neg_fail": step.negatives_changed,
-        "mdl": step.description_length,
-        "support": step.support,
-        "support_pairs": step.support_pairs,
-        "srl": step.srl,
+        **{name: measures[name] for name in _MEASURES},
         "general": step.general,
         "is_verified": trajectory.is_verified and step.is_kept,
         **_rewards(step.format_ok, step.reward),
     }
-
-
-def _as_json(actions: Sequence[PatternAction | RuleAction]) -> str:
-    return json.dumps([ACTION.dump_python(action, mode="json") for action in actions], ensure_ascii=False)
 
 
 def _rewards(is_well_formed: bool, reward: Reward) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from graftline.rollouts.queue.base import DeadLetter, Delivery, Depth, Job, Queu
 
 
 @dataclass(slots=True)
-class _Tried:
+class _Attempt:
     """A job that was delivered and is not done."""
 
     job: Job
@@ -30,11 +30,11 @@ class MemoryJobQueue:
         self._rules = rules
         self._changed = Condition()
         self._fresh: deque[Job] = deque()
-        self._tried: dict[str, _Tried] = {}
-        self._known: set[str] = set()
-        self._done: dict[str, str] = {}  # the receipt that each was finished with
+        self._attempts: dict[str, _Attempt] = {}
+        self._keys: set[str] = set()
+        self._receipts_done: dict[str, str] = {}
         self._dead: dict[str, DeadLetter] = {}
-        self._receipts = count(1)
+        self._numbers = count(1)
 
     @property
     def visibility_s(self) -> float:
@@ -43,11 +43,11 @@ class MemoryJobQueue:
     def put(self, jobs: Sequence[Job]) -> int:
         with self._changed:
             for position, job in enumerate(jobs):
-                if job.key in self._known:
+                if job.key in self._keys:
                     continue
-                if self._waiting() >= self._rules.max_waiting:
+                if self._count_waiting() >= self._rules.max_waiting:
                     return position
-                self._known.add(job.key)
+                self._keys.add(job.key)
                 self._fresh.append(job)
                 self._changed.notify()
         return len(jobs)
@@ -57,18 +57,18 @@ class MemoryJobQueue:
             return []
         deadline = time.monotonic() + wait_s
         with self._changed:
-            while not (taken := self._deliveries(worker, most)):
+            while not (deliveries := self._deliver_up_to(most, worker)):
                 now = time.monotonic()
                 if now >= deadline:
                     break
-                self._changed.wait(min([deadline, *(tried.until for tried in self._tried.values())]) - now)
-            return taken
+                self._changed.wait(min([deadline, *(attempt.until for attempt in self._attempts.values())]) - now)
+            return deliveries
 
     def hold(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         with self._changed:
             held = [delivery for delivery in deliveries if self._is_held(delivery)]
             for delivery in held:
-                self._tried[delivery.job.key].until = time.monotonic() + self.visibility_s
+                self._attempts[delivery.job.key].until = time.monotonic() + self.visibility_s
             return held
 
     def finish(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
@@ -79,18 +79,18 @@ class MemoryJobQueue:
         with self._changed:
             if not self._is_held(delivery):
                 return
-            tried = self._tried[delivery.job.key]
-            tried.reason = reason
-            if tried.tries >= self._rules.max_tries:
-                self._bury(tried, reason)
+            attempt = self._attempts[delivery.job.key]
+            attempt.reason = reason
+            if attempt.tries >= self._rules.max_tries:
+                self._bury(attempt, reason)
             else:
-                tried.receipt, tried.until = "", time.monotonic() + self._rules.pause_s(tried.tries)
+                attempt.receipt, attempt.until = "", time.monotonic() + self._rules.pause_s(attempt.tries)
             self._changed.notify()
 
     def reject(self, delivery: Delivery, reason: str) -> None:
         with self._changed:
             if self._is_held(delivery):
-                self._bury(self._tried[delivery.job.key], reason)
+                self._bury(self._attempts[delivery.job.key], reason)
 
     def revive(self, keys: Sequence[str]) -> int:
         with self._changed:
@@ -101,8 +101,8 @@ class MemoryJobQueue:
 
     def depth(self) -> Depth:
         with self._changed:
-            in_flight = sum(1 for tried in self._tried.values() if tried.receipt)
-            return Depth(self._waiting(), in_flight, len(self._done), len(self._dead))
+            in_flight = sum(bool(attempt.receipt) for attempt in self._attempts.values())
+            return Depth(self._count_waiting(), in_flight, len(self._receipts_done), len(self._dead))
 
     def dead(self) -> list[DeadLetter]:
         with self._changed:
@@ -111,42 +111,42 @@ class MemoryJobQueue:
     def close(self) -> None:
         pass
 
-    def _waiting(self) -> int:
-        return len(self._fresh) + sum(1 for tried in self._tried.values() if not tried.receipt)
+    def _count_waiting(self) -> int:
+        return len(self._fresh) + sum(not attempt.receipt for attempt in self._attempts.values())
 
-    def _deliveries(self, worker: str, most: int) -> list[Delivery]:
+    def _deliver_up_to(self, most: int, worker: str) -> list[Delivery]:
         now = time.monotonic()
-        taken: list[Delivery] = []
-        for tried in [tried for tried in self._tried.values() if tried.until <= now]:
-            if len(taken) >= most:
+        deliveries: list[Delivery] = []
+        for attempt in [attempt for attempt in self._attempts.values() if attempt.until <= now]:
+            if len(deliveries) >= most:
                 break
-            if tried.tries >= self._rules.max_tries:
-                self._bury(tried, "; before that: ".join(filter(None, [self._rules.silence, tried.reason])))
+            if attempt.tries >= self._rules.max_tries:
+                self._bury(attempt, "; before that: ".join(filter(None, [self._rules.silence, attempt.reason])))
             else:
-                taken.append(self._deliver(tried.job, worker, tried.tries + 1, tried.reason))
-        while self._fresh and len(taken) < most:
-            taken.append(self._deliver(self._fresh.popleft(), worker, 1, ""))
-        return taken
+                deliveries.append(self._deliver(attempt.job, worker, attempt.tries + 1, attempt.reason))
+        while self._fresh and len(deliveries) < most:
+            deliveries.append(self._deliver(self._fresh.popleft(), worker, 1, ""))
+        return deliveries
 
     def _deliver(self, job: Job, worker: str, tries: int, reason: str) -> Delivery:
-        receipt = f"{next(self._receipts)} {worker}"
-        self._tried[job.key] = _Tried(job, tries, receipt, time.monotonic() + self.visibility_s, reason)
+        receipt = f"{next(self._numbers)} {worker}"
+        self._attempts[job.key] = _Attempt(job, tries, receipt, time.monotonic() + self.visibility_s, reason)
         return Delivery(job, tries, receipt)
 
     def _is_held(self, delivery: Delivery) -> bool:
-        tried = self._tried.get(delivery.job.key)
-        return tried is not None and tried.receipt == delivery.receipt
+        attempt = self._attempts.get(delivery.job.key)
+        return attempt is not None and attempt.receipt == delivery.receipt
 
     def _finish(self, delivery: Delivery) -> bool:
         key = delivery.job.key
-        if key in self._done:
-            return self._done[key] == delivery.receipt
-        self._done[key] = delivery.receipt
-        self._known.add(key)
-        if self._tried.pop(key, None) is None and self._dead.pop(key, None) is None:
+        if key in self._receipts_done:
+            return self._receipts_done[key] == delivery.receipt
+        self._receipts_done[key] = delivery.receipt
+        self._keys.add(key)
+        if self._attempts.pop(key, None) is None and self._dead.pop(key, None) is None:
             self._fresh = deque(job for job in self._fresh if job.key != key)
         return True
 
-    def _bury(self, tried: _Tried, reason: str) -> None:
-        del self._tried[tried.job.key]
-        self._dead[tried.job.key] = DeadLetter(tried.job, tried.tries, reason)
+    def _bury(self, attempt: _Attempt, reason: str) -> None:
+        del self._attempts[attempt.job.key]
+        self._dead[attempt.job.key] = DeadLetter(attempt.job, attempt.tries, reason)

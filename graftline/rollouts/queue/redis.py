@@ -27,7 +27,7 @@ LEAST_VERSION = (7, 0)
 _GROUP = "workers"  # as in queue.lua
 _CHUNK = 500  # jobs that one call of the script is about
 _CHUNK_CHARACTERS = 1 << 20
-_LONGEST_WAIT_S = 1.0  # then a worker looks again whether another one died
+_MAX_WAIT_S = 1.0  # then a worker looks again whether another one died
 _TRANSIENT = (
     *(exceptions.ConnectionError, exceptions.TimeoutError),  # of which are that it starts, or has too many clients
     *(exceptions.ReadOnlyError, exceptions.ClusterDownError, exceptions.TryAgainError),  # another server takes over
@@ -43,17 +43,17 @@ class RedisJobQueue:
     def __init__(self, url: SecretStr, config: RedisQueueConfig) -> None:
         """Reach the server, and refuse one that would lose jobs."""
         self._config = config
-        self._url, self._where = url, f"queue {config.name!r} in redis"
+        self._url, self._label = url, f"queue {config.name!r} in redis"
         try:
-            self._where += f" at {_host(url)}"
-            self._client = self._persistently(lambda: _client(url, config.is_cluster))
-            info = self._persistently(self._client.info)
+            self._label += f" at {_host(url)}"
+            self._client = self._with_retries(lambda: _client(url, config.is_cluster))
+            info = self._with_retries(self._client.info)
         except (ValueError, TypeError):  # whose text may hold a part of the address; TypeError is of its query
             raise ConfigError(
                 f"{config.url}: is not the address of a Redis server; expected redis://host:6379/0,"
                 " rediss://host:6379/0 or unix:///path/to/socket, special characters of the password as %XX"
             ) from None
-        self._refuse_unfit(info)
+        self._check_server(info)
         prefix = f"graftline:{{{config.name}}}"
         self._jobs, self._dead, self._mark = f"{prefix}:jobs", f"{prefix}:dead", f"{prefix}:done:"
         self._keys = [
@@ -62,8 +62,8 @@ class RedisJobQueue:
         ]
         script = Path(__file__).with_name("queue.lua").read_text("utf-8")
         # what takes jobs in stops when memory is full; what gets rid of them goes on
-        self._putting = self._client.register_script(script)
-        self._other = self._client.register_script(f"#!lua flags=allow-oom\n{script}")
+        self._put_script = self._client.register_script(script)
+        self._other_script = self._client.register_script(f"#!lua flags=allow-oom\n{script}")
         self._call("forget_workers", [_ms(config.visibility_s)])
 
     @property
@@ -73,46 +73,40 @@ class RedisJobQueue:
     def put(self, jobs: Sequence[Job]) -> int:
         count = 0
         for chunk in _chunks(jobs):
-            taken_in = int(self._call("put", [self._config.max_waiting], chunk, [job.body for job in chunk]))
-            count += taken_in
-            if taken_in < len(chunk):
+            accepted = int(self._call("put", [self._config.max_waiting], chunk, [job.body for job in chunk]))
+            count += accepted
+            if accepted < len(chunk):
                 break
         return count
 
     def take(self, worker: str, most: int, wait_s: float) -> list[Delivery]:
         if most < 1:
             return []
-        arguments: list[str | int] = [
-            worker,
-            most,
-            _ms(self.visibility_s),
-            self._config.max_tries,
-            self._config.silence,
-        ]
+        limits = _ms(self.visibility_s), self._config.max_tries, self._config.silence
         deadline = time.monotonic() + wait_s
         while True:
-            if taken := self._call("take", arguments):
-                return [_delivery(worker, *fields) for fields in taken]
-            rest_s = min(deadline - time.monotonic(), _LONGEST_WAIT_S, self.visibility_s / 5)
-            if rest_s <= 0:
+            if rows := self._call("take", [worker, most, *limits]):
+                return [_delivery(worker, *fields) for fields in rows]
+            remaining_s = min(deadline - time.monotonic(), _MAX_WAIT_S, self.visibility_s / 5)
+            if remaining_s <= 0:
                 return []
-            if awaited := self._awaited(worker, most, rest_s):
-                return awaited
+            if fresh := self._wait_for_fresh(worker, most, remaining_s):
+                return fresh
 
     def hold(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         held = []
         for start in range(0, len(deliveries), _CHUNK):
             chunk = deliveries[start : start + _CHUNK]
-            held += _chosen(chunk, self._call("hold", [delivery.receipt for delivery in chunk]))
+            held += _select(chunk, self._call("hold", [delivery.receipt for delivery in chunk]))
         return held
 
     def finish(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         finished = []
-        kept_ms = _ms(timedelta(days=self._config.done_days).total_seconds())
+        known_ms = _ms(timedelta(days=self._config.done_days).total_seconds())
         for start in range(0, len(deliveries), _CHUNK):
             chunk = deliveries[start : start + _CHUNK]
             jobs, receipts = [delivery.job for delivery in chunk], [delivery.receipt for delivery in chunk]
-            finished += _chosen(chunk, self._call("finish", [kept_ms], jobs, receipts))
+            finished += _select(chunk, self._call("finish", [known_ms], jobs, receipts))
         return finished
 
     def give_back(self, delivery: Delivery, reason: str) -> None:
@@ -140,7 +134,7 @@ class RedisJobQueue:
     def close(self) -> None:
         self._client.close()
 
-    def _awaited(self, worker: str, most: int, wait_s: float) -> list[Delivery]:
+    def _wait_for_fresh(self, worker: str, most: int, wait_s: float) -> list[Delivery]:
         """Return jobs that nobody was given yet, as soon as there are some."""
 
         def read() -> Any:
@@ -153,7 +147,7 @@ class RedisJobQueue:
 
         return [
             _delivery(worker, entry, 1, fields["key"], fields["body"])
-            for _, entries in self._persistently(read)
+            for _, entries in self._with_retries(read)
             for entry, fields in entries
         ]
 
@@ -163,40 +157,42 @@ class RedisJobQueue:
         """Run a command of the script; for each of `jobs` it gets the mark, the key and a value."""
         keys = [*self._keys, *(self._mark + job.key for job in jobs)]
         pairs = [part for job, value in zip(jobs, values, strict=True) for part in (job.key, value)]
-        script = self._putting if command == "put" else self._other
-        return self._persistently(lambda: script(keys, [command, *arguments, *pairs]))
+        script = self._put_script if command == "put" else self._other_script
+        return self._with_retries(lambda: script(keys, [command, *arguments, *pairs]))
 
-    def _persistently(self, call: Callable[[], T]) -> T:
+    def _with_retries(self, call: Callable[[], T]) -> T:
         """Return what `call` returns; it is repeated while the server cannot be reached, until patience is over."""
         deadline = time.monotonic() + self._config.patience_s
         failures = 0
 
-        def failed(error: Exception) -> None:
+        def on_failure(error: Exception) -> None:
             nonlocal failures
             failures += 1
             if time.monotonic() >= deadline:
                 raise error
             if failures == 1:
-                logger.warning("%s: %s; trying again for %g s", self._where, self._said(error), self._config.patience_s)
+                logger.warning(
+                    "%s: %s; trying again for %g s", self._label, self._describe(error), self._config.patience_s
+                )
 
         retry = Retry(FullJitterBackoff(cap=2.0, base=0.05), -1, _TRANSIENT)
         try:
             return retry.call_with_retry(
-                call, failed, lambda error: not isinstance(error, exceptions.AuthenticationError)
+                call, on_failure, lambda error: not isinstance(error, exceptions.AuthenticationError)
             )
         except exceptions.OutOfMemoryError:
-            raise QueueError(f"{self._where}: its memory is full; raise `maxmemory`, or wait for the workers") from None
+            raise QueueError(f"{self._label}: its memory is full; raise `maxmemory`, or wait for the workers") from None
         except exceptions.MovedError:
-            raise QueueError(f"{self._where}: is on another node of a cluster; set `is_cluster: true`") from None
+            raise QueueError(f"{self._label}: is on another node of a cluster; set `is_cluster: true`") from None
         except _TRANSIENT as error:
             remedy = (
                 "check user and password" if isinstance(error, exceptions.AuthenticationError) else "check that it runs"
             )
-            raise QueueError(f"{self._where}: cannot be reached ({self._said(error)}); {remedy}") from None
+            raise QueueError(f"{self._label}: cannot be reached ({self._describe(error)}); {remedy}") from None
         except exceptions.RedisError as error:
-            raise QueueError(f"{self._where}: refuses a call ({self._said(error)}); see its log") from None
+            raise QueueError(f"{self._label}: refuses a call ({self._describe(error)}); see its log") from None
 
-    def _said(self, error: Exception) -> str:
+    def _describe(self, error: Exception) -> str:
         """Return what an error says, without the password: some servers repeat what they did not understand."""
         text = f"{type(error).__name__}: {error}".partition("\n")[0]
         parts = urlsplit(self._url.get_secret_value())
@@ -204,17 +200,17 @@ class RedisJobQueue:
             text = text.replace(password, "[secret]") if password else text
         return text
 
-    def _refuse_unfit(self, info: Any) -> None:
+    def _check_server(self, info: Any) -> None:
         version = str(info["redis_version"])
         if tuple(int(part) for part in version.split(".")[:2]) < LEAST_VERSION:
             least = ".".join(map(str, LEAST_VERSION))
-            raise QueueError(f"{self._where}: is version {version}; Redis {least} or later, or Valkey, is needed")
+            raise QueueError(f"{self._label}: is version {version}; Redis {least} or later, or Valkey, is needed")
         policy = info.get("maxmemory_policy", "noeviction")  # some providers do not say
         if info.get("maxmemory") and policy != "noeviction":
-            raise QueueError(f"{self._where}: throws keys away ({policy!r}); set its `maxmemory-policy` to noeviction")
+            raise QueueError(f"{self._label}: throws keys away ({policy!r}); set its `maxmemory-policy` to noeviction")
         if not info.get("aof_enabled", 1):
             logger.warning(
-                "%s: keeps no append-only file and loses jobs with its process; `appendonly yes`", self._where
+                "%s: keeps no append-only file and loses jobs with its process; `appendonly yes`", self._label
             )
 
 
@@ -228,10 +224,10 @@ def _client(url: SecretStr, is_cluster: bool) -> Redis | RedisCluster:
         url.get_secret_value(),
         decode_responses=True,
         protocol=2,
-        # `_persistently` repeats calls, and nothing below it
+        # `_with_retries` repeats calls, and nothing below it
         retry=Retry(NoBackoff(), 0),
         socket_connect_timeout=5.0,
-        socket_timeout=10.0 + _LONGEST_WAIT_S,
+        socket_timeout=10.0 + _MAX_WAIT_S,
         max_connections=10_000,  # the threads of a worker are bound elsewhere
     )
 
@@ -253,7 +249,7 @@ def _delivery(worker: str, entry: str, tries: int, key: str, body: str) -> Deliv
     return Delivery(Job(key, body), tries, f"{entry} {tries} {worker}")
 
 
-def _chosen(deliveries: Sequence[Delivery], answers: Sequence[int]) -> list[Delivery]:
+def _select(deliveries: Sequence[Delivery], answers: Sequence[int]) -> list[Delivery]:
     return [delivery for delivery, answer in zip(deliveries, answers, strict=True) if answer]
 
 

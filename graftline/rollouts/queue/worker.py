@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Literal, Protocol
@@ -25,8 +25,8 @@ from graftline.rollouts.queue.base import Delivery, Job, JobQueue
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_WAIT_S = 1.0  # for a job; then a worker looks whether it shall stop
-_LOOK_S = 0.1
+_MAX_WAIT_S = 1.0  # for a job; then a worker looks whether it shall stop
+_POLL_S = 0.1
 _REASON_CHARACTERS = 2000
 
 JobOutcome = Literal["finished", "given_back", "dead", "lost"]
@@ -52,40 +52,30 @@ class WorkerSettings(Config):
 class WorkObserver(Protocol):
     """Is told what happens, from many threads."""
 
-    def taken(self, delivery: Delivery) -> None:
+    def on_start(self, delivery: Delivery) -> None:
         """A job begins."""
 
-    def ended(self, delivery: Delivery, outcome: JobOutcome, seconds: float) -> None:
+    def on_end(self, delivery: Delivery, outcome: JobOutcome, seconds: float) -> None:
         """A job ended, `seconds` after it began."""
-
-
-class NoObserver:
-    """Nobody looks."""
-
-    def taken(self, delivery: Delivery) -> None:
-        pass
-
-    def ended(self, delivery: Delivery, outcome: JobOutcome, seconds: float) -> None:
-        pass
 
 
 class StopRequest:
     """Asked once: finish what is in flight. Asked twice: leave at once."""
 
     def __init__(self) -> None:
-        self._asked = 0
+        self._count = 0
 
     @property
     def is_asked(self) -> bool:
-        return self._asked > 0
+        return self._count > 0
 
     @property
     def is_urgent(self) -> bool:
-        return self._asked > 1
+        return self._count > 1
 
     def ask(self) -> None:
         """Ask once more."""
-        self._asked += 1
+        self._count += 1
 
 
 @contextmanager
@@ -93,12 +83,12 @@ def stop_on_signals() -> Iterator[StopRequest]:
     """Ask to stop at SIGTERM and SIGINT; from the second one on they also end what the main thread waits for."""
     stop = StopRequest()
 
-    def asked(_signal: int, _frame: FrameType | None) -> None:
+    def ask(_signal: int, _frame: FrameType | None) -> None:
         stop.ask()
         if stop.is_urgent:
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield stop
     finally:
@@ -122,28 +112,28 @@ def run_worker(
 ) -> Counter[JobOutcome]:
     """Do jobs until `stop` is asked, or the queue is empty; return how many came to which end.
 
-    `redact` takes secrets out of the reasons that the queue keeps.
+    `redact` takes secrets out of the reasons that the queue stores.
 
     Raises:
         QueueError: the queue cannot be reached any more; what was in flight came to its end first.
     """
-    worker = _Worker(queue, handle, settings, stop, name, observer or NoObserver(), redact)
+    worker = _Worker(queue, handle, settings, stop, name, observer, redact)
     try:
         threading.Thread(target=worker.hold, daemon=True, name="hold").start()
-        worker.take()
-    except KeyboardInterrupt:
-        pass  # the second signal
+        with suppress(KeyboardInterrupt):  # the second signal
+            worker.take()
     finally:
         worker.drain()
-    logger.info("worker %s: %s", name, ", ".join(f"{count} {what}" for what, count in worker.ended.items()) or "no job")
-    return worker.ended
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in worker.outcomes.items())
+    logger.info("worker %s: %s", name, counts or "no job")
+    return worker.outcomes
 
 
 @dataclass(eq=False, slots=True)
 class _Running:
     delivery: Delivery
     began: float
-    was_told: bool = False
+    is_lost: bool = False
     """The handler knows that the job is not its own any more."""
 
 
@@ -155,7 +145,7 @@ class _Worker:
         settings: WorkerSettings,
         stop: StopRequest,
         name: str,
-        observer: WorkObserver,
+        observer: WorkObserver | None,
         redact: Callable[[str], str],
     ) -> None:
         self._queue, self._handle, self._settings, self._stop = queue, handle, settings, stop
@@ -163,25 +153,27 @@ class _Worker:
         self._changed = threading.Condition()
         self._running: list[_Running] = []
         self._is_over = threading.Event()
-        self.ended: Counter[JobOutcome] = Counter()
+        self.outcomes: Counter[JobOutcome] = Counter()
 
     def take(self) -> None:
         """Start jobs as long as there is a reason to."""
-        wait_s = _LOOK_S if self._settings.until_empty else _LONGEST_WAIT_S
+        wait_s = _POLL_S if self._settings.until_empty else _MAX_WAIT_S
         while not self._stop.is_asked:
             with self._changed:
                 free = self._settings.concurrency - len(self._running)
                 if not free:
-                    self._changed.wait(_LOOK_S)
+                    self._changed.wait(_POLL_S)
                     continue
             deliveries = self._queue.take(self._name, free, wait_s)
             for delivery in deliveries:
                 self._start(_Running(delivery, time.monotonic()))
-            if not deliveries and self._settings.until_empty and self._is_empty():
-                return
+            if not deliveries and self._settings.until_empty:
+                depth = self._queue.depth()
+                if not depth.waiting and not depth.in_flight:
+                    return
 
     def hold(self) -> None:
-        """Keep what is in flight, until the end."""
+        """Hold what is in flight, until the end."""
         while not self._is_over.wait(self._queue.visibility_s / 3):
             with self._changed:
                 deliveries = [running.delivery for running in self._running]
@@ -194,55 +186,48 @@ class _Worker:
         """Wait for what is in flight, and give back what takes too long."""
         deadline = time.monotonic() + self._settings.drain_s
         with self._changed:
-            try:
+            with suppress(KeyboardInterrupt):  # the second signal
                 while self._running and not self._stop.is_urgent and time.monotonic() < deadline:
-                    self._changed.wait(_LOOK_S)
-            except KeyboardInterrupt:
-                pass  # the second signal
-            left = [*self._running]
+                    self._changed.wait(_POLL_S)
+            remaining = [*self._running]
         self._is_over.set()
-        for running in left:
-            running.was_told = True
+        for running in remaining:
+            running.is_lost = True
             if self._end(running, "given_back", "its worker was stopped") == "lost":
                 return  # whoever gets no answer for one job need not wait for the next
-
-    def _is_empty(self) -> bool:
-        depth = self._queue.depth()
-        return not depth.waiting and not depth.in_flight
 
     def _start(self, running: _Running) -> None:
         with self._changed:
             self._running.append(running)
-        self._observer.taken(running.delivery)
+        if self._observer:
+            self._observer.on_start(running.delivery)
         # a daemon, so that a job that is stuck does not keep the process from its end
         threading.Thread(target=self._run, args=(running,), daemon=True, name=running.delivery.job.key).start()
 
     def _run(self, running: _Running) -> None:
+        job = running.delivery.job
+
         def is_still_mine() -> bool:
-            if not running.was_told:
-                running.was_told = not self._queue.hold([running.delivery])
-            return not running.was_told
+            if not running.is_lost:
+                running.is_lost = not self._queue.hold([running.delivery])
+            return not running.is_lost
 
-        outcome, reason = self._attempt(running.delivery.job, is_still_mine)
-        # who was told that the job is another one's has written nothing, and has nothing to say
-        self._end(running, "lost" if running.was_told else outcome, reason)
-
-    def _attempt(self, job: Job, is_still_mine: Callable[[], bool]) -> tuple[JobOutcome, str]:
+        outcome: JobOutcome = "finished"
+        reason = ""
         try:
             self._handle(job, is_still_mine)
-        except BoundaryError as error:
-            return "given_back", _reason(error)
         except GraftlineError as error:
-            return "dead", _reason(error)
+            outcome, reason = ("given_back" if isinstance(error, BoundaryError) else "dead"), _describe(error)
         except BaseException as error:  # a SystemExit too: it would end this thread alone, and keep its place
             logger.exception("worker %s: job %r: failed in a way that it should not", self._name, job.key)
-            return "given_back", _reason(error)
-        return "finished", ""
+            outcome, reason = "given_back", _describe(error)
+        # who was told that the job is another one's has written nothing, and has nothing to say
+        self._end(running, "lost" if running.is_lost else outcome, reason)
 
     def _end(self, running: _Running, outcome: JobOutcome, reason: str = "") -> JobOutcome:
         """Tell the queue what became of a job, and make room for another one."""
         try:
-            outcome = self._told(running.delivery, outcome, self._redact(reason)[:_REASON_CHARACTERS])
+            outcome = self._report(running.delivery, outcome, self._redact(reason)[:_REASON_CHARACTERS])
         except QueueError as error:
             logger.warning(
                 "worker %s: job %r: is %s, but will be delivered again: %s",
@@ -253,12 +238,13 @@ class _Worker:
             if running not in self._running:  # it ended while it was given back
                 return outcome
             self._running.remove(running)
-            self.ended[outcome] += 1
+            self.outcomes[outcome] += 1
             self._changed.notify()
-        self._observer.ended(running.delivery, outcome, time.monotonic() - running.began)
+        if self._observer:
+            self._observer.on_end(running.delivery, outcome, time.monotonic() - running.began)
         return outcome
 
-    def _told(self, delivery: Delivery, outcome: JobOutcome, reason: str) -> JobOutcome:
+    def _report(self, delivery: Delivery, outcome: JobOutcome, reason: str) -> JobOutcome:
         match outcome:
             case "finished":
                 return "finished" if self._queue.finish([delivery]) else "lost"
@@ -266,10 +252,8 @@ class _Worker:
                 self._queue.give_back(delivery, reason)
             case "dead":
                 self._queue.reject(delivery, reason)
-            case "lost":
-                pass
         return outcome
 
 
-def _reason(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

@@ -129,10 +129,10 @@ class _StopAfter:
     def __init__(self, stop: StopRequest) -> None:
         self._stop = stop
 
-    def taken(self, delivery: Delivery) -> None:
+    def on_start(self, delivery: Delivery) -> None:
         self._stop.ask()
 
-    def ended(self, delivery: Delivery, outcome: str, seconds: float) -> None:
+    def on_end(self, delivery: Delivery, outcome: str, seconds: float) -> None:
         pass
 
 

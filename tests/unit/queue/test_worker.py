@@ -191,10 +191,10 @@ def test_an_observer_sees_every_job_begin_and_end() -> None:
     queue, seen = queue_of(2, max_tries=1), []
 
     class Observer:
-        def taken(self, delivery: Delivery) -> None:
+        def on_start(self, delivery: Delivery) -> None:
             seen.append(("taken", delivery.job.key))
 
-        def ended(self, delivery: Delivery, outcome: JobOutcome, seconds: float) -> None:
+        def on_end(self, delivery: Delivery, outcome: JobOutcome, seconds: float) -> None:
             seen.append((outcome, delivery.job.key, seconds < SOON_S))
 
     def handle(job: Job, _is_mine: Callable[[], bool]) -> None:

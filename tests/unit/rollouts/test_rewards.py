@@ -57,7 +57,7 @@ def test_only_what_is_verified_and_general_can_be_too_broad(
 
 @pytest.mark.parametrize(("unwanted", "value"), [(0.0, 0.3), (0.25, 0.225), (1.0, 0.0)])
 def test_a_partial_reward_is_less_by_the_share_of_unwanted_matches(unwanted: float, value: float) -> None:
-    found = reward(Verdict.OK, Level.PARTIAL, 0.5, True, WEIGHTS, unwanted=unwanted)
+    found = reward(Verdict.OK, Level.PARTIAL, 0.5, True, WEIGHTS, wrong_share=unwanted)
     assert found == Reward(value=value, cause="partial")
 
 
