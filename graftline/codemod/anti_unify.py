@@ -71,8 +71,8 @@ def make_template(change: Change, region: Region, policy: Policy, lists: Lists) 
     cut = [hole for hole in holes.found if not any(_covers(site, hole) for site in sites)]
     new = [(site.start, site.end, holes.in_new_text(site)) for site in sites]
     indent = column(text, region.start)
-    pattern = dedent(_filled(text, region.start, region.first.end, holes.found), indent)
-    rewrite = dedent(_filled(text, region.start, region.end, sorted([*cut, *new])), indent)
+    pattern = dedent(_fill(text, region.start, region.first.end, holes.found), indent)
+    rewrite = dedent(_fill(text, region.start, region.end, sorted([*cut, *new])), indent)
     variables = set(VARIABLE.findall(pattern))
     if set(VARIABLE.findall(rewrite)) - variables:
         return None
@@ -101,10 +101,10 @@ class _Holes:
 
     def in_new_text(self, site: Site) -> str:
         """Return the new text of `site` with what the pattern captures replaced by its variables."""
-        edits = list(self._captured(self._change.after.root, site))
-        return _filled(self._change.after.text, site.new_start, site.new_end, edits)
+        edits = list(self._capture_spans(self._change.after.root, site))
+        return _fill(self._change.after.text, site.new_start, site.new_end, edits)
 
-    def _captured(self, node: Node, site: Site) -> Iterator[tuple[int, int, str]]:
+    def _capture_spans(self, node: Node, site: Site) -> Iterator[tuple[int, int, str]]:
         is_inside = site.new_start <= node.start and node.end <= site.new_end
         name = self._names.get(self._change.after.of(node)) if is_inside and node.is_named else None
         if name and not _KEPT_KINDS.search(node.kind):
@@ -117,7 +117,7 @@ class _Holes:
             return
         for child in node.children:
             if child.end > site.new_start and child.start < site.new_end:
-                yield from self._captured(child, site)
+                yield from self._capture_spans(child, site)
 
     def _visit(self, node: Node) -> None:
         text = self._change.before.of(node)
@@ -248,7 +248,7 @@ def _covers(site: Site, hole: tuple[int, int, str]) -> bool:
     return site.start < site.end and site.start <= hole[0] and hole[1] <= site.end
 
 
-def _filled(text: str, start: int, end: int, edits: Sequence[tuple[int, int, str]]) -> str:
+def _fill(text: str, start: int, end: int, edits: Sequence[tuple[int, int, str]]) -> str:
     pieces, position = [], start
     for edit_start, edit_end, new in edits:
         if position <= edit_start <= end and edit_end <= end:

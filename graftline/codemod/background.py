@@ -45,7 +45,7 @@ def rows() -> tuple[BackgroundRow, ...]:
 @cache
 def texts(language: Language) -> tuple[str, ...]:
     """Return the corpus of `language` as programs of some thousand characters; JavaScript's serves TypeScript too."""
-    return tuple(_joined(language))
+    return tuple(_join_programs(language))
 
 
 def size(language: Language) -> int:
@@ -59,21 +59,21 @@ def hits(rule: dict[str, Any], language: Language, words: frozenset[str] = froze
     `words` are words that a text must have for the rule to match in it; texts without them are not looked at.
     """
     number = 0
-    for source, known in _parsed(language):
-        if words <= known:
+    for source, present in _parse_texts(language):
+        if words <= present:
             try:
-                found = replacements(source, rule)
+                edits = replacements(source, rule)
             except (InvalidActionError, BeyondBindingError):
                 return 0
-            number += sum(source.text[start:end] != new for start, end, new in found)
+            number += sum(source.text[start:end] != new for start, end, new in edits)
     return number
 
 
-def _joined(language: Language) -> Iterator[str]:
-    of = language if language in ("python", "java") else "javascript"
+def _join_programs(language: Language) -> Iterator[str]:
+    source_language = language if language in ("python", "java") else "javascript"
     functions: list[str] = []
     for row in rows():
-        if row.language == of:
+        if row.language == source_language:
             functions.append(row.text)
             if sum(map(len, functions)) > _TEXT_CHARACTERS:
                 yield _program(functions, language)
@@ -88,5 +88,5 @@ def _program(functions: list[str], language: Language) -> str:
 
 
 @cache
-def _parsed(language: Language) -> tuple[tuple[Source, frozenset[str]], ...]:
+def _parse_texts(language: Language) -> tuple[tuple[Source, frozenset[str]], ...]:
     return tuple((Source.parse(text, language), words_of(text)) for text in texts(language))

@@ -15,7 +15,7 @@ from graftline.codemod.diff import Site, apply_sites, is_sequence
 from graftline.codemod.grammar import CONTEXTS, KEYWORDS
 
 Forms = Literal["all", "plain", "literal"]
-"""Which candidates are made: all, those that are a pattern and a rewrite and nothing else, or those without variables."""
+"""Which candidates are form: all, those that are a pattern and a rewrite and nothing else, or those without variables."""
 
 DEFINITION = re.compile(r"^(function|class|method|constructor|interface)_(definition|declaration)$")
 _TEXTS = re.compile(r"comment|string_(content|fragment)|character_data|jsx_text|^string$|string_literal|heredoc")
@@ -48,11 +48,11 @@ class Candidate:
 
 def generate_candidates(change: Change, site: Site, forms: Forms = "all") -> Iterator[Candidate]:
     """Yield the candidates for `site`, each action once."""
-    seen = set()
+    emitted = set()
     for candidate in (*_spacings(change, site), *_all(change, site)):
         key = candidate.action.model_dump_json()
-        if key not in seen and _is_of(candidate, forms):
-            seen.add(key)
+        if key not in emitted and _is_of(candidate, forms):
+            emitted.add(key)
             yield candidate
 
 
@@ -70,30 +70,30 @@ def _is_of(candidate: Candidate, forms: Forms) -> bool:
 
 def _general(change: Change, region: Region) -> Iterator[Candidate]:
     """Yield the templates of `region`."""
-    seen = set()
+    emitted = set()
     is_large = region.end - region.start > _MAX_PATTERN_CHARACTERS
     templates = {
         key: None if is_large and key[0] == "literal" else make_template(change, region, *key) for key in POLICIES
     }
     named = templates["named", "long_runs"]
     has_names = named is not None and bool(_names(VARIABLE.sub("", named.pattern), change.before.language))
-    for preference, ((policy, _), found) in enumerate(templates.items()):
-        if found is None or len(found.rewrite) > MAX_TEXT or len(found.pattern) > _MAX_PATTERN_CHARACTERS:
+    for preference, ((policy, _), form) in enumerate(templates.items()):
+        if form is None or len(form.rewrite) > MAX_TEXT or len(form.pattern) > _MAX_PATTERN_CHARACTERS:
             continue
-        if found.pattern.count("\n") > _MAX_PATTERN_LINES or found in seen:
+        if form.pattern.count("\n") > _MAX_PATTERN_LINES or form in emitted:
             continue
-        seen.add(found)
-        rule = matcher_of(change.before, region.first, found.pattern)
+        emitted.add(form)
+        rule = matcher_of(change.before, region.first, form.pattern)
         if rule is None:
             continue
-        fix: str | dict[str, Any] = found.rewrite
+        fix: str | dict[str, Any] = form.rewrite
         if not region.is_single:
             text = change.before.of(region.last)
             last = matcher_of(change.before, region.last, dedent(text, column(change.before.text, region.last.start)))
             if last is None:
                 continue
-            fix = {"template": found.rewrite, "expandEnd": {**last, "stopBy": "end"}}
-        quoted = VARIABLE.sub("", found.pattern)
+            fix = {"template": form.rewrite, "expandEnd": {**last, "stopBy": "end"}}
+        quoted = VARIABLE.sub("", form.pattern)
         candidate = _candidate(region, rule, fix, preference, quoted)
         # names could have been kept, and all of them are left free: one place is little evidence for that
         is_careless = (has_names or not region.first.children) and not _names(quoted, change.before.language)
@@ -157,7 +157,7 @@ def _deletions(change: Change, region: Region) -> Iterator[Candidate]:
     first, last = region.first, region.last
     if first.parent is None:
         return
-    quoted = _quoted_name(change, first)
+    quoted = _name_text(change, first)
     if region.is_single:
         yield _candidate(region, by_name(change.before, first), "", _SPECIAL, quoted)
     if not is_sequence(first.parent):
@@ -180,12 +180,12 @@ def _deletions(change: Change, region: Region) -> Iterator[Candidate]:
 
 def _patterns(change: Change, region: Region) -> Iterator[dict[str, Any]]:
     """Yield the rules of the patterns of a region that are not literal."""
-    seen = set()
+    emitted = set()
     for policy, lists in POLICIES:
-        found = make_template(change, region, policy, lists)
-        if found is not None and found.variables and found.pattern not in seen:
-            seen.add(found.pattern)
-            rule = matcher_of(change.before, region.first, found.pattern)
+        form = make_template(change, region, policy, lists)
+        if form is not None and form.variables and form.pattern not in emitted:
+            emitted.add(form.pattern)
+            rule = matcher_of(change.before, region.first, form.pattern)
             if rule is not None:
                 yield rule
 
@@ -210,28 +210,30 @@ def _spacings(change: Change, site: Site) -> Iterator[Candidate]:
     """Yield the writing of the blanks between two neighbors, each of which captures itself."""
     if not site.is_blank:
         return
-    left, right = change.neighbors(site)
+    before_node, after_node = change.neighbors(site)
     text = change.before.text
-    if left is not None and left.is_named:
-        rule = {"pattern": "$A", **by_name(change.before, left)}
-        indent, quoted = column(text, left.start), _quoted_name(change, left)
-        if right is None and site.start == site.end == left.end:
-            yield _candidate(Region(left, left), rule, "$A" + site.text, _SPECIAL, quoted)
-        elif right is not None and right.is_named:
-            blanks = dedent(apply_sites(text, [site], left.end, right.start), indent)
+    if before_node is not None and before_node.is_named:
+        rule = {"pattern": "$A", **by_name(change.before, before_node)}
+        indent, quoted = column(text, before_node.start), _name_text(change, before_node)
+        if after_node is None and site.start == site.end == before_node.end:
+            yield _candidate(Region(before_node, before_node), rule, "$A" + site.text, _SPECIAL, quoted)
+        elif after_node is not None and after_node.is_named:
+            blanks = dedent(apply_sites(text, [site], before_node.end, after_node.start), indent)
             fix = {"template": f"$A{blanks}$N", "expandEnd": {"pattern": "$N"}}
-            yield _candidate(Region(left, left), {**rule, "precedes": {"pattern": "$N"}}, fix, _SPECIAL, quoted)
-        elif right is not None:
-            token = change.before.of(right)
-            blanks = dedent(apply_sites(text, [site], left.end, right.start), indent)
+            yield _candidate(
+                Region(before_node, before_node), {**rule, "precedes": {"pattern": "$N"}}, fix, _SPECIAL, quoted
+            )
+        elif after_node is not None:
+            token = change.before.of(after_node)
+            blanks = dedent(apply_sites(text, [site], before_node.end, after_node.start), indent)
             fix = {"template": f"$A{blanks}{token}", "expandEnd": {"regex": f"^{rust_regex(token)}$"}}
-            yield _candidate(Region(left, left), rule, fix, _SPECIAL, quoted)
-    elif left is not None and right is not None and right.is_named:
-        token = change.before.of(left)
-        blanks = dedent(apply_sites(text, [site], left.end, right.start), column(text, right.start))
+            yield _candidate(Region(before_node, before_node), rule, fix, _SPECIAL, quoted)
+    elif before_node is not None and after_node is not None and after_node.is_named:
+        token = change.before.of(before_node)
+        blanks = dedent(apply_sites(text, [site], before_node.end, after_node.start), column(text, after_node.start))
         fix = {"template": f"{token}{blanks}$A", "expandStart": {"regex": f"^{rust_regex(token)}$"}}
-        rule = {"pattern": "$A", **by_name(change.before, right)}
-        yield _candidate(Region(right, right), rule, fix, _SPECIAL, _quoted_name(change, right))
+        rule = {"pattern": "$A", **by_name(change.before, after_node)}
+        yield _candidate(Region(after_node, after_node), rule, fix, _SPECIAL, _name_text(change, after_node))
 
 
 def _insertions(change: Change, region: Region, site: Site) -> Iterator[Candidate]:
@@ -242,7 +244,7 @@ def _insertions(change: Change, region: Region, site: Site) -> Iterator[Candidat
     new = dedent(site.text, column(change.before.text, node.start))
     fix = "$A" + new if site.start == node.end else new + "$A"
     rule = {"pattern": "$A", **by_name(change.before, node)}
-    yield _candidate(region, rule, fix, _SPECIAL, _quoted_name(change, node))
+    yield _candidate(region, rule, fix, _SPECIAL, _name_text(change, node))
 
 
 def _text_edits(change: Change, region: Region, sites: Sequence[Site]) -> Iterator[Candidate]:
@@ -264,11 +266,14 @@ def _text_edits(change: Change, region: Region, sites: Sequence[Site]) -> Iterat
 
 def _fragments(region: Region, old: str, new: str) -> Iterator[Candidate]:
     """Yield the replacement of the fragments of a text that change, each widened until the text holds it once."""
-    left, right = _TOKENS.findall(old), _TOKENS.findall(new)
-    front = next((n for n, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
-    rest = min(len(left), len(right)) - front
-    back = next((n for n in range(rest) if left[-1 - n] != right[-1 - n]), rest)
-    middle, new_middle = left[front : len(left) - back], right[front : len(right) - back]
+    old_tokens, new_tokens = _TOKENS.findall(old), _TOKENS.findall(new)
+    front = next(
+        (n for n, (a, b) in enumerate(zip(old_tokens, new_tokens, strict=False)) if a != b),
+        min(len(old_tokens), len(new_tokens)),
+    )
+    shorter = min(len(old_tokens), len(new_tokens)) - front
+    back = next((n for n in range(shorter) if old_tokens[-1 - n] != new_tokens[-1 - n]), shorter)
+    middle, new_middle = old_tokens[front : len(old_tokens) - back], new_tokens[front : len(new_tokens) - back]
     if len(middle) * len(new_middle) > _MAX_COMPARED:
         return
     matcher = SequenceMatcher(None, middle, new_middle, autojunk=False)
@@ -281,13 +286,13 @@ def _fragments(region: Region, old: str, new: str) -> Iterator[Candidate]:
     source, current, first = "$A", old, ""
     for number, (i, j, k, m) in enumerate(changes):
         low, high = i, j
-        while not _TELLING.search(fragment := "".join(left[low:high])) or current.count(fragment) != 1:
-            if low == 0 and high == len(left) and current.count(fragment) == 1:
+        while not _TELLING.search(fragment := "".join(old_tokens[low:high])) or current.count(fragment) != 1:
+            if low == 0 and high == len(old_tokens) and current.count(fragment) == 1:
                 break
-            if len(fragment) > _MAX_FRAGMENT_CHARACTERS or (low == 0 and high == len(left)):
+            if len(fragment) > _MAX_FRAGMENT_CHARACTERS or (low == 0 and high == len(old_tokens)):
                 return
-            low, high = max(0, low - 1), min(len(left), high + 1)
-        replacement = "".join(left[low:i]) + "".join(right[k:m]) + "".join(left[j:high])
+            low, high = max(0, low - 1), min(len(old_tokens), high + 1)
+        replacement = "".join(old_tokens[low:i]) + "".join(new_tokens[k:m]) + "".join(old_tokens[j:high])
         name = f"T{number}"
         by = replacement.replace("$", "$$")
         transform[name] = {"replace": {"source": source, "replace": rust_regex(fragment), "by": by}}
@@ -298,7 +303,7 @@ def _fragments(region: Region, old: str, new: str) -> Iterator[Candidate]:
         yield _candidate(region, rule, source, _SPECIAL, "", transform)
 
 
-def _quoted_name(change: Change, node: Node) -> str:
+def _name_text(change: Change, node: Node) -> str:
     name = node.handle.field("name")
     return name.text() if name is not None else ""
 
@@ -318,12 +323,12 @@ def matcher_of(tree: Tree, node: Node, pattern: str) -> dict[str, Any] | None:
         return by_text(node.kind, tree.of(node))
     nodes = list(same_span(node))
     rule: dict[str, Any] = {"pattern": pattern}
-    if any(matches(one, rule) for one in nodes):
+    if any(matches(inner, rule) for inner in nodes):
         return rule
     surroundings = CONTEXTS[tree.language].get(node.kind)
     if surroundings is not None:
         rule = {"pattern": {"context": surroundings.replace("@", pattern), "selector": node.kind}}
-        if any(matches(one, rule) for one in nodes):
+        if any(matches(inner, rule) for inner in nodes):
             return rule
     if is_literal and node.is_named and len(pattern) < _MAX_LITERAL and "\n" not in pattern:
         return by_text(node.kind, tree.of(node))

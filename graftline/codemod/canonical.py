@@ -29,7 +29,7 @@ def canonicalize(action: PatternAction | RuleAction) -> PatternAction | RuleActi
     """
     tree = json.loads(canonical_json(action.model_dump()))
     names = _names(tree)
-    return ACTION.validate_python({key: _renamed(value, names, key) for key, value in tree.items()})
+    return ACTION.validate_python({key: _rename(value, names, key) for key, value in tree.items()})
 
 
 def canonical_text(action: PatternAction | RuleAction) -> str:
@@ -37,7 +37,7 @@ def canonical_text(action: PatternAction | RuleAction) -> str:
 
     {"pattern": "f($X,  $Y)", "rewrite": "$Y"}  ->  {"pattern": "f($A, $B)", "rewrite": "$B"}
     """
-    return json.dumps(_collapsed(canonicalize(action).model_dump()), sort_keys=True, ensure_ascii=False)
+    return json.dumps(_collapse(canonicalize(action).model_dump()), sort_keys=True, ensure_ascii=False)
 
 
 def key_of(action: PatternAction | RuleAction) -> str:
@@ -90,20 +90,20 @@ def _words_of_rule(rule: Any) -> Iterator[str]:
 def _names(tree: Mapping[str, Any]) -> dict[str, str]:
     names: dict[str, str] = {}
     for part in (part for part in _PARTS if part in tree):
-        for name in _variables(_ordered(tree[part], part, names), part):
+        for name in _variables(_order_by_variables(tree[part], part, names), part):
             number = len(names)
             names.setdefault(name, _NAMES[number] if number < len(_NAMES) else f"V{number}")
     return names
 
 
-def _ordered(value: Any, part: str, names: Mapping[str, str]) -> Any:
+def _order_by_variables(value: Any, part: str, names: Mapping[str, str]) -> Any:
     """Return `value` with what is keyed by variables as pairs, in an order that does not depend on their names."""
     if part not in _KEYED_BY_VARIABLES or not isinstance(value, Mapping):
         return value
 
     def place(name: str) -> str:
         # those not yet named come last, by what is said of them
-        return json.dumps([names.get(name, "~"), _renamed(value[name], names, "", "_")], sort_keys=True)
+        return json.dumps([names.get(name, "~"), _rename(value[name], names, "", "_")], sort_keys=True)
 
     return [[f"${name}", value[name]] for name in sorted(value, key=place)]
 
@@ -120,31 +120,31 @@ def _variables(value: Any, key: str) -> Iterator[str]:
             yield from _variables(inner, key)
 
 
-def _renamed(value: Any, names: Mapping[str, str], key: str, unknown: str = "") -> Any:
+def _rename(value: Any, names: Mapping[str, str], key: str, unknown: str = "") -> Any:
     """Return `value` with the names of variables replaced; those without a new name keep theirs, or get `unknown`."""
     if isinstance(value, str):
         return (
             value
             if key in _NOT_CODE
-            else _VARIABLE.sub(lambda found: found[1] + names.get(found[2], unknown or found[2]), value)
+            else _VARIABLE.sub(lambda match: match[1] + names.get(match[2], unknown or match[2]), value)
         )
     if isinstance(value, Mapping):
         is_keyed = key in _KEYED_BY_VARIABLES
         return {
-            names.get(name, name) if is_keyed else name: _renamed(inner, names, name, unknown)
+            names.get(name, name) if is_keyed else name: _rename(inner, names, name, unknown)
             for name, inner in value.items()
         }
     if isinstance(value, list):
-        return [_renamed(inner, names, key, unknown) for inner in value]
+        return [_rename(inner, names, key, unknown) for inner in value]
     return value
 
 
-def _collapsed(value: Any, key: str = "") -> Any:
+def _collapse(value: Any, key: str = "") -> Any:
     if isinstance(value, str):
         return value if key in _NOT_CODE else " ".join(value.split())
     if isinstance(value, Mapping):
-        return {name: _collapsed(inner, name) for name, inner in value.items()}
-    return [_collapsed(inner, key) for inner in value] if isinstance(value, list) else value
+        return {name: _collapse(inner, name) for name, inner in value.items()}
+    return [_collapse(inner, key) for inner in value] if isinstance(value, list) else value
 
 
 MAX_COMPARED_CHARACTERS = 4_000

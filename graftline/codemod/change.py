@@ -92,10 +92,10 @@ class Change:
         An insertion between blanks is the same at both ends of them: where nothing else is, one that can be moved to an
         edge is inside.
         """
-        found, movable = [], []
+        inside, movable = [], []
         for index, site in enumerate(self.sites):
             if start <= site.start and site.end <= end:
-                found.append((index, site))
+                inside.append((index, site))
             elif site.start < end and start < site.end:
                 return None
             else:
@@ -104,7 +104,7 @@ class Change:
                     movable.append((index, left))
                 elif right is not None and right.start == start:
                     movable.append((index, right))
-        return sorted(found or movable, key=lambda pair: pair[1].start)
+        return sorted(inside or movable, key=lambda pair: pair[1].start)
 
     def _left_of_blanks(self, site: Site) -> Site | None:
         text, new = self.before.text, self.after.text
@@ -145,7 +145,7 @@ class Change:
         beside += [child for child in named if child.start >= site.end][:1]
         if inner and (len(inner) == 1 or is_sequence(node)):
             yield Region(inner[0], inner[-1])
-        yield from self._deleted_together(site, chain)
+        yield from self._find_deleted_run(site, chain)
         if not inner and is_sequence(node):
             yield from (Region(child, child) for child in beside)
         levels, span = 0, (-1, -1)
@@ -166,9 +166,9 @@ class Change:
         elif inner and inner[0].index + 1 < len(node.children):
             yield from (Region(child, child) for child in beside)
 
-    def _deleted_together(self, site: Site, chain: Sequence[Node]) -> Iterator[Region]:
+    def _find_deleted_run(self, site: Site, chain: Sequence[Node]) -> Iterator[Region]:
         """Yield the run of neighbors that go, if `site` is the deletion of the first of several."""
-        node = next((one for one in chain if (one.start, one.end) == (site.start, site.end)), None)
+        node = next((covering for covering in chain if (covering.start, covering.end) == (site.start, site.end)), None)
         if site.text or node is None or node.parent is None:
             return
         end = site.start

@@ -81,7 +81,7 @@ class _Comparison:
         if self._is_wrapping(old, new):
             yield self._site(old.start, old.end, new.start, new.end)
             return
-        pairs = self._aligned(old.children, new.children) if old.kind == new.kind else []
+        pairs = self._align(old.children, new.children) if old.kind == new.kind else []
         if not pairs and (old.kind != new.kind or old.parent is not None or not (old.children and new.children)):
             yield self._site(old.start, old.end, new.start, new.end)
             return
@@ -124,7 +124,7 @@ class _Comparison:
             yield self._site(start, start, new_start, new_end)
             yield self._site(start, end, new_end, new_end)
         elif old and not new.strip():
-            yield from self._deleted(gone, start, end, new_start, new_end)
+            yield from self._split_deletion(gone, start, end, new_start, new_end)
         else:
             first, last = start + len(old) - len(old.lstrip()), start + len(old.rstrip())
             if start < first < end and not new[:1].isspace():
@@ -135,7 +135,9 @@ class _Comparison:
                 start, new_start = last, new_end
             yield self._site(start, end, new_start, new_end)
 
-    def _deleted(self, gone: Sequence[Node], start: int, end: int, new_start: int, new_end: int) -> Iterator[Site]:
+    def _split_deletion(
+        self, gone: Sequence[Node], start: int, end: int, new_start: int, new_end: int
+    ) -> Iterator[Site]:
         """Yield the sites of a deletion: one for each thing if all are named nodes, and those of the blanks round them.
 
         Blanks are sites of their own, for ast-grep removes nodes, not lines.
@@ -159,7 +161,7 @@ class _Comparison:
         is_blank = not self._before.text[start:end].strip() and not text.strip()
         return Site(start, end, new_start, new_end, text, is_blank)
 
-    def _aligned(self, old: Sequence[Node], new: Sequence[Node]) -> list[tuple[int, int]]:
+    def _align(self, old: Sequence[Node], new: Sequence[Node]) -> list[tuple[int, int]]:
         """Return pairs of indices of children that stand for each other, ascending on both sides."""
         front = _common_length(map(self._before.of, old), map(self._after.of, new))
         rest_old, rest_new = old[front:], new[front:]
@@ -235,11 +237,11 @@ def _ascending(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         at = bisect_left(ends, pair[1])
         before[pair] = tops[at - 1] if at else None
         ends[at : at + 1], tops[at : at + 1] = [pair[1]], [pair]
-    found, last = [], tops[-1] if tops else None
+    ascending, last = [], tops[-1] if tops else None
     while last is not None:
-        found.append(last)
+        ascending.append(last)
         last = before[last]
-    return found[::-1]
+    return ascending[::-1]
 
 
 def _below(node: Node) -> Iterator[Node]:

@@ -22,18 +22,18 @@ _STRICTNESS = {
 def summarize(action: PatternAction | RuleAction) -> str:
     """Return one line that says what `action` does."""
     rule = rule_of(action)
-    what = _what(rule["rule"])
+    subject = _what(rule["rule"])
     fix = _template(rule["fix"])
     if not fix.strip():
-        return f"Remove {what}"
+        return f"Remove {subject}"
     if isinstance(rule["fix"], Mapping) and fix == "$A" and rule["fix"].get("expandEnd"):
-        return f"Remove {what}, and keep what follows it"
+        return f"Remove {subject}, and keep what follows it"
     old = _only_pattern(rule["rule"]) or "$A"
     if fix.startswith(old) and fix[len(old) :].lstrip(" ,;").startswith("\n"):
-        return f"Insert {_quoted(fix[len(old) :])} after {what}"
+        return f"Insert {_quote(fix[len(old) :])} after {subject}"
     if fix.endswith(old) and fix[: -len(old)].rstrip(" ").endswith("\n"):
-        return f"Insert {_quoted(fix[: -len(old)])} before {what}"
-    return f"Replace {what} by {_quoted(fix)}"
+        return f"Insert {_quote(fix[: -len(old)])} before {subject}"
+    return f"Replace {subject} by {_quote(fix)}"
 
 
 def explain(action: PatternAction | RuleAction) -> list[str]:
@@ -41,10 +41,10 @@ def explain(action: PatternAction | RuleAction) -> list[str]:
     rule = rule_of(action)
     return [
         "Matches",
-        *_indented(_matcher(rule["rule"])),
+        *_indent(_matcher(rule["rule"])),
         *_utilities(rule.get("utils") or {}),
         *_variables(rule),
-        *_written(rule["fix"]),
+        *_describe_fix(rule["fix"]),
     ]
 
 
@@ -53,7 +53,7 @@ def _what(rule: Any) -> str:
     pattern = _only_pattern(rule)
     if pattern is not None:
         selector = rule["pattern"].get("selector") if isinstance(rule["pattern"], Mapping) else None
-        return f"the `{selector}` of {_quoted(pattern)}" if selector else _quoted(pattern)
+        return f"the `{selector}` of {_quote(pattern)}" if selector else _quote(pattern)
     if not isinstance(rule, Mapping):
         return "what the rule matches"
     if isinstance(rule.get("all"), list) and rule["all"] and not rule.keys() & {"kind", "regex"}:
@@ -61,10 +61,10 @@ def _what(rule: Any) -> str:
     kind, regex = rule.get("kind"), rule.get("regex")
     text = f"`{kind}`" if kind else "a node"
     if regex:
-        text += f" like {_quoted(str(regex))}"
+        text += f" like {_quote(str(regex))}"
     name = rule.get("has")
     if isinstance(name, Mapping) and name.get("regex"):
-        text += f" whose {name.get('field', 'part')} is like {_quoted(str(name['regex']))}"
+        text += f" whose {name.get('field', 'part')} is like {_quote(str(name['regex']))}"
     return text
 
 
@@ -75,7 +75,7 @@ def _only_pattern(rule: Any) -> str | None:
     return str(pattern["context"]) if isinstance(pattern, Mapping) and "context" in pattern else None
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     line = " ".join(text.split())
     return f"`{line if len(line) <= _MAX_INLINE else line[: _MAX_INLINE - 3] + '...'}`"
 
@@ -86,9 +86,9 @@ def _matcher(rule: Any) -> Iterator[str]:
         yield f"{rule!r}"
         return
     for number, (key, value) in enumerate(rule.items()):
-        first, *rest = _condition(key, value)
+        first, *following = _condition(key, value)
         yield f"and {first}" if number else first
-        yield from rest
+        yield from following
 
 
 def _condition(key: str, value: Any) -> Iterator[str]:
@@ -108,10 +108,10 @@ def _condition(key: str, value: Any) -> Iterator[str]:
         case "all" | "any":
             yield "all of" if key == "all" else "any of"
             for inner in value if isinstance(value, list) else [value]:
-                yield from _listed(_matcher(inner))
+                yield from _itemize(_matcher(inner))
         case "not":
             yield "not"
-            yield from _indented(_matcher(value))
+            yield from _indent(_matcher(value))
         case "inside" | "has" | "precedes" | "follows":
             yield from _relation(key, value)
         case _:
@@ -123,8 +123,8 @@ def _pattern(value: Any) -> Iterator[str]:
         yield from _block("code of the form", value)
         return
     selector, strictness = value.get("selector"), _STRICTNESS.get(str(value.get("strictness", "")), "")
-    what = f"the `{selector}` in code of the form" if selector else "code of the form"
-    yield from _block(what, str(value.get("context", "")))
+    subject = f"the `{selector}` in code of the form" if selector else "code of the form"
+    yield from _block(subject, str(value.get("context", "")))
     if strictness:
         yield f"  ({strictness})"
 
@@ -138,16 +138,16 @@ def _relation(key: str, value: Any) -> Iterator[str]:
     near = {"end": "at any distance"}.get(str(stop), "directly") if isinstance(stop, str) else "up to a node that stops"
     place = f", as its `{field}`" if field and key == "has" else f", in its `{field}`" if field else ""
     yield f"{_RELATIONS[key]} ({near}{place})"
-    yield from _indented(_matcher(inner))
+    yield from _indent(_matcher(inner))
     if not isinstance(stop, str):
         yield "  where it stops at"
-        yield from _indented(_indented(_matcher(stop)))
+        yield from _indent(_indent(_matcher(stop)))
 
 
 def _utilities(utilities: Mapping[str, Any]) -> Iterator[str]:
     for name, rule in utilities.items():
         yield f"Utility `{name}` matches"
-        yield from _indented(_matcher(rule))
+        yield from _indent(_matcher(rule))
 
 
 def _variables(rule: Mapping[str, Any]) -> Iterator[str]:
@@ -165,45 +165,43 @@ def _variables(rule: Mapping[str, Any]) -> Iterator[str]:
         yield f"  `{name}`: {many}"
         if bare in constraints:
             yield "    that is"
-            yield from _indented(_indented(_indented(_matcher(constraints[bare]))))
+            yield from _indent(_indent(_indent(_matcher(constraints[bare]))))
     for name, transform in transforms.items():
-        yield f"  `${name}`: {_transformed(transform)}"
+        yield f"  `${name}`: {_describe_transform(transform)}"
 
 
 def _is_used(name: str, transforms: Mapping[str, Any]) -> bool:
     return any(re.search(rf"\${name}\b", str(transform)) for transform in transforms.values())
 
 
-def _transformed(transform: Any) -> str:
+def _describe_transform(transform: Any) -> str:
     if not isinstance(transform, Mapping) or len(transform) != 1:
         return f"made by {transform!r}"
-    [(kind, given)] = transform.items()
-    if not isinstance(given, Mapping):
-        return f"made by {kind} {given!r}"
-    source = given.get("source")
+    [(kind, options)] = transform.items()
+    if not isinstance(options, Mapping):
+        return f"made by {kind} {options!r}"
+    source = options.get("source")
     match kind:
         case "replace":
-            return f"the text of `{source}` with `{given.get('replace')}` replaced by `{given.get('by')}`"
+            return f"the text of `{source}` with `{options.get('replace')}` replaced by `{options.get('by')}`"
         case "substring":
-            return (
-                f"characters {given.get('startChar', 0)} to {given.get('endChar', 'the end')} of the text of `{source}`"
-            )
+            return f"characters {options.get('startChar', 0)} to {options.get('endChar', 'the end')} of the text of `{source}`"
         case "convert":
-            return f"the text of `{source}` in {given.get('toCase')}"
+            return f"the text of `{source}` in {options.get('toCase')}"
         case _:
             return f"made by {kind} of `{source}`"
 
 
-def _written(fix: Any) -> Iterator[str]:
+def _describe_fix(fix: Any) -> Iterator[str]:
     template = _template(fix)
     if template:
         yield from _block("Writes", template)
     else:
         yield "Removes it"
-    for key, what in (("expandStart", "before"), ("expandEnd", "after")):
+    for key, subject in (("expandStart", "before"), ("expandEnd", "after")):
         if isinstance(fix, Mapping) and fix.get(key):
-            yield f"Takes with it, {what} the match,"
-            yield from _indented(_matcher(fix[key]))
+            yield f"Takes with it, {subject} the match,"
+            yield from _indent(_matcher(fix[key]))
 
 
 def _template(fix: Any) -> str:
@@ -218,10 +216,10 @@ def _block(head: str, text: str) -> Iterator[str]:
     yield from (f"  | {line}".rstrip() for line in text.split("\n"))
 
 
-def _indented(lines: Iterator[str]) -> Iterator[str]:
+def _indent(lines: Iterator[str]) -> Iterator[str]:
     return (f"  {line}" for line in lines)
 
 
-def _listed(lines: Iterator[str]) -> Iterator[str]:
+def _itemize(lines: Iterator[str]) -> Iterator[str]:
     for number, line in enumerate(lines):
         yield f"  - {line}" if number == 0 else f"    {line}"

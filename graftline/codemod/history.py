@@ -99,10 +99,10 @@ class History:
         """
         if not folder.is_dir():
             raise DataError(f"{folder}: no such folder; expected one in a git repository, or a range such as v1..v2")
-        asked = _git(folder, "rev-parse", "--is-shallow-repository", "--is-bare-repository", check=False)
-        if asked is None:
+        answer = _git(folder, "rev-parse", "--is-shallow-repository", "--is-bare-repository", check=False)
+        if answer is None:
             raise DataError(f"{folder}: is in no git repository that can be read; name the folder of one")
-        is_shallow, is_bare = asked.decode().split()[:2]
+        is_shallow, is_bare = answer.decode().split()[:2]
         prefix = "" if is_bare == "true" else (_git(folder, "rev-parse", "--show-prefix") or b"").decode().strip()
         match = _RANGE.fullmatch(span)
         first, last = (match["first"] or "HEAD", match["last"] or "HEAD") if match else ("", span or "HEAD")
@@ -119,8 +119,8 @@ class History:
         """
         for start in range(0, len(self.commits), _BATCH_COMMITS):
             entries = list(self._entries(self.commits[start : start + _BATCH_COMMITS], language_of, languages))
-            wanted = dict.fromkeys(blob for entry in entries for blob in entry[3:])
-            texts = self._blobs(wanted)
+            names = dict.fromkeys(blob for entry in entries for blob in entry[3:])
+            texts = self._blobs(names)
             for commit, path, language, old, new in entries:
                 if old in texts and new in texts:
                     try:
@@ -135,10 +135,10 @@ class History:
     ) -> Iterator[tuple[str, str, Language, str, str]]:
         """Yield commit, path, language, and the names of the two contents, of changed files."""
         options = ("--stdin", "-r", "-z", "--raw", "--no-abbrev", "--no-ext-diff", "--no-textconv")
-        found = ("-M", "-l100", "--diff-filter=MR")
+        renames = ("-M", "-l100", "--diff-filter=MR")
         paths = ("--", ".") if self.only else ("--",)
         text = "".join(f"{commit}\n" for commit in commits).encode()
-        output = _git(self.folder, "diff-tree", *options, *found, *paths, given=text) or b""
+        output = _git(self.folder, "diff-tree", *options, *renames, *paths, stdin=text) or b""
         fields = iter(output.decode("utf-8", "replace").split("\0"))
         commit, of_commit = "", list[tuple[str, str, Language, str, str]]()
         for name in fields:
@@ -166,31 +166,31 @@ class History:
     def _blobs(self, names: Iterable[str]) -> dict[str, bytes]:
         """Return the contents that are small enough, by their names."""
         listed = "".join(f"{name}\n" for name in names).encode()
-        sizes = _git(self.folder, "cat-file", "--batch-check", "--buffer", given=listed) or b""
-        found: dict[str, bytes] = {}
+        sizes = _git(self.folder, "cat-file", "--batch-check", "--buffer", stdin=listed) or b""
+        contents: dict[str, bytes] = {}
         batch, size = list[str](), 0
         for line in sizes.decode().splitlines():
-            name, kind, *rest = line.split(" ")
-            if kind != "blob" or int(rest[0]) > MAX_BLOB_BYTES:
+            name, kind, *more = line.split(" ")
+            if kind != "blob" or int(more[0]) > MAX_BLOB_BYTES:
                 self.skipped["missing" if kind == "missing" else "too large"] += 1
                 continue
-            if size + int(rest[0]) > _MAX_BATCH_BYTES:
-                found |= self._contents(batch)
+            if size + int(more[0]) > _MAX_BATCH_BYTES:
+                contents |= self._contents(batch)
                 batch, size = [], 0
             batch.append(name)
-            size += int(rest[0])
-        return found | self._contents(batch)
+            size += int(more[0])
+        return contents | self._contents(batch)
 
     def _contents(self, names: Sequence[str]) -> dict[str, bytes]:
-        given = "".join(f"{name}\n" for name in names).encode()
-        output = (_git(self.folder, "cat-file", "--batch", "--buffer", given=given) or b"") if names else b""
-        found, position = dict[str, bytes](), 0
+        stdin = "".join(f"{name}\n" for name in names).encode()
+        output = (_git(self.folder, "cat-file", "--batch", "--buffer", stdin=stdin) or b"") if names else b""
+        contents, position = dict[str, bytes](), 0
         while position < len(output):
             end = output.index(b"\n", position)
             name, _, size = output[position:end].decode().split(" ")
-            found[name] = output[end + 1 : end + 1 + int(size)]
+            contents[name] = output[end + 1 : end + 1 + int(size)]
             position = end + 2 + int(size)
-        return found
+        return contents
 
 
 def ignored_by_git(folder: Path) -> frozenset[Path]:
@@ -204,15 +204,15 @@ def ignored_by_git(folder: Path) -> frozenset[Path]:
 
 
 def _commit(folder: Path, name: str, span: str) -> str:
-    found = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", check=False)
-    if found is None:
+    answer = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", check=False)
+    if answer is None:
         if name == "HEAD":
             raise DataError(f"{folder}: its repository has no commits yet; commit something, or name a range")
         raise DataError(f"range {span!r}: {name!r} names no commit of {folder}; expected a range such as v1..v2")
-    return found.decode().split()[-1]
+    return answer.decode().split()[-1]
 
 
-def _git(folder: Path, command: str, *arguments: str, given: bytes = b"", check: bool = True) -> bytes | None:
+def _git(folder: Path, command: str, *arguments: str, stdin: bytes = b"", check: bool = True) -> bytes | None:
     """Return what git prints; without `check`, None where it fails.
 
     Raises:
@@ -225,7 +225,7 @@ def _git(folder: Path, command: str, *arguments: str, given: bytes = b"", check:
     try:
         done = subprocess.run(
             [program, "--no-pager", *settings, "-C", str(folder), command, *arguments],
-            input=given,
+            input=stdin,
             capture_output=True,
             env=_environment(os.environ),
             timeout=_TIMEOUT_S,
@@ -240,9 +240,9 @@ def _git(folder: Path, command: str, *arguments: str, given: bytes = b"", check:
         return done.stdout
     if not check:
         return None
-    said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0] or f"exit code {done.returncode}"
-    raise BoundaryError(f"git {command} in {folder}: {said}; try `git fsck` there")
+    message = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0] or f"exit code {done.returncode}"
+    raise BoundaryError(f"git {command} in {folder}: {message}; try `git fsck` there")
 
 
-def _environment(given: Mapping[str, str]) -> dict[str, str]:
-    return {"PATH": given.get("PATH", os.defpath), **_ENVIRONMENT}
+def _environment(environment: Mapping[str, str]) -> dict[str, str]:
+    return {"PATH": environment.get("PATH", os.defpath), **_ENVIRONMENT}

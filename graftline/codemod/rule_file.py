@@ -74,16 +74,16 @@ def format_rules(rules: Sequence[FileRule], heading: Sequence[str] = ()) -> str:
 
 def assign_ids(rules: Sequence[FileRule]) -> list[FileRule]:
     """Return `rules` with ids that tell them apart; those that have one keep it, if it is the first of its name."""
-    taken: set[str] = set()
-    found = []
+    used: set[str] = set()
+    renamed = []
     for rule in rules:
         base = rule.id or slug(rule.action)
         name, number = base, 2
-        while name in taken:
+        while name in used:
             name, number = f"{base}-{number}", number + 1
-        taken.add(name)
-        found.append(replace(rule, id=name))
-    return found
+        used.add(name)
+        renamed.append(replace(rule, id=name))
+    return renamed
 
 
 def slug(action: PatternAction | RuleAction) -> str:
@@ -131,10 +131,10 @@ def _read(document: str, source: str) -> FileRule:
     if language is None:
         raise DataError(f"{source}: names no 'language'; add one, such as `language: python`")
     tree = parse_yaml(document, source)
-    found = tree.get("metadata")
-    if found is not None and not isinstance(found, dict):
-        raise DataError(f"{source}: 'metadata' is {found!r}; expected a mapping")
-    facts = dict(found or {})
+    metadata_tree = tree.get("metadata")
+    if metadata_tree is not None and not isinstance(metadata_tree, dict):
+        raise DataError(f"{source}: 'metadata' is {metadata_tree!r}; expected a mapping")
+    facts = dict(metadata_tree or {})
     own = {key: facts.pop(key) for key in ("examples", "stays") if facts.get(key) is not None}
     try:
         metadata = _Metadata.model_validate_json(json.dumps(own))
@@ -157,8 +157,8 @@ def _read(document: str, source: str) -> FileRule:
 def _document(rule: FileRule) -> str:
     text = _text(rule)
     while len(text) > MAX_RULE and (rule.examples or rule.stays):
-        kept = replace(rule, stays=rule.stays[:-1]) if rule.stays else replace(rule, examples=rule.examples[:-1])
-        rule, text = kept, _text(kept)
+        shorter = replace(rule, stays=rule.stays[:-1]) if rule.stays else replace(rule, examples=rule.examples[:-1])
+        rule, text = shorter, _text(shorter)
     again, language = rule_action(text, f"rule {rule.id!r}")
     if rule_of(again) != rule_of(rule.action) or language != rule.language:
         raise DataError(f"rule {rule.id!r}: holds keys or numbers that a rule file would say otherwise; leave it out")

@@ -82,10 +82,10 @@ class Search:
             return
         if not path.is_dir():
             raise DataError(f"{path}: no such file or folder")
-        for count, (found, language) in enumerate(self._below(path), 1):
+        for count, (file, language) in enumerate(self._below(path), 1):
             if count > MAX_FILES:
                 raise DataError(f"{path}: holds more than {MAX_FILES} files in the languages of the rules; name a part")
-            if (source := self._read(found, language)) is not None:
+            if (source := self._read(file, language)) is not None:
                 yield source
 
     def _below(self, folder: Path) -> Iterator[tuple[Path, Language]]:
@@ -291,7 +291,7 @@ def _all_of_each(
         ]
         for file, results in zip(some, sandbox.apply_each(requests), strict=True):
             for rule, result in zip([rule for rule in rules if rule.language == file.language], results, strict=True):
-                _checked(rule, ensure_decided(result))
+                _refuse_action_error(rule, ensure_decided(result))
             yield file, results
 
 
@@ -301,7 +301,7 @@ def _in_order(file: SourceFile, rules: Sequence[FileRule], sandbox: Sandbox) -> 
         if rule.language != file.language:
             places.append(0)
             continue
-        result = _checked(rule, ensure_decided(*sandbox.apply_many(text, file.language, [rule.action])))
+        result = _refuse_action_error(rule, ensure_decided(*sandbox.apply_many(text, file.language, [rule.action])))
         if result.verdict not in (Verdict.OK, Verdict.NO_MATCH):
             fault = f"{file.path}: rule {rule.id!r}: {result.verdict}{': ' + result.error if result.error else ''}"
             return RewrittenFile(file, file.text, tuple(0 for _ in rules), fault)
@@ -310,7 +310,7 @@ def _in_order(file: SourceFile, rules: Sequence[FileRule], sandbox: Sandbox) -> 
     return RewrittenFile(file, text, tuple(places))
 
 
-def _checked(rule: FileRule, result: SandboxResult) -> SandboxResult:
+def _refuse_action_error(rule: FileRule, result: SandboxResult) -> SandboxResult:
     if result.verdict is Verdict.ACTION_ERROR:
         raise DataError(f"rule {rule.id!r}: ast-grep refuses it: {result.error}")
     return result

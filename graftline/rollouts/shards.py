@@ -44,7 +44,7 @@ class ShardWriter:
         """Append `trajectory`; it is on disk when this returns."""
         line = trajectory.model_dump_json().encode() + b"\n"
         with self._lock:
-            self._open = self._open or _opened(self._folder, self._writer)
+            self._open = self._open or _open_shard(self._folder, self._writer)
             _, stream = self._open
             stream.write(line)
             stream.flush()
@@ -69,7 +69,7 @@ class ShardWriter:
         if not self._open:
             return False
         path, stream = self._open
-        path.rename(_sealed_name(path))
+        path.rename(_name_of_sealed(path))
         _sync_folder(self._folder)
         stream.close()
         self._open = None
@@ -119,14 +119,14 @@ def linked_shards(source: Path, folder: Path) -> list[Path]:
     return linked
 
 
-def _opened(folder: Path, writer: str) -> tuple[Path, IO[bytes]]:
+def _open_shard(folder: Path, writer: str) -> tuple[Path, IO[bytes]]:
     """Return a shard that nobody else has, locked."""
     folder.mkdir(parents=True, exist_ok=True)
     number = 1
     while True:
         path = folder / f".{writer}-{number:05}.jsonl{_OPEN}"
         number += 1
-        if path.exists() or _sealed_name(path).exists():
+        if path.exists() or _name_of_sealed(path).exists():
             continue
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
@@ -158,7 +158,7 @@ def _seal_abandoned(path: Path) -> None:
             return
         os.ftruncate(descriptor, whole)
         os.fsync(descriptor)
-        path.rename(_sealed_name(path))
+        path.rename(_name_of_sealed(path))
         _sync_folder(path.parent)
     finally:
         os.close(descriptor)
@@ -176,7 +176,7 @@ def _whole_length(descriptor: int) -> int:
     return 0
 
 
-def _sealed_name(path: Path) -> Path:
+def _name_of_sealed(path: Path) -> Path:
     return path.with_name(path.name.removeprefix(".").removesuffix(_OPEN))
 
 

@@ -95,19 +95,19 @@ def alike(entries: Iterable[VectorEntry]) -> list[VectorEntry]:
     Raises:
         ValueError: they do not.
     """
-    found, keys = list(entries), set[str]()
-    for entry in found:
+    checked, keys = list(entries), set[str]()
+    for entry in checked:
         if entry.key in keys:
             raise ValueError(f"two entries have the key {entry.key!r}")
         keys.add(entry.key)
-        if (*entry.labels,) != (*found[0].labels,) or len(entry.vector) != len(found[0].vector):
-            raise ValueError(f"entry {entry.key!r} has other labels or dimensions than {found[0].key!r}")
-    return found
+        if (*entry.labels,) != (*checked[0].labels,) or len(entry.vector) != len(checked[0].vector):
+            raise ValueError(f"entry {entry.key!r} has other labels or dimensions than {checked[0].key!r}")
+    return checked
 
 
-def check_question(dimensions: int, labels: Iterable[str], held: int, known: Iterable[str]) -> None:
+def check_question(dimensions: int, labels: Iterable[str], held: int, store_labels: Iterable[str]) -> None:
     """Refuse a question that a store of vectors of `held` dimensions, with `known` labels, cannot answer."""
     if dimensions != held:
         raise ValueError(f"a vector of {dimensions} dimensions was asked for among vectors of {held}")
-    if unknown := sorted({*labels} - {*known}):
-        raise ValueError(f"label {unknown[0]!r} is unknown; known: {', '.join(known) or 'none'}")
+    if unknown := sorted({*labels} - {*store_labels}):
+        raise ValueError(f"label {unknown[0]!r} is unknown; known: {', '.join(store_labels) or 'none'}")

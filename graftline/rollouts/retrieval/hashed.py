@@ -55,12 +55,12 @@ class HashedEmbedder:
 
 def _features(text: str) -> dict[str, float]:
     features = defaultdict[str, float](float)
-    for feature, weight in _weighed([piece.lower() for piece in _PIECE.findall(text)]):
+    for feature, weight in _weigh([piece.lower() for piece in _PIECE.findall(text)]):
         features[feature] += weight
     return features
 
 
-def _weighed(words: Sequence[str]) -> Iterator[tuple[str, float]]:
+def _weigh(words: Sequence[str]) -> Iterator[tuple[str, float]]:
     for word in words:
         yield f"w{word}", 1.0
         edged = f"<{word}>"

@@ -38,8 +38,8 @@ class MemoryVectorStore:
             and all(entry.labels[name] == value for name, value in same)
             and all(entry.labels[name] != value for name, value in other)
         ]
-        found = [Neighbor(entry.key, entry.content, 1 - sum(map(mul, vector, entry.vector))) for entry in chosen]
-        return sorted(found, key=lambda one: (one.distance, one.key))[:count] if any(vector) else []
+        neighbors = [Neighbor(entry.key, entry.content, 1 - sum(map(mul, vector, entry.vector))) for entry in chosen]
+        return sorted(neighbors, key=lambda neighbor: (neighbor.distance, neighbor.key))[:count] if any(vector) else []
 
     def close(self) -> None:
         """Nothing is held open."""

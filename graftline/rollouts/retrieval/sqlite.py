@@ -38,18 +38,18 @@ class SqliteVectorStore:
 
     def replace(self, identity: str, entries: Iterable[VectorEntry]) -> None:
         # which of equally near entries are found depends on their rows
-        found = sorted(alike(entries), key=lambda entry: entry.key)
-        labels = [*found[0].labels] if found else []
+        rows = sorted(alike(entries), key=lambda entry: entry.key)
+        labels = [*rows[0].labels] if rows else []
         if unfit := [label for label in labels if not _NAME.fullmatch(label)]:
             raise ValueError(f"label {unfit[0]!r} is no lower-case word")
         columns = "".join(f", label_{label} text" for label in labels)
-        dimensions = len(found[0].vector) if found else 0
+        dimensions = len(rows[0].vector) if rows else 0
         with self._transaction("BEGIN IMMEDIATE") as connection:
             connection.execute("DROP TABLE IF EXISTS entries; DROP TABLE IF EXISTS made_from")
             connection.execute("CREATE TABLE made_from (identity TEXT, dimensions INTEGER, labels TEXT) STRICT")
             connection.execute("INSERT INTO made_from VALUES (?, ?, ?)", (identity, dimensions, json.dumps(labels)))
             connection.pragma("user_version", _VERSION)
-            if not found:
+            if not rows:
                 return
             vectors = f"vector float[{dimensions}] distance_metric=cosine"
             connection.execute(f"CREATE VIRTUAL TABLE entries USING vec0({vectors}{columns}, +key text, +content text)")
@@ -58,7 +58,11 @@ class SqliteVectorStore:
                 f"INSERT INTO entries (vector{''.join(f', label_{label}' for label in labels)}, key, content)"
                 f" VALUES ({marks})",
                 # what says nothing is near to nothing, and has no angle
-                ((_blob(one.vector), *one.labels.values(), one.key, one.content) for one in found if any(one.vector)),
+                (
+                    (_blob(entry.vector), *entry.labels.values(), entry.key, entry.content)
+                    for entry in rows
+                    if any(entry.vector)
+                ),
             )
 
     def nearest(
@@ -79,12 +83,12 @@ class SqliteVectorStore:
             if not any(vector):
                 return []
             conditions = [*(f"label_{name} = ?" for name in same), *(f"label_{name} != ?" for name in other)]
-            found = connection.execute(
+            rows = connection.execute(
                 "SELECT key, content, distance FROM entries WHERE vector MATCH ? AND k = ?"
                 f"{''.join(f' AND {condition}' for condition in conditions)} ORDER BY distance",
                 (_blob(vector), min(count, _MAX_FOUND), *same.values(), *other.values()),
             )
-            return sorted((Neighbor(*row) for row in found), key=lambda one: (one.distance, one.key))
+            return sorted((Neighbor(*row) for row in rows), key=lambda entry: (entry.distance, entry.key))
 
     def close(self) -> None:
         with self._lock:
@@ -96,7 +100,7 @@ class SqliteVectorStore:
     def _transaction(self, begin: str = "BEGIN") -> Iterator[apsw.Connection]:
         with self._lock:
             try:
-                self._connection = connection = self._connection or _connected(self._path)
+                self._connection = connection = self._connection or _connect(self._path)
                 connection.execute(begin)
                 try:
                     yield connection
@@ -112,7 +116,7 @@ class SqliteVectorStore:
                 raise RecordError(f"{self._path}: cannot be written ({error.strerror}); mend its folder") from error
 
 
-def _connected(path: Path) -> apsw.Connection:
+def _connect(path: Path) -> apsw.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(_BUSY_MS)

@@ -102,7 +102,7 @@ def render(state: State) -> str:
 
     No text in it can end the block, or the turn: `</` and `<|` are written as JSON's escapes.
     """
-    return _escaped(state.model_dump_json(exclude_defaults=True))
+    return _escape(state.model_dump_json(exclude_defaults=True))
 
 
 def merge(state: State, update: StateUpdate, limits: StateLimits = LIMITS) -> State:
@@ -113,19 +113,19 @@ def merge(state: State, update: StateUpdate, limits: StateLimits = LIMITS) -> St
     an update that alone is over it is cut.
     """
     given = cap_update(update.model_dump(exclude_none=True), limits)
-    merged = _joined(state, given, limits)
+    merged = _join(state, given, limits)
     if not _note(state) and _fits(merged, limits.budget_tokens):
         return merged
     # once there is a note it takes the place of a text of the update, which then is looked at by itself
-    alone = _joined(State(), given, limits)
+    alone = _join(State(), given, limits)
     if not _fits(alone, limits.budget_tokens):
-        alone = _without_note(_summarized(alone, limits.budget_tokens, limits.max_history, {}))
+        alone = _without_note(_shorten(alone, limits.budget_tokens, limits.max_history, {}))
         given = {name: getattr(alone, name) for name in given}
-        merged = _joined(state, given, limits)
+        merged = _join(state, given, limits)
     if _fits(merged, limits.budget_tokens):
         return merged
-    said = {name: len(_texts_but_note(alone, name)) for name in given}
-    merged = _summarized(merged, limits.target_tokens, limits.max_history, said)
+    mentioned = {name: len(_texts_but_note(alone, name)) for name in given}
+    merged = _shorten(merged, limits.target_tokens, limits.max_history, mentioned)
     return merged if _fits(merged, limits.budget_tokens) else alone
 
 
@@ -136,38 +136,38 @@ def summarize_history(state: State, budget: int, max_history: int = MAX_HISTORY)
 
         {"decisions":["a","b"],"history":["c"]}  ->  {"decisions":["b"],"history":["left out to save room: decisions 1","c"]}
     """
-    shorter = _summarized(state, budget, max_history, {})
+    shorter = _shorten(state, budget, max_history, {})
     return shorter if _fits(shorter, budget) else _without_note(shorter)
 
 
 def cap_update(given: Mapping[str, Any], limits: StateLimits) -> dict[str, Any]:
     """Return the fields of an update as far as they count: long texts clipped, repeats once, the last of long lists."""
-    kept: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in given.items():
         if name == "next_focus":
-            kept[name] = _clipped(value, limits.max_text)
+            fields[name] = _clip(value, limits.max_text)
         # a list of nothing but blanks says nothing; an empty one says that there is nothing left
         elif (texts := _distinct(value, limits.max_text)) or not value:
-            kept[name] = texts[-_most(name, limits) :]
-    return kept
+            fields[name] = texts[-_most(name, limits) :]
+    return fields
 
 
-def _joined(state: State, given: Mapping[str, Any], limits: StateLimits) -> State:
+def _join(state: State, given: Mapping[str, Any], limits: StateLimits) -> State:
     values = dict(given)
     for name in _LOGS:
         if name in given:
-            said = {_key(text) for text in given[name]}
-            earlier = [text for text in _texts_but_note(state, name) if _key(text) not in said]
+            mentioned = {_key(text) for text in given[name]}
+            earlier = [text for text in _texts_but_note(state, name) if _key(text) not in mentioned]
             values[name] = _newest(
                 _note(state) if name == "history" else (), [*earlier, *given[name]], _most(name, limits)
             )
     return state.model_copy(update=values)
 
 
-def _summarized(state: State, tokens: int, max_history: int, said: Mapping[str, int]) -> State:
+def _shorten(state: State, tokens: int, max_history: int, mentioned: Mapping[str, int]) -> State:
     """Return `state` in `tokens` tokens, or with as little as may be: `said` of the newest texts of each field stay."""
     left_out = Counter(_counts(state))
-    while not _fits(state, tokens) and (name := _least(state, said)):
+    while not _fits(state, tokens) and (name := _least(state, mentioned)):
         shorter = _without_oldest(state, name)
         # the note takes a place of the history
         history = _texts_but_note(shorter, "history")
@@ -178,12 +178,12 @@ def _summarized(state: State, tokens: int, max_history: int, said: Mapping[str, 
     return state
 
 
-def _least(state: State, said: Mapping[str, int]) -> str | None:
+def _least(state: State, mentioned: Mapping[str, int]) -> str | None:
     """Return the field whose oldest text matters least."""
-    spare = {name: len(_texts_but_note(state, name)) - said.get(name, 0) for name in _DISPENSABLE}
-    *others, last = _DISPENSABLE
-    older = [name for name in others if spare[name] > 0 and len(_texts_but_note(state, name)) > 1]
-    return next((name for name in (*older, *others, last) if spare[name] > 0), None)
+    spare = {name: len(_texts_but_note(state, name)) - mentioned.get(name, 0) for name in _DISPENSABLE}
+    *first_out, last = _DISPENSABLE
+    older = [name for name in first_out if spare[name] > 0 and len(_texts_but_note(state, name)) > 1]
+    return next((name for name in (*older, *first_out, last) if spare[name] > 0), None)
 
 
 def _fits(state: State, tokens: int) -> bool:
@@ -193,27 +193,27 @@ def _fits(state: State, tokens: int) -> bool:
 
 @lru_cache(4096)
 def _tokens(text: str) -> int:
-    return count_tokens(_escaped(to_json(text).decode()))
+    return count_tokens(_escape(to_json(text).decode()))
 
 
-def _escaped(json_text: str) -> str:
+def _escape(json_text: str) -> str:
     return json_text.replace("</", "<\\/").replace("<|", "<\\u007c")
 
 
 def _texts_but_note(state: State, name: str) -> tuple[str, ...]:
     """Return the texts of a field, without the note of what was left out."""
-    found = _texts(state, name)
-    return found[len(_note(state)) :] if name == "history" else found
+    texts = _texts(state, name)
+    return texts[len(_note(state)) :] if name == "history" else texts
 
 
 def _texts(state: State, name: str) -> tuple[str, ...]:
-    found: str | tuple[str, ...] = getattr(state, name)
-    return found if isinstance(found, tuple) else (found,) if found else ()
+    texts: str | tuple[str, ...] = getattr(state, name)
+    return texts if isinstance(texts, tuple) else (texts,) if texts else ()
 
 
 def _without_oldest(state: State, name: str) -> State:
-    rest = _texts_but_note(state, name)[1:]
-    return state.model_copy(update={name: "" if name == "next_focus" else rest})
+    remaining = _texts_but_note(state, name)[1:]
+    return state.model_copy(update={name: "" if name == "next_focus" else remaining})
 
 
 def _note(state: State) -> tuple[str, ...]:
@@ -243,12 +243,12 @@ def _most(name: str, limits: StateLimits) -> int:
 
 
 def _distinct(texts: Iterable[str], max_text: int) -> tuple[str, ...]:
-    found: dict[str, str] = {}
+    by_key: dict[str, str] = {}
     for text in texts:
         # a model says again what it read; a note of ours would then stand there for good
-        if not _LEFT_OUT_NOTE.fullmatch(text) and (key := _key(short := _clipped(text, max_text))):
-            found.setdefault(key, short)
-    return tuple(found.values())
+        if not _LEFT_OUT_NOTE.fullmatch(text) and (key := _key(short := _clip(text, max_text))):
+            by_key.setdefault(key, short)
+    return tuple(by_key.values())
 
 
 @lru_cache(4096)
@@ -258,7 +258,7 @@ def _key(text: str) -> str:
     return "`".join(part if number % 2 else part.casefold() for number, part in enumerate(parts))
 
 
-def _clipped(text: str, most: int) -> str:
+def _clip(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -281,7 +281,7 @@ def state_update_of(tree: object, limits: StateLimits = LIMITS) -> StateUpdate:
     if faults := [fault for name, value in given.items() if (fault := _fault(name, value))]:
         raise DataError(f"state update: {'; '.join(faults)}")
     texts = {
-        name: _text(value) if name == "next_focus" else [_text(one) for one in value] for name, value in given.items()
+        name: _text(value) if name == "next_focus" else [_text(text) for text in value] for name, value in given.items()
     }
     return StateUpdate.model_validate({name: _plain(value) for name, value in cap_update(texts, limits).items()})
 
@@ -293,7 +293,7 @@ def _fault(name: object, value: object) -> str:
         return "" if isinstance(value, str) else f"next_focus: expected a text, got {_kind(value)}"
     if not isinstance(value, list):
         return f"{name}: expected a list of texts, got {_kind(value)}"
-    wrong = [f"{_kind(one)} in place {place}" for place, one in enumerate(value, 1) if not isinstance(one, str)]
+    wrong = [f"{_kind(text)} in place {place}" for place, text in enumerate(value, 1) if not isinstance(text, str)]
     more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
     return f"{name}: expected a list of texts, got {wrong[0]}{more}" if wrong else ""
 

@@ -89,7 +89,7 @@ class StateStore:
             RecordError: what is stored there is no state.
         """
         with self._access():
-            return self._stored(check_key(key))[1]
+            return self._read(check_key(key))[1]
 
     def save(self, key: str, state: State) -> None:
         """Put `state` in the place of what is stored under `key`."""
@@ -151,7 +151,7 @@ class StateStore:
             )
         self._connection.execute("PRAGMA synchronous = NORMAL")
 
-    def _stored(self, key: str) -> tuple[int, State]:
+    def _read(self, key: str) -> tuple[int, State]:
         row = self._connection.execute("SELECT version, state FROM states WHERE key = ?", (key,)).fetchone()
         if row is None:
             return 0, State()
@@ -159,9 +159,9 @@ class StateStore:
             return row[0], State.model_validate_json(row[1])
         except ValidationError as error:
             fault = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, fault["loc"])) or "(whole text)"
+            path = ".".join(map(str, fault["loc"])) or "(whole text)"
             raise RecordError(
-                f"{self._path}: what is stored under {key!r} is no state ({where}: {fault['msg'].lower()});"
+                f"{self._path}: what is stored under {key!r} is no state ({path}: {fault['msg'].lower()});"
                 " rows of this key in the tables states and changes have to be deleted, and the task starts over"
             ) from None
 
@@ -172,14 +172,14 @@ class StateStore:
         if somebody else wrote in between.
         """
         with self._access():
-            version, before = self._stored(key)
+            version, before = self._read(key)
             after = change(before)
             if after == before:
                 return after
             row = self._row(key, version, before, after)
             with self._turn(), self._transaction():
                 if not self._is_put(row):
-                    version, before = self._stored(key)
+                    version, before = self._read(key)
                     after = change(before)
                     if after != before:
                         self._is_put(self._row(key, version, before, after))
@@ -351,15 +351,15 @@ def migrate(
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
-        taken = _taken(connection, path)
-        known = [migration.name for migration in migrations]
-        if taken != known[: len(taken)]:
-            unknown = next(name for number, name in enumerate(taken) if known[number : number + 1] != [name])
+        done = _taken(connection, path)
+        names = [migration.name for migration in migrations]
+        if done != names[: len(done)]:
+            unknown = next(name for number, name in enumerate(done) if names[number : number + 1] != [name])
             raise RecordError(
                 f"{path}: its schema has the step {unknown!r}, which this version does not know; expected at most"
-                f" {known[-1]!r}: update graftline, or name another file"
+                f" {names[-1]!r}: update graftline, or name another file"
             )
-        for number, migration in enumerate(migrations[len(taken) :], len(taken) + 1):
+        for number, migration in enumerate(migrations[len(done) :], len(done) + 1):
             for statement in migration.statements:
                 connection.execute(statement)
             row = (number, migration.name, clock().isoformat())

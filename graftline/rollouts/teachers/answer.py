@@ -161,10 +161,10 @@ def format_answer(answer: Answer, layout: Layout) -> str:
     """Return `answer` as a model should have said it."""
     parts = _tree(answer)
     if layout == "thought":
-        return f"{' '.join(answer.think.split())}\n{_dumped(parts['action'])}"
+        return f"{' '.join(answer.think.split())}\n{_dump(parts['action'])}"
     if layout != "tags":
-        return _dumped(parts if layout == "json" else parts["action"])
-    texts = {name: part if isinstance(part, str) else _dumped(part) for name, part in parts.items()}
+        return _dump(parts if layout == "json" else parts["action"])
+    texts = {name: part if isinstance(part, str) else _dump(part) for name, part in parts.items()}
     return "\n".join(f"<{name}>{text}</{name}>" for name, text in texts.items())
 
 
@@ -180,9 +180,9 @@ def parse_answer(text: str, answer_format: AnswerFormat) -> Answer | ParseError:
             f"The answer has {len(text)} characters, of which {MAX_ANSWER_CHARACTERS} are read: answer shorter."
         )
     try:
-        found = _strictly(text, answer_format.layout)
-        is_strict = found is not None and _is_valid(found, answer_format)
-        return _answer(found or _tolerantly(text, answer_format.layout), is_strict)
+        parts = _strictly(text, answer_format.layout)
+        is_strict = parts is not None and _is_valid(parts, answer_format)
+        return _answer(parts or _tolerantly(text, answer_format.layout), is_strict)
     except _Unreadable as fault:
         return ParseError(str(fault))
     except RecursionError:
@@ -197,7 +197,7 @@ def _tree(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _dumped(tree: Any) -> str:
+def _dump(tree: Any) -> str:
     return json.dumps(tree, ensure_ascii=False)
 
 
@@ -220,62 +220,62 @@ def _strictly(text: str, layout: Layout) -> dict[str, Any] | None:
             is_action = isinstance(tree, dict) and "action" not in tree and "\n" not in think
             return {"think": think, "action": tree, "state_update": {}} if is_action else None
         if layout == "json":
-            found = _STRICT_DECODER.decode(text)
+            parts = _STRICT_DECODER.decode(text)
         else:
             is_once = all(text.count(f"<{name}>") == 1 for name in _PARTS)
             match = _STRICT.fullmatch(text) if is_once else None
-            found = match and {
+            parts = match and {
                 name: match[name] if name == "think" else _STRICT_DECODER.decode(match[name]) for name in _PARTS
             }
     except ValueError:
         return None
-    return found if isinstance(found, dict) and {*found} == {*_PARTS} else None
+    return parts if isinstance(parts, dict) and {*parts} == {*_PARTS} else None
 
 
 def _tolerantly(text: str, layout: Layout) -> dict[str, Any]:
-    think, rest = _thought(text)
-    found = _tagged(rest) if "<action>" in rest else _bare(rest)
-    if not found:
+    think, remaining = _thought(text)
+    parts = _read_tags(remaining) if "<action>" in remaining else _bare(remaining)
+    if not parts:
         raise _Unreadable(f"There is no action in the answer: give {_FORM_OF[layout]}.")
-    actions = {json.dumps(each["action"], sort_keys=True, default=str): each for each in found}
+    actions = {json.dumps(candidate["action"], sort_keys=True, default=str): candidate for candidate in parts}
     if len(actions) > 1:
         raise _Unreadable(f"There are {len(actions)} different actions in the answer: give exactly one.")
-    return {"think": think, **found[0]}
+    return {"think": think, **parts[0]}
 
 
 def _thought(text: str) -> tuple[str, str]:
     """Return what is thought aloud, and what comes after it."""
-    head, closing, rest = text.rpartition("</think>")
+    head, closing, remaining = text.rpartition("</think>")
     if closing:
-        return head.rpartition("<think>")[2].strip(), rest
+        return head.rpartition("<think>")[2].strip(), remaining
     before, opening, after = text.partition("<think>")
-    head, tag, rest = (after if opening else before).partition("<action>")
-    return (head.strip(), tag + rest) if tag else ("", text)
+    head, tag, remaining = (after if opening else before).partition("<action>")
+    return (head.strip(), tag + remaining) if tag else ("", text)
 
 
-def _tagged(text: str) -> list[dict[str, Any]]:
+def _read_tags(text: str) -> list[dict[str, Any]]:
     """Return the parts of every `<action>`, each with the update that follows it."""
-    found: list[dict[str, Any]] = []
+    parts: list[dict[str, Any]] = []
     if (count := text.count("<action>")) > _MAX_ACTIONS:
         raise _Unreadable(f"There are {count} actions in the answer: give exactly one.")
     while (start := text.find("<action>")) >= 0:
         action, text = _value(text[start + len("<action>") :], "action")
-        found.append({"action": action})
+        parts.append({"action": action})
         update = text.partition("<action>")[0].find("<state_update>")
         if update >= 0:
-            found[-1]["state_update"], text = _value(text[update + len("<state_update>") :], "state_update")
-    return found
+            parts[-1]["state_update"], text = _value(text[update + len("<state_update>") :], "state_update")
+    return parts
 
 
 def _bare(text: str) -> list[dict[str, Any]]:
     """Return the objects in `text` that are an answer or an action."""
-    found = list(_objects(text))
-    if not found:
+    trees = list(_objects(text))
+    if not trees:
         try:
-            found = [_value(text, "answer")[0]]
+            trees = [_value(text, "answer")[0]]
         except _Unreadable:
             return []
-    return [parts for tree in found if (parts := _parts(tree))]
+    return list(filter(None, map(_parts, trees)))
 
 
 def _parts(tree: Any) -> dict[str, Any]:
@@ -372,10 +372,10 @@ def _said(faults: Sequence[Any]) -> str:
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    tree = dict(pairs)
+    if len(tree) < len(pairs):
         raise ValueError("a key stands twice")
-    return found
+    return tree
 
 
 def _no_constant(name: str) -> Any:

@@ -80,17 +80,17 @@ class Examples:
         Raises:
             RecordError: the store cannot be read.
         """
-        found = self._store.nearest(
+        neighbors = self._store.nearest(
             self._vector(task.instruction, text),
             few_shots.count * _SPARE,
             having={"language": task.language},
             lacking={"task": task.id, "origin_group": task.group},
         )
         chosen = dict[str, VerifiedStep]()
-        for one in found:
-            if one.distance > few_shots.most_distance or len(chosen) == few_shots.count:
+        for neighbor in neighbors:
+            if neighbor.distance > few_shots.most_distance or len(chosen) == few_shots.count:
                 break
-            step = _stored(one.content)
+            step = _parse_stored(neighbor.content)
             shot = step.shot
             if shot.code != text and fits_format(
                 Answer(shot.think, shot.action, shot.state_update, True), answer_format
@@ -110,9 +110,9 @@ class Examples:
                 yield VectorEntry(step.id, vector, content, labels)
 
     def _vector(self, instruction: str, code: str) -> Vector:
-        said, written = self._embedder.embed([instruction, code[:_MAX_CODE]])
-        length = sqrt(any(said) + _OF_CODE**2 * any(written)) or 1
-        return array("f", [*(value / length for value in said), *(_OF_CODE * value / length for value in written)])
+        about, written = self._embedder.embed([instruction, code[:_MAX_CODE]])
+        length = sqrt(any(about) + _OF_CODE**2 * any(written)) or 1
+        return array("f", [*(value / length for value in about), *(_OF_CODE * value / length for value in written)])
 
 
 def _brief(step: VerifiedStep) -> Shot:
@@ -138,7 +138,7 @@ def _first_change(before: str, after: str) -> str:
     return ""
 
 
-def _stored(content: str) -> VerifiedStep:
+def _parse_stored(content: str) -> VerifiedStep:
     try:
         return VerifiedStep.model_validate_json(content)
     except ValidationError as error:

@@ -49,8 +49,8 @@ def invalid_hint(action: PatternAction | RuleAction, error: str, tree: Tree) -> 
         return _kinds_like(bad[1], tree)
     if unbound := _UNBOUND.search(error):
         bound = sorted({name for text in patterns_of(rule_of(action)["rule"]) for name in VARIABLE.findall(text)})
-        known = f"the pattern has {join_words(bound)}" if bound else "the pattern has no metavariable"
-        return f"`{unbound[2]}` uses ${unbound[1].lstrip('$')}, but {known}."
+        names = f"the pattern has {join_words(bound)}" if bound else "the pattern has no metavariable"
+        return f"`{unbound[2]}` uses ${unbound[1].lstrip('$')}, but {names}."
     if "any kind" in error and isinstance(action, PatternAction):
         if VARIABLE.fullmatch(action.pattern.strip()):
             return "A metavariable alone matches anything: write the code that stands round it, too."
@@ -80,17 +80,19 @@ def more_matches_hint(
 ) -> str:
     """Return which pattern, freer than that of `action`, matches most besides its `matches`; empty where none does."""
     patterns = wider(action.pattern, tree.language) if isinstance(action, PatternAction) else []
-    tried = [PatternAction(pattern=pattern, rewrite="") for pattern in patterns]
-    best, others = "", list[Match]()
+    actions = [PatternAction(pattern=pattern, rewrite="") for pattern in patterns]
+    best, more = "", list[Match]()
     for pattern, result in zip(
-        patterns, sandbox.apply_many(tree.text, tree.language, tried) if tried else [], strict=True
+        patterns, sandbox.apply_many(tree.text, tree.language, actions) if actions else [], strict=True
     ):
-        found = [match for match in ensure_decided(result).matches if not any(_overlap(match, one) for one in matches)]
-        if len(found) > len(others):
-            best, others = pattern, found
+        extra = [
+            match for match in ensure_decided(result).matches if not any(_overlap(match, other) for other in matches)
+        ]
+        if len(extra) > len(more):
+            best, more = pattern, extra
     if not best:
         return ""
-    first = others[0]
+    first = more[0]
     place = f"{quote(tree.text[first.start : first.end])} on line {line_of(tree.text, first.start)}"
     return f"If places like it are meant, use {quote(best)}: it also matches {place}."
 
@@ -105,8 +107,8 @@ def broken_hint(action: PatternAction | RuleAction, language: Language) -> str:
     if isinstance(action, PatternAction):
         ends = [text.rstrip().endswith(";") for text in (action.pattern, action.rewrite)]
         if ends[0] != ends[1]:
-            one, other = ("pattern", "rewrite") if ends[0] else ("rewrite", "pattern")
-            return f"The {one} ends with `;`, and the {other} does not."
+            ending, bare = ("pattern", "rewrite") if ends[0] else ("rewrite", "pattern")
+            return f"The {ending} ends with `;`, and the {bare} does not."
     return ""
 
 
@@ -114,15 +116,15 @@ def left_out_hint(action: PatternAction | RuleAction, language: Language) -> str
     """Return which names of its pattern the rewrite of `action` does not repeat; empty where it repeats all."""
     if not isinstance(action, PatternAction):
         return ""
-    kept, grammar = {*_WORD.findall(action.rewrite)}, KEYWORDS[language] - _OBJECTS
+    rewritten, grammar = {*_WORD.findall(action.rewrite)}, KEYWORDS[language] - _OBJECTS
     words = dict.fromkeys(_WORD.findall(VARIABLE.sub(" ", action.pattern)))
     # one that is almost there was renamed
-    left_out = [f"`{word}`" for word in words if word not in grammar and not get_close_matches(word, kept)]
+    left_out = [f"`{word}`" for word in words if word not in grammar and not get_close_matches(word, rewritten)]
     return f"The rewrite leaves {join_words(left_out)} out: repeat in it what has to stay." if left_out else ""
 
 
-def _overlap(one: Match, other: Match) -> bool:
-    return one.start < other.end and other.start < one.end
+def _overlap(match: Match, other: Match) -> bool:
+    return match.start < other.end and other.start < match.end
 
 
 def _pattern_hint(pattern: str, rule: Mapping[str, Any], tree: Tree, sandbox: Sandbox) -> str:
@@ -130,30 +132,28 @@ def _pattern_hint(pattern: str, rule: Mapping[str, Any], tree: Tree, sandbox: Sa
     absent = [word for word in words if not lines_with(tree.text, word)]
     if absent:
         return _absent(absent, tree)
-    relaxed = _relaxed(pattern, rule, tree, sandbox)
+    relaxed = _try_variants(pattern, rule, tree, sandbox)
     if relaxed:
         return relaxed
     nearest = _nearest(pattern, tree)
     if nearest is None:
         return ""
     line = line_of(tree.text, nearest.start)
-    said = f"The nearest code is {quote(tree.of(nearest))} on line {line}, of kind `{nearest.kind}`."
+    hint = f"The nearest code is {quote(tree.of(nearest))} on line {line}, of kind `{nearest.kind}`."
     read = _kind_of_pattern(pattern, tree.language)
     if read and read != nearest.kind and "selector" not in str(rule.get("pattern")):
-        said += f" The pattern is read as `{read}`.{_selecting(pattern, nearest.kind, tree.language)}"
-    return said
+        hint += f" The pattern is read as `{read}`.{_selecting(pattern, nearest.kind, tree.language)}"
+    return hint
 
 
 def _absent(absent: list[str], tree: Tree) -> str:
     present = sorted(set(_WORD.findall(tree.text)))
     near = get_close_matches(absent[0], present, n=1)
-    meant = f" Did you mean `{near[0]}`, on line {lines_with(tree.text, near[0])[0]}?" if near else ""
-    return (
-        f"{join_words([f'`{word}`' for word in absent])} {'is' if len(absent) == 1 else 'are'} not in the text.{meant}"
-    )
+    suggestion = f" Did you mean `{near[0]}`, on line {lines_with(tree.text, near[0])[0]}?" if near else ""
+    return f"{join_words([f'`{word}`' for word in absent])} {'is' if len(absent) == 1 else 'are'} not in the text.{suggestion}"
 
 
-def _relaxed(pattern: str, rule: Mapping[str, Any], tree: Tree, sandbox: Sandbox) -> str:
+def _try_variants(pattern: str, rule: Mapping[str, Any], tree: Tree, sandbox: Sandbox) -> str:
     """Return what small change of `pattern` would make it match; empty where none that is tried does."""
     if rule.get("pattern") != pattern:
         return ""
@@ -168,13 +168,13 @@ def _relaxed(pattern: str, rule: Mapping[str, Any], tree: Tree, sandbox: Sandbox
         "`...` stands for itself, $$$ARGS for any number of nodes": pattern.replace("...", "$$$ARGS"),
         "the arguments are others": _ARGUMENTS.sub("($$$ARGS)", pattern),
     }
-    tried = [(why, text) for why, text in variants.items() if text != pattern and text.strip()]
-    if not tried:
+    actions = [(why, text) for why, text in variants.items() if text != pattern and text.strip()]
+    if not actions:
         return ""
     results = sandbox.apply_many(
-        tree.text, tree.language, [PatternAction(pattern=text, rewrite="") for _, text in tried]
+        tree.text, tree.language, [PatternAction(pattern=text, rewrite="") for _, text in actions]
     )
-    for (why, text), result in zip(tried, results, strict=True):
+    for (why, text), result in zip(actions, results, strict=True):
         if ensure_decided(result).verdict is Verdict.OK:
             first = result.matches[0]
             place = quote(tree.text[first.start : first.end])
@@ -185,20 +185,25 @@ def _relaxed(pattern: str, rule: Mapping[str, Any], tree: Tree, sandbox: Sandbox
 def _failing_part(rule: Mapping[str, Any], tree: Tree, sandbox: Sandbox) -> str:
     """Return which conditions of a rule of several match alone; empty where its pattern or kind alone fails."""
     base = {key: rule[key] for key in ("pattern", "kind") if key in rule}
-    rest = [key for key in rule if key not in base]
-    if not base or not rest:
+    conditions = [key for key in rule if key not in base]
+    if not base or not conditions:
         return ""
-    actions = [RuleAction(rule=base, fix=""), *(RuleAction(rule={**base, key: rule[key]}, fix="") for key in rest)]
-    alone, *each = (ensure_decided(result) for result in sandbox.apply_many(tree.text, tree.language, actions))
+    actions = [
+        RuleAction(rule=base, fix=""),
+        *(RuleAction(rule={**base, key: rule[key]}, fix="") for key in conditions),
+    ]
+    alone, *alone_results = (ensure_decided(result) for result in sandbox.apply_many(tree.text, tree.language, actions))
     if alone.verdict is not Verdict.OK:
         return ""
     first = alone.matches[0]
     place = f"{quote(tree.text[first.start : first.end])} on line {line_of(tree.text, first.start)}"
-    failing = [f"`{key}`" for key, result in zip(rest, each, strict=True) if result.verdict is not Verdict.OK]
+    failing = [
+        f"`{key}`" for key, result in zip(conditions, alone_results, strict=True) if result.verdict is not Verdict.OK
+    ]
     names = " and ".join(f"`{key}`" for key in base)
-    what = join_words(failing) if failing else "the others together"
-    said = f"{names} alone would match {place}; {what} {'rules' if len(failing) == 1 else 'rule'} it out."
-    return f"{said} `inside` and `has` look one level far unless `stopBy: end` is given." if _is_near(rule) else said
+    culprit = join_words(failing) if failing else "the others together"
+    hint = f"{names} alone would match {place}; {culprit} {'rules' if len(failing) == 1 else 'rule'} it out."
+    return f"{hint} `inside` and `has` look one level far unless `stopBy: end` is given." if _is_near(rule) else hint
 
 
 def _is_near(rule: Mapping[str, Any]) -> bool:
@@ -215,9 +220,9 @@ def _in_context(action: PatternAction | RuleAction, tree: Tree) -> str:
     nearest = _nearest(patterns[0], tree) if patterns else None
     if nearest is None:
         return "Match the whole expression or statement, or give a context in which it stands and a `selector`."
-    where = f"{quote(tree.of(nearest))} on line {line_of(tree.text, nearest.start)}"
+    place = f"{quote(tree.of(nearest))} on line {line_of(tree.text, nearest.start)}"
     advice = _selecting(patterns[0], nearest.kind, tree.language) or " Match all of it, or one part at a time."
-    return f"The nearest one is {where}, of kind `{nearest.kind}`.{advice}"
+    return f"The nearest one is {place}, of kind `{nearest.kind}`.{advice}"
 
 
 def _selecting(pattern: str, kind: str, language: Language) -> str:
@@ -252,8 +257,8 @@ def _nearest(pattern: str, tree: Tree) -> Node | None:
     for node in tree.root.walk():
         if not node.is_named or node.parent is None or node.end - node.start > _MAX_NODE_CHARACTERS:
             continue
-        found = Counter(_TOKEN.findall(tree.of(node)))
-        shared = sum(min(weight, weight * found[token]) for token, weight in weights.items())
+        node_tokens = Counter(_TOKEN.findall(tree.of(node)))
+        shared = sum(min(weight, weight * node_tokens[token]) for token, weight in weights.items())
         score = shared / max(1, weights.total())
         rank = (score, node.start - node.end, node)
         if best is None or rank[:2] > best[:2]:
@@ -291,9 +296,9 @@ def wider(pattern: str, language: Language) -> list[str]:
         return []
     used = {name.lstrip("$") for name in VARIABLE.findall(pattern)}
     names = [f"${letter}" for letter in ascii_uppercase if letter not in used]
-    each = [_freed(pattern, [part], names) for part in parts]
-    every = [_freed(pattern, parts, names)] if len(parts) > 1 else []
-    return list(dict.fromkeys([*each, *every, *_any_number(node, pattern)]))
+    single = [_free_parts(pattern, [part], names) for part in parts]
+    every = [_free_parts(pattern, parts, names)] if len(parts) > 1 else []
+    return list(dict.fromkeys([*single, *every, *_any_number(node, pattern)]))
 
 
 def statements(pattern: str, language: Language) -> list[str]:
@@ -303,8 +308,10 @@ def statements(pattern: str, language: Language) -> list[str]:
         tree = parse(text, language)
     except DataError:
         return []
-    found = [child for child in whole(tree.root).children if child.is_named] if tree.is_clean else []
-    return [pattern[one.start : one.end].rstrip("; ") for one in found] if whole(tree.root).kind in WRAPPERS else []
+    root = whole(tree.root)
+    if not tree.is_clean or root.kind not in WRAPPERS:
+        return []
+    return [pattern[child.start : child.end].rstrip("; ") for child in root.children if child.is_named]
 
 
 def readable(pattern: str, language: Language) -> str:
@@ -322,7 +329,7 @@ def whole(node: Node) -> Node:
 
 def _any_number(node: Node, pattern: str) -> Iterator[str]:
     for child in node.children:
-        inside = [one for one in child.children if one.is_named] if child.kind in _LISTS else []
+        inside = [argument for argument in child.children if argument.is_named] if child.kind in _LISTS else []
         if inside and not _ANY_NUMBER.fullmatch(pattern[inside[0].start : inside[-1].end]):
             yield f"{pattern[: inside[0].start]}$$$ARGS{pattern[inside[-1].end :]}"
 
@@ -337,7 +344,7 @@ def _parts(node: Node, text: str) -> Iterator[tuple[int, int]]:
             yield operand.start, operand.end
 
 
-def _freed(text: str, parts: list[tuple[int, int]], names: list[str]) -> str:
+def _free_parts(text: str, parts: list[tuple[int, int]], names: list[str]) -> str:
     pieces, place = [], 0
     for (start, end), name in zip(parts, names, strict=False):
         pieces += [text[place:start], name]

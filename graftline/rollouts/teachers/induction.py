@@ -39,15 +39,15 @@ class InductionTeacher:
         sight = _sight(task, step, state)
         attempts = tuple(
             FailedAttempt(
-                think=said,
+                think=think,
                 action=rejected.action,
                 feedback=over_application(text, task.target, rejected.line, rejected.right, rejected.wrong),
             )
-            for said, rejected in zip(write_attempt_thoughts(sight), step.rejected, strict=True)
+            for think, rejected in zip(write_attempt_thoughts(sight), step.rejected, strict=True)
         )
         lines = dict.fromkeys(rejected.line for rejected in step.rejected if stays(text, task.target, rejected.line))
-        kept = tuple(line_text(text, line) for line in lines)
-        update = update_after(sight, state, _parsed(task, step), kept, step.sites_left == 0)
+        kept_lines = tuple(line_text(text, line) for line in lines)
+        update = update_after(sight, state, _parse_after(task, step), kept_lines, step.sites_left == 0)
         return Proposal(
             think=write_thought(sight),
             action=step.action,
@@ -83,7 +83,7 @@ def _cause(task: Task, text: str, cause: str) -> str:
     return "partial" if cause == "no_candidate" and text != task.before else cause
 
 
-def _parsed(task: Task, step: InductionStep) -> Tree | None:
+def _parse_after(task: Task, step: InductionStep) -> Tree | None:
     try:
         return parse(step.after, task.language)
     except DataError:

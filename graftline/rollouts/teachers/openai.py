@@ -60,27 +60,27 @@ class OpenAITeacher:
             f"{task.instruction}{text}".encode()
         except UnicodeEncodeError:
             return NoProposal("unreadable")
-        asked = self._asked(task, text, state, turns)
-        if asked is None:
+        chat = self._build_chat(task, text, state, turns)
+        if chat is None:
             return NoProposal("too_long")
-        messages, ids = asked
+        messages, ids = chat
         settings, sampling = self._prompt.settings, self._prompt.settings.sampling
         is_first = attempt == 1 and (not turns or turns[-1].is_kept)
-        drawn: list[ChatAnswer] = []
-        failed = _failed(turns)
+        answers: list[ChatAnswer] = []
+        failed = _failed_actions(turns)
         while True:
             temperature = sampling.temperature if is_first else sampling.later_temperature
-            hotter = round(min(temperature + _HOTTER * len(drawn), _HOTTEST), 3)
-            seed = _seed(sampling.seed, task.id, attempt, len(turns), len(drawn))
+            hotter = round(min(temperature + _HOTTER * len(answers), _HOTTEST), 3)
+            seed = _seed(sampling.seed, task.id, attempt, len(turns), len(answers))
             request = chat_request(settings, messages, hotter, seed, self._adapter)
-            drawn.append(self._model.generate(request))
-            answer = parse_answer(drawn[-1].text, settings.answer)
-            if isinstance(answer, ParseError) or answer.action not in failed or len(drawn) > sampling.redraws:
+            answers.append(self._model.generate(request))
+            answer = parse_answer(answers[-1].text, settings.answer)
+            if isinstance(answer, ParseError) or answer.action not in failed or len(answers) > sampling.redraws:
                 break
-        generation = _generation(request, drawn, self._prompt.digest(ids))
+        generation = _generation(request, answers, self._prompt.digest(ids))
         if isinstance(answer, ParseError):
-            said = drawn[-1]
-            cut = f" It was cut off after {said.usage.completion} tokens." if said.finish_reason == "length" else ""
+            last = answers[-1]
+            cut = f" It was cut off after {last.usage.completion} tokens." if last.finish_reason == "length" else ""
             return InvalidAnswer(answer.reason + cut, generation)
         return Proposal(
             think=answer.think,
@@ -90,22 +90,22 @@ class OpenAITeacher:
             is_strict=answer.is_strict,
         )
 
-    def _asked(
+    def _build_chat(
         self, task: Task, text: str, state: State, turns: Sequence[Turn]
     ) -> tuple[tuple[Message, ...], list[str]] | None:
         """Return the chat and the ids of the examples in it; None where there is no room even without them."""
         settings = self._prompt.settings
         shown = list(turns[-settings.max_turns :])
-        found: list[VerifiedStep] = []
+        examples: list[VerifiedStep] = []
         if self._examples is not None and settings.few_shots.count:
-            found = self._examples.like(task, text, settings.few_shots, settings.answer)
+            examples = self._examples.like(task, text, settings.few_shots, settings.answer)
         while True:
-            messages = self._prompt.chat(task, text, state, shown, [step.shot for step in found], task.target)
+            messages = self._prompt.chat(task, text, state, shown, [step.shot for step in examples], task.target)
             if _tokens(messages) <= self._room:
-                return messages, [step.id for step in found]
-            if not found and not shown:
+                return messages, [step.id for step in examples]
+            if not examples and not shown:
                 return None
-            del (found or shown)[0]
+            del (examples or shown)[0]
 
 
 def chat_request(
@@ -127,7 +127,7 @@ def _tokens(messages: Sequence[Message]) -> int:
     return round(_MARGIN * sum(count_tokens(message.content) + _OF_MESSAGE for message in messages))
 
 
-def _failed(turns: Sequence[Turn]) -> list[PatternAction | RuleAction]:
+def _failed_actions(turns: Sequence[Turn]) -> list[PatternAction | RuleAction]:
     """Return the actions that failed on the text as it is."""
     latest = max((number for number, turn in enumerate(turns, 1) if turn.is_kept), default=0)
     return [turn.answer.action for turn in turns[latest:] if isinstance(turn.answer, Proposal)]
@@ -137,23 +137,23 @@ def _seed(base: int, *parts: str | int) -> int:
     return int(sha256_text("\0".join(map(str, (base, *parts))))[:8], 16) >> 1
 
 
-def _generation(request: ChatRequest, drawn: Sequence[ChatAnswer], prompt_digest: str) -> Generation:
+def _generation(request: ChatRequest, answers: Sequence[ChatAnswer], prompt_digest: str) -> Generation:
     """Return the last of `drawn`, with what all of them cost."""
-    said = drawn[-1]
-    costs = [one.cost_usd for one in drawn if one.cost_usd is not None]
+    last = answers[-1]
+    costs = [answer.cost_usd for answer in answers if answer.cost_usd is not None]
     return Generation(
         messages=request.messages,
         prompt_digest=prompt_digest,
-        text=said.text,
-        finish_reason=said.finish_reason,
-        model=said.model,
-        actor=said.actor,
+        text=last.text,
+        finish_reason=last.finish_reason,
+        model=last.model,
+        actor=last.actor,
         temperature=request.temperature,
-        seed=said.seed,
-        prompt_tokens=sum(one.usage.prompt for one in drawn),
-        completion_tokens=sum(one.usage.completion for one in drawn),
-        cached_tokens=sum(one.usage.cached for one in drawn),
+        seed=last.seed,
+        prompt_tokens=sum(answer.usage.prompt for answer in answers),
+        completion_tokens=sum(answer.usage.completion for answer in answers),
+        cached_tokens=sum(answer.usage.cached for answer in answers),
         cost_usd=sum(costs) if costs else None,
-        latency_s=sum(one.latency_s for one in drawn),
-        tries=sum(one.tries for one in drawn),
+        latency_s=sum(answer.latency_s for answer in answers),
+        tries=sum(answer.tries for answer in answers),
     )

@@ -34,17 +34,17 @@ _MAX_ECHO = 600
 """Characters of what a model said before that are said back to it, of its thoughts and of what could not be read."""
 
 
-def _checked(template: str, known: Sequence[str], required: Sequence[str]) -> str:
+def _check_template(template: str, names: Sequence[str], required: Sequence[str]) -> str:
     used = set(_NAME.findall(template))
-    if unknown := sorted(used - {*known}):
-        raise ValueError(f"${unknown[0]} is unknown; known here: {', '.join(f'${name}' for name in known) or 'none'}")
+    if unknown := sorted(used - {*names}):
+        raise ValueError(f"${unknown[0]} is unknown; known here: {', '.join(f'${name}' for name in names) or 'none'}")
     if missing := [name for name in required if name not in used]:
         raise ValueError(f"${missing[0]} is missing: the model has to be told")
     return template
 
 
-def _template(*known: str, optional: Sequence[str] = ()) -> AfterValidator:
-    return AfterValidator(partial(_checked, known=(*known, *optional), required=known))
+def _template(*names: str, optional: Sequence[str] = ()) -> AfterValidator:
+    return AfterValidator(partial(_check_template, names=(*names, *optional), required=names))
 
 
 _USER = ("instruction", "code", "language", "wanted", "change")
@@ -55,7 +55,7 @@ def _user_template(template: str) -> str:
     """Check what asks: it has to show the text, or what becomes of it."""
     is_by_example = bool(_SHOWS_WANTED & {*_NAME.findall(template)})
     required = [] if "$change" in template else ["code"] if is_by_example else ["instruction", "code"]
-    return _checked(template, _USER, required)
+    return _check_template(template, _USER, required)
 
 
 class Shot(Config):
@@ -199,45 +199,45 @@ class Prompt:
         for shot in (*self._shots, *shots):
             answer = Answer(shot.think, shot.action, shot.state_update, is_strict=True)
             messages += [
-                Message(role="user", content=self._asked(shot, shot.code, shot.after)),
+                Message(role="user", content=self._question(shot, shot.code, shot.after)),
                 Message(role="assistant", content=format_answer(answer, layout)),
             ]
-        tell = self._talk if settings.turns == "chat" else self._with_notes
+        tell = self._as_chat if settings.turns == "chat" else self._as_notes
         messages += tell(task, turns, text, target or "")
         if state != State():
             last = messages[-1]
-            messages[-1] = Message(role="user", content=_filled(settings.state, state=render(state)) + last.content)
+            messages[-1] = Message(role="user", content=_fill(settings.state, state=render(state)) + last.content)
         return tuple(messages)
 
-    def _talk(self, task: PromptTask, turns: Sequence[Turn], text: str, target: str) -> list[Message]:
-        asked = self._asked(task, turns[0].text if turns else text, target)
+    def _as_chat(self, task: PromptTask, turns: Sequence[Turn], text: str, target: str) -> list[Message]:
+        question = self._question(task, turns[0].text if turns else text, target)
         messages, texts = [], [*(turn.text for turn in turns), text]
         for turn, after in zip(turns, texts[1:], strict=True):
-            messages += [Message(role="user", content=asked), Message(role="assistant", content=self._said(turn))]
-            asked = self._told(turn, after)
-        return [*messages, Message(role="user", content=asked)]
+            messages += [Message(role="user", content=question), Message(role="assistant", content=self._echo(turn))]
+            question = self._feedback(turn, after)
+        return [*messages, Message(role="user", content=question)]
 
-    def _with_notes(self, task: PromptTask, turns: Sequence[Turn], text: str, target: str) -> list[Message]:
+    def _as_notes(self, task: PromptTask, turns: Sequence[Turn], text: str, target: str) -> list[Message]:
         latest = max((number for number, turn in enumerate(turns) if turn.is_kept), default=0)
-        notes = dict.fromkeys(self._told(turn, text) for turn in turns[latest:])
-        asked = self._asked(task, text, target)
-        return [Message(role="user", content=asked + "".join(notes))]
+        notes = dict.fromkeys(self._feedback(turn, text) for turn in turns[latest:])
+        question = self._question(task, text, target)
+        return [Message(role="user", content=question + "".join(notes))]
 
-    def _asked(self, task: PromptTask, code: str, target: str) -> str:
+    def _question(self, task: PromptTask, code: str, target: str) -> str:
         change = summarize_change(code, target) if self.settings.shows_wanted else ""
-        known = {"language": task.language, "instruction": task.instruction, "code": code}
-        return _filled(self.settings.user, **known, wanted=target, change=change)
+        values = {"language": task.language, "instruction": task.instruction, "code": code}
+        return _fill(self.settings.user, **values, wanted=target, change=change)
 
-    def _told(self, turn: Turn, after: str) -> str:
+    def _feedback(self, turn: Turn, after: str) -> str:
         template = self.settings.kept if turn.is_kept else self.settings.failed
-        return _filled(template, feedback=turn.feedback, action=_action(turn), code=after)
+        return _fill(template, feedback=turn.feedback, action=_action(turn), code=after)
 
-    def _said(self, turn: Turn) -> str:
+    def _echo(self, turn: Turn) -> str:
         answer = turn.answer
         if not isinstance(answer, Proposal):
             return answer.generation.text[:_MAX_ECHO]
-        said = Answer(answer.think[:_MAX_ECHO], answer.action, answer.state_update, is_strict=True)
-        return format_answer(said, self.settings.answer.layout)
+        echo = Answer(answer.think[:_MAX_ECHO], answer.action, answer.state_update, is_strict=True)
+        return format_answer(echo, self.settings.answer.layout)
 
 
 def load_prompt(configs: Path, name: str) -> Prompt:
@@ -249,10 +249,10 @@ def load_prompt(configs: Path, name: str) -> Prompt:
     own, path = name.removeprefix(_OPTIMIZED), configs / "teacher_prompts.yaml"
     if own != name:
         path, name = configs.parent / "data" / "prompts" / file_name(own) / "prompt.yaml", own
-    found = load_yaml(path, Prompts)
-    if name not in found.prompts:
-        raise ConfigError(f"{path}: prompt {name!r} is unknown; known: {', '.join(sorted(found.prompts))}")
-    return Prompt(found.prompts[name], found.shots if found.prompts[name].has_shots else ())
+    prompts = load_yaml(path, Prompts)
+    if name not in prompts.prompts:
+        raise ConfigError(f"{path}: prompt {name!r} is unknown; known: {', '.join(sorted(prompts.prompts))}")
+    return Prompt(prompts.prompts[name], prompts.shots if prompts.prompts[name].has_shots else ())
 
 
 def _action(turn: Turn) -> str:
@@ -262,5 +262,5 @@ def _action(turn: Turn) -> str:
     return json.dumps(ACTION.dump_python(answer.action, mode="json"), ensure_ascii=False)
 
 
-def _filled(template: str, **values: str) -> str:
+def _fill(template: str, **values: str) -> str:
     return _NAME.sub(lambda name: values[name[1]], template)

@@ -67,9 +67,9 @@ class StepView:
     @property
     def free(self) -> list[str]:
         """The metavariables that a match may fill differently, in the order of the pattern."""
-        found = [name for text in texts_of(self.action) for name in VARIABLE.findall(text)]
+        names = [name for text in texts_of(self.action) for name in VARIABLE.findall(text)]
         # a variable that is the whole pattern is the place itself
-        return [name for name in dict.fromkeys(found) if name not in texts_of(self.action)]
+        return [name for name in dict.fromkeys(names) if name not in texts_of(self.action)]
 
     @property
     def lines(self) -> list[int]:
@@ -80,21 +80,33 @@ class StepView:
 
 def write_attempt_thoughts(sight: StepView) -> list[str]:
     """Return what is said before each attempt that failed, in order."""
-    said = []
+    thoughts = []
     for number, failure in enumerate(sight.failures):
-        what = describe_action(failure.action)
+        pattern = describe_action(failure.action)
         if number == 0:
-            phrases = (f"First try: {what}.", f"I try {what}.", f"Perhaps {what} is enough.", f"{what} might do.")
-            said.append(" ".join([*_opening(sight), sentence(sight.voice.pick("try", phrases))]))
+            phrases = (
+                f"First try: {pattern}.",
+                f"I try {pattern}.",
+                f"Perhaps {pattern} is enough.",
+                f"{pattern} might do.",
+            )
+            thoughts.append(" ".join([*_opening(sight), sentence(sight.voice.pick("try", phrases))]))
         else:
-            phrases = (f"Next: {what}.", f"I try {what} instead.", f"Perhaps {what}.", f"What about {what}?")
-            said.append(f"{_failed(sight, [sight.failures[number - 1]])} {sight.voice.pick('again', phrases)}")
-    return said
+            phrases = (
+                f"Next: {pattern}.",
+                f"I try {pattern} instead.",
+                f"Perhaps {pattern}.",
+                f"What about {pattern}?",
+            )
+            thoughts.append(
+                f"{_tell_failures(sight, [sight.failures[number - 1]])} {sight.voice.pick('again', phrases)}"
+            )
+    return thoughts
 
 
 def write_thought(sight: StepView) -> str:
     """Return what is said before the action."""
-    opening = [_failed(sight, sight.failures), _place(sight)] if sight.failures else _opening(sight)
+    opening = [_tell_failures(sight, sight.failures), _place(sight)] if sight.failures else _opening(sight)
     return " ".join(part for part in [*opening, _choice(sight), _reach(sight), _look_alikes(sight)] if part)
 
 
@@ -104,22 +116,22 @@ def _opening(sight: StepView) -> list[str]:
 
 
 def _goal(sight: StepView) -> str:
-    asked = shorten(sight.instruction, _MAX_INSTRUCTION)
-    if not asked:
+    request = shorten(sight.instruction, _MAX_INSTRUCTION)
+    if not request:
         return sight.voice.pick("goal", ("Nothing is said about the task.", "The task has no words."))
-    asked += "" if asked.endswith((".", "!", "?", "…")) else "."
+    request += "" if request.endswith((".", "!", "?", "…")) else "."
     phrases: tuple[str, ...] = (
-        f"Asked for: {asked}",
-        f"The task: {asked}",
-        f"I have to do this: {asked}",
-        f"What is wanted: {asked}",
+        f"Asked for: {request}",
+        f"The task: {request}",
+        f"I have to do this: {request}",
+        f"What is wanted: {request}",
     )
     if sight.done:
         phrases = (
-            f"Still at: {asked}",
-            f"So far: {sight.done}. The task is not finished: {asked}",
-            f"More of the task: {asked}",
-            f"One step is made; the task was: {asked}",
+            f"Still at: {request}",
+            f"So far: {sight.done}. The task is not finished: {request}",
+            f"More of the task: {request}",
+            f"One step is made; the task was: {request}",
         )
     return sight.voice.pick("goal", phrases)
 
@@ -137,58 +149,58 @@ def _place(sight: StepView) -> str:
     return sight.voice.pick("place", phrases)
 
 
-def _failed(sight: StepView, failures: Sequence[Failure]) -> str:
+def _tell_failures(sight: StepView, failures: Sequence[Failure]) -> str:
     sentences = []
     for number, failure in enumerate(failures):
-        what = describe_action(failure.action)
+        pattern = describe_action(failure.action)
         if number and failure.line == failures[number - 1].line:
-            sentences.append(sentence(f"{what} hits the same line."))
+            sentences.append(sentence(f"{pattern} hits the same line."))
             continue
-        where = f"line {failure.line}, {failure.code}"
+        lines = f"line {failure.line}, {failure.code}"
         phrases = (
-            f"With {what} I went too far: it rewrote {where}.",
-            f"{what} was wrong on {where}.",
-            f"The trouble with {what} is {where}, which it rewrote too.",
-            f"I cannot take {what}: it hits {where}.",
+            f"With {pattern} I went too far: it rewrote {lines}.",
+            f"{pattern} was wrong on {lines}.",
+            f"The trouble with {pattern} is {lines}, which it rewrote too.",
+            f"I cannot take {pattern}: it hits {lines}.",
         )
         sentences.append(sentence(sight.voice.pick(f"failed {number}", phrases)))
     return " ".join(sentences)
 
 
 def _choice(sight: StepView) -> str:
-    what = describe_action(sight.action)
+    pattern = describe_action(sight.action)
     if not sight.free:
         phrases = (
-            f"I name it as it stands: {what}.",
-            f"I match {what}, nothing left open.",
-            f"The rule is for {what}.",
-            f"{what}, to the letter, is what I match.",
+            f"I name it as it stands: {pattern}.",
+            f"I match {pattern}, nothing left open.",
+            f"The rule is for {pattern}.",
+            f"{pattern}, to the letter, is what I match.",
         )
         if sight.failures:
             phrases = (
-                f"So I say exactly what I mean: {what}.",
-                f"I narrow it to {what}.",
-                f"Only {what}, then.",
-                f"What I mean is {what}.",
+                f"So I say exactly what I mean: {pattern}.",
+                f"I narrow it to {pattern}.",
+                f"Only {pattern}, then.",
+                f"What I mean is {pattern}.",
             )
         return sentence(sight.voice.pick("literal", phrases))
-    free = join_words([_filled(sight, name) for name in sight.free], _MAX_FREE)
-    kept = f"`{sight.word}`" if sight.word else "the form"
+    free = join_words([_show_capture(sight, name) for name in sight.free], _MAX_FREE)
+    fixed = f"`{sight.word}`" if sight.word else "the form"
     phrases = (
-        f"I match {what}: {free} may be anything, {kept} stays fixed.",
-        f"{what} says what matters, {kept}, and leaves {free} open.",
-        f"What varies is {free}, what tells the place is {kept}: I match {what}.",
-        f"I keep {kept} and free {free}: {what}.",
+        f"I match {pattern}: {free} may be anything, {fixed} stays fixed.",
+        f"{pattern} says what matters, {fixed}, and leaves {free} open.",
+        f"What varies is {free}, what tells the place is {fixed}: I match {pattern}.",
+        f"I keep {fixed} and free {free}: {pattern}.",
     )
     return sentence(sight.voice.pick("general", phrases))
 
 
-def _filled(sight: StepView, variable: str) -> str:
+def _show_capture(sight: StepView, variable: str) -> str:
     """Return a variable with what it stands for at the first match."""
     is_plain = isinstance(sight.action, PatternAction) and not (sight.action.selector or sight.action.strictness)
     pattern = sight.action.pattern if isinstance(sight.action, PatternAction) and is_plain else ""
-    here = find_capture(sight.tree, sight.matches[0].start, pattern, variable) if pattern else ""
-    return f"{variable} (here {quote(here, _MAX_CAPTURED)})" if here.strip() else variable
+    capture = find_capture(sight.tree, sight.matches[0].start, pattern, variable) if pattern else ""
+    return f"{variable} (here {quote(capture, _MAX_CAPTURED)})" if capture.strip() else variable
 
 
 def _reach(sight: StepView) -> str:
@@ -212,14 +224,14 @@ def _look_alikes(sight: StepView) -> str:
         for match in sight.matches
         for line in range(text.count("\n", 0, match.start) + 1, text.count("\n", 0, match.end) + 2)
     }
-    others = [line for line in lines_with(text, word) if line not in touched]
-    if not others:
+    elsewhere = [line for line in lines_with(text, word) if line not in touched]
+    if not elsewhere:
         return sight.voice.pick("alone", (f"`{word}` stands nowhere else.", ""))
-    where = name_lines(others)
+    lines = name_lines(elsewhere)
     phrases = (
-        f"`{word}` also stands on {where}; this rule does not touch it.",
-        f"Left alone: `{word}` on {where}.",
-        f"The other uses of `{word}`, on {where}, are not touched by it.",
+        f"`{word}` also stands on {lines}; this rule does not touch it.",
+        f"Left alone: `{word}` on {lines}.",
+        f"The other uses of `{word}`, on {lines}, are not touched by it.",
     )
     return sight.voice.pick("others", phrases)
 
@@ -232,7 +244,7 @@ _LEAST_ALIKE = 2
 
 
 def update_after(
-    sight: StepView, state: State, after: Tree | None, kept: tuple[str, ...], is_done: bool
+    sight: StepView, state: State, after: Tree | None, fixed: tuple[str, ...], is_done: bool
 ) -> StateUpdate:
     """Return the update of the step that `sight` shows.
 
@@ -243,18 +255,18 @@ def update_after(
         kept: Lines that the critic said must stay as they are.
         is_done: Whether nothing is left to do.
     """
-    constraints = [*state.constraints, *(_note(f"keep {quote(line)} as it is") for line in kept)]
+    constraints = [*state.constraints, *(_note(f"keep {quote(line)} as it is") for line in fixed)]
     is_alike = len(sight.matches) >= _LEAST_ALIKE and bool(sight.free)
     return StateUpdate(
         goals=None if state.goals else [shorten(sight.instruction, _MAX_GOAL) or "change the text as asked"],
-        constraints=list(dict.fromkeys(constraints))[-_MAX_CONSTRAINTS:] if kept else None,
-        decisions=[_note(decision) for decision in _decisions(sight)[:_MAX_DECISIONS]] or None,
+        constraints=list(dict.fromkeys(constraints))[-_MAX_CONSTRAINTS:] if fixed else None,
+        decisions=[_note(decision) for decision in _list_decisions(sight)[:_MAX_DECISIONS]] or None,
         hypotheses=[_note(f"what looks like {describe_action(sight.action)} changes alike everywhere")]
         if is_alike
         else None,
         history=[_note(done_in_words(sight))],
-        open_issues=[] if is_done else [_note(_left(sight, after))],
-        next_focus="done" if is_done else _focus(sight),
+        open_issues=[] if is_done else [_note(_tell_open(sight, after))],
+        next_focus="done" if is_done else _choose_focus(sight),
     )
 
 
@@ -262,14 +274,14 @@ def done_in_words(sight: StepView) -> str:
     """Return what the action of a step did, and where."""
     rule = rule_of(sight.action)
     fix = rule["fix"] if isinstance(rule["fix"], str) else str(rule["fix"].get("template", ""))
-    what = shorten(describe_action(sight.action), _MAX_MATCHER)
-    where = name_lines(sight.lines)
+    pattern = shorten(describe_action(sight.action), _MAX_MATCHER)
+    lines = name_lines(sight.lines)
     if rule.get("transform"):
-        return f"rewrote part of {what} ({where})"
-    return f"rewrote {what} to {quote(fix, _MAX_FIX)} ({where})" if fix.strip() else f"removed {what} ({where})"
+        return f"rewrote part of {pattern} ({lines})"
+    return f"rewrote {pattern} to {quote(fix, _MAX_FIX)} ({lines})" if fix.strip() else f"removed {pattern} ({lines})"
 
 
-def _decisions(sight: StepView) -> list[str]:
+def _list_decisions(sight: StepView) -> list[str]:
     refused = [f"not {describe_action(failure.action)}: wrong on {failure.code}" for failure in sight.failures[:1]]
     if not sight.free:
         return refused
@@ -277,7 +289,7 @@ def _decisions(sight: StepView) -> list[str]:
     return [*refused, f"leave {free} open in {describe_action(sight.action)}"]
 
 
-def _left(sight: StepView, after: Tree | None) -> str:
+def _tell_open(sight: StepView, after: Tree | None) -> str:
     word = sight.word
     lines = lines_with(after.text, word) if after is not None and word else []
     if lines:
@@ -290,7 +302,7 @@ def _left(sight: StepView, after: Tree | None) -> str:
     return sight.voice.pick("left", phrases)
 
 
-def _focus(sight: StepView) -> str:
+def _choose_focus(sight: StepView) -> str:
     phrases = ("what else the task asks for", "the rest of the task", "the next place that the task is about")
     return sight.voice.pick("focus", phrases)
 

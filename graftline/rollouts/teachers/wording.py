@@ -71,7 +71,7 @@ def name_lines(lines: Sequence[int], most: int = 4) -> str:
 
 def describe_action(action: PatternAction | RuleAction) -> str:
     """Return what `action` matches, in words that quote its patterns."""
-    return shorten(_described(rule_of(action)["rule"], 0), 2 * MAX_QUOTED)
+    return shorten(_describe(rule_of(action)["rule"], 0), 2 * MAX_QUOTED)
 
 
 def texts_of(action: PatternAction | RuleAction) -> list[str]:
@@ -100,23 +100,23 @@ def _texts(rule: Any, depth: int) -> Iterator[str]:
         yield from _texts(part, depth + 1)
 
 
-def _described(rule: Any, depth: int) -> str:
+def _describe(rule: Any, depth: int) -> str:
     if not isinstance(rule, Mapping) or depth > _MAX_DEPTH:
         return "…"
-    words = list(_node_described(rule))
+    words = list(_describe_node(rule))
     for key, name in _RELATIONS.items():
         if key in rule:
-            words.append(_related(name, rule[key], depth))
+            words.append(_describe_relation(name, rule[key], depth))
     if "not" in rule:
-        words.append(f"but not {_described(rule['not'], depth + 1)}")
+        words.append(f"but not {_describe(rule['not'], depth + 1)}")
     for key, joint in (("all", " "), ("any", " or ")):
         parts = rule.get(key)
         if isinstance(parts, list):
-            words.append(joint.join(_described(part, depth + 1) for part in parts))
+            words.append(joint.join(_describe(part, depth + 1) for part in parts))
     return " ".join(words) or "…"
 
 
-def _node_described(rule: Mapping[str, Any]) -> Iterator[str]:
+def _describe_node(rule: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a rule says of the node itself: `f($A)`; `k=$V` as `pair`; every identifier `x`."""
     kind, regex, pattern = rule.get("kind"), rule.get("regex"), rule.get("pattern")
     if isinstance(pattern, Mapping):
@@ -141,10 +141,10 @@ def _without_context(context: str, kind: str) -> str:
     return context
 
 
-def _related(name: str, rule: Any, depth: int) -> str:
+def _describe_relation(name: str, rule: Any, depth: int) -> str:
     if isinstance(rule, Mapping) and rule.get("field") == "name" and isinstance(rule.get("regex"), str):
         return f"named {quote(plain(rule['regex']))}"
-    return f"{name} {_described(rule, depth + 1)}"
+    return f"{name} {_describe(rule, depth + 1)}"
 
 
 _DEFINITION = re.compile(
@@ -218,8 +218,8 @@ def find_capture(tree: Tree, offset: int, pattern: str, variable: str) -> str:
         if node.range().start.index != offset:
             continue
         if variable.startswith("$$$"):
-            found = node.get_multiple_matches(name)
-            return tree.text[found[0].range().start.index : found[-1].range().end.index] if found else ""
+            matches = node.get_multiple_matches(name)
+            return tree.text[matches[0].range().start.index : matches[-1].range().end.index] if matches else ""
         single = node.get_match(name)
         return single.text() if single is not None else ""
     return ""
