@@ -49,23 +49,19 @@ class Candidate:
 def generate_candidates(change: Change, site: Site, forms: Forms = "all") -> Iterator[Candidate]:
     """Yield the candidates for `site`, each action once."""
     emitted = set()
-    for candidate in (*_spacings(change, site), *_all(change, site)):
+    for candidate in (*_spacings(change, site), *_of_regions(change, site)):
+        is_plain = isinstance(candidate.action, PatternAction) and not candidate.action.selector
+        is_allowed = forms == "all" or (is_plain if forms == "plain" else candidate.free == 0)
         key = candidate.action.model_dump_json()
-        if key not in emitted and _is_of(candidate, forms):
+        if key not in emitted and is_allowed:
             emitted.add(key)
             yield candidate
 
 
-def _all(change: Change, site: Site) -> Iterator[Candidate]:
+def _of_regions(change: Change, site: Site) -> Iterator[Candidate]:
     for region in change.regions(site):
         yield from _special(change, region)
         yield from _general(change, region)
-
-
-def _is_of(candidate: Candidate, forms: Forms) -> bool:
-    if forms == "plain":
-        return isinstance(candidate.action, PatternAction) and not candidate.action.selector
-    return forms == "all" or candidate.free == 0
 
 
 def _general(change: Change, region: Region) -> Iterator[Candidate]:
@@ -210,30 +206,29 @@ def _spacings(change: Change, site: Site) -> Iterator[Candidate]:
     """Yield the writing of the blanks between two neighbors, each of which captures itself."""
     if not site.is_blank:
         return
-    before_node, after_node = change.neighbors(site)
+    left, right = change.neighbors(site)
     text = change.before.text
-    if before_node is not None and before_node.is_named:
-        rule = {"pattern": "$A", **by_name(change.before, before_node)}
-        indent, quoted = column(text, before_node.start), _name_text(change, before_node)
-        if after_node is None and site.start == site.end == before_node.end:
-            yield _candidate(Region(before_node, before_node), rule, "$A" + site.text, _SPECIAL, quoted)
-        elif after_node is not None and after_node.is_named:
-            blanks = dedent(apply_sites(text, [site], before_node.end, after_node.start), indent)
-            fix = {"template": f"$A{blanks}$N", "expandEnd": {"pattern": "$N"}}
-            yield _candidate(
-                Region(before_node, before_node), {**rule, "precedes": {"pattern": "$N"}}, fix, _SPECIAL, quoted
-            )
-        elif after_node is not None:
-            token = change.before.of(after_node)
-            blanks = dedent(apply_sites(text, [site], before_node.end, after_node.start), indent)
-            fix = {"template": f"$A{blanks}{token}", "expandEnd": {"regex": f"^{rust_regex(token)}$"}}
-            yield _candidate(Region(before_node, before_node), rule, fix, _SPECIAL, quoted)
-    elif before_node is not None and after_node is not None and after_node.is_named:
-        token = change.before.of(before_node)
-        blanks = dedent(apply_sites(text, [site], before_node.end, after_node.start), column(text, after_node.start))
+    # what captures itself is the left neighbor if it has a name, else the right one; the other is written again
+    node = left if left is not None and left.is_named else right
+    if left is None or node is None or not node.is_named:
+        return
+    indent, quoted = column(text, node.start), _name_text(change, node)
+    rule = {"pattern": "$A", **by_name(change.before, node)}
+    if right is None:
+        if site.start == site.end == left.end:
+            yield _candidate(Region(node, node), rule, "$A" + site.text, _SPECIAL, quoted)
+        return
+    blanks = dedent(apply_sites(text, [site], left.end, right.start), indent)
+    if node is right:
+        token = change.before.of(left)
         fix = {"template": f"{token}{blanks}$A", "expandStart": {"regex": f"^{rust_regex(token)}$"}}
-        rule = {"pattern": "$A", **by_name(change.before, after_node)}
-        yield _candidate(Region(after_node, after_node), rule, fix, _SPECIAL, _name_text(change, after_node))
+    elif right.is_named:
+        rule["precedes"] = {"pattern": "$N"}
+        fix = {"template": f"$A{blanks}$N", "expandEnd": {"pattern": "$N"}}
+    else:
+        token = change.before.of(right)
+        fix = {"template": f"$A{blanks}{token}", "expandEnd": {"regex": f"^{rust_regex(token)}$"}}
+    yield _candidate(Region(node, node), rule, fix, _SPECIAL, quoted)
 
 
 def _insertions(change: Change, region: Region, site: Site) -> Iterator[Candidate]:

@@ -1,4 +1,4 @@
-"""Source files of whoever uses the rules: found below folders, read within bounds, written whole or not at all.
+"""Source files of whoever uses the rules: found below folders, read within bounds, rewritten by rules, written whole.
 
 Never through a symbolic link. Which language a path is in is told by a function that the caller gives.
 """
@@ -20,6 +20,7 @@ from graftline.sandbox.base import Request, Sandbox, SandboxResult, Verdict, ens
 
 MAX_FILES = 50_000
 MAX_BYTES = 4 * MAX_SOURCE_CHARACTERS
+_BATCH_FILES = 32
 VENDORED = frozenset((
     ".bzr", ".eggs", ".git", ".gradle", ".hg", ".jj", ".mypy_cache", ".nox", ".pytest_cache", ".ruff_cache", ".svn",
     ".tox", ".venv", "__pycache__", "__pypackages__", "bower_components", "build", "dist", "jspm_packages",
@@ -85,8 +86,11 @@ class Search:
         for count, (file, language) in enumerate(self._below(path), 1):
             if count > MAX_FILES:
                 raise DataError(f"{path}: holds more than {MAX_FILES} files in the languages of the rules; name a part")
-            if (source := self._read(file, language)) is not None:
-                yield source
+            try:
+                yield read_source(file, language)
+            except DataError as error:
+                reasons = ("too large", "not UTF-8", "binary", "minified")
+                self.skipped[next((reason for reason in reasons if reason in str(error)), "unreadable")] += 1
 
     def _below(self, folder: Path) -> Iterator[tuple[Path, Language]]:
         try:
@@ -114,15 +118,6 @@ class Search:
 
     def _is_ignored(self, path: Path) -> bool:
         return bool(self.ignored) and path.absolute() in self.ignored
-
-    def _read(self, path: Path, language: Language) -> SourceFile | None:
-        try:
-            source = read_source(path, language)
-        except DataError as error:
-            reasons = ("too large", "not UTF-8", "binary", "minified")
-            self.skipped[next((reason for reason in reasons if reason in str(error)), "unreadable")] += 1
-            return None
-        return source
 
 
 def read_source(path: Path, language: Language) -> SourceFile:
@@ -198,12 +193,8 @@ def replace_file(path: Path, content: bytes, expected: bytes | None = None) -> N
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
     with suppress(OSError):  # some file systems cannot
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
         finally:
@@ -224,9 +215,6 @@ def changed_pairs(before: Path, after: Path, language_of: LanguageOf) -> Iterato
             pair = read_source(path, language), read_source(twin, language)
             if pair[0].text != pair[1].text:
                 yield pair
-
-
-_BATCH_FILES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,12 +245,13 @@ def rewrite_files(files: Iterable[SourceFile], rules: Sequence[FileRule], sandbo
 
     Raises:
         DataError: ast-grep refuses a rule.
+        SandboxError: the sandbox failed.
     """
-    for file, results in _all_of_each(files, rules, sandbox):
-        if any(result.verdict is not Verdict.NO_MATCH for result in results):
-            done = _in_order(file, rules, sandbox)
-            if done.fault or done.text != file.text:
-                yield done
+    for file, answers in _apply_rules(files, rules, sandbox):
+        if any(result.verdict is not Verdict.NO_MATCH for _, result in answers):
+            rewritten = _rewrite(file, rules, sandbox)
+            if rewritten.fault or rewritten.text != file.text:
+                yield rewritten
 
 
 def match_files(files: Iterable[SourceFile], rules: Sequence[FileRule], sandbox: Sandbox) -> Iterator[FileMatches]:
@@ -270,47 +259,46 @@ def match_files(files: Iterable[SourceFile], rules: Sequence[FileRule], sandbox:
 
     Raises:
         DataError: ast-grep refuses a rule.
+        SandboxError: the sandbox failed.
     """
-    for file, results in _all_of_each(files, rules, sandbox):
-        of_language = [rule for rule in rules if rule.language == file.language]
-        for rule, result in zip(of_language, results, strict=True):
-            lines = tuple(file.text.count("\n", 0, match.start) + 1 for match in result.matches)
-            if lines:
-                yield FileMatches(rule.id, file, lines)
+    for file, answers in _apply_rules(files, rules, sandbox):
+        for rule, result in answers:
+            if result.matches:
+                lines = (file.text.count("\n", 0, match.start) + 1 for match in result.matches)
+                yield FileMatches(rule.id, file, tuple(lines))
 
 
-def _all_of_each(
+def _apply_rules(
     files: Iterable[SourceFile], rules: Sequence[FileRule], sandbox: Sandbox
-) -> Iterator[tuple[SourceFile, list[SandboxResult]]]:
+) -> Iterator[tuple[SourceFile, list[tuple[FileRule, SandboxResult]]]]:
     """Yield every file with what the rules of its language do to it, each on its own."""
     pending = iter(files)
-    while some := list(islice(pending, _BATCH_FILES)):
+    while batch := list(islice(pending, _BATCH_FILES)):
+        chosen = [[rule for rule in rules if rule.language == file.language] for file in batch]
         requests = [
-            Request(file.text, file.language, tuple(rule.action for rule in rules if rule.language == file.language))
-            for file in some
+            Request(file.text, file.language, tuple(rule.action for rule in own))
+            for file, own in zip(batch, chosen, strict=True)
         ]
-        for file, results in zip(some, sandbox.apply_each(requests), strict=True):
-            for rule, result in zip([rule for rule in rules if rule.language == file.language], results, strict=True):
-                _refuse_action_error(rule, ensure_decided(result))
-            yield file, results
+        for file, own, results in zip(batch, chosen, sandbox.apply_each(requests), strict=True):
+            yield file, [(rule, _accept(rule, result)) for rule, result in zip(own, results, strict=True)]
 
 
-def _in_order(file: SourceFile, rules: Sequence[FileRule], sandbox: Sandbox) -> RewrittenFile:
+def _rewrite(file: SourceFile, rules: Sequence[FileRule], sandbox: Sandbox) -> RewrittenFile:
     text, places = file.text, []
     for rule in rules:
         if rule.language != file.language:
             places.append(0)
             continue
-        result = _refuse_action_error(rule, ensure_decided(*sandbox.apply_many(text, file.language, [rule.action])))
+        result = _accept(rule, *sandbox.apply_many(text, file.language, [rule.action]))
         if result.verdict not in (Verdict.OK, Verdict.NO_MATCH):
             fault = f"{file.path}: rule {rule.id!r}: {result.verdict}{': ' + result.error if result.error else ''}"
-            return RewrittenFile(file, file.text, tuple(0 for _ in rules), fault)
+            return RewrittenFile(file, file.text, (0,) * len(rules), fault)
         places.append(len(result.matches))
         text = normalize_blank_lines(text, result)
     return RewrittenFile(file, text, tuple(places))
 
 
-def _refuse_action_error(rule: FileRule, result: SandboxResult) -> SandboxResult:
-    if result.verdict is Verdict.ACTION_ERROR:
+def _accept(rule: FileRule, result: SandboxResult) -> SandboxResult:
+    if ensure_decided(result).verdict is Verdict.ACTION_ERROR:
         raise DataError(f"rule {rule.id!r}: ast-grep refuses it: {result.error}")
     return result

@@ -10,57 +10,47 @@ from graftline.core.parquet import Column
 from graftline.rollouts.reward import Reward, rl_reward
 from graftline.rollouts.trajectory import Trajectory, TrajectoryStep
 
-_MEASURES: Mapping[str, Column] = {
-    "parse_ok": "flag?",
-    "format_ok": "flag",
-    "level": "text",
-    "progress": "number",
-    "over_in": "whole?",
-    "over_out": "number?",
-    "idempotent": "flag?",
-    "neg_fail": "whole?",
-    "mdl": "number?",
-    "support": "whole?",
-    "support_pairs": "whole?",
-    "srl": "number?",
-}
+
+def _columns(*lines: tuple[Column, str]) -> dict[str, Column]:
+    return {name: kind for kind, names in lines for name in names.split()}
+
+
+_MEASURES = _columns(
+    ("flag?", "parse_ok"),
+    ("flag", "format_ok"),
+    ("text", "level"),
+    ("number", "progress"),
+    ("whole?", "over_in"),
+    ("number?", "over_out"),
+    ("flag?", "idempotent"),
+    ("whole?", "neg_fail"),
+    ("number?", "mdl"),
+    ("whole?", "support support_pairs"),
+    ("number?", "srl"),
+)
 _FIELDS_OF_MEASURES = {
     name for name, field in TrajectoryStep.model_fields.items() if (field.serialization_alias or name) in _MEASURES
 }
-_COSTS = ("prompt_tokens", "completion_tokens", "cost_usd", "latency_s")
-_REWARDS: Mapping[str, Column] = {"reward": "number?", "reward_cause": "text", "rl_reward": "number?"}
+_COST_COLUMNS = _columns(("whole?", "prompt_tokens completion_tokens"), ("number?", "cost_usd latency_s"))
+_REWARDS = _columns(("number?", "reward"), ("text", "reward_cause"), ("number?", "rl_reward"))
 
 STEPS: Mapping[str, Column] = {
-    "task_id": "text",
-    "dataset": "text",
-    "language": "text",
-    "split": "text",
-    "teacher": "text",
-    "attempt": "whole",
-    "step": "whole",
-    "instruction": "text",
-    "text": "text",
-    "state_before": "text",
-    "think": "text",
-    "action": "text?",
-    "action_form": "text?",
-    "attempts": "text",
-    "alternatives": "text",
-    "state_update": "text",
-    "verdict": "text?",
-    "matches": "whole?",
-    "after": "text?",
-    "isolation": "text?",
-    "feedback": "text",
-    "is_kept": "flag",
-    "prompt_digest": "text?",
-    "model": "text?",
-    "temperature": "number?",
-    "seed": "whole?",
-    "prompt_tokens": "whole?",
-    "completion_tokens": "whole?",
-    "cost_usd": "number?",
-    "latency_s": "number?",
+    **_columns(
+        ("text", "task_id dataset language split teacher"),
+        ("whole", "attempt step"),
+        ("text", "instruction text state_before think"),
+        ("text?", "action action_form"),
+        ("text", "attempts alternatives state_update"),
+        ("text?", "verdict"),
+        ("whole?", "matches"),
+        ("text?", "after isolation"),
+        ("text", "feedback"),
+        ("flag", "is_kept"),
+        ("text?", "prompt_digest model"),
+        ("number?", "temperature"),
+        ("whole?", "seed"),
+    ),
+    **_COST_COLUMNS,
     "format_strict": "flag",
     **_MEASURES,
     "general": "flag",
@@ -68,26 +58,14 @@ STEPS: Mapping[str, Column] = {
     **_REWARDS,
 }
 TRAJECTORIES: Mapping[str, Column] = {
-    "task_id": "text",
-    "dataset": "text",
-    "language": "text",
-    "split": "text",
-    "teacher": "text",
-    "attempt": "whole",
-    "instruction": "text",
-    "licence": "text",
-    "origin_group": "text",
-    "origin": "text",
-    "task_digest": "text",
-    "made_by": "text",
-    "steps": "whole",
-    "verified_steps": "whole",
-    "ending": "text",
-    "failure": "text",
-    "prompt_tokens": "whole?",
-    "completion_tokens": "whole?",
-    "cost_usd": "number?",
-    "latency_s": "number?",
+    **_columns(
+        ("text", "task_id dataset language split teacher"),
+        ("whole", "attempt"),
+        ("text", "instruction licence origin_group origin task_digest made_by"),
+        ("whole", "steps verified_steps"),
+        ("text", "ending failure"),
+    ),
+    **_COST_COLUMNS,
     **_MEASURES,
     "all_general": "flag",
     "is_verified": "flag",
@@ -138,7 +116,7 @@ def trajectory_rows(trajectories: Iterable[Trajectory], split: str) -> list[dict
 
 def _total_cost(trajectory: Trajectory) -> dict[str, Any]:
     generations = [step.model_output.generation for step in trajectory.steps if step.model_output.generation]
-    return {name: _summarize(sum, [getattr(generation, name) for generation in generations]) for name in _COSTS}
+    return {name: _summarize(sum, [getattr(generation, name) for generation in generations]) for name in _COST_COLUMNS}
 
 
 def _summarize_measures(trajectory: Trajectory) -> dict[str, Any]:
@@ -202,7 +180,8 @@ def _step_row(trajectory: Trajectory, step: TrajectoryStep, split: str) -> dict[
         "feedback": step.feedback,
         "is_kept": step.is_kept,
         **{
-            name: getattr(generation, name, None) for name in ("prompt_digest", "model", "temperature", "seed", *_COSTS)
+            name: getattr(generation, name, None)
+            for name in ("prompt_digest", "model", "temperature", "seed", *_COST_COLUMNS)
         },
         "format_strict": step.format_strict,
         **{name: measures[name] for name in _MEASURES},

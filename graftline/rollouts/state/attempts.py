@@ -27,7 +27,6 @@ class AttemptStatus:
     teacher: str
     phase: Phase
     steps: int
-    """How many it took."""
     reason: str
     """Why it failed or was interrupted; empty otherwise."""
     written_at: str
@@ -71,10 +70,6 @@ class AttemptLog:
             ).fetchall()
         return Claim(identity, number), steps
 
-    def discard(self, claim: Claim) -> None:
-        """Delete the steps of an attempt, which then begins anew; nothing happens where another worker has it."""
-        self._move(claim, "running", 0)
-
     def add(self, claim: Claim, number: int, step: str) -> None:
         """Store the step with this `number`, from 1.
 
@@ -93,19 +88,29 @@ class AttemptLog:
             )
 
     def interrupt(self, claim: Claim, reason: str) -> None:
-        """Note why an attempt does not go on for now; nothing happens where another worker has it."""
+        """Note why an attempt does not go on for now; does nothing where another worker has it."""
         with self._states.writing() as connection:
             connection.execute(
                 "UPDATE attempts SET phase = 'interrupted', reason = ?, written_at = ? WHERE identity = ? AND claim = ?",
                 (reason, self._states.now(), claim.identity, claim.number),
             )
 
+    def discard(self, claim: Claim) -> None:
+        """Delete the steps of an attempt, which then begins anew; does nothing where another worker has it."""
+        self.end(claim, "running", 0)
+
     def end(self, claim: Claim, phase: Phase, steps: int, reason: str = "") -> None:
         """Note how an attempt ended whose trajectory is stored, and delete its steps, which are in that.
 
-        Nothing happens where another worker has the attempt.
+        Does nothing where another worker has the attempt.
         """
-        self._move(claim, phase, steps, reason)
+        with self._states.writing() as connection:
+            written = connection.execute(
+                "UPDATE attempts SET phase = ?, steps = ?, reason = ?, written_at = ? WHERE identity = ? AND claim = ?",
+                (phase, steps, reason, self._states.now(), claim.identity, claim.number),
+            )
+            if written.rowcount:
+                connection.execute("DELETE FROM steps WHERE identity = ?", (claim.identity,))
 
     def statuses(self, key: str | None = None) -> Sequence[AttemptStatus]:
         """Return how far attempts came, all or those under `key`: by key, the one that was written last first."""
@@ -118,12 +123,3 @@ class AttemptLog:
                 (key,),
             ).fetchall()
         return [AttemptStatus(*row) for row in rows]
-
-    def _move(self, claim: Claim, phase: Phase, steps: int, reason: str = "") -> None:
-        with self._states.writing() as connection:
-            written = connection.execute(
-                "UPDATE attempts SET phase = ?, steps = ?, reason = ?, written_at = ? WHERE identity = ? AND claim = ?",
-                (phase, steps, reason, self._states.now(), claim.identity, claim.number),
-            )
-            if written.rowcount:
-                connection.execute("DELETE FROM steps WHERE identity = ?", (claim.identity,))

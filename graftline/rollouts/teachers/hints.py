@@ -71,7 +71,8 @@ def empty_match_hint(action: PatternAction | RuleAction, tree: Tree, sandbox: Sa
     patterns = list(patterns_of(rule))
     if not patterns:
         kind = rule.get("kind")
-        return _kinds_like(str(kind), tree) if kind and not _of_kind(tree, str(kind)) else ""
+        is_absent = kind and all(node.kind != kind for node in tree.root.walk())
+        return _kinds_like(str(kind), tree) if is_absent else ""
     return _pattern_hint(patterns[0], rule, tree, sandbox)
 
 
@@ -86,15 +87,15 @@ def more_matches_hint(
         patterns, sandbox.apply_many(tree.text, tree.language, actions) if actions else [], strict=True
     ):
         extra = [
-            match for match in ensure_decided(result).matches if not any(_overlap(match, other) for other in matches)
+            match
+            for match in ensure_decided(result).matches
+            if not any(match.start < other.end and other.start < match.end for other in matches)
         ]
         if len(extra) > len(more):
             best, more = pattern, extra
     if not best:
         return ""
-    first = more[0]
-    place = f"{quote(tree.text[first.start : first.end])} on line {line_of(tree.text, first.start)}"
-    return f"If places like it are meant, use {quote(best)}: it also matches {place}."
+    return f"If places like it are meant, use {quote(best)}: it also matches {_place(more[0], tree)}."
 
 
 def broken_hint(action: PatternAction | RuleAction, language: Language) -> str:
@@ -123,8 +124,8 @@ def left_out_hint(action: PatternAction | RuleAction, language: Language) -> str
     return f"The rewrite leaves {join_words(left_out)} out: repeat in it what has to stay." if left_out else ""
 
 
-def _overlap(match: Match, other: Match) -> bool:
-    return match.start < other.end and other.start < match.end
+def _place(span: Match | Node, tree: Tree) -> str:
+    return f"{quote(tree.text[span.start : span.end])} on line {line_of(tree.text, span.start)}"
 
 
 def _pattern_hint(pattern: str, rule: Mapping[str, Any], tree: Tree, sandbox: Sandbox) -> str:
@@ -138,8 +139,7 @@ def _pattern_hint(pattern: str, rule: Mapping[str, Any], tree: Tree, sandbox: Sa
     nearest = _nearest(pattern, tree)
     if nearest is None:
         return ""
-    line = line_of(tree.text, nearest.start)
-    hint = f"The nearest code is {quote(tree.of(nearest))} on line {line}, of kind `{nearest.kind}`."
+    hint = f"The nearest code is {_place(nearest, tree)}, of kind `{nearest.kind}`."
     read = _kind_of_pattern(pattern, tree.language)
     if read and read != nearest.kind and "selector" not in str(rule.get("pattern")):
         hint += f" The pattern is read as `{read}`.{_selecting(pattern, nearest.kind, tree.language)}"
@@ -176,9 +176,7 @@ def _try_variants(pattern: str, rule: Mapping[str, Any], tree: Tree, sandbox: Sa
     )
     for (why, text), result in zip(actions, results, strict=True):
         if ensure_decided(result).verdict is Verdict.OK:
-            first = result.matches[0]
-            place = quote(tree.text[first.start : first.end])
-            return f"Use {quote(text)}: it matches {place} on line {line_of(tree.text, first.start)} ({why})."
+            return f"Use {quote(text)}: it matches {_place(result.matches[0], tree)} ({why})."
     return ""
 
 
@@ -195,20 +193,17 @@ def _failing_part(rule: Mapping[str, Any], tree: Tree, sandbox: Sandbox) -> str:
     alone, *alone_results = (ensure_decided(result) for result in sandbox.apply_many(tree.text, tree.language, actions))
     if alone.verdict is not Verdict.OK:
         return ""
-    first = alone.matches[0]
-    place = f"{quote(tree.text[first.start : first.end])} on line {line_of(tree.text, first.start)}"
+    place = _place(alone.matches[0], tree)
     failing = [
         f"`{key}`" for key, result in zip(conditions, alone_results, strict=True) if result.verdict is not Verdict.OK
     ]
     names = " and ".join(f"`{key}`" for key in base)
     culprit = join_words(failing) if failing else "the others together"
     hint = f"{names} alone would match {place}; {culprit} {'rules' if len(failing) == 1 else 'rule'} it out."
-    return f"{hint} `inside` and `has` look one level far unless `stopBy: end` is given." if _is_near(rule) else hint
-
-
-def _is_near(rule: Mapping[str, Any]) -> bool:
     relations = (rule[key] for key in ("inside", "has") if key in rule)
-    return any(isinstance(relation, Mapping) and "stopBy" not in relation for relation in relations)
+    if any(isinstance(relation, Mapping) and "stopBy" not in relation for relation in relations):
+        hint += " `inside` and `has` look one level far unless `stopBy: end` is given."
+    return hint
 
 
 def _in_context(action: PatternAction | RuleAction, tree: Tree) -> str:
@@ -220,7 +215,7 @@ def _in_context(action: PatternAction | RuleAction, tree: Tree) -> str:
     nearest = _nearest(patterns[0], tree) if patterns else None
     if nearest is None:
         return "Match the whole expression or statement, or give a context in which it stands and a `selector`."
-    place = f"{quote(tree.of(nearest))} on line {line_of(tree.text, nearest.start)}"
+    place = _place(nearest, tree)
     advice = _selecting(patterns[0], nearest.kind, tree.language) or " Match all of it, or one part at a time."
     return f"The nearest one is {place}, of kind `{nearest.kind}`.{advice}"
 
@@ -242,10 +237,6 @@ def _kinds_like(kind: str, tree: Tree) -> str:
         )
     common = [f"`{name}`" for name, _ in kinds.most_common(6)]
     return f"No node of the text is of kind `{kind}`; the commonest are {join_words(common, 6)}."
-
-
-def _of_kind(tree: Tree, kind: str) -> bool:
-    return any(node.kind == kind for node in tree.root.walk())
 
 
 def _nearest(pattern: str, tree: Tree) -> Node | None:
