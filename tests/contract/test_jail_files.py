@@ -29,31 +29,35 @@ def test_every_byte_comes_through_unchanged(jail: ServedJail) -> None:
     assert jail.run(python(text, stdin=every, files={"f": every[::-1]})).stdout == every + every[::-1]
 
 
+PACKAGE = {"package/__init__.py": b"", "package/deep/er/m.py": b"value = 3\n", "data/x.txt": b"y"}
+ARGUMENTS = ("", "a b", "--flag=ä", "-c", "\n")
+CASES = {
+    "input that is not read": (python("print(1)", stdin=bytes(7 << 20)), "1\n"),
+    "input, from its start to its end": (
+        python("print(input() + input()); print(repr(open(0).read()))", stdin=b"a\nb\n"),
+        "ab\n''\n",
+    ),
+    "no input": (python("import sys; print(repr(sys.stdin.read()))"), "''\n"),
+    "arguments": (python("import sys; print(sys.argv)", *ARGUMENTS), f"{['main.py', *ARGUMENTS]}\n"),
+    "output": (python("print(7)"), "7\n"),
+    "output by its descriptor": (python("import os; os.write(1, b'7\\n')"), "7\n"),
+    "files in folders": (
+        python("from package.deep.er import m; print(m.value, open('data/x.txt').read())", files=PACKAGE),
+        "3 y\n",
+    ),
+    "an empty file": (python("print(open('e', 'rb').read())", files={"e": b""}), "b''\n"),
+    "a program in a folder": (
+        Case("python", ("sub/run.py",), {"sub/run.py": b"import os; print(sorted(os.listdir()), __name__)"}),
+        "['sub'] __main__\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
 @on_served_ones_only
-def test_megabytes_of_input_need_not_be_read(jail: ServedJail) -> None:
-    assert output(jail, python("print(1)", stdin=bytes(7 << 20))) == "1\n"
-
-
-@on_served_ones_only
-def test_input_is_read_from_its_start_to_its_end(jail: ServedJail) -> None:
-    assert output(jail, python("print(input() + input()); print(repr(open(0).read()))", stdin=b"a\nb\n")) == "ab\n''\n"
-
-
-@on_served_ones_only
-def test_without_input_there_is_an_end_of_file(jail: ServedJail) -> None:
-    assert output(jail, python("import sys; print(repr(sys.stdin.read()))")) == "''\n"
-
-
-@on_served_ones_only
-def test_arguments_are_those_that_were_given(jail: ServedJail) -> None:
-    given = ("", "a b", "--flag=ä", "-c", "\n")
-    assert output(jail, python("import sys; print(sys.argv)", *given)) == f"{['main.py', *given]}\n"
-
-
-@pytest.mark.parametrize("program", ["print(7)", "import os; os.write(1, b'7\\n')"])
-@on_served_ones_only
-def test_output_is_not_lost_however_it_is_written(jail: ServedJail, program: str) -> None:
-    assert output(jail, python(program)) == "7\n"
+def test_a_program_finds_what_its_case_has(jail: ServedJail, name: str) -> None:
+    case, expected = CASES[name]
+    assert output(jail, case) == expected
 
 
 @on_served_ones_only
@@ -65,24 +69,6 @@ def test_what_it_prints_before_it_is_ended_at_once_is_kept(jail: ServedJail) -> 
 @on_served_ones_only
 def test_half_a_character_of_output_is_no_trouble(jail: ServedJail) -> None:
     assert jail.run(python(r"import os; os.write(1, b'\xe2\x82'); print('\ud800')")).stdout == b"\xe2\x82\\ud800\n"
-
-
-@on_served_ones_only
-def test_a_file_runs_from_a_folder_of_its_own(jail: ServedJail) -> None:
-    files = {"package/__init__.py": b"", "package/deep/er/m.py": b"value = 3\n", "data/x.txt": b"y"}
-    text = "from package.deep.er import m; print(m.value, open('data/x.txt').read())"
-    assert output(jail, python(text, files=files)) == "3 y\n"
-
-
-@on_served_ones_only
-def test_an_empty_file_is_a_file(jail: ServedJail) -> None:
-    assert output(jail, python("print(open('e', 'rb').read())", files={"e": b""})) == "b''\n"
-
-
-@on_served_ones_only
-def test_a_program_in_a_sub_folder_runs_in_the_working_folder(jail: ServedJail) -> None:
-    case = Case("python", ("sub/run.py",), {"sub/run.py": b"import os; print(sorted(os.listdir()), __name__)"})
-    assert output(jail, case) == "['sub'] __main__\n"
 
 
 def test_trusted_files_take_the_place_of_others_of_their_name(jail: ServedJail) -> None:
