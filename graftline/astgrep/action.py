@@ -65,10 +65,7 @@ def _form(value: Any) -> str:
     return "rule" if "rule" in keys else "pattern"
 
 
-Action = Annotated[
-    Annotated[PatternAction, Tag("pattern")] | Annotated[RuleAction, Tag("rule")],
-    Discriminator(_form),
-]
+Action = Annotated[Annotated[PatternAction, Tag("pattern")] | Annotated[RuleAction, Tag("rule")], Discriminator(_form)]
 """What an agent proposes; told apart by its keys."""
 
 ACTION: TypeAdapter[PatternAction | RuleAction] = TypeAdapter(Action)

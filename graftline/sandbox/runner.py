@@ -127,10 +127,7 @@ class SandboxRunner:
         return workspace
 
     def apply_action(
-        self,
-        workspace: Path,
-        action: PatternAction | RuleAction | Mapping[str, Any] | str,
-        only: Sequence[str] = (),
+        self, workspace: Path, action: PatternAction | RuleAction | Mapping[str, Any] | str, only: Sequence[str] = ()
     ) -> SandboxResult:
         """Apply an action to the files of a workspace, or to those whose paths are in `only`.
 

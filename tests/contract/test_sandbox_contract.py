@@ -249,10 +249,7 @@ def test_every_language_is_spoken(sandbox: Sandbox, language: Language, source: 
 
 def test_a_source_with_a_lone_surrogate_is_a_result(sandbox: Sandbox) -> None:
     result = applied(sandbox, "x = '\ud800'\n", pattern("f($A)", "g($A)"))
-    assert (result.verdict, result.error) == (
-        Verdict.ACTION_ERROR,
-        applied(sandbox, "\udfff", pattern("a", "b")).error,
-    )
+    assert (result.verdict, result.error) == (Verdict.ACTION_ERROR, applied(sandbox, "\udfff", pattern("a", "b")).error)
 
 
 def test_the_same_question_has_the_same_answer(sandbox: Sandbox) -> None:

@@ -178,10 +178,7 @@ def test_an_answer_beyond_what_is_kept_has_not_passed(jail: ServedJail) -> None:
 
 @pytest.mark.parametrize(
     ("value", "target"),
-    [
-        ("value = [value]", "[" * 60 + "1" + "]" * 60),
-        ("value = {1: value}", "{1:" * 40 + "1" + "}" * 40),
-    ],
+    [("value = [value]", "[" * 60 + "1" + "]" * 60), ("value = {1: value}", "{1:" * 40 + "1" + "}" * 40)],
     ids=["lists", "dictionaries"],
 )
 def test_nested_values_are_compared_in_little_time_and_memory(value: str, target: str) -> None:

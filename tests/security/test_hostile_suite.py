@@ -18,10 +18,7 @@ from tests.security.hostile.suite import JAIL_CASES, PROGRAM_NAMES, SANDBOX_CASE
 
 SANDBOXES = all_sandboxes()
 # nothing weaker takes its place
-JAILS = {
-    **all_jails(),
-    "namespaces": lambda: open_jail(JailConfig(limits=CASE_LIMITS, programs=PROGRAM_NAMES)),
-}
+JAILS = {**all_jails(), "namespaces": lambda: open_jail(JailConfig(limits=CASE_LIMITS, programs=PROGRAM_NAMES))}
 
 
 @pytest.fixture(scope="module")

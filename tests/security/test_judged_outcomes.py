@@ -247,10 +247,7 @@ def test_of_code_that_the_machine_kept_from_running_nothing_is_known() -> None:
             "class E:\n    def __repr__(self):\n        raise RuntimeError\ndef add(a, b):\n    return E()\n",
             "AssertionError: ",
         ),
-        (
-            "class E(Exception):\n    def __str__(self):\n        raise RuntimeError\ndef add(a, b):\n    raise E\n",
-            "E",
-        ),
+        ("class E(Exception):\n    def __str__(self):\n        raise RuntimeError\ndef add(a, b):\n    raise E\n", "E"),
     ],
     ids=["surrogate", "long", "no repr", "no str"],
 )
@@ -263,14 +260,6 @@ def test_any_message_can_be_told(jail: ServedJail, module: str, error: str) -> N
 
 @in_namespaces
 def test_what_would_run_before_the_tests_is_left_out(jail: ServedJail) -> None:
-    names = [
-        "conftest.py",
-        "a/Conftest.py",
-        "sitecustomize.py",
-        "x.pth",
-        "__pycache__/m.pyc",
-        "__PYCACHE__/x",
-        "y.pyo",
-    ]
+    names = ["conftest.py", "a/Conftest.py", "sitecustomize.py", "x.pth", "__pycache__/m.pyc", "__PYCACHE__/x", "y.pyo"]
     result = by_pytest(jail, RIGHT, more={name: b"import os; os._exit(0)" for name in names})
     assert (result.passed, result.left_out) == (True, tuple(sorted(names)))

@@ -80,10 +80,7 @@ def test_a_name_that_some_system_takes_otherwise_is_refused(
     workspaces: Workspaces, tmp_path: Path, name: str, reason: str
 ) -> None:
     workspace = workspaces.prepare("t", {})
-    for refused in (
-        lambda: workspaces.prepare("t", {name: "x"}),
-        lambda: workspaces.write(workspace, {name: b"x"}),
-    ):
+    for refused in (lambda: workspaces.prepare("t", {name: "x"}), lambda: workspaces.write(workspace, {name: b"x"})):
         with pytest.raises(DataError, match=reason) as caught:
             refused()
         assert len(str(caught.value)) < 12_000

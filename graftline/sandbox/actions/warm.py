@@ -169,8 +169,7 @@ class _Worker:
         self.stop()
         command = [sys.executable, "-I", "-m", "graftline.sandbox.inside.warm_worker", self._limits.model_dump_json()]
         self._process = InnerProcess(
-            [*command, *LANGUAGES],
-            {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "TZ": "UTC"},
+            [*command, *LANGUAGES], {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "TZ": "UTC"}
         )
         try:
             hello = self._process.receive(self._most, time.monotonic() + _START_S)

@@ -110,10 +110,7 @@ ACTION_CASES = (
         _LARGE | {Verdict.ACTION_ERROR},
     ),
     ActionCase(
-        "rewrite_that_repeats",
-        "f(" + "a" * 9_000 + ")\n",
-        {"pattern": "f($A)", "rewrite": "$A" * 1000},
-        _LARGE,
+        "rewrite_that_repeats", "f(" + "a" * 9_000 + ")\n", {"pattern": "f($A)", "rewrite": "$A" * 1000}, _LARGE
     ),
     ActionCase(
         "matches_within_matches",

@@ -59,11 +59,7 @@ class Host:
         folder.chmod(0o755)
         self._open_folder.mkdir()
         self._open_folder.chmod(0o1777)
-        self._files = {
-            folder / "secret": 0o600,
-            folder / "open_secret": 0o644,
-            self._open_folder / "bait": 0o666,
-        }
+        self._files = {folder / "secret": 0o600, folder / "open_secret": 0o644, self._open_folder / "bait": 0o666}
         self._lay_files()
         self._watched = (*_folders(), self._open_folder)
         self._key = 0x5EED0000 + secrets.randbelow(1 << 16)

@@ -49,8 +49,4 @@ def test_actions_are_as_models_write_them() -> None:
 def test_system_calls_are_numbered_for_the_machines_that_jails_know() -> None:
     assert [
         (calls(machine).get("ptrace"), calls(machine).get("iopl")) for machine in ("x86_64", "aarch64", "s390x")
-    ] == [
-        (101, 172),
-        (117, None),
-        (None, None),
-    ]
+    ] == [(101, 172), (117, None), (None, None)]

@@ -61,11 +61,7 @@ def test_the_table_has_a_row_per_case_and_a_column_per_back_end() -> None:
     ]
     assert table(outcomes) == (
         ["group", "case", "a", "b"],
-        [
-            ["files", "x", "contained", "ESCAPED"],
-            ["files", "y", "needs full", ""],
-            ["actions", "z", "", "NOT RUN"],
-        ],
+        [["files", "x", "contained", "ESCAPED"], ["files", "y", "needs full", ""], ["actions", "z", "", "NOT RUN"]],
     )
     assert summary(outcomes) == "a: 1 contained, 1 beyond level; b: 1 escaped, 1 not run"
     assert [has_failed(outcomes[:2]), has_failed(outcomes[:3]), has_failed(outcomes[3:])] == [False, True, True]

@@ -171,12 +171,7 @@ def test_every_language_is_parsed(language: Language) -> None:
 def test_actions_become_numbered_rules_in_one_document() -> None:
     actions = [PatternAction(pattern="f($A)", rewrite="---\nid: x"), RuleAction(rule={"kind": "call"}, fix="\u2028é")]
     first, second = rules_document(actions, "java").split("\n---\n")
-    assert json.loads(first) == {
-        "id": "a0",
-        "language": "java",
-        "rule": {"pattern": "f($A)"},
-        "fix": "---\nid: x",
-    }
+    assert json.loads(first) == {"id": "a0", "language": "java", "rule": {"pattern": "f($A)"}, "fix": "---\nid: x"}
     assert second == '{"id": "a1", "language": "java", "rule": {"kind": "call"}, "fix": "\\u2028\\u00e9"}'
 
 

@@ -35,10 +35,7 @@ def test_a_case_is_to_blame_that_lost_less_than_a_tenth_of_its_time(measured: di
     ("measured", "fault"),
     [
         ({"late_s": 3.1}, "a heartbeat beside it was late by 3.1 s in 30.0 s"),
-        (
-            {"ready_s": 30.0, "used_s": 10.0},
-            "it was ready to use 30.0 s of processor time, and got 10.0 s in 30.0 s",
-        ),
+        ({"ready_s": 30.0, "used_s": 10.0}, "it was ready to use 30.0 s of processor time, and got 10.0 s in 30.0 s"),
         ({"stalled_s": 3.1}, "it waited for a disk for 3.1 s of 30.0 s"),
     ],
 )
