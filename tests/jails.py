@@ -83,7 +83,7 @@ def processes_of(group: int) -> list[int]:
     return found
 
 
-def dedented(text: str) -> str:
+def dedent(text: str) -> str:
     lines = text.strip("\n").splitlines()
     indent = len(lines[0]) - len(lines[0].lstrip())
     return "\n".join(line[indent:] for line in lines)

@@ -7,7 +7,7 @@ import pytest
 
 from graftline.sandbox import Case, Verdict
 from graftline.sandbox.jail.served import ServedJail
-from tests.jails import KEPT, LIMITS, SHORT, dedented, how, on_served_ones_only, on_walled_ones_only, output, python
+from tests.jails import KEPT, LIMITS, SHORT, dedent, how, on_served_ones_only, on_walled_ones_only, output, python
 
 
 def test_an_exception_is_shown_with_its_place(jail: ServedJail) -> None:
@@ -64,7 +64,7 @@ def test_threads_are_waited_for_but_not_those_that_are_daemons(jail: ServedJail)
         threading.Thread(target=late).start()
         threading.Thread(target=never, daemon=True).start()
     """
-    assert output(jail, python(dedented(text))) == "late\n"
+    assert output(jail, python(dedent(text))) == "late\n"
 
 
 @on_served_ones_only
@@ -168,7 +168,7 @@ def test_usage_is_that_of_the_program(jail: ServedJail) -> None:
         end = time.process_time() + 0.2
         while time.process_time() < end: pass
     """
-    used = jail.run(python(dedented(text))).usage
+    used = jail.run(python(dedent(text))).usage
     assert 0.2 <= used.cpu_s < 0.9
     assert 0.4 <= used.wall_s < LIMITS.wall_s
     assert 64 < used.peak_memory_mb < 256

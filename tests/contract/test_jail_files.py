@@ -8,7 +8,7 @@ import pytest
 from graftline.core.errors import DataError
 from graftline.sandbox import Case, Verdict
 from graftline.sandbox.jail.served import ServedJail
-from tests.jails import dedented, how, on_served_ones_only, output, python
+from tests.jails import dedent, how, on_served_ones_only, output, python
 
 
 def test_output_errors_and_exit_code_come_back(jail: ServedJail) -> None:
@@ -120,7 +120,7 @@ def test_temporary_files_have_a_place(jail: ServedJail) -> None:
             print(os.listdir(folder), folder.startswith(os.environ["TMPDIR"]), os.environ["HOME"] == os.environ["TMPDIR"])
         print(os.listdir(tempfile.gettempdir()))
     """
-    assert output(jail, python(dedented(text))) == "[] True True\n[]\n"
+    assert output(jail, python(dedent(text))) == "[] True True\n[]\n"
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../up", "a/../../up", "", "a\\b", "C:x", "nul", "a\0b", "x" * 300])

@@ -20,7 +20,7 @@ from tests.jails import (
     MODES,
     SHORT,
     WRAPPED,
-    dedented,
+    dedent,
     has_process,
     how,
     is_soon,
@@ -65,9 +65,9 @@ def test_nothing_of_one_is_seen_by_the_next(jail: ServedJail) -> None:
         print(os.listdir(), os.listdir(tempfile.gettempdir()), "LEFT" in os.environ, "left" in sys.modules,
               hasattr(builtins, "left"), hasattr(json, "left"), "left" in sys.path, oct(mask), os.path.exists("/tmp/left"))
     """
-    assert output(jail, python(dedented(dirty))) == "dirty\n"
+    assert output(jail, python(dedent(dirty))) == "dirty\n"
     expected = "['main.py'] [] False False False False False 0o22 False\n"
-    assert output(jail, python(dedented(clean))) == expected
+    assert output(jail, python(dedent(clean))) == expected
 
 
 @on_walled_ones_only
@@ -111,10 +111,10 @@ def test_two_jails_at_the_same_time_do_not_see_each_other(
     """
     ends: list[CaseEnd] = []
     other = open_another()
-    thread = threading.Thread(target=lambda: ends.append(other.run(python(dedented(victim), mark))))
+    thread = threading.Thread(target=lambda: ends.append(other.run(python(dedent(victim), mark))))
     thread.start()
     assert is_soon(lambda: has_process(mark), within_s=30)
-    seen = jail.run(python(dedented(spy), mark)).stdout
+    seen = jail.run(python(dedent(spy), mark)).stdout
     thread.join()
     # the command line of the spy itself names the mark nowhere: programs of ours are forks
     assert (seen, [(end.exit_code, end.stdout) for end in ends]) == (b"[]\n", [(0, b"0\n")])
@@ -202,7 +202,7 @@ def test_a_forked_process_that_ends_leaves_the_jail_of_its_parent(kind: str) -> 
         print(jail.run(case).verdict.value)
         jail.close()
     """
-    done = subprocess.run([sys.executable, "-c", dedented(program)], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", dedent(program)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
@@ -213,7 +213,7 @@ def test_who_waits_outside_of_namespaces_ends_as_the_process_that_was_to_enter_t
         kernel.unshare = lambda namespaces: os._exit(7)
         case_jail.enter_namespaces({"user": None})
     """
-    done = subprocess.run([sys.executable, "-c", dedented(program)], check=False, timeout=240)
+    done = subprocess.run([sys.executable, "-c", dedent(program)], check=False, timeout=240)
     assert done.returncode == 7
 
 

@@ -13,7 +13,7 @@ from graftline.sandbox.jail import served
 from graftline.sandbox.jail.served import ServedJail
 from tests.jails import (
     LIMITS,
-    dedented,
+    dedent,
     has_process,
     how,
     is_soon,
@@ -99,7 +99,7 @@ PROGRAMS = {
 @on_served_ones_only
 def test_a_program_has_what_programs_have(jail: ServedJail, name: str) -> None:
     text, expected = PROGRAMS[name]
-    assert output(jail, python(dedented(text))) == expected
+    assert output(jail, python(dedent(text))) == expected
 
 
 @pytest.mark.parametrize("kind", ["namespaces", "subprocess"], indirect=True, scope="module")
@@ -117,7 +117,7 @@ def test_a_process_in_the_background_is_gone_afterwards(jail: ServedJail, kind: 
                                  start_new_session=True, stdout=subprocess.PIPE)
         print(child.stdout.readline())
     """
-    assert output(jail, python(dedented(text), mark)) == "b'1\\n'\n"
+    assert output(jail, python(dedent(text), mark)) == "b'1\\n'\n"
     assert is_soon(lambda: not has_process(mark), within_s=20)
 
 
@@ -134,7 +134,7 @@ def test_a_grandchild_that_holds_the_output_is_not_waited_for(jail: ServedJail, 
         os.wait()
         print("done")
     """
-    end = jail.run(python(dedented(text), mark))
+    end = jail.run(python(dedent(text), mark))
     assert (how(end), end.stdout) == ((Verdict.OK, 0, None), b"done\n")
     assert end.usage.wall_s < LIMITS.wall_s
     assert is_soon(lambda: not has_process(mark), within_s=20)

@@ -12,7 +12,7 @@ from graftline.core.errors import ConfigError, DataError, SandboxError
 from graftline.sandbox import Case, CaseEnd, JailConfig, Verdict, open_jail
 from graftline.sandbox.jail import Returned, Snapshot
 from graftline.sandbox.jail.served import ServedJail
-from tests.jails import LIMITS, MODES, dedented, how, on_served_ones_only, on_walled_ones_only, output, python
+from tests.jails import LIMITS, MODES, dedent, how, on_served_ones_only, on_walled_ones_only, output, python
 
 FILES = {"own/a.txt": "a", "own/deep/b.txt": "b", "over/a.txt": "over", "hidden/secret": "secret", "own/run.sh": "echo"}
 
@@ -35,13 +35,13 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 
 @pytest.fixture(scope="module")
 def open_boxes(kind: str, snapshot: Snapshot) -> Callable[..., ServedJail]:
-    def opened(**more: object) -> ServedJail:
+    def open_jail_of(**more: object) -> ServedJail:
         limits = more.pop("limits", LIMITS)
         return ServedJail(
             kind, MODES.get(kind, "confined"), limits, ("python", "shell", "pytest"), None, snapshot, **more
         )
 
-    return opened
+    return open_jail_of
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def boxes(open_boxes: Callable[..., ServedJail]) -> Iterator[ServedJail]:
 
 def left(boxes: ServedJail, text: str, *paths: str, **bounds: int) -> CaseEnd:
     """Return the end of a program after which `paths` come back."""
-    case = python(dedented(text))
+    case = python(dedent(text))
     end = boxes.run(replace(case, parts=PARTS, returned=Returned(paths, **bounds)))
     assert (how(end), end.stderr) == ((Verdict.OK, 0, None), b"")
     return end
@@ -67,7 +67,7 @@ def test_every_case_starts_with_a_copy_of_the_parts(boxes: ServedJail) -> None:
         open("a.txt", "w").write("changed"); os.remove("deep/b.txt")
     """
     expected = "['a.txt', 'deep', 'folder', 'link', 'main.py', 'run.sh'] over b deep 0o755 False\n"
-    assert [output(boxes, replace(python(dedented(text)), parts=PARTS)) for _ in range(3)] == [expected] * 3
+    assert [output(boxes, replace(python(dedent(text)), parts=PARTS)) for _ in range(3)] == [expected] * 3
 
 
 @on_served_ones_only

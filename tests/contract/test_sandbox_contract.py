@@ -43,7 +43,7 @@ def all_of_them() -> Iterator[list[Sandbox]]:
         one.close()
 
 
-def applied(sandbox: Sandbox, source: str, action: PatternAction | RuleAction, language: Language = "python") -> Any:
+def apply(sandbox: Sandbox, source: str, action: PatternAction | RuleAction, language: Language = "python") -> Any:
     [result] = sandbox.apply_many(source, language, [action])
     return result
 
@@ -58,17 +58,17 @@ def rule(fix: str | dict[str, Any], /, **parts: Any) -> RuleAction:
 
 
 def test_a_match_gives_the_new_text_and_where_it_was_made(sandbox: Sandbox) -> None:
-    result = applied(sandbox, "x = f(1)\n", pattern("f($A)", "g($A)"))
+    result = apply(sandbox, "x = f(1)\n", pattern("f($A)", "g($A)"))
     assert result == SandboxResult(Verdict.OK, "x = g(1)\n", sandbox.isolation, (Match(4, 8, "g(1)"),))
 
 
 def test_no_match_gives_no_text(sandbox: Sandbox) -> None:
-    result = applied(sandbox, "x = f(1)\n", pattern("h($A)", "g($A)"))
+    result = apply(sandbox, "x = f(1)\n", pattern("h($A)", "g($A)"))
     assert result == SandboxResult(Verdict.NO_MATCH, None, sandbox.isolation)
 
 
 def test_a_rewrite_to_the_same_text_is_a_match(sandbox: Sandbox) -> None:
-    result = applied(sandbox, "f(1)\n", pattern("f($A)", "f($A)"))
+    result = apply(sandbox, "f(1)\n", pattern("f($A)", "f($A)"))
     assert (result.verdict, result.after, result.matches) == (Verdict.OK, "f(1)\n", (Match(0, 4, "f(1)"),))
 
 
@@ -94,7 +94,7 @@ INVALID = {
 def test_an_action_that_ast_grep_refuses_is_a_result_with_its_reason(
     sandbox: Sandbox, action: PatternAction | RuleAction
 ) -> None:
-    result = applied(sandbox, "x = f(1)\n", action)
+    result = apply(sandbox, "x = f(1)\n", action)
     assert (result.verdict, result.after, result.matches) == (Verdict.ACTION_ERROR, None, ())
     assert result.error
 
@@ -129,52 +129,52 @@ def test_no_actions_give_no_results(sandbox: Sandbox) -> None:
 
 
 def test_an_empty_source_matches_nothing(sandbox: Sandbox) -> None:
-    assert applied(sandbox, "", pattern("f($A)", "g($A)")).verdict is Verdict.NO_MATCH
+    assert apply(sandbox, "", pattern("f($A)", "g($A)")).verdict is Verdict.NO_MATCH
 
 
 def test_of_nested_matches_the_outermost_wins(sandbox: Sandbox) -> None:
-    result = applied(sandbox, "f(f(f(1)))\nf(2)\n", pattern("f($A)", "g($A)"))
+    result = apply(sandbox, "f(f(f(1)))\nf(2)\n", pattern("f($A)", "g($A)"))
     # f(f(f(1))) is 10 characters, the newline the eleventh
     assert result.matches == (Match(0, 10, "g(f(f(1)))"), Match(11, 15, "g(2)"))
     assert result.after == "g(f(f(1)))\ng(2)\n"
 
 
 def test_of_left_nested_matches_the_outermost_wins(sandbox: Sandbox) -> None:
-    result = applied(sandbox, "a.b().c().b()\n", pattern("$A.b()", "$A.d()"))
+    result = apply(sandbox, "a.b().c().b()\n", pattern("$A.b()", "$A.d()"))
     assert result.after == "a.b().c().d()\n"
 
 
 def test_neighbors_that_touch_are_both_rewritten(sandbox: Sandbox) -> None:
-    result = applied(sandbox, "f(1)f(2)\n", rule("x", kind="argument_list"))
+    result = apply(sandbox, "f(1)f(2)\n", rule("x", kind="argument_list"))
     assert result.after == "fxfx\n"
 
 
 def test_offsets_count_characters_not_bytes(sandbox: Sandbox) -> None:
     source = "é = '日本', f(ü)\n𠮷 = f(𠮿)\n"
-    result = applied(sandbox, source, pattern("f($A)", "größe($A)"))
+    result = apply(sandbox, source, pattern("f($A)", "größe($A)"))
     assert result.after == "é = '日本', größe(ü)\n𠮷 = größe(𠮿)\n"
     assert [source[match.start : match.end] for match in result.matches] == ["f(ü)", "f(𠮿)"]
 
 
 @pytest.mark.parametrize("separator", ["\u0085", "\u2028", "\u2029", "\x0b", "\x0c", "\x1c", "\x1e", "\x7f"])
 def test_characters_that_some_read_as_line_ends_are_plain_text(sandbox: Sandbox, separator: str) -> None:
-    result = applied(sandbox, f"x = f('a{separator}b')\n", pattern("f($A)", f"g('{separator}', $A)"))
+    result = apply(sandbox, f"x = f('a{separator}b')\n", pattern("f($A)", f"g('{separator}', $A)"))
     assert (result.verdict, result.after) == (Verdict.OK, f"x = g('{separator}', 'a{separator}b')\n")
 
 
 def test_carriage_returns_stay(sandbox: Sandbox) -> None:
-    result = applied(sandbox, "x = f(1)\r\ny = f(\r\n    2)\r\n", pattern("f($A)", "g($A)"))
+    result = apply(sandbox, "x = f(1)\r\ny = f(\r\n    2)\r\n", pattern("f($A)", "g($A)"))
     assert result.after == "x = g(1)\r\ny = g(2)\r\n"
 
 
 def test_a_list_variable_keeps_its_separators(sandbox: Sandbox) -> None:
-    result = applied(sandbox, "f(1,  2 ,3)\nf()\n", pattern("f($$$A)", "g(0, $$$A)"))
+    result = apply(sandbox, "f(1,  2 ,3)\nf()\n", pattern("f($$$A)", "g(0, $$$A)"))
     assert result.after == "g(0, 1,  2 ,3)\ng(0, )\n"
 
 
 def test_a_rewrite_of_several_lines_takes_the_indentation_of_the_match(sandbox: Sandbox) -> None:
     source = "def outer():\n    if x:\n        f(1)\n"
-    result = applied(sandbox, source, pattern("f($A)", "if $A:\n    g($A)\nelse:\n    h()"))
+    result = apply(sandbox, source, pattern("f($A)", "if $A:\n    g($A)\nelse:\n    h()"))
     assert result.after == (
         "def outer():\n    if x:\n        if 1:\n            g(1)\n        else:\n            h()\n"
     )
@@ -182,32 +182,32 @@ def test_a_rewrite_of_several_lines_takes_the_indentation_of_the_match(sandbox: 
 
 def test_a_captured_block_is_moved_to_where_its_variable_stands(sandbox: Sandbox) -> None:
     source = "def outer():\n    with a:\n        b(\n            1,\n        )\n"
-    result = applied(sandbox, source, pattern("with a:\n    $A", "$A"))
+    result = apply(sandbox, source, pattern("with a:\n    $A", "$A"))
     assert result.after == "def outer():\n    b(\n        1,\n    )\n"
 
 
 def test_an_indentation_more_than_512_bytes_away_counts_as_none(sandbox: Sandbox) -> None:
     # newline, 4 blanks, "x = '" and "' + " are 14 bytes; with 498 more the newline is the first of 512
     near, far = ("if x:\n    x = '" + "a" * length + "' + f(1)\n" for length in (498, 499))
-    assert applied(sandbox, near, pattern("f($A)", "(a +\nb)")).after == near.replace("f(1)", "(a +\n    b)")
-    assert applied(sandbox, far, pattern("f($A)", "(a +\nb)")).after == far.replace("f(1)", "(a +\nb)")
+    assert apply(sandbox, near, pattern("f($A)", "(a +\nb)")).after == near.replace("f(1)", "(a +\n    b)")
+    assert apply(sandbox, far, pattern("f($A)", "(a +\nb)")).after == far.replace("f(1)", "(a +\nb)")
 
 
 def test_a_dollar_before_a_digit_or_a_small_letter_is_text(sandbox: Sandbox) -> None:
     source = "s.replace(/(a)/, b);\n"
-    result = applied(sandbox, source, pattern("s.replace($A, b)", "s.replace($A, '$1 $a $')"), "javascript")
+    result = apply(sandbox, source, pattern("s.replace($A, b)", "s.replace($A, '$1 $a $')"), "javascript")
     assert result.after == "s.replace(/(a)/, '$1 $a $');\n"
 
 
 def test_a_selector_rewrites_the_node_inside_its_context(sandbox: Sandbox) -> None:
     action = pattern("f(timeout=$A)", "timeout_s=$A", selector="keyword_argument")
-    assert applied(sandbox, "g(timeout=1, x=timeout)\n", action).after == "g(timeout_s=1, x=timeout)\n"
+    assert apply(sandbox, "g(timeout=1, x=timeout)\n", action).after == "g(timeout_s=1, x=timeout)\n"
 
 
 def test_strictness_is_respected(sandbox: Sandbox) -> None:
     source = "f(1, )\n"
-    assert applied(sandbox, source, pattern("f($A)", "g($A)", strictness="cst")).verdict is Verdict.NO_MATCH
-    assert applied(sandbox, source, pattern("f($A)", "g($A)", strictness="smart")).after == "g(1)\n"
+    assert apply(sandbox, source, pattern("f($A)", "g($A)", strictness="cst")).verdict is Verdict.NO_MATCH
+    assert apply(sandbox, source, pattern("f($A)", "g($A)", strictness="smart")).after == "g(1)\n"
 
 
 def test_a_rule_may_relate_nodes_constrain_and_transform_them(sandbox: Sandbox) -> None:
@@ -220,17 +220,17 @@ def test_a_rule_may_relate_nodes_constrain_and_transform_them(sandbox: Sandbox) 
     )
     source = "print('%s')\ndef f():\n    print(x)\n    print('%s and %s')\n"
     after = "print('%s')\ndef f():\n    print(x)\n    log('{} and {}')\n"
-    assert applied(sandbox, source, action).after == after
+    assert apply(sandbox, source, action).after == after
 
 
 def test_a_rule_may_use_its_own_utilities(sandbox: Sandbox) -> None:
     action = rule("x", matches="number", utils={"number": {"kind": "integer"}})
-    assert applied(sandbox, "f(1, a)\n", action).after == "f(x, a)\n"
+    assert apply(sandbox, "f(1, a)\n", action).after == "f(x, a)\n"
 
 
 def test_a_fix_may_be_an_object_with_a_template(sandbox: Sandbox) -> None:
     action = rule({"template": "g($A)"}, pattern="f($A)")
-    assert applied(sandbox, "f(1)\n", action).after == "g(1)\n"
+    assert apply(sandbox, "f(1)\n", action).after == "g(1)\n"
 
 
 @pytest.mark.parametrize(
@@ -244,12 +244,12 @@ def test_a_fix_may_be_an_object_with_a_template(sandbox: Sandbox) -> None:
     ],
 )
 def test_every_language_is_spoken(sandbox: Sandbox, language: Language, source: str, after: str) -> None:
-    assert applied(sandbox, source, pattern("f($A)", "g($A)"), language).after == after
+    assert apply(sandbox, source, pattern("f($A)", "g($A)"), language).after == after
 
 
 def test_a_source_with_a_lone_surrogate_is_a_result(sandbox: Sandbox) -> None:
-    result = applied(sandbox, "x = '\ud800'\n", pattern("f($A)", "g($A)"))
-    assert (result.verdict, result.error) == (Verdict.ACTION_ERROR, applied(sandbox, "\udfff", pattern("a", "b")).error)
+    result = apply(sandbox, "x = '\ud800'\n", pattern("f($A)", "g($A)"))
+    assert (result.verdict, result.error) == (Verdict.ACTION_ERROR, apply(sandbox, "\udfff", pattern("a", "b")).error)
 
 
 def test_the_same_question_has_the_same_answer(sandbox: Sandbox) -> None:
@@ -261,7 +261,7 @@ def test_the_same_question_has_the_same_answer(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_closing_twice_does_nothing_the_second_time(config: SandboxConfig) -> None:
     opened = open_sandbox(config)
-    assert applied(opened, "f(1)\n", pattern("f($A)", "g($A)")).after == "g(1)\n"
+    assert apply(opened, "f(1)\n", pattern("f($A)", "g($A)")).after == "g(1)\n"
     opened.close()
     opened.close()
 
@@ -307,4 +307,4 @@ def test_requests_are_answered_in_their_order(sandbox: Sandbox) -> None:
 def test_the_rule_form_and_the_pattern_form_mean_the_same(sandbox: Sandbox) -> None:
     source = "x = f(1, f(2))\n"
     as_pattern, as_rule = pattern("f($$$A)", "g($$$A)"), rule("g($$$A)", pattern="f($$$A)")
-    assert applied(sandbox, source, as_pattern) == applied(sandbox, source, as_rule)
+    assert apply(sandbox, source, as_pattern) == apply(sandbox, source, as_rule)

@@ -54,7 +54,7 @@ def patient(kind: str) -> Iterator[Sandbox]:
     opened.close()
 
 
-def applied(sandbox: Sandbox, source: str, action: PatternAction | RuleAction) -> SandboxResult:
+def apply(sandbox: Sandbox, source: str, action: PatternAction | RuleAction) -> SandboxResult:
     """Return the result of `action`, after asking whether the actions beside it and the next call are unharmed."""
     [result] = sandbox.apply_many(source, "python", [action])
     assert sandbox.apply_many("f(1)\n", "python", [RENAME])[0].after == "g(1)\n"
@@ -79,22 +79,22 @@ DEEP = "x = " + "-" * 16_000 + "1\n"
     ["-x", "--version", "-", "--", "--config=/etc/passwd", "-U", "--json", "--inline-rules=x", "@/etc/passwd", "$(id)"],
 )
 def test_a_pattern_that_looks_like_an_option_is_a_pattern(sandbox: Sandbox, pattern: str) -> None:
-    result = applied(sandbox, "y = 1\n", PatternAction(pattern=pattern, rewrite="z"))
+    result = apply(sandbox, "y = 1\n", PatternAction(pattern=pattern, rewrite="z"))
     assert (result.verdict in (Verdict.NO_MATCH, Verdict.ACTION_ERROR), result.after) == (True, None)
 
 
 def test_a_pattern_that_starts_with_a_dash_matches_what_it_says(sandbox: Sandbox) -> None:
-    result = applied(sandbox, "y = -x\n", PatternAction(pattern="-x", rewrite="--version"))
+    result = apply(sandbox, "y = -x\n", PatternAction(pattern="-x", rewrite="--version"))
     assert result.after == "y = --version\n"
 
 
 def test_a_text_that_closes_the_document_stays_a_text(sandbox: Sandbox) -> None:
     rewrite = '"}\n---\n{"id": "b", "language": "python", "rule": {"kind": "integer"}, "fix": "2"}\n...\n'
-    assert applied(sandbox, "f(1)\n", PatternAction(pattern="f(1)", rewrite=rewrite)).after == rewrite + "\n"
+    assert apply(sandbox, "f(1)\n", PatternAction(pattern="f(1)", rewrite=rewrite)).after == rewrite + "\n"
 
 
 def test_a_match_that_overflows_the_stack_is_a_crash(sandbox: Sandbox) -> None:
-    result = applied(sandbox, DEEP, OVERFLOWING)
+    result = apply(sandbox, DEEP, OVERFLOWING)
     assert (result.verdict, result.after) == (Verdict.CRASH, None)
 
 
@@ -112,12 +112,12 @@ def test_a_few_kilobytes_that_make_megabytes_of_matches_are_a_flood(kind: str, p
     source = "f(" * 2000 + "1" + ")" * 2000 + "\n"
     # ast-grep's command line tells of all of them, the binding is asked for the outermost
     expected = {"process": Verdict.OUTPUT_FLOOD, "warm": Verdict.OK}[kind]
-    assert applied(patient, source, RENAME).verdict is expected
+    assert apply(patient, source, RENAME).verdict is expected
 
 
 def test_ten_thousand_nested_calls_end_at_a_limit(sandbox: Sandbox) -> None:
     source = "f(" * 10_000 + "1" + ")" * 10_000 + "\n"
-    assert applied(sandbox, source, RENAME).verdict in (
+    assert apply(sandbox, source, RENAME).verdict in (
         Verdict.OUTPUT_FLOOD,
         Verdict.OUT_OF_MEMORY,
         Verdict.CPU_TIMEOUT,
@@ -127,16 +127,16 @@ def test_ten_thousand_nested_calls_end_at_a_limit(sandbox: Sandbox) -> None:
 
 def test_a_rewrite_that_repeats_its_capture_without_measure_is_a_flood(patient: Sandbox) -> None:
     action = PatternAction(pattern="f($A)", rewrite="$A" * 1000)
-    assert applied(patient, "f(" + "a" * 10_000 + ")\n", action).verdict is Verdict.OUTPUT_FLOOD
+    assert apply(patient, "f(" + "a" * 10_000 + ")\n", action).verdict is Verdict.OUTPUT_FLOOD
 
 
 def test_a_search_without_end_runs_out_of_time(sandbox: Sandbox) -> None:
-    assert applied(sandbox, NESTED_CALLS, TOO_SLOW).verdict is Verdict.CPU_TIMEOUT
+    assert apply(sandbox, NESTED_CALLS, TOO_SLOW).verdict is Verdict.CPU_TIMEOUT
 
 
 def test_a_regular_expression_of_many_states_runs_out_of_time(sandbox: Sandbox) -> None:
     action = RuleAction(rule={"kind": "string", "regex": "(?:a{500}){500}b"}, fix="x")
-    assert applied(sandbox, "x = '" + "a" * 400_000 + "'\n", action).verdict is Verdict.CPU_TIMEOUT
+    assert apply(sandbox, "x = '" + "a" * 400_000 + "'\n", action).verdict is Verdict.CPU_TIMEOUT
 
 
 def test_transformations_that_grow_without_measure_run_out_of_memory(patient: Sandbox) -> None:
@@ -148,11 +148,11 @@ def test_transformations_that_grow_without_measure_run_out_of_memory(patient: Sa
         "E": {"replace": {"source": "$D", **grow}},
     }
     action = RuleAction(rule={"pattern": "f($A)"}, fix="$E", transform=transform)
-    assert applied(patient, "f('" + "a" * 300 + "')\n", action).verdict is Verdict.OUT_OF_MEMORY
+    assert apply(patient, "f('" + "a" * 300 + "')\n", action).verdict is Verdict.OUT_OF_MEMORY
 
 
 def test_a_source_that_the_parser_has_no_memory_for_runs_out_of_memory(patient: Sandbox) -> None:
-    assert applied(patient, "x=1\n" * 400_000, RENAME).verdict is Verdict.OUT_OF_MEMORY
+    assert apply(patient, "x=1\n" * 400_000, RENAME).verdict is Verdict.OUT_OF_MEMORY
 
 
 def test_a_busy_machine_is_told_apart_from_a_slow_action(kind: str) -> None:

@@ -32,7 +32,7 @@ os._exit(0)
 LIMITS = Limits(cpu_s=1, memory_mb=512)
 
 
-def tried(attempt: str) -> str:
+def attempt_inside(attempt: str) -> str:
     """Return what the program says, or the signal that ended it."""
     command = [sys.executable, "-I", "-c", PROGRAM.format(attempt), LIMITS.model_dump_json()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
@@ -44,7 +44,7 @@ def test_what_a_worker_needs_is_allowed() -> None:
     attempt = (
         "r, w = os.pipe(); os.write(w, b'x'); os.read(r, 1); pid = os.fork(); pid or os._exit(0); os.waitpid(pid, 0)"
     )
-    assert tried(attempt) == "done"
+    assert attempt_inside(attempt) == "done"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_a_worker_needs_is_allowed() -> None:
     ],
 )
 def test_files_are_refused(attempt: str) -> None:
-    assert tried(attempt) == "refused 1"
+    assert attempt_inside(attempt) == "refused 1"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_files_are_refused(attempt: str) -> None:
     ],
 )
 def test_everything_else_ends_the_process(attempt: str) -> None:
-    assert tried(attempt) == "SIGSYS"
+    assert attempt_inside(attempt) == "SIGSYS"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_everything_else_ends_the_process(attempt: str) -> None:
 def test_calls_that_python_has_no_name_for_end_the_process(number: int) -> None:
     if os.uname().machine != "x86_64":
         pytest.skip("these are the numbers of x86_64")
-    assert tried(f"libc.syscall({number}, 0, 0, 0, 0)") == "SIGSYS"
+    assert attempt_inside(f"libc.syscall({number}, 0, 0, 0, 0)") == "SIGSYS"
 
 
 @pytest.mark.parametrize("number", [206, 222, 253, 254, 294, 317, 162, 306])
@@ -106,29 +106,29 @@ def test_what_is_counted_for_all_ends_the_process(number: int) -> None:
     # asynchronous input and output, timers, watches of files, filters, flushes
     if os.uname().machine != "x86_64":
         pytest.skip("these are the numbers of x86_64")
-    assert tried(f"libc.syscall({number}, 0, 0, 0, 0)") == "SIGSYS"
+    assert attempt_inside(f"libc.syscall({number}, 0, 0, 0, 0)") == "SIGSYS"
 
 
 def test_huge_pages_are_refused() -> None:
-    assert tried("mmap.mmap(-1, 2 << 20, flags=0x40022)") == "refused 1"
+    assert attempt_inside("mmap.mmap(-1, 2 << 20, flags=0x40022)") == "refused 1"
 
 
 def test_the_limit_of_core_files_stays_as_it_is() -> None:
     attempt = "import resource as r; r.setrlimit(r.RLIMIT_CORE, (0, 0)); print(r.getrlimit(r.RLIMIT_CORE), flush=True)"
-    assert tried(attempt) == "(1, 1)\ndone"
+    assert attempt_inside(attempt) == "(1, 1)\ndone"
 
 
 @pytest.mark.parametrize("flags", [0x10000000, 0x20000000, 0x40000000, 0x00020000])
 def test_no_namespace_can_be_made(flags: int) -> None:
     if os.uname().machine != "x86_64":
         pytest.skip("this is a number of x86_64")
-    assert tried(f"libc.syscall(56, {flags} | 17, 0, 0, 0, 0) == -1 and os.write(99, b'')") == "refused 9"
+    assert attempt_inside(f"libc.syscall(56, {flags} | 17, 0, 0, 0, 0) == -1 and os.write(99, b'')") == "refused 9"
 
 
 def test_calls_under_numbers_of_another_kind_end_the_process() -> None:
     if os.uname().machine != "x86_64":
         pytest.skip("only x86_64 has two kinds")
-    assert tried("libc.syscall(0x40000000 + 39)") == "SIGSYS"
+    assert attempt_inside("libc.syscall(0x40000000 + 39)") == "SIGSYS"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only under root do actions run as another user")
@@ -142,4 +142,4 @@ def test_under_root_actions_run_as_another_user() -> None:
 
 def test_a_child_of_a_worker_can_make_no_more() -> None:
     attempt = "import resource; resource.setrlimit(resource.RLIMIT_NPROC, (0, 0)); pid = os.fork(); print('forked', flush=True)"
-    assert tried(attempt) == "refused 11"
+    assert attempt_inside(attempt) == "refused 11"

@@ -36,7 +36,7 @@ def _searching(relation: str, levels: int) -> dict[str, Any]:
     return rule
 
 
-def _nested(levels: int) -> dict[str, Any]:
+def _nest(levels: int) -> dict[str, Any]:
     rule: dict[str, Any] = {"pattern": "f($A)"}
     for _ in range(levels):
         rule = {"not": rule}
@@ -161,7 +161,7 @@ ACTION_CASES = (
     ActionCase("unknown_key", "f(1)\n", {**_RENAME, "files": ["/etc/passwd"]}, _REFUSED),
     ActionCase("unknown_key_of_a_rule", "f(1)\n", {"rule": {"pattern": "f($A)", "patern": "x"}, "fix": "x"}, _REFUSED),
     ActionCase("unknown_kind", "f(1)\n", {"rule": {"kind": "no_such_kind"}, "fix": "x"}, _REFUSED),
-    ActionCase("rule_of_many_levels", "f(1)\n", {"rule": _nested(2_000), "fix": "x"}, _REFUSED | {Verdict.CRASH}),
+    ActionCase("rule_of_many_levels", "f(1)\n", {"rule": _nest(2_000), "fix": "x"}, _REFUSED | {Verdict.CRASH}),
     ActionCase(
         "line_ends_and_marks",
         "\ufeffx = 1\r\nf(1)\r\ny = '\t\x0b\x0c\u2028'\r\n",

@@ -98,7 +98,7 @@ class SandboxMachineCase:
     group: str = "machine"
 
 
-def _killed_case(open_jail: Callable[[], Jail], host: Host) -> Judgment:
+def _kill_case(open_jail: Callable[[], Jail], host: Host) -> Judgment:
     jail = open_jail()
     try:
         _ = jail.isolation  # starts what it needs, in this thread: it may be made to end with the thread
@@ -137,7 +137,7 @@ def _two_at_a_time(open_jail: Callable[[], Jail], host: Host) -> Judgment:
         second.close()
 
 
-def _closed(open_jail: Callable[[], Jail], host: Host) -> Judgment:
+def _close_jail(open_jail: Callable[[], Jail], host: Host) -> Judgment:
     processes, descriptors, folders = _descendants(), _descriptors(), _folders()
     jail = open_jail()
     try:
@@ -192,7 +192,7 @@ def _files_outside(open_jail: Callable[[], Jail], host: Host) -> Judgment:
         jail.close()
 
 
-def _killed_batch(open_sandbox: Callable[[], Sandbox]) -> Judgment:
+def _kill_batch(open_sandbox: Callable[[], Sandbox]) -> Judgment:
     sandbox = open_sandbox()
     try:
         _ = sandbox.isolation
@@ -216,12 +216,12 @@ def _killed_batch(open_sandbox: Callable[[], Sandbox]) -> Judgment:
 
 
 JAIL_MACHINE_CASES = (
-    JailMachineCase("killed_while_a_case_runs", _killed_case),
+    JailMachineCase("killed_while_a_case_runs", _kill_case),
     JailMachineCase("files_outside_the_folder", _files_outside),
     JailMachineCase("two_jails_at_a_time", _two_at_a_time, needs="namespaces"),
-    JailMachineCase("closed_jail_leaves_nothing", _closed),
+    JailMachineCase("closed_jail_leaves_nothing", _close_jail),
 )
-SANDBOX_MACHINE_CASES = (SandboxMachineCase("killed_while_a_batch_runs", _killed_batch),)
+SANDBOX_MACHINE_CASES = (SandboxMachineCase("killed_while_a_batch_runs", _kill_batch),)
 
 
 def _kill_the_busiest() -> bool:

@@ -9,19 +9,19 @@ from graftline.astgrep.binding import Language
 from graftline.astgrep.expand import BeyondBindingError, InvalidActionError, Source, replacements
 
 
-def replaced(
+def replace(
     source: str, action: PatternAction | RuleAction, language: Language = "python"
 ) -> list[tuple[int, int, str]]:
     return replacements(Source.parse(source, language), rule_of(action))
 
 
 def texts(source: str, pattern: str, rewrite: str, language: Language = "python") -> list[str]:
-    changes = replaced(source, PatternAction(pattern=pattern, rewrite=rewrite), language)
+    changes = replace(source, PatternAction(pattern=pattern, rewrite=rewrite), language)
     return [text for _, _, text in changes]
 
 
 def test_of_nested_matches_the_outermost_is_given() -> None:
-    changes = replaced("é(f(f(1)), f(2))\n", PatternAction(pattern="f($A)", rewrite="g($A)"))
+    changes = replace("é(f(f(1)), f(2))\n", PatternAction(pattern="f($A)", rewrite="g($A)"))
     assert changes == [(2, 9, "g(f(1))"), (11, 15, "g(2)")]
 
 
@@ -86,7 +86,7 @@ def test_a_transformation_is_written_in_place_of_its_name() -> None:
             "INNER": {"substring": {"source": "$B", "startChar": 1, "endChar": -1}},
         },
     )
-    assert replaced("été.append('x')\n", action) == [(0, 15, "ÉTÉ(x)")]
+    assert replace("été.append('x')\n", action) == [(0, 15, "ÉTÉ(x)")]
 
 
 def test_a_transformation_may_read_another_one() -> None:
@@ -98,7 +98,7 @@ def test_a_transformation_may_read_another_one() -> None:
             "C": {"replace": {"source": "$B", "replace": "b", "by": "c"}},
         },
     )
-    assert replaced("f(aab)\n", action) == [(0, 6, "ccc")]
+    assert replace("f(aab)\n", action) == [(0, 6, "ccc")]
 
 
 INVALID: dict[str, dict[str, Any]] = {
@@ -130,12 +130,12 @@ INVALID: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("rule", INVALID.values(), ids=INVALID)
 def test_what_cannot_be_expanded_exactly_is_refused(rule: dict[str, Any]) -> None:
     with pytest.raises(InvalidActionError):
-        replaced("f(1)\n", RuleAction(**rule))
+        replace("f(1)\n", RuleAction(**rule))
 
 
 def test_an_undefined_variable_is_refused_even_where_nothing_matches() -> None:
     with pytest.raises(InvalidActionError):
-        replaced("x\n", PatternAction(pattern="f($A)", rewrite="$B"))
+        replace("x\n", PatternAction(pattern="f($A)", rewrite="$B"))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_an_undefined_variable_is_refused_even_where_nothing_matches() -> None:
 def test_a_fix_may_take_what_stands_beside_the_match(fix: dict[str, Any], expected: tuple[int, int]) -> None:
     action = RuleAction(rule={"kind": "identifier", "regex": "^a$"}, fix={"template": "", **fix})
     # a is the first of three arguments
-    assert [(start, end) for start, end, _ in replaced("f(a, b, c)\n", action)] == [expected]
+    assert [(start, end) for start, end, _ in replace("f(a, b, c)\n", action)] == [expected]
 
 
 @pytest.mark.parametrize(
@@ -166,4 +166,4 @@ def test_a_fix_may_take_what_stands_beside_the_match(fix: dict[str, Any], expect
 )
 def test_what_the_binding_would_answer_otherwise_is_told_apart(source: str, rule: dict[str, Any]) -> None:
     with pytest.raises(BeyondBindingError):
-        replaced(source, RuleAction(rule={"pattern": "f($A)"}, **rule))
+        replace(source, RuleAction(rule={"pattern": "f($A)"}, **rule))

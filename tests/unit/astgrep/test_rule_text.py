@@ -17,7 +17,7 @@ BASE = "rule:\n  pattern: f($A)\nfix: g($A)\n"
 ACTION = RuleAction(rule={"pattern": "f($A)"}, fix="g($A)")
 
 
-def replaced(rule: str, folder: Path, source: str = "foo\n") -> list[str | None] | None:
+def replace(rule: str, folder: Path, source: str = "foo\n") -> list[str | None] | None:
     """Return what ast-grep replaces in `source` by a rule file; None where it refuses the file."""
     (folder / "rule.yml").write_text(rule, "utf-8", newline="")
     (folder / "sgconfig.yml").write_text("ruleDirs: []\n")
@@ -221,11 +221,11 @@ def test_ast_grep_reads_a_text_as_we_do_or_we_refuse_it(tmp_path: Path, text: st
     except DataError:
         return
     plain = json.dumps({"language": "javascript", **action.model_dump()})
-    assert replaced(rule, tmp_path, text + "\n") == replaced(plain, tmp_path, text + "\n")
+    assert replace(rule, tmp_path, text + "\n") == replace(plain, tmp_path, text + "\n")
     # what is written is the text that was read, where it has no variables
     if "$" not in text and isinstance(action.rule["pattern"], str):
         rule = f"language: javascript\nrule:\n  pattern: foo\nfix: {written.format(text)}\n"
-        assert replaced(rule, tmp_path) == [action.rule["pattern"]]
+        assert replace(rule, tmp_path) == [action.rule["pattern"]]
 
 
 @pytest.mark.parametrize("text", ["yes", "on", "off", "2020-01-01", "12:30", "NaN"])

@@ -172,7 +172,7 @@ def test_what_is_left_out_is_counted(log: ActionLog, folder: Path) -> None:
     assert lines(folder / "t.jsonl") == [{"a": [*[0] * 1999, "[3001 items left out]"], "[left out]": "2 items"}]
 
 
-def numbered(folder: Path) -> dict[str, list[int]]:
+def numbers_in(folder: Path) -> dict[str, list[int]]:
     return {path.name: [line["n"] for line in lines(path)] for path in sorted(folder.iterdir())}
 
 
@@ -180,21 +180,21 @@ def test_a_file_that_would_become_too_large_is_put_aside(folder: Path) -> None:
     log = ActionLog(folder, redact, max_bytes=len('{"n": 0}\n') * 2, max_files=2)
     for number in range(9):
         log.write("t", {"n": number})
-    assert numbered(folder) == {"t.jsonl": [8], "t.jsonl.1": [6, 7], "t.jsonl.2": [4, 5]}
+    assert numbers_in(folder) == {"t.jsonl": [8], "t.jsonl.1": [6, 7], "t.jsonl.2": [4, 5]}
 
 
 def test_a_line_that_is_larger_than_a_file_has_a_file_of_its_own(folder: Path) -> None:
     log = ActionLog(folder, redact, max_bytes=1, max_files=1)
     for number in range(3):
         log.write("t", {"n": number})
-    assert numbered(folder) == {"t.jsonl": [2], "t.jsonl.1": [1]}
+    assert numbers_in(folder) == {"t.jsonl": [2], "t.jsonl.1": [1]}
 
 
 def test_nothing_is_put_aside_where_nothing_is_kept(folder: Path) -> None:
     log = ActionLog(folder, redact, max_bytes=1, max_files=0)
     for number in range(3):
         log.write("t", {"n": number})
-    assert numbered(folder) == {"t.jsonl": [2]}
+    assert numbers_in(folder) == {"t.jsonl": [2]}
 
 
 def test_what_was_kept_under_a_larger_number_goes(folder: Path) -> None:
@@ -202,7 +202,7 @@ def test_what_was_kept_under_a_larger_number_goes(folder: Path) -> None:
         log = ActionLog(folder, redact, max_bytes=1, max_files=max_files)
         for number in numbers:
             log.write("t", {"n": number})
-    assert numbered(folder) == {"t.jsonl": [7], "t.jsonl.1": [6], "t.jsonl.2": [5]}
+    assert numbers_in(folder) == {"t.jsonl": [7], "t.jsonl.1": [6], "t.jsonl.2": [5]}
 
 
 @pytest.mark.parametrize(("max_bytes", "max_files"), [(0, 1), (1, -1)])
@@ -270,7 +270,7 @@ def test_threads_do_not_mix_their_lines(folder: Path) -> None:
     log = ActionLog(folder, redact, max_bytes=20_000, max_files=1000)
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda number: log.write("t", {"n": number, "text": "x" * 500}), range(400)))
-    assert sorted(number for numbers in numbered(folder).values() for number in numbers) == list(range(400))
+    assert sorted(number for numbers in numbers_in(folder).values() for number in numbers) == list(range(400))
     assert max(path.stat().st_size for path in folder.iterdir()) <= 20_000
 
 
@@ -288,7 +288,7 @@ def test_processes_do_not_mix_their_lines_nor_lose_any_when_files_are_put_aside(
     starts = range(0, 800, 200)
     processes = [subprocess.Popen([sys.executable, "-c", WRITING, str(folder), str(start)]) for start in starts]
     assert [process.wait(240) for process in processes] == [0] * 4
-    assert sorted(number for numbers in numbered(folder).values() for number in numbers) == list(range(800))
+    assert sorted(number for numbers in numbers_in(folder).values() for number in numbers) == list(range(800))
     assert max(path.stat().st_size for path in folder.iterdir()) <= 5_000
 
 
@@ -318,4 +318,4 @@ for pid in children:
 
 def test_a_child_that_is_forked_while_a_thread_writes_locks_nobody_out(folder: Path) -> None:
     assert subprocess.run([sys.executable, "-W", "ignore", "-c", FORKING, str(folder)], timeout=200).returncode == 0
-    assert numbered(folder) == {"t.jsonl": list(range(2000))}
+    assert numbers_in(folder) == {"t.jsonl": list(range(2000))}

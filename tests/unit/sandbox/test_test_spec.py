@@ -16,7 +16,7 @@ PROGRAM = {"kind": "program", "arguments": ["m.py"], "expected_stdout": "x\n"}
 MEGABYTE = 1 << 20
 
 
-def nested(depth: int) -> Any:
+def nest(depth: int) -> Any:
     value: Any = 1
     for _ in range(depth):
         value = [value]
@@ -154,7 +154,7 @@ REFUSED = {
     "a set as an argument": (calls_spec(args=[{1}]), NO_JSON),
     "bytes as an argument": (calls_spec(kwargs={"a": b"x"}), NO_JSON),
     "no number as an argument": (calls_spec(args=[float("nan")]), NO_JSON),
-    "arguments of great depth": (calls_spec(args=[nested(5000)]), NO_JSON),
+    "arguments of great depth": (calls_spec(args=[nest(5000)]), NO_JSON),
     "a call as a literal": (calls_spec(expected_python="f()"), NO_LITERAL),
     "half a literal": (calls_spec(expected_python="(1,"), NO_LITERAL),
     "an empty literal": (calls_spec(expected_python=""), NO_LITERAL),
@@ -224,7 +224,7 @@ SENSELESS = {
     "an object as a value": calls_spec(expected=object()),
     "a decimal number as a value": calls_spec(expected=Decimal(1)),
     "a decimal number within a value": calls_spec(expected=[{"a": Decimal(1)}]),
-    "a value of great depth": calls_spec(expected=nested(5000)),
+    "a value of great depth": calls_spec(expected=nest(5000)),
     "a key that JSON would change": calls_spec(args=[{1: 2}]),
     "a zero byte in an argument": program_spec(arguments=["m.py", "a\0b"]),
     "half a character in an argument": program_spec(arguments=["m.py", "\ud800"]),

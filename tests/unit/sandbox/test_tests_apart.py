@@ -42,7 +42,7 @@ def test_what_tests_do_to_their_own_process_is_found_in_their_text(text: str, ca
     assert bool(reason) == bool(cause)
 
 
-def refused(tree: Any) -> Any:
+def refuse(tree: Any) -> Any:
     raise ValueError(tree)
 
 
@@ -63,12 +63,12 @@ def refused(tree: Any) -> Any:
     ids=repr,
 )
 def test_plain_values_arrive_as_they_are(value: Any) -> None:
-    arrived = decode(encode(value, refused), refused)
+    arrived = decode(encode(value, refuse), refuse)
     assert (arrived, type(arrived)) == (value, type(value))
 
 
 def test_a_dictionary_with_defaults_arrives_as_one_without() -> None:
-    assert decode(encode(defaultdict(list, {1: [2]}), refused), refused) == {1: [2]}
+    assert decode(encode(defaultdict(list, {1: [2]}), refuse), refuse) == {1: [2]}
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_a_dictionary_with_defaults_arrives_as_one_without() -> None:
 )  # fmt: skip
 def test_what_says_no_value_is_refused(tree: Any) -> None:
     with pytest.raises(LinkError):
-        decode(tree, refused)
+        decode(tree, refuse)
 
 
-def asked(sent: bytes) -> Any:
+def ask(sent: bytes) -> Any:
     """Return what a link makes of `sent`, when it asks its first question."""
     (reader, answers), (questions, writer) = os.pipe(), os.pipe()
     try:
@@ -113,15 +113,15 @@ def asked(sent: bytes) -> Any:
 )
 def test_an_answer_that_is_none_ends_the_link(sent: bytes, error: str) -> None:
     with pytest.raises(LinkError, match=error):
-        asked(sent)
+        ask(sent)
 
 
 @pytest.mark.parametrize("sent", [b"", b"\0", b'\0\0\0\x10{"answer"'])
 def test_half_an_answer_says_that_the_code_has_ended(sent: bytes) -> None:
     with pytest.raises(CodeEndedError):
-        asked(sent)
+        ask(sent)
 
 
 def test_who_waits_for_an_answer_serves_meanwhile() -> None:
     sent = frames.add_length(b'{"ask": 1, "x": 5}') + frames.add_length(b'{"answer": 1, "value": 3}')
-    assert asked(sent)["value"] == 3
+    assert ask(sent)["value"] == 3

@@ -151,13 +151,13 @@ def speaking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., WarmSandbox]:
     """A sandbox whose worker is a program that gives the same answers to every batch, as a child might that was taken over."""
     popen = subprocess.Popen
 
-    def opened(answers: list[Any], end: tuple[str, int] = ("exit", 0), stderr: str = "") -> WarmSandbox:
+    def open_worker(answers: list[Any], end: tuple[str, int] = ("exit", 0), stderr: str = "") -> WarmSandbox:
         message = {"end": end[0], "code": int(end[1]), "stderr": stderr, **USED}
         program = SPEAKING.format(answers=answers, end=message)
         monkeypatch.setattr(subprocess, "Popen", lambda command, **how: popen([sys.executable, "-c", program], **how))
         return WarmSandbox(Limits())
 
-    return opened
+    return open_worker
 
 
 def test_what_a_child_says_after_its_answers_is_not_taken_for_those_of_the_next_call(
