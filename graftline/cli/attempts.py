@@ -127,10 +127,10 @@ def export(
     prompt: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Write the attempts that count to TARGET, a JSON object per line."""
-    from graftline.pipeline import exporting
+    from graftline.pipeline import exports
 
     only_languages = cast("tuple[Language, ...]", languages) or None
-    result = exporting.export(paths, format, target, prompt, cast("Split", split), only_languages, teachers or None)
+    result = exports.export(paths, format, target, prompt, cast("Split", split), only_languages, teachers or None)
     if as_json:
         print_json({"file": str(result.file), "rows": result.rows, "attempts": result.attempts})
     else:
