@@ -18,7 +18,7 @@ from graftline.harbor.executors.base import Execution, MemoryExecutor, RolloutSp
 from graftline.harbor.localapi.served import serve_task_app
 from graftline.harbor.service.app import create_service
 from graftline.harbor.service.database import Database
-from graftline.harbor.service.optimizer import Optimizer
+from graftline.harbor.service.prompt_jobs import Optimizer
 from graftline.harbor.service.state import ServiceSettings
 
 KEY = "a-key-of-the-tests-alone"

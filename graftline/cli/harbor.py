@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from graftline.core.paths import Paths
     from graftline.core.secrets import Secrets
     from graftline.harbor.answers import HarborInstance
-    from graftline.harbor.service.optimizer import Optimizer
+    from graftline.harbor.service.prompt_jobs import Optimizer
 
 _MAX_DEPLOYMENTS = 1000
 _MAX_SHOWN = 60

@@ -7,7 +7,7 @@ from typing import Any
 from graftline.core.errors import ConfigError
 from graftline.core.secrets import Secrets
 from graftline.harbor.address import DEPLOYMENTS
-from graftline.harbor.service.optimizer import Optimized
+from graftline.harbor.service.prompt_jobs import Optimized
 from graftline.harbor.task_app_client import TaskAppClient
 from graftline.llm.blocking import BlockingChatModel
 from graftline.prompts.journal import Journal

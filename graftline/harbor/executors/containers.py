@@ -135,7 +135,7 @@ def run_in_containers(
         raise fault from None
     verifier = None
     if agent.artifacts is not None and is_cancelled():
-        verifier = _Part(_cancelled("cancelled before grading"), ContainerExit("cancelled"))
+        verifier = _Part(_cancellation("cancelled before grading"), ContainerExit("cancelled"))
     elif agent.artifacts is not None:
         verifier = _verify(rollout, agent.artifacts, open_container, is_cancelled)
     return _execution(agent, verifier, rollout, secrets)
@@ -199,7 +199,7 @@ def _read_agent(rollout: RolloutSpec, container: Container, end: ContainerExit) 
 def _early_end(end: ContainerExit, limits: HarborLimits) -> RunOutcome | None:
     """Return what an end means that the entrypoint did not choose; None where it did."""
     if end.how == "cancelled":
-        return _cancelled("cancelled")
+        return _cancellation("cancelled")
     if end.is_out_of_memory:
         error = f"the box ran out of memory; raise memory_mb, which is {limits.memory_mb}"
         if end.files_mb > limits.memory_mb / 2:
@@ -214,7 +214,7 @@ def _early_end(end: ContainerExit, limits: HarborLimits) -> RunOutcome | None:
     return None
 
 
-def _cancelled(error: str) -> RunOutcome:
+def _cancellation(error: str) -> RunOutcome:
     return RunOutcome(SuccessStatus.FAILURE, failure_cause=FailureCause.CANCELLED, error=error)
 
 

@@ -1,9 +1,8 @@
 """The executor `daytona`: snapshots and sandboxes of Daytona, by its SDK (https://www.daytona.io/docs).
 
-A snapshot is called `graftline-<digest>`, of its context and its Dockerfile. Its size is that of the configuration, for a
-sandbox of a snapshot cannot be given another: a deployment that wants more is refused. A sandbox stops by itself when its
-lease is over and is deleted then, whatever becomes of this process; its labels say whose it is, so that `reap` removes what a
-killed process left. Secrets are variables of the one command that needs them, in no snapshot and in no sandbox.
+A snapshot's size is that of the configuration, for a sandbox of it cannot be given another: a deployment that wants more is
+refused. A sandbox stops by itself when its lease is over and is deleted then, whatever becomes of this process. Secrets are
+variables of the one command that needs them, in no snapshot and in no sandbox.
 
 What runs is started in the background by one short call and looked at by others, so that no call lasts as long as an
 attempt. It knows of the files by which it is looked at, and can lie there about its own end; about a reward it cannot, for
@@ -161,9 +160,8 @@ class DaytonaExecutor(ContainerExecutor):
             "disk_mb": (limits.disk_mb, config.disk_gb << 10),
         }
         if short := [f"{name} {size}, but has {limit}" for name, (size, limit) in sizes.items() if size > limit]:
-            raise HarborError(
-                f"daytona: the deployment asks for {'; '.join(short)}; raise the executor's size, and build again"
-            )
+            message = f"the deployment asks for {'; '.join(short)}; raise the executor's size, and build again"
+            raise HarborError(f"daytona: {message}")
         return super().run(rollout, is_cancelled)
 
     def _find_or_build(self, digest: str, context: BuildContext) -> Built:
@@ -201,20 +199,16 @@ class DaytonaExecutor(ContainerExecutor):
             except HarborError as error:
                 if error.status == _CONFLICT and self._wait_for_snapshot(name) is not None:
                     return log  # another process builds the same
-                raise self._build_fault(name, error, log[-_SHOWN_LOG:]) from None
+                end = f"The end of the log:\n{log[-_SHOWN_LOG:]}"
+                with suppress(HarborError):
+                    snapshot = self._snapshot(name)
+                    # the state says more than the message; the path is what COPY names
+                    if "Path does not exist" in str(error) or (snapshot and snapshot.state == "build_failed"):
+                        raise DataError(f"the Dockerfile does not build: {error}; mend it. {end}") from None
+                fault = HarborError(f"{error}. {end}" if log else str(error))
+                fault.status = error.status
+                raise fault from None
         return log
-
-    def _build_fault(self, name: str, error: HarborError, log: str) -> DataError | HarborError:
-        """Return the error of a failed build, by whose it is; the state says more than the message."""
-        snapshot = None
-        with suppress(HarborError):
-            snapshot = self._snapshot(name)
-        is_missing = "Path does not exist" in str(error)  # what COPY names
-        if is_missing or (snapshot is not None and snapshot.state == "build_failed"):
-            return DataError(f"the Dockerfile does not build: {error}; mend it. The end of the log:\n{log}")
-        fault = HarborError(f"{error}. The end of the log:\n{log}" if log else str(error))
-        fault.status = error.status
-        return fault
 
     def _wait_for_snapshot(self, name: str) -> "Snapshot | None":
         """Return a snapshot that is neither on its way nor asleep; None where there is none."""
@@ -254,26 +248,23 @@ class DaytonaExecutor(ContainerExecutor):
         lease_min = math.ceil((spec.timeout_s + LEASE_SLACK_S) / 60)
         network = self._config.network if spec.role == "agent" else "none"
 
-        def create() -> "Sandbox":
-            params = CreateSandboxFromSnapshotParams(
-                snapshot=spec.snapshot_id,
-                labels=self._labels(spec),
-                # of what nobody looks at any more, and of what somebody forgot while it works
-                auto_stop_interval=lease_min,
-                ttl_minutes=lease_min,
-                # as soon as it stops
-                auto_delete_interval=0,
-                network_block_all=network == "none",
-            )
-            return self._daytona.create(params, timeout=self._config.start_timeout_s)
-
+        params = CreateSandboxFromSnapshotParams(
+            snapshot=spec.snapshot_id,
+            labels=self._labels(spec),
+            # of what nobody looks at any more, and of what somebody forgot while it works
+            auto_stop_interval=lease_min,
+            ttl_minutes=lease_min,
+            # as soon as it stops
+            auto_delete_interval=0,
+            network_block_all=network == "none",
+        )
+        create = partial(self._daytona.create, params, timeout=self._config.start_timeout_s)
         try:
             sandbox = self._call("create a sandbox", create)
         except HarborError as error:
             if error.status == _NOT_FOUND:
-                raise HarborError(
-                    f"daytona: snapshot {spec.snapshot_id!r} is gone; build the deployment again"
-                ) from None
+                message = f"daytona: snapshot {spec.snapshot_id!r} is gone; build the deployment again"
+                raise HarborError(message) from None
             raise
         self._sandboxes[sandbox.id] = sandbox
         return sandbox.id, lambda: DaytonaSandbox(sandbox, spec, self._config, network, self._monotonic).fill()

@@ -214,12 +214,12 @@ class JailPool:
         config: What every jail is opened with, but for its limits.
         runs_own: Whether cases may run what lies in their working folder.
         at_once: Cases that run at the same time; more wait.
-        kept: Jails that stay open, those that run something included.
+        capacity: Jails that stay open, those that run something included.
     """
 
-    def __init__(self, config: JailConfig, runs_own: bool, at_once: int, kept: int) -> None:
+    def __init__(self, config: JailConfig, runs_own: bool, at_once: int, capacity: int) -> None:
         self._config, self._runs_own = config, runs_own
-        self._at_once, self._kept = at_once, max(kept, at_once)
+        self._at_once, self._capacity = at_once, max(capacity, at_once)
         self._changed = threading.Condition()
         self._idle: list[tuple[JailKind, Jail]] = []
         self._running = 0
@@ -279,7 +279,7 @@ class JailPool:
             for index in reversed(range(len(self._idle))):
                 if self._idle[index][0] == kind:
                     return self._idle.pop(index)[1], None
-            is_full = self._running + len(self._idle) > self._kept
+            is_full = self._running + len(self._idle) > self._capacity
             return None, self._idle.pop(0)[1] if is_full and self._idle else None
 
 

@@ -23,8 +23,7 @@ from graftline.harbor.service.database import Database, is_duplicate
 from graftline.harbor.service.deployments import deployment_routes
 from graftline.harbor.service.evaluations import evaluation_routes
 from graftline.harbor.service.http import RETRY_AFTER_S
-from graftline.harbor.service.optimizer import Optimizer
-from graftline.harbor.service.prompt_jobs import prompt_job_routes
+from graftline.harbor.service.prompt_jobs import Optimizer, prompt_job_routes
 from graftline.harbor.service.rollouts import rollout_routes
 from graftline.harbor.service.state import Service, ServiceSettings
 from graftline.harbor.service.workers import Workers

@@ -44,9 +44,9 @@ _MOST_CACHED = 256
 class PreparedDeployment:
     """A deployment whose snapshots are made; it never changes."""
 
-    def __init__(self, row: Row[Any], known: Builds) -> None:
+    def __init__(self, row: Row[Any], builds_by_id: Builds) -> None:
         self.row = row
-        self.builds = [known[name] for name in (row.build_id, row.verifier_build_id) if name is not None]
+        self.builds = [builds_by_id[name] for name in (row.build_id, row.verifier_build_id) if name is not None]
         self.limits = HarborLimits.model_validate(row.limits)
         self.verifier = None if row.verifier is None else VerifierSettings.model_validate(row.verifier)
         self.tasks = {task.seed: task for task in map(TaskSeed.model_validate, row.tasks)}
@@ -109,10 +109,10 @@ class AttemptRunner:
         if prepared is None:
             with database.reading() as connection:
                 row = connection.execute(select(deployments).where(deployments.c.id == deployment_id)).one()
-                known = builds_of(connection, [row])
+                builds_by_id = builds_of(connection, [row])
             if len(self._prepared) >= _MOST_CACHED:
                 self._prepared.clear()
-            prepared = self._prepared[deployment_id] = PreparedDeployment(row, known)
+            prepared = self._prepared[deployment_id] = PreparedDeployment(row, builds_by_id)
         for build in prepared.builds:
             if not executor.has(build.snapshot_id):
                 archive = read_archive(database, build.context_digest)

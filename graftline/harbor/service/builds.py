@@ -64,9 +64,9 @@ def builds_of(connection: Connection, rows: Iterable[Row[Any]]) -> Builds:
     return {row.id: row for row in connection.execute(select(builds).where(builds.c.id.in_(ids)))}
 
 
-def status_of(deployment: Row[Any], known: Builds) -> tuple[Status, str | None]:
+def status_of(deployment: Row[Any], builds_by_id: Builds) -> tuple[Status, str | None]:
     """Return what a deployment is at, by the worst of its builds, and why it cannot be built."""
-    own = [known[name] for name in (deployment.build_id, deployment.verifier_build_id) if name in known]
+    own = [builds_by_id[name] for name in (deployment.build_id, deployment.verifier_build_id) if name in builds_by_id]
     statuses = {BuildStatus(build.status) for build in own}
     if not statuses:
         return Status.PENDING, None

@@ -88,9 +88,11 @@ def deployment_routes(service: Service) -> APIRouter:
         """Return what a deployment waits for."""
         with database.reading() as connection:
             row = find_deployment(connection, deployment)
-            known = builds_of(connection, [row])
-        fields = _build_fields(row, known)
-        return DeploymentStatusView.from_row(row, **fields, builds=[build_view(build) for build in known.values()])
+            builds_by_id = builds_of(connection, [row])
+        fields = _build_fields(row, builds_by_id)
+        return DeploymentStatusView.from_row(
+            row, **fields, builds=[build_view(build) for build in builds_by_id.values()]
+        )
 
     @router.post(f"{_AT}/{{deployment}}/build", tags=tags, responses=problems(404))
     def build(deployment: str, body: BuildRequest | None = None) -> BuildView:
@@ -105,13 +107,13 @@ def deployment_routes(service: Service) -> APIRouter:
             row = find_deployment(connection, deployment)
             created = _add_instances(connection, row.id, list(zip(seeds, task_ids(row, seeds), strict=True)))
             row = find_deployment(connection, row.id)
-            known = builds_of(connection, [row])
+            builds_by_id = builds_of(connection, [row])
             query = select(instance_table).where(
                 instance_table.c.deployment_id == row.id, instance_table.c.seed.in_(seeds[:MAX_PAGE])
             )
             rows = connection.execute(query.order_by(instance_table.c.seed)).all() if len(seeds) <= MAX_PAGE else ()
-        views = [_instance_view(instance, *status_of(row, known)) for instance in rows]
-        return BatchView(**_instance_counts(row, known), created=created, instances=views)
+        views = [_instance_view(instance, *status_of(row, builds_by_id)) for instance in rows]
+        return BatchView(**_instance_counts(row, builds_by_id), created=created, instances=views)
 
     @router.get(f"{_AT}/{{deployment}}/instances", tags=["instances"], responses=problems(404))
     def instances(
@@ -120,8 +122,8 @@ def deployment_routes(service: Service) -> APIRouter:
         """List instances, by seed."""
         with database.reading() as connection:
             row = find_deployment(connection, deployment)
-            known = builds_of(connection, [row])
-            at, error = status_of(row, known)
+            builds_by_id = builds_of(connection, [row])
+            at, error = status_of(row, builds_by_id)
             after = -1 if cursor is None else int(cursor)
             query = select(instance_table).where(
                 instance_table.c.deployment_id == row.id, instance_table.c.seed > after
@@ -131,7 +133,7 @@ def deployment_routes(service: Service) -> APIRouter:
             ).all()
         views = [_instance_view(instance, at, error) for instance in rows]
         last = str(rows[-1].seed) if len(rows) == limit else None
-        return InstancePage(**_instance_counts(row, known), instances=views, next_cursor=last)
+        return InstancePage(**_instance_counts(row, builds_by_id), instances=views, next_cursor=last)
 
     @router.post(f"{_AT}/{{deployment}}/instances/build-all", tags=["instances"], responses=problems(404))
     def build_all(deployment: str) -> BuildAllView:
@@ -248,20 +250,20 @@ def _page(service: Service, name: str | None, limit: int, offset: int, cursor: s
         query = newest_first(select(deployments).where(is_named), deployments, cursor).limit(limit).offset(offset)
         rows = connection.execute(query).all()
         total = connection.execute(select(func.count()).select_from(deployments).where(is_named)).scalar_one()
-        known = builds_of(connection, rows)
-    views = [_view(row, known) for row in rows]
+        builds_by_id = builds_of(connection, rows)
+    views = [_view(row, builds_by_id) for row in rows]
     return DeploymentPage(deployments=views, total=total, next_cursor=cursor_after(rows, limit))
 
 
-def _build_fields(row: Row[Any], known: Builds) -> dict[str, Any]:
-    (status, error), build = status_of(row, known), known.get(row.build_id)
+def _build_fields(row: Row[Any], builds_by_id: Builds) -> dict[str, Any]:
+    (status, error), build = status_of(row, builds_by_id), builds_by_id.get(row.build_id)
     return {"status": status, "error": error, "snapshot_id": None if build is None else build.snapshot_id}
 
 
-def _view(row: Row[Any], known: Builds) -> DeploymentView:
-    build = known.get(row.build_id)
+def _view(row: Row[Any], builds_by_id: Builds) -> DeploymentView:
+    build = builds_by_id.get(row.build_id)
     latest = None if build is None else build_view(build)
-    return DeploymentView.from_row(row, **_build_fields(row, known), latest_build=latest)
+    return DeploymentView.from_row(row, **_build_fields(row, builds_by_id), latest_build=latest)
 
 
 def _instance_view(instance: Row[Any], status: Status, error: str | None) -> InstanceView:
@@ -269,8 +271,8 @@ def _instance_view(instance: Row[Any], status: Status, error: str | None) -> Ins
     return InstanceView.from_row(instance, id=own_id, status=status, error=error)
 
 
-def _instance_counts(row: Row[Any], known: Builds) -> dict[str, int]:
-    status, total = status_of(row, known)[0], row.instance_count
+def _instance_counts(row: Row[Any], builds_by_id: Builds) -> dict[str, int]:
+    status, total = status_of(row, builds_by_id)[0], row.instance_count
     return {
         "total": total,
         "ready_count": total if status is Status.READY else 0,

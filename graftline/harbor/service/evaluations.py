@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime
 from enum import Enum
 from typing import Any
 
@@ -12,7 +11,7 @@ from pydantic import Field
 from sqlalchemy import Connection, Row, and_, func, insert, or_, select
 
 from graftline.core.hashing import digest
-from graftline.harbor.contract import OF_THE_AGENT, FailureCause, Finite, Seed, SuccessStatus, Text, counts
+from graftline.harbor.contract import OF_THE_AGENT, Finite, Seed, Text, counts
 from graftline.harbor.coverage import summary_of
 from graftline.harbor.refusal import RequestError
 from graftline.harbor.service import queue
@@ -25,9 +24,11 @@ from graftline.harbor.service.schemas import (
     OPEN_JOBS,
     OPEN_ROLLOUTS,
     JobStatus,
+    JobView,
     Key,
     Message,
     Name,
+    RolloutOutcome,
     RolloutStatus,
 )
 from graftline.harbor.service.state import Service
@@ -72,20 +73,9 @@ class EvalJobCreate(Message):
     idempotency_key: Key | None = None
 
 
-class SeedResult(Message):
+class SeedResult(RolloutOutcome):
     """What came of one seed."""
 
-    seed: int
-    rollout_id: str
-    trace_correlation_id: str
-    status: RolloutStatus
-    reward: Finite | None = None
-    reward_valid: bool = False
-    success_status: SuccessStatus | None = None
-    failure_cause: FailureCause | None = None
-    error: str | None = None
-    cost_usd: float | None = None
-    tokens: int | None = None
     latency_s: float | None = None
 
 
@@ -105,14 +95,9 @@ class JobSummary(Message):
     total_tokens: int | None
 
 
-class EvalJobView(Message):
+class EvalJobView(JobView):
     """An evaluation."""
 
-    job_id: str
-    status: JobStatus
-    created_at: datetime
-    finished_at: datetime | None = None
-    error: str | None = None
     num_completed: int
     num_total: int
     summary: JobSummary

@@ -145,16 +145,22 @@ class BuildView(Message):
     finished_at: datetime | None = None
 
 
-class DeploymentView(Message):
-    """One version of a deployment."""
+class DeploymentState(Message):
+    """What a version of a deployment is at."""
 
     id: str
     name: str
     version: int
-    digest: str
-    """SHA-256 over all that decides what a rollout does: contexts, entrypoint, limits, variables, tasks, verifier."""
     status: Status
     snapshot_id: str | None = None
+    error: str | None = None
+
+
+class DeploymentView(DeploymentState):
+    """One version of a deployment."""
+
+    digest: str
+    """SHA-256 over all that decides what a rollout does: contexts, entrypoint, limits, variables, tasks, verifier."""
     latest_build: BuildView | None = None
     build_id: str | None = None
     description: str | None = None
@@ -162,19 +168,12 @@ class DeploymentView(Message):
     entrypoint_mode: str
     limits: HarborLimits
     metadata: dict[str, Any] = {}
-    error: str | None = None
     created_at: datetime
 
 
-class DeploymentStatusView(Message):
+class DeploymentStatusView(DeploymentState):
     """What a deployment waits for."""
 
-    id: str
-    name: str
-    version: int
-    status: Status
-    snapshot_id: str | None = None
-    error: str | None = None
     builds: list[BuildView] = []
 
 
@@ -264,45 +263,49 @@ class LegacyRollout(Message):
     params: dict[str, Any] = {}
 
 
-class AttemptView(Message):
+class OutcomeView(Message):
+    """What came of an attempt, of a rollout, or of a seed."""
+
+    success_status: SuccessStatus | None = None
+    failure_cause: FailureCause | None = None
+    error: str | None = None
+    reward: Finite | None = None
+    cost_usd: float | None = None
+    tokens: int | None = None
+
+
+class AttemptView(OutcomeView):
     """One attempt at a rollout; all of them are kept."""
 
     number: int
     executor: str
     started_at: datetime
     finished_at: datetime | None = None
-    success_status: SuccessStatus | None = None
-    failure_cause: FailureCause | None = None
-    error: str | None = None
-    reward: Finite | None = None
     agent_s: float | None = None
     verify_s: float | None = None
-    cost_usd: float | None = None
-    tokens: int | None = None
     log_tail: str = ""
 
 
-class RolloutView(Message):
-    """A rollout."""
+class RolloutOutcome(OutcomeView):
+    """What came of a rollout."""
 
     rollout_id: str
+    trace_correlation_id: str
+    seed: int
+    status: RolloutStatus
+    reward_valid: bool = False
+
+
+class RolloutView(RolloutOutcome):
+    """A rollout."""
+
     deployment_id: str
     instance_id: str | None = None
     job_id: str | None = None
-    trace_correlation_id: str
-    seed: int
     task_id: str
-    status: RolloutStatus
-    reward: Finite | None = None
-    reward_valid: bool = False
-    success_status: SuccessStatus | None = None
-    failure_cause: FailureCause | None = None
-    error: str | None = None
     created_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None
-    cost_usd: float | None = None
-    tokens: int | None = None
     attempts: list[AttemptView] = []
     lock: dict[str, Any] = {}
     """What it ran with: snapshot, digests, limits as requested and as enforced, executor, host."""
@@ -315,3 +318,13 @@ class RolloutPage(Message):
 
     rollouts: list[RolloutView]
     next_cursor: str | None = None
+
+
+class JobView(Message):
+    """A job."""
+
+    job_id: str
+    status: JobStatus
+    created_at: datetime
+    finished_at: datetime | None = None
+    error: str | None = None

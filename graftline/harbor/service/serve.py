@@ -24,7 +24,7 @@ from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
 from graftline.harbor.localapi.served import serve_task_app
 from graftline.harbor.service.app import create_service
 from graftline.harbor.service.database import Database
-from graftline.harbor.service.optimizer import Optimizer
+from graftline.harbor.service.prompt_jobs import Optimizer
 from graftline.harbor.service.state import ServiceSettings
 
 KEY_VARIABLE = "GRAFTLINE_HARBOR_KEY"

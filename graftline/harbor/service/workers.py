@@ -20,7 +20,7 @@ from graftline.harbor.leases import new_owner
 from graftline.harbor.service import queue
 from graftline.harbor.service.attempts import AttemptRunner
 from graftline.harbor.service.builds import claim_build, make_snapshot
-from graftline.harbor.service.optimizer import Optimizer, claim_prompt_job, run_prompt_job
+from graftline.harbor.service.prompt_jobs import Optimizer, claim_prompt_job, run_prompt_job
 from graftline.harbor.service.schemas import RolloutStatus
 from graftline.harbor.service.state import Service
 from graftline.harbor.service.tables import jobs, rollouts

@@ -110,7 +110,7 @@ def read_task(folder: Path) -> HarborTask:
         if len(files[path].content) > MAX_TOML_BYTES:
             raise DataError(f"{folder}: {path} is larger than {MAX_TOML_BYTES} bytes")
         texts[path] = _text(files[path].content, folder / path)
-    toml = task_toml(texts["task.toml"], str(folder / "task.toml"), tuple(_unsupported_files(everything)))
+    toml = task_toml(texts["task.toml"], str(folder / "task.toml"), tuple(_find_unsupported(everything)))
     if "tests/test.sh" not in files:
         raise DataError(f"{folder}: has no tests/test.sh; nothing says what counts as done")
     if "environment/Dockerfile" not in files and toml.environment.docker_image is None:
@@ -144,7 +144,7 @@ def write_files(files: Mapping[str, TaskFile], folder: Path) -> None:
         place.chmod(0o755 if file.is_executable else 0o644)
 
 
-def _unsupported_files(files: Mapping[str, TaskFile]) -> Iterator[str]:
+def _find_unsupported(files: Mapping[str, TaskFile]) -> Iterator[str]:
     """Yield what the files use that is not supported."""
     if any(_COMPOSE.fullmatch(path) for path in files):
         yield "environment/docker-compose.yaml"
