@@ -17,7 +17,7 @@ import tarfile
 import tempfile
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from email import policy
 from email.parser import BytesParser
@@ -27,6 +27,10 @@ from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import uuid4
 
+import pytest
+from pydantic import SecretStr
+
+from graftline.harbor.executors.base import Executor
 from tests.box_files import BoxFiles
 from tests.box_images import INSTRUCTIONS, Image, instructed
 
@@ -389,3 +393,31 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)
+
+
+def allow_http(patch: pytest.MonkeyPatch) -> None:
+    """Let the SDK's store, which speaks TLS alone, talk to a server without a certificate."""
+    from daytona._sync import object_storage
+
+    store = object_storage.S3Store
+
+    def plain(**arguments: Any) -> Any:
+        return store(**{**arguments, "client_options": {**arguments["client_options"], "allow_http": True}})
+
+    patch.setattr(object_storage, "S3Store", plain)
+
+
+def a_daytona(_: Path) -> Executor:
+    """Return an executor with a server of its own, which ends with it."""
+    from graftline.harbor.executors.daytona import DaytonaExecutor, DaytonaExecutorConfig
+
+    class WithServer(DaytonaExecutor):
+        def close(self) -> None:
+            super().close()
+            stack.close()
+
+    stack = ExitStack()
+    allow_http(stack.enter_context(pytest.MonkeyPatch.context()))
+    server = stack.enter_context(DaytonaServer())
+    config = DaytonaExecutorConfig(api_url=server.url, target="us", poll_s=0.01)
+    return WithServer(config, SecretStr(server.key))

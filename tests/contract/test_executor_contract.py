@@ -13,6 +13,7 @@ from graftline.core.errors import DataError, HarborError
 from graftline.harbor.contract import FailureCause, SuccessStatus, VerifierSettings
 from graftline.harbor.executors.base import BuildContext, Executor, MemoryExecutor
 from tests.boxes import CONTEXT, SOON_OVER, VERIFIER, a_local, a_rollout, after, graded, never, ran
+from tests.daytona_server import a_daytona
 from tests.docker_engine import a_docker
 from tests.jails import has_user_namespaces
 
@@ -20,8 +21,16 @@ OPENED: dict[str, Callable[[Path], Executor]] = {
     "memory": lambda _: MemoryExecutor(),
     "local": a_local,
     "docker": a_docker,
+    "daytona": a_daytona,
 }
 RUNNING = [name for name in OPENED if name != "memory"]
+WITHOUT_RESULT = {
+    "pass": "the entrypoint's result is not there",
+    "sys.exit(3)": "the entrypoint ended with code 3 and left no result; see the log",
+    "os.kill(os.getpid(), 9)": "the entrypoint ended with code 137 and left no result; see the log",
+    "say('no')": "the entrypoint's result is not JSON",
+    "say('0' * 5_000_000)": "the entrypoint's result has 4194305 bytes; at most 4194304 are read",
+}
 on_those_that_run = pytest.mark.parametrize("kind", RUNNING, indirect=True, scope="module")
 
 
@@ -29,6 +38,8 @@ on_those_that_run = pytest.mark.parametrize("kind", RUNNING, indirect=True, scop
 def kind(request: pytest.FixtureRequest) -> str:
     if request.param == "local" and not has_user_namespaces():
         pytest.skip("this machine gives no user namespaces")
+    if request.param == "daytona":
+        pytest.importorskip("daytona", reason="the SDK of Daytona is not installed; pip install 'graftline[daytona]'")
     name: str = request.param
     return name
 
@@ -126,9 +137,10 @@ def test_what_is_no_finite_number_is_no_reward(executor: Executor, result: str) 
 
 @on_those_that_run
 def test_without_a_result_there_is_no_reward(executor: Executor) -> None:
-    end = ran(executor, "pass")
-    assert (end.reward, end.failure_cause) == (None, FailureCause.UNCLASSIFIED)
-    assert end.error.startswith("the entrypoint's result is not there")
+    for code, error in WITHOUT_RESULT.items():
+        end = ran(executor, code)
+        assert (end.reward, end.failure_cause) == (None, FailureCause.UNCLASSIFIED)
+        assert end.error.startswith(error)
 
 
 @on_those_that_run
@@ -149,6 +161,7 @@ def test_what_takes_too_long_is_the_agents_and_has_no_reward(executor: Executor)
     end = ran(executor, "import time; print('begun', flush=True); time.sleep(60)", limits=SOON_OVER)
     assert (end.success_status, end.reward) == (SuccessStatus.TIMEOUT, None)
     assert end.failure_cause is FailureCause.AGENT_EXHAUSTED_BUDGET
+    assert end.error.startswith("ended after 3 s, which is its timeout_s")
     assert "begun" in end.log
 
 
@@ -253,10 +266,16 @@ def test_objectives_of_the_verifier_are_details(executor: Executor) -> None:
 
 
 @on_those_that_run
-def test_a_failure_of_the_model_is_not_graded(executor: Executor) -> None:
-    code = "say({'reward_info': {'outcome_reward': None}, 'success_status': 'network_error'})"
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        ("say({'reward_info': {}, 'success_status': 'network_error'})", FailureCause.MODEL_PROVIDER_FAILED),
+        ("open('score.txt', 'w').write('1'); sys.exit(3)", FailureCause.UNCLASSIFIED),
+    ],
+)
+def test_an_agent_that_failed_is_not_graded(executor: Executor, code: str, cause: FailureCause) -> None:
     end = graded(executor, code)
-    assert (end.reward, end.failure_cause) == (None, FailureCause.MODEL_PROVIDER_FAILED)
+    assert (end.reward, end.failure_cause) == (None, cause)
 
 
 @on_those_that_run
