@@ -16,12 +16,11 @@ import subprocess
 import tarfile
 import tempfile
 import threading
-from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from email import policy
 from email.parser import BytesParser
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -31,17 +30,9 @@ import pytest
 from pydantic import SecretStr
 
 from graftline.harbor.executors.base import Executor
-from tests.box_files import BoxFiles
-from tests.box_images import INSTRUCTIONS, Image, instructed
+from tests.container_engine import INSTRUCTIONS, ContainerFiles, EngineHandler, Image, RefusalError, instructed
 
 _WHEN = "2026-11-01T00:00:00.000Z"
-
-
-class _RefusalError(Exception):
-    """What is answered in place of what was asked for."""
-
-    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
-        self.status, self.message, self.headers = status, message, headers or {}
 
 
 @dataclass
@@ -81,7 +72,7 @@ class Sandbox:
     """A folder, and what runs in it."""
 
     asked: dict[str, Any]
-    files: BoxFiles
+    files: ContainerFiles
     snapshot: Snapshot
     state: str = "started"
     id: str = field(default_factory=lambda: str(uuid4()))
@@ -111,7 +102,7 @@ class Sandbox:
 
     def execute(self, asked: dict[str, Any]) -> dict[str, Any]:
         self.commands.append(asked)
-        marked = {"BOX_FOLDER": str(self.files.folder), **self.snapshot.image.env, **(asked.get("envs") or {})}
+        marked = {"CONTAINER_FOLDER": str(self.files.folder), **self.snapshot.image.env, **(asked.get("envs") or {})}
         done = subprocess.run(
             ["sh", "-c", self.files.mapped(asked["command"])],
             cwd=self.files.path(self.snapshot.image.working_dir),
@@ -126,7 +117,7 @@ class Sandbox:
 
     def end(self) -> None:
         """Kill what runs in it, and take its files away."""
-        mark = f"BOX_FOLDER={self.files.folder}".encode()
+        mark = f"CONTAINER_FOLDER={self.files.folder}".encode()
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 if mark in (process / "environ").read_bytes().split(b"\0"):
@@ -188,11 +179,11 @@ class DaytonaServer:
         for snapshot in self.snapshots.values():
             if name in (snapshot.id, snapshot.name):
                 return snapshot
-        raise _RefusalError(404, f"Snapshot {name} not found")
+        raise RefusalError(404, f"Snapshot {name} not found")
 
     def sandbox(self, name: str) -> Sandbox:
         if name not in self.sandboxes:
-            raise _RefusalError(404, f"Sandbox with ID or name {name} not found")
+            raise RefusalError(404, f"Sandbox with ID or name {name} not found")
         return self.sandboxes[name]
 
     def build(self, asked: dict[str, Any]) -> Snapshot:
@@ -200,7 +191,7 @@ class DaytonaServer:
         for context in asked["buildInfo"].get("contextHashes") or []:
             with tarfile.open(fileobj=io.BytesIO(self.objects[f"organization/{context}/context.tar"])) as tar:
                 tar.extractall(source, filter="fully_trusted")
-        image = Image(BoxFiles(self.folder()))
+        image = Image(ContainerFiles(self.folder()))
         snapshot = self.snapshots[asked["name"]] = Snapshot(asked["name"], image, asked)
         lines = [line for line in asked["buildInfo"]["dockerfileContent"].splitlines() if line.strip()]
         for number, line in enumerate(lines, start=1):
@@ -215,20 +206,11 @@ class DaytonaServer:
         return snapshot
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(EngineHandler):
     disable_nagle_algorithm = True
     daytona: DaytonaServer
 
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    do_POST = do_PUT = do_DELETE = do_HEAD = do_GET
-
-    def _answer(self) -> None:
+    def answer(self) -> None:
         split = urlsplit(self.path)
         parts = [unquote(part) for part in split.path.split("/")[1:]]
         self.query = {name: values[0] for name, values in parse_qs(split.query, keep_blank_values=True).items()}
@@ -239,18 +221,18 @@ class _Handler(BaseHTTPRequestHandler):
             for fault in self.daytona.faults:
                 if fault[0] in asked:
                     self.daytona.faults.remove(fault)
-                    raise _RefusalError(*fault[1:])
+                    raise RefusalError(*fault[1:])
             if parts[0] == "s3":
                 self._store("/".join(parts[2:]))
             elif self.headers.get("Authorization") != f"Bearer {self.daytona.key}":
-                raise _RefusalError(401, "Unauthorized")
+                raise RefusalError(401, "Unauthorized")
             elif parts[0] == "toolbox":
                 self._of_sandbox(self.daytona.sandbox(parts[1]), parts[2:])
             else:
                 self._route(parts[1:])
-        except _RefusalError as refusal:
+        except RefusalError as refusal:
             answer = {"statusCode": refusal.status, "message": refusal.message}
-            self._json(answer, refusal.status, refusal.headers)
+            self.send_json(answer, refusal.status, refusal.headers)
 
     def _route(self, parts: list[str]) -> None:
         daytona = self.daytona
@@ -258,59 +240,59 @@ class _Handler(BaseHTTPRequestHandler):
             case ["GET", "object-storage", "push-access"]:
                 access = {name: name for name in ("accessKey", "secret", "sessionToken", "bucket")}
                 place = {"storageUrl": f"{daytona.base}/s3", "organizationId": "organization", "region": "us-east-1"}
-                self._json({**access, **place})
+                self.send_json({**access, **place})
             case ["POST", "snapshots"]:
                 snapshot = daytona.build(json.loads(self.body))
-                self._json({**snapshot.seen(), **({"state": "building"} if daytona.is_slow_to_build else {})})
+                self.send_json({**snapshot.seen(), **({"state": "building"} if daytona.is_slow_to_build else {})})
             case ["GET", "snapshots", name, "build-logs-url"]:
-                self._json({"url": f"{daytona.url}/snapshots/{name}/build-logs"})
+                self.send_json({"url": f"{daytona.url}/snapshots/{name}/build-logs"})
             case ["GET", "snapshots", name, "build-logs"]:
-                self._raw(daytona.snapshot(name).log.encode(), "text/plain")
+                self.send_content(daytona.snapshot(name).log.encode(), "text/plain")
             case ["GET", "snapshots", name]:
-                self._json(daytona.snapshot(name).seen())
+                self.send_json(daytona.snapshot(name).seen())
             case ["POST", "snapshots", name, "activate"]:
                 daytona.snapshot(name).state = "active"
-                self._json(daytona.snapshot(name).seen())
+                self.send_json(daytona.snapshot(name).seen())
             case ["DELETE", "snapshots", name]:
                 del daytona.snapshots[daytona.snapshot(name).name]
-                self._raw(b"")
+                self.send_content(b"")
             case ["POST", "sandbox"]:
                 asked = json.loads(self.body)
                 daytona.created.append(asked)
                 snapshot = daytona.snapshot(asked["snapshot"])
-                files = BoxFiles(daytona.folder())
+                files = ContainerFiles(daytona.folder())
                 files.copy_of(snapshot.image.files)
                 sandbox = Sandbox(asked, files, snapshot, commands=daytona.commands)
                 daytona.sandboxes[sandbox.id] = sandbox
-                self._json(sandbox.seen(daytona.base))
+                self.send_json(sandbox.seen(daytona.base))
             case ["GET", "sandbox"]:
                 wanted = json.loads(self.query.get("labels", "{}")).items()
                 found = [
                     each for each in daytona.sandboxes.values() if wanted <= (each.asked.get("labels") or {}).items()
                 ]
-                self._json({"items": [each.seen(daytona.base) for each in found], "nextCursor": None})
+                self.send_json({"items": [each.seen(daytona.base) for each in found], "nextCursor": None})
             case ["GET", "sandbox", name]:
-                self._json(daytona.sandbox(name).seen(daytona.base))
+                self.send_json(daytona.sandbox(name).seen(daytona.base))
             case ["DELETE", "sandbox", name]:
                 sandbox = daytona.sandbox(name)
                 sandbox.end()
                 del daytona.sandboxes[name]
-                self._json(sandbox.seen(daytona.base))
+                self.send_json(sandbox.seen(daytona.base))
             case _:
-                raise _RefusalError(404, f"Cannot {self.command} {self.path}")
+                raise RefusalError(404, f"Cannot {self.command} {self.path}")
 
     def _of_sandbox(self, sandbox: Sandbox, parts: list[str]) -> None:
         match [self.command, *parts]:
             case ["GET", "work-dir"]:
-                self._json({"dir": sandbox.snapshot.image.working_dir or "/root"})
+                self.send_json({"dir": sandbox.snapshot.image.working_dir or "/root"})
             case ["POST", "process", "execute"]:
-                self._json(sandbox.execute(json.loads(self.body)))
+                self.send_json(sandbox.execute(json.loads(self.body)))
             case ["POST", "files", "bulk-upload"]:
                 self._upload(sandbox)
             case ["POST", "files", "bulk-download"]:
                 self._download(sandbox, json.loads(self.body)["paths"])
             case _:
-                raise _RefusalError(404, f"Cannot {self.command} {self.path}")
+                raise RefusalError(404, f"Cannot {self.command} {self.path}")
 
     def _upload(self, sandbox: Sandbox) -> None:
         header = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
@@ -323,7 +305,7 @@ class _Handler(BaseHTTPRequestHandler):
             path = sandbox.files.path(contents[name].decode())
             path.write_bytes(contents[f"{name.removesuffix('path')}file"])
             sandbox.files.map_script(path)
-        self._raw(b"")
+        self.send_content(b"")
 
     def _download(self, sandbox: Sandbox, paths: list[str]) -> None:
         pieces = []
@@ -340,7 +322,7 @@ class _Handler(BaseHTTPRequestHandler):
                 f"Content-Type: {kind}\r\n\r\n"
             )
             pieces += [head.encode(), content, b"\r\n"]
-        self._raw(b"".join([*pieces, b"--edge--\r\n"]), "multipart/form-data; boundary=edge")
+        self.send_content(b"".join([*pieces, b"--edge--\r\n"]), "multipart/form-data; boundary=edge")
 
     def _store(self, name: str) -> None:
         """Answer as an object store: one object at a time, or in parts."""
@@ -348,26 +330,26 @@ class _Handler(BaseHTTPRequestHandler):
         match self.command:
             case "HEAD":
                 if name not in objects:
-                    self._raw(b"", status=404)
+                    self.send_content(b"", status=404)
                 else:
                     modified = {"Last-Modified": "Sun, 01 Nov 2026 00:00:00 GMT", "ETag": '"1"'}
-                    self._raw(objects[name], headers=modified)
+                    self.send_content(objects[name], headers=modified)
             case "POST" if "uploads" in self.query:
                 text = "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>"
-                self._raw(text.encode(), "application/xml")
+                self.send_content(text.encode(), "application/xml")
             case "POST":
                 parts = sorted(
                     (key for key in objects if key.startswith(f"{name}#")), key=lambda key: int(key.rpartition("#")[2])
                 )
                 objects[name] = b"".join(objects.pop(part) for part in parts)
                 text = "<CompleteMultipartUploadResult><ETag>1</ETag></CompleteMultipartUploadResult>"
-                self._raw(text.encode(), "application/xml")
+                self.send_content(text.encode(), "application/xml")
             case "PUT":
                 part = self.query.get("partNumber")
                 objects[f"{name}#{part}" if part else name] = self.body
-                self._raw(b"", headers={"ETag": '"1"'})
+                self.send_content(b"", headers={"ETag": '"1"'})
             case _:
-                raise _RefusalError(404, f"Cannot {self.command} {self.path}")
+                raise RefusalError(404, f"Cannot {self.command} {self.path}")
 
     def _read(self) -> bytes:
         if self.headers.get("Transfer-Encoding") != "chunked":
@@ -378,21 +360,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.rfile.readline()
         self.rfile.readline()
         return b"".join(pieces)
-
-    def _json(self, answer: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        self._raw(json.dumps(answer).encode(), "application/json", status, headers)
-
-    def _raw(
-        self, content: bytes, kind: str = "text/plain", status: int = 200, headers: Mapping[str, str] | None = None
-    ) -> None:
-        self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
 
 
 def allow_http(patch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingUnixStreamServer
 from typing import Any, Self
@@ -31,17 +30,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import uuid4
 
 from graftline.harbor.executors.base import Executor
-from tests.box_files import BoxFiles
-from tests.box_images import INSTRUCTIONS, Image, instructed
+from tests.container_engine import INSTRUCTIONS, ContainerFiles, EngineHandler, Image, RefusalError, instructed
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-class _RefusalError(Exception):
-    """What is answered in place of what was asked for."""
-
-    def __init__(self, status: int, message: str) -> None:
-        self.status, self.message = status, message
 
 
 @dataclass
@@ -50,7 +41,7 @@ class Container:
 
     id: str
     config: dict[str, Any]
-    files: BoxFiles
+    files: ContainerFiles
     image: Image
     state: dict[str, Any] = field(default_factory=lambda: {"Status": "created", "Running": False, "ExitCode": 0})
     printed: list[tuple[int, bytes]] = field(default_factory=list)
@@ -73,7 +64,7 @@ class Container:
             )
         except OSError as error:
             self.state.update(ExitCode=127, Status="created")
-            raise _RefusalError(400, f'exec: "{words[0]}": {error.strerror}: unknown') from None
+            raise RefusalError(400, f'exec: "{words[0]}": {error.strerror}: unknown') from None
         self.state.update(Status="running", Running=True)
         readers = [
             threading.Thread(target=self._read, args=each) for each in ((1, process.stdout), (2, process.stderr))
@@ -172,22 +163,22 @@ class DockerEngine:
 
     def container(self, name: str) -> Container:
         if name not in self.containers:
-            raise _RefusalError(404, f"No such container: {name}")
+            raise RefusalError(404, f"No such container: {name}")
         return self.containers[name]
 
     def image(self, name: str) -> Image:
         if name not in self.images:
-            raise _RefusalError(404, f"No such image: {name}")
+            raise RefusalError(404, f"No such image: {name}")
         return self.images[name]
 
     def create(self, config: dict[str, Any]) -> Container:
         host = config.get("HostConfig") or {}
         if host.get("StorageOpt") and not self.has_disk_limits:
             message = "--storage-opt is supported only for overlay over xfs with 'pquota' mount option"
-            raise _RefusalError(500, message)
+            raise RefusalError(500, message)
         self.created.append(config)
         image = self.image(config["Image"])
-        files = BoxFiles(self.folder())
+        files = ContainerFiles(self.folder())
         files.copy_of(image.files)
         for mount in host.get("Mounts") or []:
             files.path(mount["Target"]).mkdir(parents=True, exist_ok=True)
@@ -210,13 +201,11 @@ class DockerEngine:
         lines = [line for line in (source / dockerfile).read_text().splitlines() if line.strip() and line[0] != "#"]
         for number, line in enumerate(lines, start=1):
             if line.split()[0].upper() not in INSTRUCTIONS:
-                raise _RefusalError(
-                    400, f"dockerfile parse error line {number}: unknown instruction: {line.split()[0]}"
-                )
+                raise RefusalError(400, f"dockerfile parse error line {number}: unknown instruction: {line.split()[0]}")
         return self._built(source, lines, tag, labels)
 
     def _built(self, source: Path, lines: list[str], tag: str, labels: dict[str, str]) -> Iterator[dict[str, Any]]:
-        image = Image(BoxFiles(self.folder()), labels=labels)
+        image = Image(ContainerFiles(self.folder()), labels=labels)
         for number, line in enumerate(lines, start=1):
             yield {"stream": f"Step {number}/{len(lines)} : {line}\n"}
             word, _, rest = line.partition(" ")
@@ -233,22 +222,10 @@ class _Server(ThreadingUnixStreamServer):
     request_queue_size = 128
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(EngineHandler):
     engine: DockerEngine
 
-    def address_string(self) -> str:
-        return "local"
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    do_POST = do_PUT = do_DELETE = do_HEAD = do_GET
-
-    def _answer(self) -> None:
+    def answer(self) -> None:
         split = urlsplit(self.path)
         parts = [unquote(part) for part in split.path.split("/")[1:]]
         if parts[0].startswith("v1."):
@@ -261,17 +238,17 @@ class _Handler(BaseHTTPRequestHandler):
             for fault in self.engine.faults:
                 if fault[0] in asked:
                     self.engine.faults.remove(fault)
-                    raise _RefusalError(*fault[1:])
+                    raise RefusalError(*fault[1:])
             self._route(asked.split()[0], parts)
-        except _RefusalError as refusal:
-            self._json({"message": refusal.message}, refusal.status)
+        except RefusalError as refusal:
+            self.send_json({"message": refusal.message}, refusal.status)
 
     def _route(self, method: str, parts: list[str]) -> None:
         match [method, *parts]:
             case ["GET" | "HEAD", "_ping"]:
-                self._raw(b"OK", "text/plain")
+                self.send_content(b"OK", "text/plain")
             case ["GET", "version"]:
-                self._json({"ApiVersion": "1.47", "MinAPIVersion": "1.24", "Version": "27.3.1"})
+                self.send_json({"ApiVersion": "1.47", "MinAPIVersion": "1.24", "Version": "27.3.1"})
             case ["POST", "build"]:
                 self._build()
             case ["GET", "images", *name, "json"]:
@@ -281,36 +258,36 @@ class _Handler(BaseHTTPRequestHandler):
                     "Labels": image.labels,
                     "Env": [f"{name}={value}" for name, value in image.env.items()],
                 }
-                self._json({"Id": image.id, "RepoTags": ["/".join(name)], "Config": config})
+                self.send_json({"Id": image.id, "RepoTags": ["/".join(name)], "Config": config})
             case ["DELETE", "images", *name]:
                 self.engine.image("/".join(name))
                 del self.engine.images["/".join(name)]
-                self._json([{"Untagged": "/".join(name)}])
+                self.send_json([{"Untagged": "/".join(name)}])
             case ["GET", "containers", "json"]:
-                self._json(self._listed())
+                self.send_json(self._listed())
             case ["POST", "containers", "create"]:
-                self._json({"Id": self.engine.create(json.loads(self.body)).id, "Warnings": []}, 201)
+                self.send_json({"Id": self.engine.create(json.loads(self.body)).id, "Warnings": []}, 201)
             case [_, "containers", name, *rest]:
                 self._of_container(self.engine.container(name), method, rest)
             case _:
-                raise _RefusalError(404, "page not found")
+                raise RefusalError(404, "page not found")
 
     def _of_container(self, container: Container, method: str, rest: list[str]) -> None:
         match [method, *rest]:
             case ["GET", "json"]:
                 config = {**container.config, "Tty": False}
-                self._json({"Id": container.id, "State": container.state, "Config": config})
+                self.send_json({"Id": container.id, "State": container.state, "Config": config})
             case ["POST", "start"]:
                 container.start()
-                self._raw(b"", status=204)
+                self.send_content(b"", status=204)
             case ["POST", "kill"]:
                 if not container.state["Running"]:
-                    raise _RefusalError(409, f"container {container.id} is not running")
+                    raise RefusalError(409, f"container {container.id} is not running")
                 container.kill()
-                self._raw(b"", status=204)
+                self.send_content(b"", status=204)
             case ["POST", "wait"]:
                 container.is_over.wait()
-                self._json({"StatusCode": container.state["ExitCode"]})
+                self.send_json({"StatusCode": container.state["ExitCode"]})
             case ["POST", "attach"]:
                 self._attach(container)
             case ["GET", "logs"]:
@@ -318,19 +295,19 @@ class _Handler(BaseHTTPRequestHandler):
                 frames = [
                     struct.pack(">BxxxL", kind, len(each)) + each for kind, each in container.printed if kind in kinds
                 ]
-                self._raw(b"".join(frames), "application/vnd.docker.multiplexed-stream")
+                self.send_content(b"".join(frames), "application/vnd.docker.multiplexed-stream")
             case ["GET", "archive"]:
                 self._pack(container)
             case ["PUT", "archive"]:
                 if not container.files.path(self.query["path"]).is_dir():
-                    raise _RefusalError(404, f"Could not find the file {self.query['path']} in container")
+                    raise RefusalError(404, f"Could not find the file {self.query['path']} in container")
                 container.files.unpack(self.body, self.query["path"])
-                self._raw(b"")
+                self.send_content(b"")
             case ["DELETE"]:
                 self.engine.remove(container)
-                self._raw(b"", status=204)
+                self.send_content(b"", status=204)
             case _:
-                raise _RefusalError(404, "page not found")
+                raise RefusalError(404, "page not found")
 
     def _listed(self) -> list[dict[str, Any]]:
         wanted = json.loads(self.query.get("filters", "{}")).get("label", [])
@@ -367,28 +344,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _pack(self, container: Container) -> None:
         path = container.files.path(self.query["path"])
         if not os.path.lexists(path):
-            raise _RefusalError(404, f"Could not find the file {self.query['path']} in container {container.id}")
+            raise RefusalError(404, f"Could not find the file {self.query['path']} in container {container.id}")
         found = path.lstat()
         link = str(path.readlink()) if path.is_symlink() else ""
         stat = {"name": path.name, "size": found.st_size, "mode": found.st_mode, "mtime": "", "linkTarget": link}
         header = {"X-Docker-Container-Path-Stat": base64.b64encode(json.dumps(stat).encode()).decode()}
-        self._raw(container.files.pack(self.query["path"]), "application/x-tar", headers=header)
-
-    def _json(self, answer: Any, status: int = 200) -> None:
-        self._raw(json.dumps(answer).encode(), "application/json", status)
-
-    def _raw(
-        self, content: bytes, kind: str = "text/plain", status: int = 200, headers: dict[str, str] | None = None
-    ) -> None:
-        self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Type", kind)
-        if status != 204:
-            self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
+        self.send_content(container.files.pack(self.query["path"]), "application/x-tar", headers=header)
 
 
 def a_docker(_: Path) -> Executor:

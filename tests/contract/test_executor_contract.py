@@ -12,10 +12,10 @@ import pytest
 from graftline.core.errors import DataError, HarborError
 from graftline.harbor.contract import FailureCause, SuccessStatus, VerifierSettings
 from graftline.harbor.executors.base import BuildContext, Executor, MemoryExecutor
-from tests.boxes import CONTEXT, SOON_OVER, VERIFIER, a_local, a_rollout, after, graded, never, ran
 from tests.daytona_server import a_daytona
 from tests.docker_engine import a_docker
 from tests.jails import has_user_namespaces
+from tests.rollout_specs import CONTEXT, SOON_OVER, VERIFIER, a_local, a_rollout, after, graded, never, ran
 
 OPENED: dict[str, Callable[[Path], Executor]] = {
     "memory": lambda _: MemoryExecutor(),

@@ -8,8 +8,7 @@ import pytest
 
 from graftline.harbor.contract import FailureCause, VerifierSettings
 from graftline.harbor.executors.local import LocalExecutor
-from tests.box_contexts import packed_context
-from tests.boxes import CONTEXT, DOES_WHAT_IS_SAID, VERIFIER, a_local, graded, on_local, ran
+from tests.rollout_specs import CONTEXT, DOES_WHAT_IS_SAID, VERIFIER, a_local, graded, on_local, packed_context, ran
 
 pytestmark = on_local
 

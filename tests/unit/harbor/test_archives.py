@@ -8,7 +8,7 @@ import pytest
 
 from graftline.core.errors import DataError, HarborError
 from graftline.harbor.executors.archives import DOCKERFILE, add_dockerfile, pack, read_file, read_files
-from tests.box_contexts import packed_context
+from tests.rollout_specs import packed_context
 
 
 def a_tar(*members: tuple[str, bytes | str | None]) -> list[bytes]:

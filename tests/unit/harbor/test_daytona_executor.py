@@ -11,8 +11,8 @@ from graftline.core.errors import ConfigError, DataError, HarborError
 from graftline.harbor.contract import FailureCause, HarborLimits, SuccessStatus, VerifierSettings
 from graftline.harbor.executors.base import Execution, RolloutSpec
 from graftline.harbor.executors.daytona import DaytonaExecutor, DaytonaExecutorConfig
-from tests.box_contexts import FILES, a_box, a_script, packed_context
 from tests.daytona_server import DaytonaServer, Sandbox, allow_http
+from tests.rollout_specs import FILES, a_script, a_spec, packed_context
 
 NEVER = bool
 SECRET = "sk-0123456789"
@@ -51,7 +51,7 @@ def opened(server: DaytonaServer, **changes: Any) -> DaytonaExecutor:
 
 
 def ran(executor: DaytonaExecutor, lines: str, **changes: object) -> Execution:
-    return executor.run(a_box(executor.build(a_script(lines)).snapshot_id, **changes), NEVER)
+    return executor.run(a_spec(executor.build(a_script(lines)).snapshot_id, **changes), NEVER)
 
 
 def test_a_build_makes_one_snapshot_and_is_not_repeated(server: DaytonaServer, executor: DaytonaExecutor) -> None:
@@ -139,7 +139,7 @@ def test_a_call_that_is_refused_for_the_rate_is_made_again(server: DaytonaServer
     snapshot = executor.build(packed_context()).snapshot_id
     slow = {"Retry-After": "0"}
     server.faults = [("POST api/sandbox", 429, "too many", slow), ("process/execute", 429, "too many", slow)]
-    assert executor.run(a_box(snapshot), NEVER).reward == 0.5
+    assert executor.run(a_spec(snapshot), NEVER).reward == 0.5
     assert (server.faults, len(server.created)) == ([], 1)
 
 
@@ -148,7 +148,7 @@ def test_a_rate_that_does_not_allow_it_in_time_is_an_error(server: DaytonaServer
     snapshot = executor.build(packed_context()).snapshot_id
     server.faults = [("POST api/sandbox", 429, "too many", {"Retry-After": "60"})]
     with pytest.raises(HarborError, match="too many; ask for less at a time") as error:
-        executor.run(a_box(snapshot), NEVER)
+        executor.run(a_spec(snapshot), NEVER)
     assert error.value.status == 429
     executor.close()
 
@@ -218,7 +218,7 @@ def test_a_box_that_cannot_be_made_is_an_error(server: DaytonaServer, executor: 
     snapshot = executor.build(packed_context()).snapshot_id
     server.faults = [("bulk-upload", 500, "the disk is full", {})]
     with pytest.raises(HarborError, match="the disk is full"):
-        executor.run(a_box(snapshot), NEVER)
+        executor.run(a_spec(snapshot), NEVER)
     assert server.sandboxes == {}
 
 
@@ -227,7 +227,7 @@ def test_a_box_that_breaks_while_it_runs_is_the_machines_failure(
 ) -> None:
     snapshot = executor.build(packed_context()).snapshot_id
     server.faults = [("bulk-download", 500, "the runner is gone", {})]
-    execution = executor.run(a_box(snapshot), NEVER)
+    execution = executor.run(a_spec(snapshot), NEVER)
     assert (execution.reward, execution.failure_cause) == (None, FailureCause.SANDBOX_FAILED)
 
 
@@ -236,7 +236,7 @@ def graded(executor: DaytonaExecutor, agent: str, verifier: str, **settings: obj
     snapshot = executor.build(a_script(agent)).snapshot_id
     second = executor.build(a_script("true", verify=f"#!/bin/sh\n{verifier}\n")).snapshot_id
     verifying = VerifierSettings(entrypoint="/app/verify", **{"artifacts": ("out", "missing"), **settings})
-    return a_box(snapshot, verifier=verifying, verifier_snapshot_id=second, secrets={"API_KEY": SECRET})
+    return a_spec(snapshot, verifier=verifying, verifier_snapshot_id=second, secrets={"API_KEY": SECRET})
 
 
 def test_a_verifier_grades_what_travels_in_a_box_the_agent_never_saw(
@@ -285,6 +285,6 @@ def test_boxes_that_no_live_run_has_are_removed_at_the_next_start(
 def test_a_box_starts_with_the_folders_that_its_task_names(executor: DaytonaExecutor) -> None:
     lines = 'printf \'{"metrics": {"reward_mean": %s}}\' "$(cat reward)" > "$4"'
     snapshot = executor.build(a_script(lines, **{"tasks/a/reward": "0.25", "tasks/b/reward": "0.5"})).snapshot_id
-    assert executor.run(a_box(snapshot, agent_files=("tasks/a",)), NEVER).reward == 0.25
+    assert executor.run(a_spec(snapshot, agent_files=("tasks/a",)), NEVER).reward == 0.25
     with pytest.raises(HarborError, match=r"tasks/c"):
-        executor.run(a_box(snapshot, agent_files=("tasks/c",)), NEVER)
+        executor.run(a_spec(snapshot, agent_files=("tasks/c",)), NEVER)

@@ -11,8 +11,8 @@ from graftline.core.errors import DataError, HarborError
 from graftline.harbor.contract import FailureCause, HarborLimits, SuccessStatus, VerifierSettings
 from graftline.harbor.executors.base import Execution, RolloutSpec
 from graftline.harbor.executors.docker import DockerExecutor, DockerExecutorConfig
-from tests.box_contexts import FILES, a_box, a_script, packed_context
 from tests.docker_engine import Container, DockerEngine
+from tests.rollout_specs import FILES, a_script, a_spec, packed_context
 
 NEVER = bool
 OWNER = "graftline.harbor.owner"
@@ -38,7 +38,7 @@ def opened(engine: DockerEngine, **changes: object) -> DockerExecutor:
 
 
 def ran(executor: DockerExecutor, lines: str, **changes: object) -> Execution:
-    return executor.run(a_box(executor.build(a_script(lines)).snapshot_id, **changes), NEVER)
+    return executor.run(a_spec(executor.build(a_script(lines)).snapshot_id, **changes), NEVER)
 
 
 def variables(container: dict[str, list[str]]) -> dict[str, str]:
@@ -269,7 +269,7 @@ def test_an_image_that_is_gone_is_said_so(engine: DockerEngine, executor: Docker
     engine.images.clear()
     assert not executor.has(built.snapshot_id)
     with pytest.raises(HarborError, match="is gone; build the deployment again"):
-        executor.run(a_box(built.snapshot_id), NEVER)
+        executor.run(a_spec(built.snapshot_id), NEVER)
 
 
 @pytest.mark.parametrize("path", ["/create", "/archive"])
@@ -277,7 +277,7 @@ def test_a_box_that_cannot_be_made_is_an_error(engine: DockerEngine, executor: D
     built = executor.build(packed_context())
     engine.faults = [(path, 500, "the driver is broken")]
     with pytest.raises(HarborError, match="the driver is broken"):
-        executor.run(a_box(built.snapshot_id), NEVER)
+        executor.run(a_spec(built.snapshot_id), NEVER)
     assert engine.containers == {}
 
 
@@ -286,7 +286,7 @@ def test_a_box_that_breaks_while_it_runs_is_the_machines_failure(
 ) -> None:
     built = executor.build(packed_context())
     engine.faults = [("/logs", 500, "the driver is broken")]
-    execution = executor.run(a_box(built.snapshot_id), NEVER)
+    execution = executor.run(a_spec(built.snapshot_id), NEVER)
     assert (execution.reward, execution.failure_cause) == (None, FailureCause.SANDBOX_FAILED)
     assert execution.error == "docker: cannot read what a container printed: the driver is broken"
 
@@ -296,7 +296,7 @@ def graded(executor: DockerExecutor, agent: str, verifier: str, **settings: obje
     snapshot = executor.build(a_script(agent)).snapshot_id
     second = executor.build(a_script("true", verify=f"#!/bin/sh\n{verifier}\n")).snapshot_id
     verifying = VerifierSettings(entrypoint="/app/verify", **{"artifacts": ("out",), **settings})
-    return a_box(snapshot, verifier=verifying, verifier_snapshot_id=second, secrets={"API_KEY": SECRET})
+    return a_spec(snapshot, verifier=verifying, verifier_snapshot_id=second, secrets={"API_KEY": SECRET})
 
 
 def test_a_verifier_grades_what_travels_in_a_box_the_agent_never_saw(
@@ -370,7 +370,7 @@ def test_boxes_that_no_live_run_has_are_removed_at_the_next_start(engine: Docker
             began.set()
         return began.is_set()
 
-    assert first.run(a_box(snapshot), is_cancelled).failure_cause == FailureCause.CANCELLED
+    assert first.run(a_spec(snapshot), is_cancelled).failure_cause == FailureCause.CANCELLED
     # another start in the middle of it did not take the box that runs
     assert began.is_set()
     assert sorted(engine.containers) == ["of another machine", "of another owner"]
@@ -386,7 +386,7 @@ def left(engine: DockerEngine, name: str, snapshot: str, labels: dict[str, str])
 
 def test_the_end_of_the_executor_is_the_end_of_its_boxes(engine: DockerEngine) -> None:
     executor = opened(engine, keep_images=False)
-    box = a_box(executor.build(a_script("sleep 60")).snapshot_id)
+    box = a_spec(executor.build(a_script("sleep 60")).snapshot_id)
     began = threading.Event()
     ended: list[Execution] = []
 
@@ -412,9 +412,9 @@ def test_a_box_starts_with_the_folders_that_its_task_names(executor: DockerExecu
     lines = 'printf \'{"metrics": {"reward_mean": %s}}\' "$(cat reward)" > "$4"; sub/run && ls'
     files = {"tasks/a/reward": "0.25", "tasks/a/sub/run": "#!/bin/sh\necho it runs\n", "tasks/b/reward": "0.5"}
     snapshot = executor.build(a_script(lines, **files)).snapshot_id
-    execution = executor.run(a_box(snapshot, agent_files=("tasks/a",)), NEVER)
+    execution = executor.run(a_spec(snapshot, agent_files=("tasks/a",)), NEVER)
     assert (execution.reward, execution.log) == (0.25, "it runs\nreward\nrun_rollout\nsub\ntasks\n")
-    assert executor.run(a_box(snapshot, agent_files=("tasks/b", "tasks/a")), NEVER).reward == 0.25
+    assert executor.run(a_spec(snapshot, agent_files=("tasks/b", "tasks/a")), NEVER).reward == 0.25
 
 
 def test_a_folder_that_the_image_has_not_is_said_so(executor: DockerExecutor) -> None:

@@ -18,8 +18,8 @@ from graftline.harbor.executors.base import Execution
 from graftline.harbor.executors.local import LocalExecutorConfig
 from graftline.harbor.in_box.agents import NAMES
 from graftline.harbor.service.serve import HarborSettings, served
-from tests.boxes import has_cargo, on_local
 from tests.harbor_parts import KEY, service
+from tests.rollout_specs import has_cargo, on_local
 
 README = "examples/engine_bench/README.md"
 SCRIPTS = (

@@ -15,8 +15,7 @@ from graftline.harbor.contract import FailureCause, HarborLimits, SuccessStatus,
 from graftline.harbor.executors.base import Execution, MemoryExecutor, MemoryExecutorConfig
 from graftline.harbor.executors.local import LocalExecutor, LocalExecutorConfig
 from graftline.harbor.service.serve import open_executor
-from tests.box_contexts import packed_context
-from tests.boxes import (
+from tests.rollout_specs import (
     CONTEXT,
     DOES_WHAT_IS_SAID,
     VERIFIER,
@@ -28,6 +27,7 @@ from tests.boxes import (
     has_cargo,
     never,
     on_local,
+    packed_context,
     ran,
 )
 

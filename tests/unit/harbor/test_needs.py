@@ -14,8 +14,7 @@ from graftline.harbor.in_box.needs import find_missing
 from graftline.harbor.packager import HarborPackager, omitted_files
 from graftline.harbor.task_format.importing import import_harbor_tasks
 from graftline.harbor.task_format.task_folder import HarborTask, needs_of, needs_of_solution, read_task, workdir_of
-from tests.box_contexts import a_box
-from tests.boxes import LIMITS, a_local, never, on_local
+from tests.rollout_specs import LIMITS, a_local, a_spec, never, on_local
 from tests.unit.harbor.test_importing import COUNT, acted, graded_with_output, laid
 from tests.unit.harbor.tiny_crate import write
 
@@ -273,7 +272,7 @@ def test_in_a_box_of_this_machine_only_what_was_tested_counts(
     contexts = [BuildContext(each.digest, partial(getattr, each, "archive"), "") for each in packages if each]
     snapshots = [executor.build(context) for context in contexts]
     assert spec.verifier is not None
-    box = a_box(
+    box = a_spec(
         snapshots[0].snapshot_id,
         entrypoint=spec.entrypoint,
         verifier=VerifierSettings(**{name: getattr(spec.verifier, name) for name in VerifierSettings.model_fields}),
