@@ -20,7 +20,7 @@ from sqlalchemy import func, select
 from benchmarks.soak_parts.site import DEPLOYMENT, TASKS, Site
 from graftline.core.errors import HarborError
 from graftline.harbor.contract import RolloutRequest
-from graftline.harbor.deployment_file import configured_deployment
+from graftline.harbor.deployment_file import find_deployment
 from graftline.harbor.environments.refactoring import RefactoringEnvironment
 from graftline.harbor.service.database import Database
 from graftline.harbor.service.schemas import RolloutStatus
@@ -59,7 +59,7 @@ def upload(site: Site) -> str:
     """Return the id of the deployment once it is built, however often the service is killed meanwhile."""
     uploader = HarborDeploymentUploader(site.harbor_url, KEY)
     with tempfile.TemporaryDirectory() as staging:
-        spec = configured_deployment(DEPLOYMENT, site.root).spec(Path(staging))
+        spec = find_deployment(DEPLOYMENT, site.root).spec(Path(staging))
         while True:
             try:
                 made = uploader.create_deployment(spec)

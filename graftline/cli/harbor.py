@@ -157,9 +157,9 @@ def upload(
     as_json: bool,
 ) -> None:  # fmt: skip
     """Make a deployment of a file of configs/harbor/; the same content again is the version that is there."""
-    from graftline.harbor.deployment_file import configured_deployment
+    from graftline.harbor.deployment_file import find_deployment
 
-    configured = configured_deployment(deployment, find_paths(root).root)
+    configured = find_deployment(deployment, find_paths(root).root)
     with tempfile.TemporaryDirectory() as folder:
         spec = configured.spec(Path(folder), name)
         result = create_deployment(open_service(root, backend_url), spec, is_building, is_waiting)

@@ -126,9 +126,9 @@ def calibrate(
 ) -> None:
     """Find what doing nothing and the reference solution earn; fails where that says that rewards are not to be trusted."""
     from graftline.harbor.calibration import AGENTS, calibrate
-    from graftline.harbor.deployment_file import configured_deployment
+    from graftline.harbor.deployment_file import find_deployment
 
-    configured = configured_deployment(deployment, find_paths(root).root)
+    configured = find_deployment(deployment, find_paths(root).root)
     service = open_service(root, backend_url)
     with show_count("calibration", configured.file.name, 0) as advance:
         calibration = calibrate(

@@ -27,7 +27,7 @@ from graftline.harbor.contract import (
     RolloutSafety,
 )
 from graftline.harbor.event_loop import Background, blocking
-from graftline.harbor.instances import checked_seeds
+from graftline.harbor.instances import check_seeds
 from graftline.harbor.job_polling import poll
 from graftline.harbor.localapi.config import LocalAPIConfig
 from graftline.harbor.task_app_client import TaskAppClient, create_task_app_client
@@ -89,7 +89,7 @@ class EvalJobConfig:
         else:
             self.task_app_url, self.task_app_config = apps[0], None
         self.task_app_api_key = self.task_app_api_key or self.local_api_key
-        self.seeds = checked_seeds(list(self.seeds), "evaluation: seeds")
+        self.seeds = check_seeds(list(self.seeds), "evaluation: seeds")
         if not 1 <= self.concurrency <= _MOST_AT_ONCE:
             raise ConfigError(f"evaluation: concurrency is {self.concurrency!r}; expected 1 to {_MOST_AT_ONCE}")
         if not 0 < self.timeout <= MAX_TIMEOUT_S:
@@ -98,8 +98,8 @@ class EvalJobConfig:
             raise ConfigError(f"evaluation: min_coverage is {self.min_coverage!r}; expected a share from 0 to 1")
         if isinstance(self.budget, Mapping):
             if unknown := set(self.budget) - _BUDGET_KEYS:
-                known = ", ".join(sorted(_BUDGET_KEYS))
-                raise ConfigError(f"evaluation: budget names {min(map(str, unknown))!r}; known: {known}")
+                keys = ", ".join(sorted(_BUDGET_KEYS))
+                raise ConfigError(f"evaluation: budget names {min(map(str, unknown))!r}; known: {keys}")
             self.budget = EvalBudget(**self.budget)
 
 

@@ -99,10 +99,10 @@ def ks_of(attempts: int) -> list[int]:
     return [*powers, attempts]
 
 
-def summarize(attempts: Sequence[Attempt], of: str = ALL) -> list[Metrics]:
+def summarize(attempts: Sequence[Attempt], group_name: str = ALL) -> list[Metrics]:
     """Return the metrics of every solver over all `attempts`, in the order they come in."""
     ks = ks_of(max((attempt.attempt for attempt in attempts), default=1))
-    return [_summarize(name, of, group, ks) for name, group in _by_solver(attempts).items()]
+    return [_summarize(name, group_name, group, ks) for name, group in _by_solver(attempts).items()]
 
 
 def summarize_by(attempts: Sequence[Attempt], key: Callable[[Attempt], str]) -> list[Metrics]:
@@ -112,7 +112,7 @@ def summarize_by(attempts: Sequence[Attempt], key: Callable[[Attempt], str]) -> 
 
 
 def compare(
-    attempts: Sequence[Attempt], first: str, second: str, measure: Measure = "verified", of: str = ALL
+    attempts: Sequence[Attempt], first: str, second: str, measure: Measure = "verified", group_name: str = ALL
 ) -> Comparison:
     """Return how much better `first` is than `second` at the tasks of which both have attempts that count.
 
@@ -130,7 +130,7 @@ def compare(
     return Comparison(
         first=first,
         second=second,
-        of=of,
+        of=group_name,
         measure=measure,
         tasks=len(ids),
         coverage=len(ids) / total if total else 0.0,
@@ -141,7 +141,7 @@ def compare(
     )
 
 
-def _summarize(name: str, of: str, attempts: Sequence[Attempt], ks: Sequence[int]) -> Metrics:
+def _summarize(name: str, group_name: str, attempts: Sequence[Attempt], ks: Sequence[int]) -> Metrics:
     counting = [attempt for attempt in attempts if not attempt.is_infra]
     by_task = _group(counting, lambda attempt: attempt.task_id).values()
     right = [(len(group), sum(attempt.is_verified for attempt in group)) for group in by_task]
@@ -151,7 +151,7 @@ def _summarize(name: str, of: str, attempts: Sequence[Attempt], ks: Sequence[int
     latencies = sorted(attempt.latency_s for attempt in counting if attempt.latency_s is not None)
     return Metrics(
         contestant=name,
-        of=of,
+        of=group_name,
         tasks=len({attempt.task_id for attempt in attempts}),
         n=len(counting),
         n_infra=len(attempts) - len(counting),

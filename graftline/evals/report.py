@@ -69,12 +69,12 @@ def overview(metrics: Sequence[Metrics]) -> str:
         [
             {
                 **_short_row(row),
-                "reward": number(row.reward),
-                "coverage": number(row.coverage),
+                "reward": format_share(row.reward),
+                "coverage": format_share(row.coverage),
                 "cost in USD": "not known" if row.cost_usd is None else f"{row.cost_usd:.4g}",
                 "tokens": row.tokens,
-                "median s": number(row.latency_median_s),
-                "p95 s": number(row.latency_p95_s),
+                "median s": format_share(row.latency_median_s),
+                "p95 s": format_share(row.latency_p95_s),
             }
             for row in metrics
         ]
@@ -116,10 +116,10 @@ def comparison_row(comparison: Comparison) -> dict[str, Any]:
         "of": comparison.of,
         "measure": comparison.measure,
         "tasks": comparison.tasks,
-        "its own": number(comparison.of_first),
-        "the other's": number(comparison.of_second),
-        "difference": signed(comparison.difference),
-        "95 % interval": between(comparison.interval),
+        "its own": format_share(comparison.of_first),
+        "the other's": format_share(comparison.of_second),
+        "difference": format_difference(comparison.difference),
+        "95 % interval": format_interval(comparison.interval),
         "verdict": verdict(comparison),
     }
 
@@ -145,17 +145,17 @@ def causes(metrics: Sequence[Metrics]) -> str:
     )
 
 
-def number(value: float | None) -> str:
+def format_share(value: float | None) -> str:
     """Return a share for people; None is not 0."""
     return "-" if value is None else f"{value:.3f}"
 
 
-def signed(value: float | None) -> str:
+def format_difference(value: float | None) -> str:
     """Return a difference for people."""
     return "-" if value is None else f"{value:+.3f}"
 
 
-def between(interval: tuple[float, float] | None) -> str:
+def format_interval(interval: tuple[float, float] | None) -> str:
     """Return an interval for people."""
     return "-" if interval is None else f"{interval[0]:+.3f} to {interval[1]:+.3f}"
 
@@ -167,11 +167,11 @@ def _short_row(metrics: Metrics) -> dict[str, Any]:
         "tasks": metrics.tasks,
         "attempts": metrics.n,
         "nothing known": metrics.n_infra,
-        **{f"pass@{k}": number(value) for k, value in metrics.pass_at.items()},
-        "95 % of pass@1": "-" if interval is None else f"{number(interval[0])} to {number(interval[1])}",
-        "exact": number(metrics.exact),
-        "over-application": number(metrics.over_application),
-        "also right on unseen code": number(metrics.right_on_unseen),
+        **{f"pass@{k}": format_share(value) for k, value in metrics.pass_at.items()},
+        "95 % of pass@1": "-" if interval is None else f"{format_share(interval[0])} to {format_share(interval[1])}",
+        "exact": format_share(metrics.exact),
+        "over-application": format_share(metrics.over_application),
+        "also right on unseen code": format_share(metrics.right_on_unseen),
     }
 
 

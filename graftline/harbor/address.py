@@ -17,31 +17,31 @@ KEY_VARIABLES = ("GRAFTLINE_HARBOR_KEY", "SYNTH_API_KEY")
 """In the order of their precedence; the second ones are those that other programs set."""
 
 
-def backend_url_of(given: str | None, environment: Mapping[str, str] | None = None) -> str:
+def backend_url_of(url: str | None, environment: Mapping[str, str] | None = None) -> str:
     """Return the base URL of the service, without a slash at its end.
 
     Raises:
         ConfigError: none is given, and none is set.
     """
     values = os.environ if environment is None else environment
-    found = given or next((values[name] for name in URL_VARIABLES if values.get(name)), "")
-    if not found:
+    url = url or next((values[name] for name in URL_VARIABLES if values.get(name)), "")
+    if not url:
         raise ConfigError(f"backend_url: no Harbor service is named; give backend_url, or set {URL_VARIABLES[0]}")
-    return found.rstrip("/")
+    return url.rstrip("/")
 
 
-def api_key_of(given: str | SecretStr | None, environment: Mapping[str, str] | None = None) -> SecretStr:
+def api_key_of(key: str | SecretStr | None, environment: Mapping[str, str] | None = None) -> SecretStr:
     """Return the key of the service.
 
     Raises:
         ValueError: none is given, and none is set; or it cannot be sent.
     """
     values = os.environ if environment is None else environment
-    plain = given.get_secret_value() if isinstance(given, SecretStr) else given
-    found = plain or next((values[name] for name in KEY_VARIABLES if values.get(name)), "")
-    if not found:
+    plain = key.get_secret_value() if isinstance(key, SecretStr) else key
+    value = plain or next((values[name] for name in KEY_VARIABLES if values.get(name)), "")
+    if not value:
         raise ValueError(f"api_key: no key is given; give api_key, or set {' or '.join(KEY_VARIABLES)}")
-    return sendable_key(found)
+    return sendable_key(value)
 
 
 def sendable_key(key: str) -> SecretStr:
@@ -55,7 +55,7 @@ def sendable_key(key: str) -> SecretStr:
     return SecretStr(key)
 
 
-def checked_url(url: str, allow_http: bool = False) -> str:
+def check_url(url: str, allow_http: bool = False) -> str:
     """Return `url` without a slash at its end; a key goes there, so plain http is for this machine alone.
 
     Raises:
@@ -89,8 +89,8 @@ def is_loopback(host: str) -> bool:
 
 def _without_password(url: str) -> str:
     """Return `url` for a message: what stands before an `@` may be a password."""
-    scheme, _, rest = url.rpartition("@")
-    return f"…@{rest}" if scheme else rest
+    scheme, _, address = url.rpartition("@")
+    return f"…@{address}" if scheme else address
 
 
 DEPLOYMENTS = "/api/harbor/deployments"
@@ -118,8 +118,8 @@ class HarborDeploymentRef:
     @classmethod
     def of_url(cls, url: str, api_key: str | None = None) -> Self | None:
         """Return what `…/api/harbor/deployments/<id>` names; None for the URL of another task app."""
-        found = _URL.fullmatch(url)
-        return cls(unquote(found["deployment"]), found["backend"], api_key) if found else None
+        match = _URL.fullmatch(url)
+        return cls(unquote(match["deployment"]), match["backend"], api_key) if match else None
 
     @property
     def task_app_url(self) -> str:

@@ -99,7 +99,7 @@ class RolloutAnswer(Answer):
     response: dict[str, Any] | None = None
 
 
-def read(model: type[AnswerT], content: Any, what: str) -> AnswerT:
+def read(model: type[AnswerT], content: Any, title: str) -> AnswerT:
     """Return `content`, the answer to `what`, as `model`.
 
     Raises:
@@ -109,7 +109,7 @@ def read(model: type[AnswerT], content: Any, what: str) -> AnswerT:
         return model.model_validate(content)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, fault["loc"])) or "all of it"
+        key = ".".join(map(str, fault["loc"])) or "all of it"
         raise HarborError(
-            f"{what}: the answer is not that of a Harbor service ({where}: {fault['msg'].lower()}); check backend_url"
+            f"{title}: the answer is not that of a Harbor service ({key}: {fault['msg'].lower()}); check backend_url"
         ) from None

@@ -128,18 +128,18 @@ class HarborBuildSpec(BaseModel):
             return None
         inside = self.context_dir / self.dockerfile_path
         path = inside if inside.exists() else self.dockerfile_path
-        where = f"dockerfile_path: {str(path)!r}"
+        place = f"dockerfile_path: {str(path)!r}"
         try:
             content = _read(path)
             text = content.decode()
         except OSError as error:
-            raise ConfigError(f"{where}: cannot be read ({error.strerror}); expected a Dockerfile") from None
+            raise ConfigError(f"{place}: cannot be read ({error.strerror}); expected a Dockerfile") from None
         except UnicodeDecodeError:
-            raise ConfigError(f"{where}: is not UTF-8; expected a Dockerfile") from None
+            raise ConfigError(f"{place}: is not UTF-8; expected a Dockerfile") from None
         if len(content) > MAX_TEXT_CHARACTERS or "\0" in text:
-            raise ConfigError(f"{where}: is no text of at most {MAX_TEXT_CHARACTERS} bytes; expected a Dockerfile")
+            raise ConfigError(f"{place}: is no text of at most {MAX_TEXT_CHARACTERS} bytes; expected a Dockerfile")
         names = {str(self.dockerfile_path), os.path.relpath(path, self.context_dir)}
-        if names.isdisjoint(self.allow_secrets_in) and (find := find_in_file(content, where)):
+        if names.isdisjoint(self.allow_secrets_in) and (find := find_in_file(content, place)):
             raise DataError(f"{find}; have it put in when a rollout runs, or allow it by allow_secrets_in")
         return text
 
@@ -193,16 +193,16 @@ def _faults_of_variables(variables: Mapping[str, str]) -> Iterator[str]:
             yield f"env_vars: {name!r} {fault}"
 
 
-def _faults_of_json(value: Mapping[str, Any], where: str) -> Iterator[str]:
+def _faults_of_json(value: Mapping[str, Any], place: str) -> Iterator[str]:
     try:
         text = canonical_json(value)
-        finds = list(finds_in(value, where))
+        finds = list(finds_in(value, place))
     except (TypeError, ValueError, RecursionError):
-        yield f"{where}: holds what JSON cannot say, or is nested too deeply; use texts, numbers, lists and objects"
+        yield f"{place}: holds what JSON cannot say, or is nested too deeply; use texts, numbers, lists and objects"
         return
     yield from map(str, finds)
     if fault := _fault_of_text(text) or ("holds a zero byte" if _ZERO_IN_JSON.search(text) else ""):
-        yield f"{where}: {fault}"
+        yield f"{place}: {fault}"
 
 
 def _fault_of_text(text: str) -> str:
@@ -219,8 +219,8 @@ def _fault_of_text(text: str) -> str:
 
 
 def _line(location: tuple[str | int, ...], message: str) -> str:
-    where = ".".join("…" if kind_of(str(part)) else str(part) for part in location)
-    return f"{where}: {message.removeprefix('Value error, ')}"
+    place = ".".join("…" if kind_of(str(part)) else str(part) for part in location)
+    return f"{place}: {message.removeprefix('Value error, ')}"
 
 
 def _said(faults: list[str]) -> str:

@@ -52,7 +52,7 @@ class TaskCalibration(_Stored):
             faults.append("nop_reaches_oracle")
         return tuple(faults)
 
-    def normalized(self, score: float | None) -> float | None:
+    def normalize(self, score: float | None) -> float | None:
         """Return where `score` lies between floor and ceiling, below 0 where it is worse than doing nothing.
 
         None where it is not known, or where the task has no room between the two.
@@ -92,14 +92,14 @@ class Calibration(_Stored):
         """Whether there are tasks, and no fault in any of them."""
         return bool(self.tasks) and not self.faults
 
-    def normalized(self, rewards: Mapping[str, float | None]) -> dict[str, float | None]:
+    def normalize(self, rewards: Mapping[str, float | None]) -> dict[str, float | None]:
         """Return the rewards of tasks between floor and ceiling; None for a task that was not calibrated."""
-        known = self.tasks
-        return {task: known[task].normalized(reward) if task in known else None for task, reward in rewards.items()}
+        tasks = self.tasks
+        return {task: tasks[task].normalize(reward) if task in tasks else None for task, reward in rewards.items()}
 
     def mean_normalised(self, rewards: Mapping[str, float | None]) -> float | None:
         """Return the mean over the tasks whose normalized reward is known; None where there is none."""
-        return _mean([*self.normalized(rewards).values()])
+        return _mean([*self.normalize(rewards).values()])
 
     def write(self, path: Path) -> None:
         """Put the calibration into `path`."""
@@ -119,8 +119,8 @@ class Calibration(_Stored):
         try:
             tree = json.loads(path.read_text("utf-8"))
             # worked out anew; it is there for whoever only looks at the file
-            known = {key: value for key, value in tree.items() if key != "shown"}
-            return cls.model_validate(known)
+            fields = {key: value for key, value in tree.items() if key != "shown"}
+            return cls.model_validate(fields)
         except OSError as error:
             raise RecordError(f"{path}: cannot be read ({error.strerror}); run `graftline harbor calibrate`") from None
         except (ValidationError, ValueError, AttributeError) as error:
@@ -128,7 +128,7 @@ class Calibration(_Stored):
             raise RecordError(f"{path}: is no calibration ({first}); run `graftline harbor calibrate` again") from None
 
 
-def calibrated(
+def calibration_of(
     nop: Mapping[str, float | None],
     oracle: Mapping[str, float | None],
     deployment: str = "",
@@ -148,8 +148,8 @@ def calibrated(
 
 
 def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return round(fmean(known), 6) if known else None
+    numbers = [value for value in values if value is not None]
+    return round(fmean(numbers), 6) if numbers else None
 
 
 AGENTS = ("nop", "oracle")
@@ -180,22 +180,24 @@ def calibrate(
     for agent in AGENTS:
         with tempfile.TemporaryDirectory() as folder:
             run = _run(deployment, agent, Path(folder))
-            wanted = _wanted(run, seeds, deployment)
-            made = service.uploader.create_deployment(run.spec)
-        ready = service.uploader.wait_for_build(made.id)
+            selected = _select_seeds(run, seeds, deployment)
+            created = service.uploader.create_deployment(run.spec)
+        ready = service.uploader.wait_for_build(created.id)
         view = service.client.request("GET", deployment_path(ready.id))
         digests.append(str(view["digest"]))
 
-        def ended(one: EndedRollout, agent: str = agent, total: int = len(wanted)) -> None:
-            on_ended(agent, total, one)
+        def notify(rollout: EndedRollout, agent: str = agent, total: int = len(selected)) -> None:
+            on_ended(agent, total, rollout)
 
-        found = run_rollouts(service.deployment(ready.id), wanted, run.policy, at_once, ended)
+        rollouts = run_rollouts(service.deployment(ready.id), selected, run.policy, at_once, notify)
         tasks = {task.seed: task.task_id for task in run.spec.tasks}
         rewards[agent] = {
-            tasks.get(one.seed) or one.task_id or str(one.seed): one.reward if one.reward_valid else None
-            for one in found
+            tasks.get(rollout.seed) or rollout.task_id or str(rollout.seed): rollout.reward
+            if rollout.reward_valid
+            else None
+            for rollout in rollouts
         }
-    calibration = calibrated(rewards["nop"], rewards["oracle"], deployment.file.name, tuple(dict.fromkeys(digests)))
+    calibration = calibration_of(rewards["nop"], rewards["oracle"], deployment.file.name, tuple(dict.fromkeys(digests)))
     calibration.write(deployment.calibration_path)
     return calibration
 
@@ -207,13 +209,13 @@ def _run(deployment: ConfiguredDeployment, agent: str, folder: Path) -> Calibrat
         raise ConfigError(f"{deployment.path}: {error}") from None
 
 
-def _wanted(run: CalibrationRun, seeds: Sequence[int] | None, deployment: ConfiguredDeployment) -> list[int]:
-    known = {task.seed for task in run.spec.tasks}
-    if seeds is None and not known:
+def _select_seeds(run: CalibrationRun, seeds: Sequence[int] | None, deployment: ConfiguredDeployment) -> list[int]:
+    seeds_of_tasks = {task.seed for task in run.spec.tasks}
+    if seeds is None and not seeds_of_tasks:
         raise ConfigError(f"{deployment.path}: does not say which seeds stand for its tasks; name them")
-    wanted = sorted(known) if seeds is None else list(seeds)
-    if known and (missing := [seed for seed in wanted if seed not in known]):
+    selected = sorted(seeds_of_tasks) if seeds is None else list(seeds)
+    if seeds_of_tasks and (missing := [seed for seed in selected if seed not in seeds_of_tasks]):
         raise ConfigError(
-            f"{deployment.path}: seed {missing[0]} stands for no task; known: {min(known)} to {max(known)}"
+            f"{deployment.path}: seed {missing[0]} stands for no task; known: {min(seeds_of_tasks)} to {max(seeds_of_tasks)}"
         )
-    return wanted
+    return selected

@@ -24,7 +24,7 @@ from pydantic import SecretStr
 from graftline.core.errors import ConfigError, HarborError
 from graftline.core.hashing import sha256_text
 from graftline.core.web import retry_after_s
-from graftline.harbor.address import HarborDeploymentRef, api_key_of, backend_url_of, checked_url
+from graftline.harbor.address import HarborDeploymentRef, api_key_of, backend_url_of, check_url
 from graftline.harbor.event_loop import blocking
 
 if TYPE_CHECKING:
@@ -346,7 +346,7 @@ class HarborClient(HttpClient):
             ValueError: there is no key.
         """
         key = api_key_of(api_key, environment)
-        url = checked_url(backend_url_of(backend_url, environment), allow_http)
+        url = check_url(backend_url_of(backend_url, environment), allow_http)
         super().__init__(url, key, "authorization", patience)
 
     @classmethod

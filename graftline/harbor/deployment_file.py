@@ -192,29 +192,31 @@ def calibration_run(file: DeploymentFile, agent: IdleAgent, root: Path, staging:
 
 
 def _spec(file: DeploymentFile, root: Path, staging: Path, idle: IdleAgent | None) -> "HarborBuildSpec":
-    made = file.environment
-    if isinstance(made, Folder):
-        return _folder_spec(made, file, root)
-    tasks = _there(root, made.tasks, "environment.tasks")
-    dockerfile = None if made.dockerfile is None else _there(root, made.dockerfile, "environment.dockerfile")
+    environment = file.environment
+    if isinstance(environment, Folder):
+        return _folder_spec(environment, file, root)
+    tasks = _there(root, environment.tasks, "environment.tasks")
+    dockerfile = (
+        None if environment.dockerfile is None else _there(root, environment.dockerfile, "environment.dockerfile")
+    )
     name = file.name if idle is None else f"{file.name}-{idle}"
-    if isinstance(made, Refactoring):
-        spec = _refactoring_spec(made, tasks, dockerfile, file, root, staging)
-    elif isinstance(made, EngineBench):
+    if isinstance(environment, Refactoring):
+        spec = _refactoring_spec(environment, tasks, dockerfile, file, root, staging)
+    elif isinstance(environment, EngineBench):
         from graftline.harbor.engine_bench.deployment import engine_bench_spec
 
         assert dockerfile is not None  # of this kind
         spec = engine_bench_spec(
             tasks,
-            _there(root, made.crate, "environment.crate"),
+            _there(root, environment.crate, "environment.crate"),
             dockerfile,
             name,
             staging,
-            agent=idle or made.agent,
-            include=made.include,
-            package=made.package,
+            agent=idle or environment.agent,
+            include=environment.include,
+            package=environment.package,
             limits=file.limits,
-            verifier_timeout_s=made.verifier_timeout_s,
+            verifier_timeout_s=environment.verifier_timeout_s,
         )
     else:
         from graftline.harbor.task_format.importing import import_harbor_tasks
@@ -223,51 +225,53 @@ def _spec(file: DeploymentFile, root: Path, staging: Path, idle: IdleAgent | Non
             tasks,
             name,
             staging,
-            agent=idle or made.agent,
+            agent=idle or environment.agent,
             dockerfile=dockerfile,
-            has_image=made.has_image,
-            reward_key=made.reward_key,
+            has_image=environment.has_image,
+            reward_key=environment.reward_key,
             limits=file.limits,
         )
     metadata = {**spec.metadata, **file.metadata}
     return spec.model_copy(update={"metadata": metadata, "description": file.description})
 
 
-def _folder_spec(made: Folder, file: DeploymentFile, root: Path) -> "HarborBuildSpec":
+def _folder_spec(environment: Folder, file: DeploymentFile, root: Path) -> "HarborBuildSpec":
     from graftline.harbor.build_spec import HarborBuildSpec
 
-    context = _there(root, made.context, "environment.context")
+    context = _there(root, environment.context, "environment.context")
     own = context / "Dockerfile"
     return HarborBuildSpec(
         name=file.name,
         description=file.description,
         context_dir=context,
         dockerfile_path=(own if own.is_file() else None)
-        if made.dockerfile is None
-        else _there(root, made.dockerfile, "environment.dockerfile"),
-        entrypoint=made.entrypoint,
-        entrypoint_mode=made.entrypoint_mode,
-        env_vars=made.env_vars,
+        if environment.dockerfile is None
+        else _there(root, environment.dockerfile, "environment.dockerfile"),
+        entrypoint=environment.entrypoint,
+        entrypoint_mode=environment.entrypoint_mode,
+        env_vars=environment.env_vars,
         limits=file.limits or HarborLimits(),
         metadata=file.metadata,
     )
 
 
 def _refactoring_spec(
-    made: Refactoring, tasks: Path, dockerfile: Path | None, file: DeploymentFile, root: Path, staging: Path
+    environment: Refactoring, tasks: Path, dockerfile: Path | None, file: DeploymentFile, root: Path, staging: Path
 ) -> "HarborBuildSpec":
     from graftline.harbor.build_spec import HarborBuildSpec, TaskSeed
     from graftline.harbor.environments.manifest import SeedManifest, by_id, load_tasks, seed_tasks
 
-    known = load_tasks(tasks)
+    stored = load_tasks(tasks)
     manifest = (
-        SeedManifest.of(known)
-        if made.manifest is None
-        else SeedManifest.load(_there(root, made.manifest, "environment.manifest"))
+        SeedManifest.of(stored)
+        if environment.manifest is None
+        else SeedManifest.load(_there(root, environment.manifest, "environment.manifest"))
     )
-    seeds = manifest.task_of(by_id(known))
+    seeds = manifest.task_of(by_id(stored))
     if not seeds:
-        raise ConfigError(f"environment.tasks: {made.tasks!r} holds no task that a seed stands for; name another file")
+        raise ConfigError(
+            f"environment.tasks: {environment.tasks!r} holds no task that a seed stands for; name another file"
+        )
     context = staging / "context"
     shutil.rmtree(context, ignore_errors=True)
     context.mkdir(parents=True)
@@ -285,10 +289,10 @@ def _refactoring_spec(
 
 
 def _there(root: Path, path: str, key: str) -> Path:
-    found = root / path
-    if not found.exists():
+    target = root / path
+    if not target.exists():
         raise ConfigError(f"{key}: {path!r} is not there; name a path relative to {root}")
-    return found
+    return target
 
 
 FOLDER = Path("configs/harbor")
@@ -321,30 +325,30 @@ class ConfiguredDeployment:
             raise ConfigError(f"{self.path}: {error}") from None
 
 
-def configured(root: Path) -> list[str]:
+def deployment_names(root: Path) -> list[str]:
     """Return the names of the files, in order."""
     return sorted(path.stem for path in (root / FOLDER).glob(f"*{_SUFFIX}"))
 
 
-def configured_deployment(given: str, root: Path) -> ConfiguredDeployment:
+def find_deployment(name_or_path: str, root: Path) -> ConfiguredDeployment:
     """Return the deployment of a file, or of a name.
 
     Raises:
         ConfigError: there is none, or its file does not fit.
     """
-    if given.endswith((_SUFFIX, ".yml")):
-        path = Path(given) if Path(given).exists() else root / given
+    if name_or_path.endswith((_SUFFIX, ".yml")):
+        path = Path(name_or_path) if Path(name_or_path).exists() else root / name_or_path
         return ConfiguredDeployment(path, root, load_deployment(path))
-    known = configured(root)
-    if given in known:
-        path = root / FOLDER / f"{given}{_SUFFIX}"
+    names = deployment_names(root)
+    if name_or_path in names:
+        path = root / FOLDER / f"{name_or_path}{_SUFFIX}"
         return ConfiguredDeployment(path, root, load_deployment(path))
-    for name in known:
+    for name in names:
         path = root / FOLDER / f"{name}{_SUFFIX}"
         file = load_deployment(path)
-        if file.name == given:
+        if file.name == name_or_path:
             return ConfiguredDeployment(path, root, file)
     raise ConfigError(
-        f"deployment {given!r} is not configured; known: {', '.join(known) or 'none'}; name one of them, or a file that"
+        f"deployment {name_or_path!r} is not configured; known: {', '.join(names) or 'none'}; name one of them, or a file that"
         f" ends in {_SUFFIX}"
     )

@@ -113,7 +113,7 @@ class HarborExecutionBackend:
         # the service ends it before the client stops waiting
         body["safety"]["max_time_s"] = min(request.safety.max_time_s, self._timeout_s)
         body["deployment_id"] = self.deployment_ref.deployment_id
-        what = f"rollout {request.trace_correlation_id!r}"
+        title = f"rollout {request.trace_correlation_id!r}"
         try:
             content = await self.client.request_async(
                 "POST",
@@ -128,7 +128,7 @@ class HarborExecutionBackend:
                 raise
             # the same request is at work already
             content = await self.client.request_async("GET", f"{ROLLOUTS}/{rollout_id}")
-        return read(RolloutAnswer, content, what)
+        return read(RolloutAnswer, content, title)
 
     async def _wait_for_end(self, answer: RolloutAnswer) -> RolloutAnswer:
         """Return the rollout when it has ended; every attempt of the service has its own time."""
@@ -175,13 +175,13 @@ def _response(request: RolloutRequest, answer: RolloutAnswer) -> RolloutResponse
     try:
         answered = RolloutResponse.model_validate(answer.response) if answer.response is not None else None
     except ValidationError as error:
-        where = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
-        logger.warning("rollout %s: the answer cannot be read at %s", answer.rollout_id, where)
+        key = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
+        logger.warning("rollout %s: the answer cannot be read at %s", answer.rollout_id, key)
         answered = None
     if answered is None:
         cause = FailureCause.CANCELLED if answer.status == "cancelled" else _cause(answer)
-        said = answer.error or f"the rollout is {answer.status!r}, and the service says no more of it"
-        return _without_reward(request, SuccessStatus.RUNTIME_ERROR, cause, said, answer.rollout_id)
+        reason = answer.error or f"the rollout is {answer.status!r}, and the service says no more of it"
+        return _without_reward(request, SuccessStatus.RUNTIME_ERROR, cause, reason, answer.rollout_id)
     facts = {
         "rollout_id": answer.rollout_id,
         "instance_id": answer.instance_id,

@@ -103,15 +103,15 @@ def _as_git(path: str, is_folder: bool) -> str:
     return f"{path}/" if is_folder else path
 
 
-def _git_rules(patterns: Iterable[str], where: str) -> "GitIgnoreSpec":
+def _git_rules(patterns: Iterable[str], source: str) -> "GitIgnoreSpec":
     from pathspec import GitIgnoreSpec
 
-    kept = list(patterns)
-    _check_bounds(kept, where)
+    lines = list(patterns)
+    _check_bounds(lines, source)
     try:
-        return GitIgnoreSpec.from_lines(kept)
+        return GitIgnoreSpec.from_lines(lines)
     except (ValueError, re.error) as error:
-        raise ConfigError(f"{where}: holds a pattern that git does not take ({error}); mend it") from None
+        raise ConfigError(f"{source}: holds a pattern that git does not take ({error}); mend it") from None
 
 
 def _docker_rules(file: Path) -> list[_DockerPattern]:
@@ -152,10 +152,10 @@ def _docker_token(token: str) -> str:
     return re.escape(token[-1])
 
 
-def _check_bounds(patterns: Sequence[str], where: str) -> None:
+def _check_bounds(patterns: Sequence[str], source: str) -> None:
     if len(patterns) > _MAX_PATTERNS or any(len(pattern) > _MAX_PATTERN_CHARACTERS for pattern in patterns):
         raise ConfigError(
-            f"{where}: has more than {_MAX_PATTERNS} patterns, or one of more than {_MAX_PATTERN_CHARACTERS} characters;"
+            f"{source}: has more than {_MAX_PATTERNS} patterns, or one of more than {_MAX_PATTERN_CHARACTERS} characters;"
             " write fewer or shorter ones"
         )
 

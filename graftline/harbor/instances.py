@@ -50,7 +50,7 @@ async def create_harbor_instances_async(
     if (count is None) == (seeds is None):
         raise ConfigError("instances: expected either count or seeds")
     if seeds is not None:
-        checked_seeds(seeds, "instances")
+        check_seeds(seeds, "instances")
         body: dict[str, Any] = {"seeds": list(seeds)}
     elif count is None or count < 1 or start_seed < 0 or start_seed + count - 1 > MAX_SEED:
         raise ConfigError(
@@ -87,7 +87,7 @@ list_harbor_instances = blocking(list_harbor_instances_async)
 build_harbor_instances = blocking(build_harbor_instances_async)
 
 
-def checked_seeds(seeds: Sequence[int], title: str) -> Sequence[int]:
+def check_seeds(seeds: Sequence[int], title: str) -> Sequence[int]:
     """Return `seeds`.
 
     Raises:
@@ -216,7 +216,7 @@ class HarborInstanceProvider:
 
     async def instances_async(self, seeds: Sequence[int]) -> list[HarborInstance]:
         """Return the instance of every seed, in their order; it fails as `instance_ids` does."""
-        checked_seeds(seeds, f"deployment {self.deployment_ref.deployment_id!r}")
+        check_seeds(seeds, f"deployment {self.deployment_ref.deployment_id!r}")
         if missing := [seed for seed in seeds if seed not in self._by_seed]:
             await self._look_up(missing)
         return [self._by_seed[seed] for seed in seeds]

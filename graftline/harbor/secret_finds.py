@@ -34,10 +34,10 @@ class Find:
     """Something that looks like a secret, without its value."""
 
     kind: str
-    where: str
+    place: str
 
     def __str__(self) -> str:
-        return f"{self.where}: holds {self.kind}"
+        return f"{self.place}: holds {self.kind}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +90,26 @@ def is_secret_name(name: str) -> bool:
 def is_vendor_name(name: str) -> bool:
     """Return whether `name` has the name of a well-known secret in it."""
     upper = name.upper().replace("-", "_")
-    return any(known in upper for known in _VENDOR_NAMES)
+    return any(vendor_name in upper for vendor_name in _VENDOR_NAMES)
 
 
 def kind_of(text: str) -> str | None:
     """Return what kind of secret is in a text that stands for nothing else, None where there is none."""
     content = text.encode("utf-8", "surrogatepass")
-    return next((kind for kind, _, _ in _found(content)), None)
+    return next((kind for kind, _, _ in _search(content)), None)
 
 
-def finds_in(value: Any, where: str) -> Iterator[Find]:
+def finds_in(value: Any, place: str) -> Iterator[Find]:
     """Yield what looks like a secret in a JSON-like value, at any depth that is allowed.
 
     Raises:
         ValueError: it is nested too deeply to be looked through.
     """
-    pending: list[tuple[Any, str, int]] = [(value, where, 0)]
+    pending: list[tuple[Any, str, int]] = [(value, place, 0)]
     while pending:
         item, place, depth = pending.pop()
         if depth > _MAX_DEPTH:
-            raise ValueError(f"{where}: is nested deeper than {_MAX_DEPTH} levels")
+            raise ValueError(f"{place}: is nested deeper than {_MAX_DEPTH} levels")
         if isinstance(item, str):
             if kind := kind_of(item):
                 yield Find(kind, place)
@@ -128,19 +128,19 @@ def finds_in(value: Any, where: str) -> Iterator[Find]:
             pending.extend((inner, f"{place}[{index}]", depth + 1) for index, inner in enumerate(item))
 
 
-def find_in_file(content: bytes, where: str) -> Find | None:
+def find_in_file(content: bytes, place: str) -> Find | None:
     """Return the first secret that is in a text file; binary files are not looked at."""
     text = _as_utf8(content[:MAX_SCANNED_BYTES])
     if b"\0" in text[:_BINARY_LOOK_BYTES]:
         return None
-    for kind, start, found in _found(text):
-        if not _stands_in(found):
+    for kind, start, match in _search(text):
+        if not _is_example(match):
             line = text.count(b"\n", 0, start) + 1
-            return Find(kind, f"{where}, line {line}")
+            return Find(kind, f"{place}, line {line}")
     return None
 
 
-def _found(content: bytes) -> Iterator[tuple[str, int, bytes]]:
+def _search(content: bytes) -> Iterator[tuple[str, int, bytes]]:
     if not _MARKS.search(content):
         return
     for shape in _SHAPES:
@@ -150,9 +150,9 @@ def _found(content: bytes) -> Iterator[tuple[str, int, bytes]]:
                     yield shape.kind, match.start(), match[0]
 
 
-def _stands_in(found: bytes) -> bool:
+def _is_example(match: bytes) -> bool:
     """Return whether this is an example of a secret, as documents have them."""
-    return len(set(found[-_LOOKED_AT:])) < _FEWEST_DISTINCT or found.endswith(b"EXAMPLE")
+    return len(set(match[-_LOOKED_AT:])) < _FEWEST_DISTINCT or match.endswith(b"EXAMPLE")
 
 
 def _as_utf8(content: bytes) -> bytes:

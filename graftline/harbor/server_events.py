@@ -73,12 +73,12 @@ async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[ServerEvent]:
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
-    rest = b""
+    remainder = b""
     async for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
+        *lines, remainder = (remainder + piece).split(b"\n")
         for line in lines:
             yield line.decode("utf-8", "replace").rstrip("\r")
-        if len(rest) > _MOST_BYTES:
+        if len(remainder) > _MOST_BYTES:
             raise HarborError(f"an event has more than {_MOST_BYTES} bytes")
 
 

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from graftline.core.errors import ConfigError
 from graftline.core.secrets import Secrets
-from graftline.harbor.address import KEY_VARIABLES, HarborDeploymentRef, checked_url, is_loopback, sendable_key
+from graftline.harbor.address import KEY_VARIABLES, HarborDeploymentRef, check_url, is_loopback, sendable_key
 from graftline.harbor.client import HarborClient
 from graftline.harbor.uploader import HarborDeploymentUploader
 
@@ -57,7 +57,7 @@ def find_service(url: str, secrets: Secrets, folder: Path) -> ServiceConnection:
     Raises:
         ConfigError: the address is none that a key may go to, or there is no key.
     """
-    url = checked_url(url, allow_http=True)
+    url = check_url(url, allow_http=True)
     parts = urlsplit(url)
     is_here = is_loopback(parts.hostname or "")
     if parts.scheme == "http" and not is_here:

@@ -6,13 +6,13 @@ from typing import Any, Protocol
 from pydantic import SecretStr, ValidationError
 
 from graftline.core.errors import ConfigError, HarborError
-from graftline.harbor.address import HarborDeploymentRef, checked_url, sendable_key
+from graftline.harbor.address import HarborDeploymentRef, check_url, sendable_key
 from graftline.harbor.client import HarborAPIError, HttpClient, RetryPolicy
 from graftline.harbor.contract import RolloutRequest, RolloutResponse, SuccessStatus, TaskInfo
 from graftline.harbor.execution import HarborExecutionBackend, is_refusal
 from graftline.harbor.instances import HarborInstanceProvider
 from graftline.harbor.localapi.config import LocalAPIConfig
-from graftline.harbor.localapi.rollouts import Rollouts, called, response_of
+from graftline.harbor.localapi.rollouts import Rollouts, call, response_of
 from graftline.harbor.refusal import RequestError
 
 _GRACE_S = 60.0
@@ -129,7 +129,7 @@ class LocalTaskApp:
         app_id = self._config.app_id
         if provide is None:
             raise HarborError(f"task app {app_id!r}: knows no tasks; give it provide_task_instances")
-        return _task_infos(list(await called(provide, list(seeds))), seeds, f"task app {app_id!r}")
+        return _task_infos(list(await call(provide, list(seeds))), seeds, f"task app {app_id!r}")
 
     async def health(self) -> Mapping[str, Any]:
         return {"status": "ok"}
@@ -143,7 +143,7 @@ class RemoteTaskApp:
         patience = RetryPolicy(timeout_s=timeout + _GRACE_S, read_s=timeout + _GRACE_S)
         key = sendable_key(api_key) if api_key else None
         # without a key there is nothing to be overheard
-        self._client = HttpClient(checked_url(url, allow_http or key is None), key, "x-api-key", patience)
+        self._client = HttpClient(check_url(url, allow_http or key is None), key, "x-api-key", patience)
         self._timeout_s = timeout
 
     @property

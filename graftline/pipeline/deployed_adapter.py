@@ -11,7 +11,7 @@ from graftline.core.errors import RecordError
 from graftline.core.record import ArtifactRecord
 from graftline.evals.evaluation_file import ActorsEntry, Entry, EvaluationFile, TrainedEntry
 from graftline.evals.metrics import LEAST_TASKS, compare
-from graftline.evals.report import between, number, signed
+from graftline.evals.report import format_difference, format_interval, format_share
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.stages.model_evaluation import contest_file, contest_names, read_attempts, stored_contest
 
@@ -115,8 +115,8 @@ def standing_of(lineage: Lineage, name: str) -> Standing | None:
         return Standing(name, "warned", file.candidate, deployed, f"{error}; evaluate it again")
     low, high = found.interval or (None, None)
     said = (
-        f"{number(found.of_first)} against {number(found.of_second)}: {signed(found.difference)},"
-        f" {between(found.interval)} (95 %), at {found.tasks} tasks, which are {found.coverage:.0%} of all"
+        f"{format_share(found.of_first)} against {format_share(found.of_second)}: {format_difference(found.difference)},"
+        f" {format_interval(found.interval)} (95 %), at {found.tasks} tasks, which are {found.coverage:.0%} of all"
     )
     doubts = [
         doubt,

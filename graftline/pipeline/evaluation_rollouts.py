@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from graftline.core.errors import HarborError, RecordError
 from graftline.evals.results import EvalResult, EvalStatus
-from graftline.harbor.calibration import Calibration, calibrated
+from graftline.harbor.calibration import Calibration, calibration_of
 from graftline.harbor.deployment_file import (
     DeploymentFile,
     EvaluationBudget,
@@ -80,10 +80,10 @@ class Rollouts:
             return stored
         solvable = self._filter_solvable(tasks)
         if not solvable:
-            return calibrated({}, {}, self.file.name)
+            return calibration_of({}, {}, self.file.name)
         (nop, nop_digest), (oracle, oracle_digest) = (self._run_idle(agent, [*solvable]) for agent in _IDLE)
         floors, ceilings = _rewards_by_task(nop, solvable), _rewards_by_task(oracle, solvable)
-        calibration = calibrated(floors, ceilings, self.file.name, (nop_digest, oracle_digest))
+        calibration = calibration_of(floors, ceilings, self.file.name, (nop_digest, oracle_digest))
         if not isinstance(self.file.environment, Refactoring):
             calibration.write(self.lineage.paths.root / self.file.calibration_path)
         return calibration

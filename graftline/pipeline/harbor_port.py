@@ -16,7 +16,7 @@ from pydantic import Field, SecretStr, TypeAdapter, ValidationError, field_valid
 from graftline.core.config import Config
 from graftline.core.errors import ConfigError, install_command
 from graftline.core.secrets import Secrets
-from graftline.harbor.address import HarborDeploymentRef, backend_url_of, checked_url
+from graftline.harbor.address import HarborDeploymentRef, backend_url_of, check_url
 
 if TYPE_CHECKING:
     from graftline.harbor.client import RetryPolicy
@@ -123,7 +123,7 @@ def open_harbor(config: HarborPortConfig, root: Path, secrets: Secrets) -> Itera
     match config:
         case ServiceHarborConfig():
             key = secrets.require(config.api_key, "harbor 'service'")
-            yield HarborService(checked_url(backend_url_of(config.url)), key)
+            yield HarborService(check_url(backend_url_of(config.url)), key)
         case LocalHarborConfig():
             with _of_this_process(config.executor, config.pass_on, root, secrets) as service:
                 yield service

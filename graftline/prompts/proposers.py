@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from graftline.core.errors import ConfigError
 from graftline.core.hashing import sha256_text
 from graftline.core.secrets import Secrets
-from graftline.harbor.address import checked_url
+from graftline.harbor.address import check_url
 from graftline.llm.base import ChatRequest, Message
 from graftline.llm.blocking import BlockingChatModel
 from graftline.llm.fleet import Actor, Fleet, PoolSettings, Price
@@ -129,7 +129,7 @@ def open_proposer(
 
 
 def _open_pool(table: ProposerTable, secrets: Secrets, allow_http: bool) -> ActorPool:
-    address = urlsplit(checked_url(table.base_url, allow_http or not table.api_key))
+    address = urlsplit(check_url(table.base_url, allow_http or not table.api_key))
     key = secrets.require(table.api_key, "prompt_learning.gepa.proposer") if table.api_key else None
     price = None
     if table.prompt_usd is not None and table.completion_usd is not None:
@@ -239,7 +239,11 @@ class OfflineProposer:
 def _changes(request: ChangeRequest) -> list[Proposal]:
     """Return all changes there are, the most promising first, without any that leaves the text as it is."""
     text, examples, mistakes = _split(request.text)
-    new = [one for one in _solved_examples(request.reflections) if one not in examples and not names_in(one)]
+    new = [
+        example
+        for example in _solved_examples(request.reflections)
+        if example not in examples and not names_in(example)
+    ]
     faults = [fault for fault in _common_faults(request.reflections) if fault not in mistakes and not names_in(fault)]
     changes = []
     if faults:

@@ -103,10 +103,10 @@ class VerifierTable(BaseModel):
 
     @model_validator(mode="after")
     def _is_off(self) -> Self:
-        known = [*VerifierTable.model_fields, "weight_…"]
+        keys = [*VerifierTable.model_fields, "weight_…"]
         for key in self.model_extra or {}:
             if not key.startswith("weight"):
-                raise ValueError(f"unknown key {key!r}{_suggest(key, known)}; known here: {', '.join(known)}")
+                raise ValueError(f"unknown key {key!r}{_suggest(key, keys)}; known here: {', '.join(keys)}")
         if self.enabled or self.reward_source != "task_app":
             raise ValueError(
                 "asks for a verifier, and none is carried out: rewards are those of the task app; set enabled = false and"
@@ -311,10 +311,10 @@ class PromptLearningConfig(Part):
 
     def body(self, task_app_url: str) -> dict[str, Any]:
         """Return the table as a service is sent it."""
-        found = self.model_dump(mode="json", exclude_none=True, exclude={"task_app_url", "policy"})
+        table = self.model_dump(mode="json", exclude_none=True, exclude={"task_app_url", "policy"})
         # what is not set there is the task app's to decide, at the service as well
         policy = self.policy.model_dump(mode="json", exclude_none=True, exclude_unset=True)
-        return {**found, "policy": policy, "task_app_url": task_app_url}
+        return {**table, "policy": policy, "task_app_url": task_app_url}
 
     @property
     def seeds(self) -> Sequence[int]:
@@ -424,9 +424,9 @@ def _message(fault: Any, model: type[BaseModel]) -> str:
     return message[0].lower() + message[1:]
 
 
-def _suggest(name: str, known: Sequence[str]) -> str:
+def _suggest(name: str, candidates: Sequence[str]) -> str:
     """Return a question about the known name that is near to `name`; empty where none is."""
-    close = get_close_matches(name, known, 1)
+    close = get_close_matches(name, candidates, 1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

@@ -70,13 +70,13 @@ def read_cards(folder: Path, include: Sequence[str] = ("*",)) -> list[Card]:
     Raises:
         DataError: there is none, or one of them is none.
     """
-    folders = [each for each in task_folders(folder) if any(fnmatchcase(each.name, glob) for glob in include)]
+    folders = [path for path in task_folders(folder) if any(fnmatchcase(path.name, glob) for glob in include)]
     if not folders:
         raise DataError(f"{folder}: no task's name matches {', '.join(include)}")
     cards, faults = [], []
-    for each in folders:
+    for path in folders:
         try:
-            cards.append(card_of(read_task(each)))
+            cards.append(card_of(read_task(path)))
         except DataError as error:
             faults.append(str(error))
     if faults:
@@ -117,7 +117,7 @@ def stage_cards(
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{dockerfile}: cannot be read ({error}); expected a Dockerfile") from None
     return stage_tasks(
-        [_placed(card, base, package, verifier_timeout_s) for card in cards],
+        [_place_card(card, base, package, verifier_timeout_s) for card in cards],
         folder,
         agent=agent,
         dockerfile=text,
@@ -141,7 +141,7 @@ def crate_files(crate: Path) -> dict[str, TaskFile]:
     return files
 
 
-def _placed(card: Card, base: Mapping[str, TaskFile], package: str, verifier_timeout_s: int | None) -> PlacedTask:
+def _place_card(card: Card, base: Mapping[str, TaskFile], package: str, verifier_timeout_s: int | None) -> PlacedTask:
     common = place_task(card.task)
     module_file = str(PurePosixPath(card.card_file).with_name("mod.rs"))
     if module_file not in base:
@@ -166,5 +166,5 @@ def _placed(card: Card, base: Mapping[str, TaskFile], package: str, verifier_tim
 
 
 def _the_one(task: HarborTask, part: str, name: str) -> str:
-    found = [path for path in task.part(part) if PurePosixPath(path).name == name]
-    return found[0] if len(found) == 1 else ""
+    files = [path for path in task.part(part) if PurePosixPath(path).name == name]
+    return files[0] if len(files) == 1 else ""

@@ -82,17 +82,17 @@ class EngineBenchEnvironment:
         """
         task = self._task(request.seed)
         with tempfile.TemporaryDirectory(prefix="engine-bench-") as folder:
-            outcome, raw, card = self._acted(request, task, Path(folder))
+            outcome, raw, card = self._act(request, task, Path(folder))
             graded = None
             if raw is not None and (raw.get("failure_cause") in (None, *OF_THE_AGENT)):
-                graded = self._graded(task, Path(folder))
+                graded = self._grade(task, Path(folder))
         return _response(request, task, outcome, graded, card)
 
-    def _acted(
+    def _act(
         self, request: RolloutRequest, task: TaskSeed, folder: Path
     ) -> tuple[RunOutcome, dict[str, Any] | None, str]:
         """Return what the agent's program says, its result, and the card it left."""
-        box = self._laid(self._staged.context, task.agent_files, folder / "agent")
+        box = self._lay_out(self._staged.context, task.agent_files, folder / "agent")
         for override in request.context_overrides:
             for path, text in override.file_artifacts.items():
                 place = (box / path).resolve()
@@ -107,18 +107,18 @@ class EngineBenchEnvironment:
             "inference_url": config.get("inference_url"),
             "limits": {"timeout_s": min(request.safety.max_time_s, self._staged.limits.timeout_s)},
         }
-        given, left = folder / "rollout.json", folder / "result.json"
-        given.write_text(json.dumps(sent), "utf-8")
-        paths = {"/tmp/rollout.json": str(given), "/tmp/result.json": str(left)}
+        request_file, result_file = folder / "rollout.json", folder / "result.json"
+        request_file.write_text(json.dumps(sent), "utf-8")
+        paths = {"/tmp/rollout.json": str(request_file), "/tmp/result.json": str(result_file)}
         ended = run_command(_words(RUN_ROLLOUT, paths), box, self._variables, self._staged.limits.timeout_s + 10)
         if ended.status is None:
-            said = "the entrypoint ran out of time"
-            return RunOutcome(SuccessStatus.TIMEOUT, None, FailureCause.UNCLASSIFIED, said), None, ""
-        outcome = read_result(left.read_bytes() if left.is_file() else None)
+            reason = "the entrypoint ran out of time"
+            return RunOutcome(SuccessStatus.TIMEOUT, None, FailureCause.UNCLASSIFIED, reason), None, ""
+        outcome = read_result(result_file.read_bytes() if result_file.is_file() else None)
         return outcome, dict(outcome.result) or None, _card(box / SUBMISSION)
 
-    def _graded(self, task: TaskSeed, folder: Path) -> RunOutcome:
-        box = self._laid(self._staged.verifier_context, task.verifier_files, folder / "verifier")
+    def _grade(self, task: TaskSeed, folder: Path) -> RunOutcome:
+        box = self._lay_out(self._staged.verifier_context, task.verifier_files, folder / "verifier")
         if (folder / "agent" / SUBMISSION).is_dir():
             shutil.copytree(folder / "agent" / SUBMISSION, box / SUBMISSION, symlinks=True)
         keys = {name for name in self._variables if name in API_KEYS or is_secret_name(name)}
@@ -133,10 +133,10 @@ class EngineBenchEnvironment:
         last = ended.output.strip().rpartition("\n")[2]
         return RunOutcome(outcome.success_status, None, outcome.failure_cause, f"{outcome.error}; {last}")
 
-    def _laid(self, context: Path, folders: Sequence[str], box: Path) -> Path:
+    def _lay_out(self, context: Path, folders: Sequence[str], box: Path) -> Path:
         box.mkdir()
-        for each in folders or (".",):
-            shutil.copytree(context / each, box, dirs_exist_ok=True)
+        for name in folders or (".",):
+            shutil.copytree(context / name, box, dirs_exist_ok=True)
         return box
 
     def _task(self, seed: int) -> TaskSeed:

@@ -42,7 +42,7 @@ class SeedManifest(BaseModel):
         Raises:
             DataError: two have the same id.
         """
-        return cls(entries=()).extended(tasks)
+        return cls(entries=()).extend(tasks)
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -70,19 +70,19 @@ class SeedManifest(BaseModel):
         """What tells the list from all others."""
         return digest([entry.model_dump() for entry in self.entries])
 
-    def extended(self, tasks: Iterable[Task]) -> Self:
+    def extend(self, tasks: Iterable[Task]) -> Self:
         """Return the manifest with those of `tasks` that have no seed yet, by their ids; no seed changes its task.
 
         Raises:
             DataError: two have the same id.
         """
-        known = {entry.task_id for entry in self.entries}
-        new = [task for task in by_id(tasks).values() if task.id not in known]
-        made = (
+        known_ids = {entry.task_id for entry in self.entries}
+        new = [task for task in by_id(tasks).values() if task.id not in known_ids]
+        entries = (
             ManifestEntry(seed=seed, task_id=task.id, task_digest=task.digest)
             for seed, task in enumerate(sorted(new, key=lambda task: task.id), len(self.entries))
         )
-        return type(self)(entries=(*self.entries, *made))
+        return type(self)(entries=(*self.entries, *entries))
 
     def task_of(self, tasks: Mapping[str, Task]) -> dict[int, Task]:
         """Return the task of every seed; one whose task is not among `tasks` any more is left out.
@@ -90,7 +90,7 @@ class SeedManifest(BaseModel):
         Raises:
             DataError: a task is not the one that got the seed.
         """
-        found = {}
+        by_seed = {}
         for entry in self.entries:
             task = tasks.get(entry.task_id)
             if task is None:
@@ -100,8 +100,8 @@ class SeedManifest(BaseModel):
                     f"seed {entry.seed}: task {entry.task_id!r} is not what it was when it got the seed; results before"
                     " and after would not compare, so make a new manifest"
                 )
-            found[entry.seed] = task
-        return found
+            by_seed[entry.seed] = task
+        return by_seed
 
     def write(self, path: Path) -> None:
         """Put the manifest into `path`."""
@@ -139,11 +139,11 @@ def by_id(tasks: Iterable[Task]) -> dict[str, Task]:
     Raises:
         DataError: two have the same id.
     """
-    found: dict[str, Task] = {}
+    unique: dict[str, Task] = {}
     for task in tasks:
-        if found.setdefault(task.id, task) is not task:
+        if unique.setdefault(task.id, task) is not task:
             raise DataError(f"task {task.id!r}: is there twice; a seed can stand for one only, so leave one out")
-    return found
+    return unique
 
 
 def seed_tasks(tasks: Mapping[int, Task]) -> list[dict[str, object]]:
@@ -155,5 +155,5 @@ def seed_tasks(tasks: Mapping[int, Task]) -> list[dict[str, object]]:
 
 def _fault(error: ValidationError) -> str:
     fault = error.errors(include_url=False, include_input=False)[0]
-    where: Sequence[str] = [str(part) for part in fault["loc"]]
-    return f"{'.'.join(where) or 'the whole'}: {fault['msg']}"
+    location: Sequence[str] = [str(part) for part in fault["loc"]]
+    return f"{'.'.join(location) or 'the whole'}: {fault['msg']}"

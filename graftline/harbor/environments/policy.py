@@ -88,9 +88,9 @@ def policy_of(config: Mapping[str, Any]) -> Policy:
         return Policy.model_validate(dict(config))
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(["policy.config", *(str(part)[:64] for part in fault["loc"])])
-        known = ", ".join(Policy.model_fields)
-        raise RequestError("unknown_policy", f"{where}: {fault['msg']}; known: {known}") from None
+        key = ".".join(["policy.config", *(str(part)[:64] for part in fault["loc"])])
+        fields = ", ".join(Policy.model_fields)
+        raise RequestError("unknown_policy", f"{key}: {fault['msg']}; known: {fields}") from None
 
 
 def texts_of(overrides: Sequence[ContextOverride]) -> dict[Part, str]:
@@ -99,17 +99,17 @@ def texts_of(overrides: Sequence[ContextOverride]) -> dict[Part, str]:
     Raises:
         PromptFault: an override is about something else.
     """
-    known = {f"prompts/{part}.txt": part for part in PARTS}
+    parts = {f"prompts/{part}.txt": part for part in PARTS}
     texts: dict[Part, str] = {}
     for override in overrides:
         if override.env_vars:
             raise PromptFault("context_overrides: env_vars change nothing here; override the files of the prompt")
         for path, text in override.file_artifacts.items():
-            if path not in known:
+            if path not in parts:
                 raise PromptFault(
-                    f"context_overrides: {path[:128]!r} is no file of this environment; known: {', '.join(known)}"
+                    f"context_overrides: {path[:128]!r} is no file of this environment; known: {', '.join(parts)}"
                 )
-            texts[known[path]] = text
+            texts[parts[path]] = text
     return texts
 
 
@@ -122,8 +122,8 @@ def prompt_with(prompt: Prompt, texts: Mapping[Part, str], policy: Policy) -> Pr
     if long := [part for part, text in texts.items() if len(text) > _MAX_PART]:
         raise PromptFault(f"prompt: {long[0]} has more than {_MAX_PART} characters")
     settings = prompt.settings
-    drawn = {"temperature": policy.temperature, "max_tokens": policy.max_tokens}
-    changed = {name: value for name, value in drawn.items() if value is not None}
+    overrides = {"temperature": policy.temperature, "max_tokens": policy.max_tokens}
+    changed = {name: value for name, value in overrides.items() if value is not None}
     sampling = settings.sampling.model_copy(update=changed)
     if not texts and sampling == settings.sampling:
         return prompt
@@ -135,8 +135,8 @@ def prompt_with(prompt: Prompt, texts: Mapping[Part, str], policy: Policy) -> Pr
         fault = error.errors(include_url=False, include_input=False)[0]
         raise PromptFault(f"prompt: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
     # nothing is filled into the first message, so that its `$names` are words like others: it is not looked at
-    made = copy(prompt)
-    made.settings = settings.model_copy(
+    changed_prompt = copy(prompt)
+    changed_prompt.settings = settings.model_copy(
         update={**{str(part): text for part, text in texts.items()}, "sampling": sampling}
     )
-    return made
+    return changed_prompt

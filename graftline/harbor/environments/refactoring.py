@@ -178,8 +178,8 @@ class RefactoringEnvironment:
             return next(iter(self._models.values()))
         served = self._models.get(policy.model or "")
         if served is None:
-            known = ", ".join(sorted(self._models)) or "none was opened"
-            raise RequestError("unknown_model", f"policy.config.model: {policy.model!r} is unknown; known: {known}")
+            names = ", ".join(sorted(self._models)) or "none was opened"
+            raise RequestError("unknown_model", f"policy.config.model: {policy.model!r} is unknown; known: {names}")
         return served
 
     def _info(self, seed: int, task: Task) -> TaskInfo:
@@ -290,20 +290,16 @@ def _artifacts(trajectory: Trajectory) -> list[Artifact]:
 
 def _usage(trajectory: Trajectory) -> dict[str, Any]:
     """Return tokens and cost; what nobody said of one answer is not said of all."""
-    asked = [step.model_output.generation for step in trajectory.steps if step.model_output.generation]
-    costs = [generation.cost_usd for generation in asked if generation.cost_usd is not None]
+    generations = [step.model_output.generation for step in trajectory.steps if step.model_output.generation]
+    costs = [generation.cost_usd for generation in generations if generation.cost_usd is not None]
     usage: dict[str, Any] = {
-        "total_tokens": sum(generation.prompt_tokens + generation.completion_tokens for generation in asked)
+        "total_tokens": sum(generation.prompt_tokens + generation.completion_tokens for generation in generations)
     }
-    return usage | ({"cost_usd": sum(costs)} if len(costs) == len(asked) else {})
+    return usage | ({"cost_usd": sum(costs)} if len(costs) == len(generations) else {})
 
 
 def _not_applied(request: RolloutRequest, detail: str) -> RolloutResponse:
-    return RolloutResponse(
-        trace_correlation_id=request.trace_correlation_id,
-        reward_info=RewardInfo(outcome_reward=None),
-        success_status=SuccessStatus.APPLY_FAILED,
-        # of whoever asked: another try would end alike
-        failure_cause=FailureCause.UNCLASSIFIED,
-        status_detail=detail,
+    # the fault of whoever asked: another try would end alike
+    return RolloutResponse.without_reward(
+        request.trace_correlation_id, SuccessStatus.APPLY_FAILED, detail, FailureCause.UNCLASSIFIED
     )

@@ -21,7 +21,7 @@ from graftline.core.errors import DataError, GraftlineError
 from graftline.harbor.contract import RolloutRequest, RolloutResponse
 from graftline.harbor.environments.manifest import SeedManifest, load_tasks
 from graftline.harbor.environments.refactoring import RefactoringEnvironment
-from graftline.harbor.localapi.rollouts import failed
+from graftline.harbor.localapi.rollouts import failure_response
 from graftline.harbor.refusal import RequestError
 from graftline.sandbox.actions.memory import MemorySandbox
 
@@ -31,21 +31,21 @@ MANIFEST = "manifest.json"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one rollout; return 0 where the result says how it ended, 1 where nothing was run."""
-    given = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
-        raw = sys.stdin.buffer.read(MAX_REQUEST_BYTES + 1) if given.stdio else _read(given.input)
-        found = _object(raw)
+        raw = sys.stdin.buffer.read(MAX_REQUEST_BYTES + 1) if options.stdio else _read(options.input)
+        content = _object(raw)
     except DataError as error:
-        return _left(given.output, failed("", error), error)
-    correlation_id = str(found.get("trace_correlation_id", ""))
+        return _write(options.output, failure_response("", error), error)
+    correlation_id = str(content.get("trace_correlation_id", ""))
     try:
-        return _left(given.output, rollout(found, given.tasks))
+        return _write(options.output, rollout(content, options.tasks))
     except (GraftlineError, RequestError) as error:
         refused = DataError(str(error)) if isinstance(error, RequestError) else error
-        return _left(given.output, failed(correlation_id, refused), error)
+        return _write(options.output, failure_response(correlation_id, refused), error)
 
 
-def rollout(found: dict[str, Any], tasks: Path) -> RolloutResponse:
+def rollout(content: dict[str, Any], tasks: Path) -> RolloutResponse:
     """Return how the rollout that `found` asks for ended, with the tasks of a file.
 
     Raises:
@@ -53,11 +53,11 @@ def rollout(found: dict[str, Any], tasks: Path) -> RolloutResponse:
         RequestError: the request names what there is not.
         BoundaryError: the sandbox cannot answer.
     """
-    if "env" not in found and "seed" in found:
+    if "env" not in content and "seed" in content:
         # as the first runners asked
-        found = {**found, "env": {"seed": found["seed"]}}
+        content = {**content, "env": {"seed": content["seed"]}}
     try:
-        request = RolloutRequest.model_validate(found)
+        request = RolloutRequest.model_validate(content)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         raise DataError(f"request: {'.'.join(map(str, fault['loc']))}: {fault['msg']}; send a RolloutRequest") from None
@@ -90,15 +90,15 @@ def _object(raw: bytes) -> dict[str, Any]:
     if len(raw) > MAX_REQUEST_BYTES:
         raise DataError(f"request: has more than {MAX_REQUEST_BYTES} bytes")
     try:
-        found = from_json(raw, allow_inf_nan=False)
+        content = from_json(raw, allow_inf_nan=False)
     except ValueError:
         raise DataError("request: is not JSON; send a RolloutRequest") from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise DataError("request: is not an object of JSON; send a RolloutRequest")
-    return found
+    return content
 
 
-def _left(output: Path | None, response: RolloutResponse, error: Exception | None = None) -> int:
+def _write(output: Path | None, response: RolloutResponse, error: Exception | None = None) -> int:
     """Leave `response` where it is expected, and say of an `error` what it says."""
     text = json.dumps(response.model_dump(mode="json"), sort_keys=True)
     if output is None:

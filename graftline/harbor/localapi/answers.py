@@ -48,7 +48,7 @@ class BodyLimit:
             return
         read = 0
 
-        async def counted() -> Message:
+        async def receive_within_limit() -> Message:
             nonlocal read
             message = await receive()
             read += len(message.get("body", b""))
@@ -56,7 +56,7 @@ class BodyLimit:
                 raise _too_large()
             return message
 
-        await self._app(scope, counted, send)
+        await self._app(scope, receive_within_limit, send)
 
 
 async def rollout_request(request: Request) -> RolloutRequest:
@@ -71,15 +71,15 @@ async def rollout_request(request: Request) -> RolloutRequest:
     except ValueError:
         raise RequestError("invalid_json", "the body is not JSON; send a RolloutRequest") from None
     try:
-        asked = RolloutRequest.model_validate(body)
+        rollout = RolloutRequest.model_validate(body)
     except ValidationError as error:
         raise _invalid(error.errors(include_url=False, include_input=False)) from None
-    if any(override.preflight_script for override in asked.context_overrides):
+    if any(override.preflight_script for override in rollout.context_overrides):
         raise RequestError(
             "preflight_refused",
             "context_overrides: a preflight_script is not run; put what it does into the environment",
         )
-    return asked
+    return rollout
 
 
 async def _on_refused(request: Request, error: Exception) -> JSONResponse:
@@ -93,17 +93,19 @@ async def _on_unfit(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
-    status, said = getattr(error, "status_code", 500), str(getattr(error, "detail", ""))
-    answer = problem_response(RequestError(_CODES.get(status, "refused"), _OF_ROUTES.get(said, said), status=status))
+    status, message = getattr(error, "status_code", 500), str(getattr(error, "detail", ""))
+    answer = problem_response(
+        RequestError(_CODES.get(status, "refused"), _OF_ROUTES.get(message, message), status=status)
+    )
     # by which methods, where the router says so
     answer.headers.update(getattr(error, "headers", None) or {})
     return answer
 
 
 async def _on_failure(request: Request, error: Exception) -> JSONResponse:
-    said = str(error) if isinstance(error, GraftlineError) else "the task app failed; its log says where"
+    message = str(error) if isinstance(error, GraftlineError) else "the task app failed; its log says where"
     logger.error("%s failed", request.url.path, exc_info=error)
-    return problem_response(RequestError("failed", said))
+    return problem_response(RequestError("failed", message))
 
 
 HANDLERS: Mapping[Any, Callable[[Request, Exception], Awaitable[JSONResponse]]] = {
@@ -127,8 +129,8 @@ def _invalid(faults: Sequence[ErrorDetails] | Sequence[Any]) -> RequestError:
         }
         for fault in faults[:_MAX_FAULTS]
     ]
-    where = ", ".join(fault["where"] or "the body" for fault in shown[:4])
-    return RequestError("invalid_request", f"the request does not fit at {where}; see details", {"faults": shown})
+    places = ", ".join(fault["where"] or "the body" for fault in shown[:4])
+    return RequestError("invalid_request", f"the request does not fit at {places}; see details", {"faults": shown})
 
 
 def _too_large() -> RequestError:
@@ -153,29 +155,29 @@ class Keys:
         Raises:
             RequestError: it is not, or there is no key at all; what was sent is not said back.
         """
-        accepted = self._accepted()
+        accepted = self._accepted_keys()
         if not accepted:
             raise RequestError(
                 "no_key",
                 f"this task app needs a key and has none; set {KEY_VARIABLE} where it runs, give LocalAPIConfig an"
                 " api_key, or, where nobody else can reach it, require_api_key=False",
             )
-        given = _given(headers)
+        sent_keys = _sent_keys(headers)
         # all of them, so that the time taken says nothing about which one was nearly right
-        matches = [secrets.compare_digest(one, key) for one in given for key in accepted]
+        matches = [secrets.compare_digest(sent_key, key) for sent_key in sent_keys for key in accepted]
         if not any(matches):
             raise RequestError(
                 "unauthorized",
                 "the key is missing or wrong; send the one of this task app as X-API-Key or as a bearer token",
             )
 
-    def _accepted(self) -> list[bytes]:
+    def _accepted_keys(self) -> list[bytes]:
         aliases = self._environment.get(ALIASES_VARIABLE, "").split(",")
         texts = [self._own.get_secret_value() if self._own else "", self._environment.get(KEY_VARIABLE, ""), *aliases]
         return [text.strip().encode() for text in texts if text.strip()]
 
 
-def _given(headers: Mapping[str, str]) -> list[bytes]:
+def _sent_keys(headers: Mapping[str, str]) -> list[bytes]:
     kind, _, token = headers.get("authorization", "").partition(" ")
     texts = [
         headers.get("x-api-key", ""),

@@ -1,6 +1,6 @@
 """The task app: an environment behind the routes that evaluation and prompt optimization call.
 
-Everything but `/` and the OpenAPI document needs a key (`localapi.keys`). How a rollout ends is always an answer of 200
+Everything but `/` and the OpenAPI document needs a key (`localapi.answers.Keys`). How a rollout ends is always an answer of 200
 (`localapi.rollouts`); 404 and 422 say that the request cannot be meant.
 """
 
@@ -21,7 +21,7 @@ from graftline.core.errors import ConfigError
 from graftline.harbor.contract import MAX_SEED, MAX_TIMEOUT_S, RolloutRequest, RolloutResponse, TaskInfo
 from graftline.harbor.localapi.answers import HANDLERS, MAX_BODY_BYTES, BodyLimit, Keys, rollout_request
 from graftline.harbor.localapi.config import LocalAPIConfig
-from graftline.harbor.localapi.rollouts import Rollouts, called
+from graftline.harbor.localapi.rollouts import Rollouts, call
 from graftline.harbor.refusal import ProblemAnswer, RequestError
 
 _MOST_SEEDS = 1000
@@ -97,7 +97,7 @@ def create_local_api(config: LocalAPIConfig, environment: Mapping[str, str] = os
         setattr(app.state, name, value)
     guard = [Depends(_guard(Keys(config.api_key, environment)))] if config.require_api_key else []
     app.include_router(routes.open())
-    app.include_router(routes.guarded(), dependencies=guard, responses=_problems(401, 503) if guard else {})
+    app.include_router(routes.guarded_routes(), dependencies=guard, responses=_problems(401, 503) if guard else {})
     for router in config.routers:
         app.include_router(router, dependencies=guard)
     return app
@@ -127,7 +127,7 @@ class _Routes:
         router.head("/", summary="Whether it answers")(self._root)
         return router
 
-    def guarded(self) -> APIRouter:
+    def guarded_routes(self) -> APIRouter:
         """Return all others."""
         router = APIRouter()
         router.get("/health", tags=["about"], summary="Whether it answers, to who has the key")(self._root)
@@ -177,44 +177,44 @@ class _Routes:
         )
 
     async def _task_info(self, seed: Seeds, seeds: Seeds) -> Taskset | TaskInfo | list[TaskInfo]:
-        asked = [*seed, *seeds]
-        if not asked:
+        requested = [*seed, *seeds]
+        if not requested:
             return Taskset(taskset=await self._description())
-        infos = await self._instances(asked)
-        if len(infos) != len(asked):
+        infos = await self._instances(requested)
+        if len(infos) != len(requested):
             raise RequestError(
                 "unknown_seed",
-                f"of {len(asked)} seeds, {len(infos)} stand for a task; ask for seeds of the taskset",
+                f"of {len(requested)} seeds, {len(infos)} stand for a task; ask for seeds of the taskset",
             )
-        return infos[0] if len(asked) == 1 else infos
+        return infos[0] if len(requested) == 1 else infos
 
     async def _description(self) -> dict[str, Any]:
         config = self._config
         if config.provide_taskset_description is not None:
-            return dict(await called(config.provide_taskset_description))
+            return dict(await call(config.provide_taskset_description))
         return {"id": config.app_id, "name": config.name, "description": config.description}
 
     async def _instances(self, seeds: Sequence[int]) -> list[TaskInfo]:
         provider = self._config.provide_task_instances or self._config.instance_provider
         if provider is None:
             raise RequestError("no_tasks", "this task app does not say what its seeds stand for")
-        infos: list[TaskInfo] = await called(partial(_listed, provider), seeds)
+        infos: list[TaskInfo] = await call(partial(_list_tasks, provider), seeds)
         return infos
 
     async def _rollout(self, request: Request) -> RolloutResponse:
         return await self._rollouts.response(await rollout_request(request), request)
 
 
-def _listed(provider: Callable[[Sequence[int]], Any], seeds: Sequence[int]) -> Any:
+def _list_tasks(provider: Callable[[Sequence[int]], Any], seeds: Sequence[int]) -> Any:
     """Return the tasks of `seeds`; what `provider` yields is made here, in the thread that this is called in."""
-    found = provider(seeds)
-    if hasattr(found, "__await__"):
-        return _awaited(found)
-    return [TaskInfo.model_validate(info) for info in found]
+    infos = provider(seeds)
+    if hasattr(infos, "__await__"):
+        return _await_tasks(infos)
+    return [TaskInfo.model_validate(info) for info in infos]
 
 
-async def _awaited(found: Any) -> list[TaskInfo]:
-    return [TaskInfo.model_validate(info) for info in await found]
+async def _await_tasks(infos: Any) -> list[TaskInfo]:
+    return [TaskInfo.model_validate(info) for info in await infos]
 
 
 def _rollouts(config: LocalAPIConfig) -> Rollouts:
@@ -272,7 +272,7 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 async def _lifespan(config: LocalAPIConfig, app: FastAPI) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         for hook in reversed(config.shutdown_hooks):
-            stack.push_async_callback(called, hook)
+            stack.push_async_callback(call, hook)
         for hook in config.startup_hooks:
-            await called(hook)
+            await call(hook)
         yield

@@ -47,7 +47,7 @@ class LocalAPIConfig:
     app_state: Mapping[str, Any] = field(default_factory=dict)
     require_api_key: bool = True
     api_key: SecretStr | None = None
-    """Counts beside those of the environment (`localapi.keys`)."""
+    """Counts beside those of the environment (`localapi.answers.Keys`)."""
     cors_origins: Sequence[str] = ()
     startup_hooks: Sequence[Hook] = ()
     shutdown_hooks: Sequence[Hook] = ()
@@ -66,11 +66,11 @@ class LocalAPIConfig:
         self.name = self.name or self.app_id
         if isinstance(self.api_key, str):
             self.api_key = SecretStr(self.api_key)
-        known = get_args(ExecutionBackend)
-        if self.execution_backend not in known:
+        backends = get_args(ExecutionBackend)
+        if self.execution_backend not in backends:
             raise ConfigError(
                 f"task app {self.app_id!r}: execution_backend {self.execution_backend!r} is unknown; known:"
-                f" {', '.join(known)}"
+                f" {', '.join(backends)}"
             )
         if self.execution_backend == "harbor" and self.harbor is None:
             raise ConfigError(

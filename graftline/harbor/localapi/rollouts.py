@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from graftline.core.errors import ActorError, ConfigError, GraftlineError, HarborError, SandboxError
-from graftline.harbor.contract import FailureCause, RewardInfo, RolloutRequest, RolloutResponse, SuccessStatus
+from graftline.harbor.contract import FailureCause, RolloutRequest, RolloutResponse, SuccessStatus
 from graftline.harbor.refusal import RequestError
 from graftline.harbor.results import read_result
 
@@ -66,7 +66,7 @@ class Rollouts:
                 # who waits for a thread is not yet at work: the time starts afterwards
                 await self._free.acquire()
                 thread = asyncio.ensure_future(_in_thread(work))
-                thread.add_done_callback(self._released)
+                thread.add_done_callback(self._release)
                 async with asyncio.timeout(limit_s) as bound:
                     returned = await asyncio.shield(thread)
                     if inspect.isawaitable(returned):
@@ -75,20 +75,26 @@ class Rollouts:
             raise
         except (Exception, SystemExit) as error:
             if bound.expired():
-                return _overrun(request)
+                limit = f"safety.max_time_s of {request.safety.max_time_s:g} s"
+                return RolloutResponse.without_reward(
+                    request.trace_correlation_id,
+                    SuccessStatus.TIMEOUT,
+                    f"the rollout was not done within {limit}; give it longer",
+                    FailureCause.AGENT_EXHAUSTED_BUDGET,
+                )
             if isinstance(error, HarborError) and error.status in _OF_THE_CALLER:
                 raise RequestError("refused", str(error), status=error.status) from None
-            return failed(request.trace_correlation_id, error)
+            return failure_response(request.trace_correlation_id, error)
         return response_of(returned, request.trace_correlation_id)
 
-    def _released(self, thread: "asyncio.Future[Any]") -> None:
+    def _release(self, thread: "asyncio.Future[Any]") -> None:
         self._free.release()
         if not thread.cancelled():
             # of one that was given up nobody else asks
             thread.exception()
 
 
-def failed(trace_correlation_id: str, error: BaseException) -> RolloutResponse:
+def failure_response(trace_correlation_id: str, error: BaseException) -> RolloutResponse:
     """Return the answer to a rollout that ended with `error`; only what we raise on purpose is quoted."""
     if isinstance(error, GraftlineError):
         logger.warning("rollout %r: %s", trace_correlation_id, error)
@@ -97,25 +103,30 @@ def failed(trace_correlation_id: str, error: BaseException) -> RolloutResponse:
         logger.error("rollout %r failed", trace_correlation_id, exc_info=error)
         detail = f"the rollout handler failed ({type(error).__name__}); the log of the task app says where"
     cause = next((cause for kind, cause in _CAUSES.items() if isinstance(error, kind)), FailureCause.UNCLASSIFIED)
-    return _without_reward(trace_correlation_id, SuccessStatus.RUNTIME_ERROR, cause, detail)
+    return RolloutResponse.without_reward(trace_correlation_id, SuccessStatus.RUNTIME_ERROR, detail, cause)
 
 
 def response_of(returned: Any, trace_correlation_id: str) -> RolloutResponse:
     """Return what a handler returned as an answer: read as an executor reads the result of an entrypoint."""
-    unfit = partial(_without_reward, trace_correlation_id, SuccessStatus.RUNTIME_ERROR, FailureCause.UNCLASSIFIED)
+
+    def unfit(detail: str) -> RolloutResponse:
+        return RolloutResponse.without_reward(
+            trace_correlation_id, SuccessStatus.RUNTIME_ERROR, detail, FailureCause.UNCLASSIFIED
+        )
+
     if not isinstance(returned, RolloutResponse | Mapping):
         kind = type(returned).__name__
         return unfit(f"the rollout handler returned {kind}, not a RolloutResponse or a dictionary of one")
     try:
-        found = returned.model_dump(mode="json") if isinstance(returned, RolloutResponse) else dict(returned)
-        raw = json.dumps(found, ensure_ascii=False).encode()
+        content = returned.model_dump(mode="json") if isinstance(returned, RolloutResponse) else dict(returned)
+        raw = json.dumps(content, ensure_ascii=False).encode()
         # refuses what is deeper than 200 levels, which could not be answered
         from_json(raw)
     except (TypeError, ValueError, RecursionError) as error:
         return unfit(f"what the rollout handler returned cannot be written as JSON ({type(error).__name__})")
     outcome = read_result(raw)
-    said = outcome.result.get("reward_info")
-    information = dict(said) if isinstance(said, Mapping) else {}
+    reward_info = outcome.result.get("reward_info")
+    information = dict(reward_info) if isinstance(reward_info, Mapping) else {}
     if outcome.reward is None:
         # numbers beside a reward that does not count would be taken for it
         information.pop("outcome_objectives", None)
@@ -142,31 +153,12 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-async def called(function: Callable[..., Any], *arguments: Any) -> Any:
+async def call(function: Callable[..., Any], *arguments: Any) -> Any:
     """Return what `function` returns: awaited, or from a thread."""
     if is_async(function):
         return await function(*arguments)
     returned = await _in_thread(partial(function, *arguments))
     return await returned if inspect.isawaitable(returned) else returned
-
-
-def _overrun(request: RolloutRequest) -> RolloutResponse:
-    return _without_reward(
-        request.trace_correlation_id,
-        SuccessStatus.TIMEOUT,
-        FailureCause.AGENT_EXHAUSTED_BUDGET,
-        f"the rollout was not done within safety.max_time_s of {request.safety.max_time_s:g} s; give it longer",
-    )
-
-
-def _without_reward(id: str, status: SuccessStatus, cause: FailureCause, detail: str) -> RolloutResponse:
-    return RolloutResponse(
-        trace_correlation_id=id,
-        reward_info=RewardInfo(outcome_reward=None),
-        success_status=status,
-        failure_cause=cause,
-        status_detail=detail,
-    )
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:
@@ -200,8 +192,12 @@ def _parameters(handler: Callable[..., Any]) -> int:
         return 2
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return 2
-    placed = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    required = [one for one in placed if one.default is one.empty]
+    placed = [
+        parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    required = [parameter for parameter in placed if parameter.default is parameter.empty]
     if not placed or len(required) > 2:
         raise ConfigError(
             f"rollout: takes {len(required)} arguments; it is called with a RolloutRequest and, if it has a second"

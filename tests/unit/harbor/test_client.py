@@ -11,7 +11,7 @@ import pytest
 
 from graftline.core.errors import ConfigError, HarborError
 from graftline.harbor import client as client_module
-from graftline.harbor.address import HarborDeploymentRef, checked_url
+from graftline.harbor.address import HarborDeploymentRef, check_url
 from graftline.harbor.client import HarborAPIError, HarborClient, HarborTimeoutError, RetryPolicy
 from graftline.harbor.event_loop import Background
 from tests.harbor_server import Fault, HarborServer
@@ -307,11 +307,11 @@ def test_an_address_that_a_key_must_not_go_to_is_refused(url: str, said: str) ->
     ["https://example.org/prefix", "http://127.0.0.1:80", "http://[::1]", "http://localhost:1", "http://a.localhost"],
 )
 def test_an_address_may_have_a_path_and_be_plain_on_this_machine(url: str) -> None:
-    assert checked_url(f"{url}/") == url
+    assert check_url(f"{url}/") == url
 
 
 def test_plain_http_to_another_machine_can_be_allowed() -> None:
-    assert checked_url("http://example.org", allow_http=True) == "http://example.org"
+    assert check_url("http://example.org", allow_http=True) == "http://example.org"
 
 
 def test_url_and_key_are_read_from_the_environment() -> None:

@@ -110,10 +110,10 @@ def sample() -> dict[str, Task]:
 
 def test_seeds_stand_for_tasks_by_their_ids_and_keep_them_when_others_come() -> None:
     manifest = SeedManifest.of(TASKS)
-    more = manifest.extended([*TASKS, task("aa"), task("0")])
+    more = manifest.extend([*TASKS, task("aa"), task("0")])
     assert [entry.task_id for entry in manifest.entries] == ["a", "b"]
     assert [entry.task_id for entry in more.entries] == ["a", "b", "0", "aa"]
-    assert (more.extended(TASKS) == more, more.version == manifest.version) == (True, False)
+    assert (more.extend(TASKS) == more, more.version == manifest.version) == (True, False)
 
 
 def test_a_manifest_comes_back_from_its_file(tmp_path: Path) -> None:
@@ -525,7 +525,7 @@ def test_the_entrypoint_leaves_the_result_of_a_task_app(folder: Path, request_bo
 
 def test_the_entrypoint_keeps_to_the_manifest_beside_its_tasks(folder: Path) -> None:
     first = SeedManifest.of([TASKS[0]])
-    first.extended(TASKS).write(folder / "manifest.json")
+    first.extend(TASKS).write(folder / "manifest.json")
     _, result = run_entrypoint(folder, asked(0).model_dump(mode="json"))
     assert result["reward_info"]["details"]["task_id"] == "b"
 
