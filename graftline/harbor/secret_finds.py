@@ -99,17 +99,17 @@ def kind_of(text: str) -> str | None:
     return next((kind for kind, _, _ in _search(content)), None)
 
 
-def finds_in(value: Any, place: str) -> Iterator[Find]:
+def finds_in(value: Any, name: str) -> Iterator[Find]:
     """Yield what looks like a secret in a JSON-like value, at any depth that is allowed.
 
     Raises:
         ValueError: it is nested too deeply to be looked through.
     """
-    pending: list[tuple[Any, str, int]] = [(value, place, 0)]
+    pending: list[tuple[Any, str, int]] = [(value, name, 0)]
     while pending:
         item, place, depth = pending.pop()
         if depth > _MAX_DEPTH:
-            raise ValueError(f"{place}: is nested deeper than {_MAX_DEPTH} levels")
+            raise ValueError(f"{name}: is nested deeper than {_MAX_DEPTH} levels")
         if isinstance(item, str):
             if kind := kind_of(item):
                 yield Find(kind, place)
