@@ -2,6 +2,7 @@
 
 import ast
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -16,7 +17,7 @@ def source_of(module: str) -> Path | None:
 
 @cache
 def names_of(path: Path) -> frozenset[str]:
-    """Return what a module binds at its top level, conditions included, and what it lists in `__all__` or loads lazily."""
+    """Return what a module binds, conditions included."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         match node:
@@ -26,8 +27,6 @@ def names_of(path: Path) -> frozenset[str]:
                 names.add(name)
             case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
                 names |= {(alias.asname or alias.name).partition(".")[0] for alias in aliases}
-            case ast.Constant(value=str(text)) if path.name == "__init__.py" and text.isidentifier():
-                names.add(text)
     return frozenset(names)
 
 
@@ -40,6 +39,8 @@ def faults_of(path: Path) -> list[str]:
         source = source_of(module)
         for alias in node.names:
             is_there = source_of(f"{module}.{alias.name}") or (source and alias.name in names_of(source))
+            if not is_there and source and "__getattr__" in names_of(source):
+                is_there = hasattr(import_module(module), alias.name)
             is_folder = CHECKOUT.joinpath(*module.split("."), alias.name).is_dir()
             if not is_there and not is_folder:
                 faults.append(f"{path.relative_to(CHECKOUT)}:{node.lineno}: from {module} import {alias.name}")
