@@ -89,7 +89,7 @@ def test_every_edit_makes_a_sound_task_and_leaves_its_text_parsable(
     language: Language, synthetic: Mapping[Language, list[Edit]]
 ) -> None:
     edits = synthetic[language]
-    assert validate_tasks(edits, MemorySandbox()).unsound == {}
+    assert validate_tasks(edits, MemorySandbox()).invalid == {}
     assert [edit.id for edit in edits if not parse(edit.post, edit.language).is_clean] == []
 
 
