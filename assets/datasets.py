@@ -15,8 +15,8 @@ from assets.links import home_page, shown_at
 from assets.outcome import DATA_VERSION, materialized, metadata_of, readable_failure
 from graftline.core.build import Built
 from graftline.datasets.catalog import Catalog, Dataset
+from graftline.datasets.edit import DIVISION, NORMALIZED
 from graftline.datasets.losses import main_losses
-from graftline.datasets.tables import DIVISION, NORMALIZED
 from graftline.pipeline.checks import invalid_edits
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code

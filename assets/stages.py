@@ -19,9 +19,8 @@ from assets.reports.plots import embedded, stacked
 from graftline.astgrep.binding import Language
 from graftline.core.build import Built
 from graftline.datasets.catalog import Catalog
-from graftline.datasets.edit import Edit
+from graftline.datasets.edit import EDITS, Edit
 from graftline.datasets.splits import Split
-from graftline.datasets.tables import EDITS
 from graftline.pipeline import checks
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.settings import stage_code

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from graftline.core.parquet import Column
-from graftline.datasets.tables import DIVISION, DROPS, EDITS, NORMALIZED
+from graftline.datasets.edit import DIVISION, DROPS, EDITS, NORMALIZED
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.stages.raw import raw_record
 from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES

@@ -23,7 +23,7 @@ MAX_CONTENT_BYTES = 256 << 20
 """Of all files together, unpacked."""
 MAX_FILES = 50_000
 MAX_FILE_BYTES = 2 << 20
-"""A wanted file that is larger is left out."""
+"""A relevant file that is larger is left out."""
 _CHUNK_BYTES = 1 << 20
 _MAX_READ_BYTES = 8 << 20
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
@@ -31,7 +31,7 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, LookupError, RuntimeError, ValueError)
 """What the readers raise of damaged files; tarfile follows headers of headers by recursion until that is an error."""
 
-Wanted = Callable[[PurePosixPath], bool]
+Filter = Callable[[PurePosixPath], bool]
 
 
 def archive_path(registry: str, package: str, version: str) -> str:
@@ -39,8 +39,8 @@ def archive_path(registry: str, package: str, version: str) -> str:
     return f"{registry}/{package}@{version}.archive"
 
 
-def files_of(path: Path, wanted: Wanted) -> Iterator[tuple[PurePosixPath, bytes | None]]:
-    """Yield the files of the archive at `path` that are `wanted`, in its order; None for one that is too large.
+def files_of(path: Path, is_relevant: Filter) -> Iterator[tuple[PurePosixPath, bytes | None]]:
+    """Yield the files of the archive at `path` that are relevant, in its order; None for one that is too large.
 
     Raises:
         DataError: it is not an archive, is damaged, hostile or too large. Nothing that came before is to be used then.
@@ -52,53 +52,55 @@ def files_of(path: Path, wanted: Wanted) -> Iterator[tuple[PurePosixPath, bytes 
         if size > MAX_ARCHIVE_BYTES:
             raise DataError(f"{path}: is {size} bytes large; at most {MAX_ARCHIVE_BYTES} are read")
         with path.open("rb") as stream:
-            yield from _contents(path, stream, wanted)
+            yield from _contents(path, stream, is_relevant)
     except _DAMAGE as error:
         raise DataError(f"{path}: is damaged, or no archive ({error}); fetch it again") from None
 
 
-def _contents(path: Path, stream: IO[bytes], wanted: Wanted) -> Iterator[tuple[PurePosixPath, bytes | None]]:
+def _contents(path: Path, stream: IO[bytes], is_relevant: Filter) -> Iterator[tuple[PurePosixPath, bytes | None]]:
     magic = stream.read(4)
     stream.seek(0)
     if magic[:2] == b"PK":
-        yield from _in_zip(path, stream, wanted)
+        yield from _in_zip(path, stream, is_relevant)
         return
     is_gzip = magic[:2] == b"\x1f\x8b"
     if not is_gzip and magic[:3] != b"BZh":
         raise DataError(f"{path}: is neither zip nor gzip nor bzip2; expected a release as its registry holds it")
     with TemporaryFile() as plain, gzip.open(stream) if is_gzip else bz2.open(stream) as packed:
         _unpack(path, packed, plain)
-        yield from _in_tar(path, plain, wanted)
+        yield from _in_tar(path, plain, is_relevant)
 
 
-def _in_zip(path: Path, stream: IO[bytes], wanted: Wanted) -> Iterator[tuple[PurePosixPath, bytes | None]]:
-    left = MAX_CONTENT_BYTES
+def _in_zip(path: Path, stream: IO[bytes], is_relevant: Filter) -> Iterator[tuple[PurePosixPath, bytes | None]]:
+    remaining = MAX_CONTENT_BYTES
     with zipfile.ZipFile(stream) as archive:
         names = _Names(path)
         for member in archive.infolist():
             kind = stat.S_IFMT(member.external_attr >> 16)
             is_file = not member.is_dir() and kind in (0, stat.S_IFREG)
-            name = names.checked(member.filename, is_file)
-            if not is_file or not wanted(name):
+            name = names.check(member.filename, is_file)
+            if not is_file or not is_relevant(name):
                 continue
             if member.flag_bits & 1 or member.compress_type not in _METHODS:
-                what = "is encrypted, or packed in a way that is not read"
-                raise DataError(f"{path}: {member.filename!r} {what}; expected a release as its registry holds it")
+                raise DataError(
+                    f"{path}: {member.filename!r} is encrypted, or packed in a way that is not read;"
+                    " expected a release as its registry holds it"
+                )
             with archive.open(member) as content:
                 text = content.read(MAX_FILE_BYTES + 1)
-            left -= len(text)
-            if left < 0:
+            remaining -= len(text)
+            if remaining < 0:
                 raise _too_much(path)
             yield name, text if len(text) <= MAX_FILE_BYTES else None
 
 
-def _in_tar(path: Path, plain: IO[bytes], wanted: Wanted) -> Iterator[tuple[PurePosixPath, bytes | None]]:
+def _in_tar(path: Path, plain: IO[bytes], is_relevant: Filter) -> Iterator[tuple[PurePosixPath, bytes | None]]:
     names = _Names(path)
     with tarfile.open(fileobj=_Cautious(plain), mode="r:") as archive:  # type: ignore[call-overload]
         for member in archive:
             is_file = member.isreg() and not member.issparse()
-            name = names.checked(member.name, is_file)
-            if not is_file or not wanted(name):
+            name = names.check(member.name, is_file)
+            if not is_file or not is_relevant(name):
                 continue
             if member.size > MAX_FILE_BYTES:
                 yield name, None
@@ -144,16 +146,16 @@ class _Names:
         self._path, self._met = path, set[PurePosixPath]()
         self._count = 0
 
-    def checked(self, name: str, is_file: bool) -> PurePosixPath:
+    def check(self, name: str, is_file: bool) -> PurePosixPath:
         """Return `name` as a path, if it is one that stays inside and, for a file, that no other file has."""
-        found = PurePosixPath(name)
+        path = PurePosixPath(name)
         self._count += 1
         if self._count > MAX_FILES:
             raise DataError(f"{self._path}: holds more than {MAX_FILES} files; a release of that size is not read")
-        if found.is_absolute() or ".." in found.parts or "\\" in name or "\0" in name:
+        if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
             raise DataError(f"{self._path}: {name!r} leaves the archive's folder; do not use this release")
-        if is_file and found in self._met:
+        if is_file and path in self._met:
             raise DataError(f"{self._path}: holds {name!r} twice; do not use this release")
         if is_file:
-            self._met.add(found)
-        return found
+            self._met.add(path)
+        return path

@@ -164,8 +164,8 @@ class Catalog(Config):
     synthesis: Synthesis = Synthesis()
 
     @model_validator(mode="after")
-    def _uses_known(self) -> Self:
-        _known(self.use, self.datasets, "use")
+    def _uses_require_known(self) -> Self:
+        _require_known(self.use, self.datasets, "use")
         return self
 
     @property
@@ -190,14 +190,14 @@ class Catalog(Config):
             ConfigError: one of them is unknown.
         """
         try:
-            _known(names, self.datasets, source)
+            _require_known(names, self.datasets, source)
         except ValueError as error:
             raise ConfigError(str(error)) from None
         return self.model_copy(update={"use": names})
 
 
-def _known(names: tuple[str, ...], datasets: Mapping[str, Dataset], source: str) -> None:
+def _require_known(names: tuple[str, ...], datasets: Mapping[str, Dataset], source: str) -> None:
     unknown = [name for name in names if name not in datasets]
     if unknown or not names:
-        what = f"dataset {unknown[0]!r} is unknown" if unknown else "no dataset is named"
-        raise ValueError(f"{source}: {what}; known: {', '.join(sorted(datasets))}")
+        fault = f"dataset {unknown[0]!r} is unknown" if unknown else "no dataset is named"
+        raise ValueError(f"{source}: {fault}; known: {', '.join(sorted(datasets))}")

@@ -157,17 +157,17 @@ def find_duplicates(edits: EditTable, near: Pairs) -> tuple[npt.NDArray[np.int8]
         first = first_of_equal(keys, remaining)
         is_duplicate = first != remaining
         reasons[remaining[is_duplicate]], originals[remaining[is_duplicate]] = reason, first[is_duplicate]
-    changed_lines = lru_cache(_REMEMBERED_CHANGES)(lambda index: _changed_lines(edits.line(index)))
+    diff_lines = lru_cache(_REMEMBERED_CHANGES)(lambda index: _diff_lines(edits.line(index)))
     # one after the other, for what an edit is a duplicate of may itself be one
     for earlier, later in near.tolist():
-        if reasons[later] == 0 and reasons[earlier] == 0 and changed_lines(earlier) == changed_lines(later):
+        if reasons[later] == 0 and reasons[earlier] == 0 and diff_lines(earlier) == diff_lines(later):
             reasons[later], originals[later] = REASONS.index("near_duplicate"), earlier
     while (originals[originals] != originals).any():
         originals = originals[originals]
     return reasons, originals
 
 
-def _changed_lines(line: bytes) -> tuple[Counter[str], Counter[str]]:
+def _diff_lines(line: bytes) -> tuple[Counter[str], Counter[str]]:
     """Return the lines that go and those that come, blanks aside."""
     edit: Mapping[str, Any] = orjson.loads(line)
     before, after = edit["pre"].split("\n"), edit["post"].split("\n")
@@ -179,10 +179,10 @@ def _changed_lines(line: bytes) -> tuple[Counter[str], Counter[str]]:
     return old - new, new - old
 
 
-def _common_prefix(left: Sequence[str], right: Sequence[str]) -> int:
+def _common_prefix(first: Sequence[str], second: Sequence[str]) -> int:
     """Return how many items both begin with."""
-    pairs = enumerate(zip(left, right, strict=False))
-    return next((at for at, (one, other) in pairs if one != other), min(len(left), len(right)))
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((at for at, pair in pairs if pair[0] != pair[1]), min(len(first), len(second)))
 
 
 def near_pairs(signatures: npt.NDArray[np.uint32], least: float) -> Pairs:

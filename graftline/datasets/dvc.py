@@ -21,7 +21,7 @@ from graftline.core.errors import BoundaryError, ConfigError, GraftlineError, Re
 from graftline.core.paths import Paths
 from graftline.core.progress import Progress
 from graftline.core.record import RECORD_NAME, load_record, write_atomically
-from graftline.datasets.governance import Stored, holdings
+from graftline.datasets.governance import StoredArtifact, stored_artifacts
 
 logger = logging.getLogger(__name__)
 
@@ -68,62 +68,53 @@ def export_dvc(paths: Paths, remote: str | None, progress: Progress | None = Non
     """
     if remote is None:
         raise ConfigError("configs/governance.yaml: dvc.remote is not set; name a folder or a URL there or by --remote")
-    store = _Remote(remote, paths.root)
-    held = holdings(paths)
-    exported = []
-    for stored in held.artifacts:
+    target = _Remote(remote, paths.root)
+    artifacts, refused = stored_artifacts(paths)
+    exports = []
+    for stored in artifacts:
         name = paths.relative(stored.folder)
         if progress:
             progress.start("dvc", name)
-        one = _export(stored, name, store, progress)
-        exported.append(one)
+        exported = _export(stored, name, target, progress)
+        exports.append(exported)
         if progress:
-            progress.finish(f"copied {one.copied} objects" if one.copied or one.is_changed else "")
-        logger.info("dvc %s: %s, copied %d objects", name, one.md5, one.copied)
-    return DvcExport(remote, tuple(exported), held.refused)
+            progress.finish(f"copied {exported.copied} objects" if exported.copied or exported.is_changed else "")
+        logger.info("dvc %s: %s, copied %d objects", name, exported.md5, exported.copied)
+    return DvcExport(remote, tuple(exports), tuple(refused))
 
 
-def _export(stored: Stored, name: str, store: "_Remote", progress: Progress | None) -> Exported:
-    folder = stored.folder
+def _export(stored: StoredArtifact, name: str, remote: "_Remote", progress: Progress | None) -> Exported:
+    folder, size_bytes, copied, entries = stored.folder, 0, 0, []
     # by name, for DVC lists a folder so
-    paths = {file: folder / file for file in sorted([*stored.record.files, RECORD_NAME])}
-    md5s = {file: _md5(path) for file, path in paths.items()}
-    sizes = {file: path.stat().st_size for file, path in paths.items()}
-    copied = 0
-    for done, (file, path) in enumerate(paths.items()):
-        if not store.holds(md5s[file], sizes[file]):
-            with path.open("rb") as stream:
-                store.put(stream, md5s[file], str(path))
-            copied += 1
+    files = sorted([*stored.record.files, RECORD_NAME])
+    for number, file in enumerate(files, 1):
+        path = folder / file
+        size = path.stat().st_size
+        with path.open("rb") as stream:
+            md5 = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+            if not remote.holds(md5, size):
+                stream.seek(0)
+                remote.put(stream, md5, str(path))
+                copied += 1
+        entries.append({"md5": md5, "relpath": file})
+        size_bytes += size
         if progress:
-            progress.advance(done + 1, len(paths))
-    listing = json.dumps([{"md5": md5, "relpath": file} for file, md5 in md5s.items()], sort_keys=True).encode()
+            progress.advance(number, len(files))
+    listing = json.dumps(entries, sort_keys=True).encode()
     md5 = hashlib.md5(listing, usedforsecurity=False).hexdigest()
-    if not store.holds(f"{md5}.dir", len(listing)):
-        store.put(BytesIO(listing), md5, f"{folder}: list of its files", ".dir")
+    if not remote.holds(f"{md5}.dir", len(listing)):
+        remote.put(BytesIO(listing), md5, f"{folder}: list of its files", ".dir")
         copied += 1
     if load_record(folder) != stored.record:
         raise RecordError(f"{folder}: was replaced while it was exported; export again")
-    is_changed = _write_dvc_file(folder, f"{md5}.dir", sum(sizes.values()), len(paths))
-    return Exported(name, f"{md5}.dir", len(paths), sum(sizes.values()), copied, is_changed)
-
-
-def _write_dvc_file(folder: Path, md5: str, size_bytes: int, files: int) -> bool:
-    """Write the `.dvc` file of `folder` as DVC does; return whether it was another one before."""
-    text = f"outs:\n- md5: {md5}\n  size: {size_bytes}\n  nfiles: {files}\n  hash: md5\n  path: {folder.name}\n"
-    path = folder.with_name(f"{folder.name}.dvc")
-    if path.exists() and path.read_bytes() == text.encode():
-        return False
-    write_atomically(path, text)
-    return True
-
-
-def _md5(path: Path) -> str:
-    md5 = hashlib.md5(usedforsecurity=False)
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            md5.update(chunk)
-    return md5.hexdigest()
+    text = (
+        f"outs:\n- md5: {md5}.dir\n  size: {size_bytes}\n  nfiles: {len(files)}\n  hash: md5\n  path: {folder.name}\n"
+    )
+    dvc_file = folder.with_name(f"{folder.name}.dvc")
+    is_changed = not dvc_file.exists() or dvc_file.read_bytes() != text.encode()
+    if is_changed:
+        write_atomically(dvc_file, text)
+    return Exported(name, f"{md5}.dir", len(files), size_bytes, copied, is_changed)
 
 
 class _Remote:
@@ -132,7 +123,7 @@ class _Remote:
     def __init__(self, remote: str, root: Path) -> None:
         self._label = remote
         self._has_folders = remote.partition("://")[0] not in _BUCKETS
-        self._fs, self._path = _opened(remote, root)
+        self._fs, self._path = _open_remote(remote, root)
 
     def holds(self, name: str, size_bytes: int) -> bool:
         """Return whether the object is there, whole."""
@@ -142,11 +133,11 @@ class _Remote:
             except FileNotFoundError:
                 return False
 
-    def put(self, source: IO[bytes], md5: str, what: str, suffix: str = "") -> None:
+    def put(self, source: IO[bytes], md5: str, label: str, suffix: str = "") -> None:
         """Copy `source` to where the object of `md5` belongs, whole or not at all.
 
         Raises:
-            RecordError: it is another content by now; `what` names it.
+            RecordError: it is another content by now; `label` names it.
         """
         place = self._place(f"{md5}{suffix}")
         partial = f"{self._path}/partial/{uuid4().hex}"
@@ -155,21 +146,18 @@ class _Remote:
                 self._fs.makedirs(place.rpartition("/")[0], exist_ok=True)
                 self._fs.makedirs(f"{self._path}/partial", exist_ok=True)
             try:
-                if self._copied(source, partial) != md5:
-                    raise RecordError(f"{what}: was altered while it was exported; export again")
+                content = hashlib.md5(usedforsecurity=False)
+                with self._fs.open(partial, "wb") as stream:
+                    while chunk := source.read(_CHUNK_BYTES):
+                        stream.write(chunk)
+                        content.update(chunk)
+                if content.hexdigest() != md5:
+                    raise RecordError(f"{label}: was altered while it was exported; export again")
                 self._fs.mv(partial, place)
             except BaseException:
-                with suppress(Exception):  # the first fault is the one to be told
+                with suppress(Exception):  # the first fault is the one to be reported
                     self._fs.rm_file(partial)
                 raise
-
-    def _copied(self, source: IO[bytes], target: str) -> str:
-        md5 = hashlib.md5(usedforsecurity=False)
-        with self._fs.open(target, "wb") as stream:
-            while chunk := source.read(_CHUNK_BYTES):
-                stream.write(chunk)
-                md5.update(chunk)
-        return md5.hexdigest()
 
     def _place(self, name: str) -> str:
         return f"{self._path}/files/md5/{name[:2]}/{name[2:]}"
@@ -190,7 +178,7 @@ class _Remote:
             ) from error
 
 
-def _opened(remote: str, root: Path) -> tuple[Any, str]:
+def _open_remote(remote: str, root: Path) -> tuple[Any, str]:
     from fsspec.core import url_to_fs
     from fsspec.implementations.local import LocalFileSystem
 

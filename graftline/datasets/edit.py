@@ -1,5 +1,6 @@
-"""The normalized edit and the label, and why a row becomes neither."""
+"""The normalized edit and the label, why a row becomes neither, and their columns in Parquet files."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -8,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from graftline.astgrep.action import Action
 from graftline.astgrep.binding import Language
+from graftline.core.parquet import Column
 
 
 class Edit(BaseModel):
@@ -106,3 +108,64 @@ class Rejection:
 
 
 RowResult = Edit | Label | Rejection
+
+
+EDITS: Mapping[str, Column] = {
+    "id": "text",
+    "dataset": "word",
+    "language": "word",
+    "split": "word",
+    "instruction": "text",
+    "pre": "text",
+    "post": "text",
+    "tags": "text",
+    "licence": "word",
+    "origin_group": "word",
+    "cluster": "word",
+    "origin": "text",
+    "pre_tokens": "whole",
+    "post_tokens": "whole",
+}
+"""Of the splits."""
+
+NORMALIZED: Mapping[str, Column] = {
+    "id": "text",
+    "dataset": "word",
+    "instruction": "text",
+    "pre": "text",
+    "post": "text",
+    "tags": "text",
+    "licence": "word",
+    "origin_group": "word",
+    "origin": "text",
+    "pre_tokens": "whole",
+    "post_tokens": "whole",
+    "line_bytes": "whole",
+    "id_key": "key",
+    "asked_key": "key",
+    "pre_key": "key",
+    "done_key": "key",
+    "change_key": "key",
+    "link_keys": "keys",
+    "signature": "bytes",
+}
+"""Of the normalized edits of one language: what the splits show, the length of the edit's line in the JSONL file beside
+it, and what edits are compared by (see `datasets.division`)."""
+
+DROPS: Mapping[str, Column] = {
+    "dataset": "word",
+    "file": "word",
+    "line": "whole",
+    "reason": "word",
+    "detail": "text",
+}
+
+DIVISION: Mapping[str, Column] = {
+    "dataset": "word",
+    "id": "text",
+    "split": "word?",
+    "reason": "word?",
+    "kept_id": "text?",
+    "cluster": "word",
+}
+"""Of every normalized edit of one language: its split, or why it has none and which edit is kept instead."""

@@ -59,24 +59,17 @@ def load_governance(paths: Paths) -> Governance:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredArtifact:
     """An artifact that is what its record says."""
 
     folder: Path
     record: ArtifactRecord
 
 
-@dataclass(frozen=True)
-class Holdings:
-    """The artifacts of the data stages below one root."""
+def stored_artifacts(paths: Paths) -> tuple[list[StoredArtifact], list[str]]:
+    """Return the raw, normalized, divided and split artifacts, in the order of stages and names; and what is refused.
 
-    artifacts: tuple[Stored, ...]
-    refused: tuple[str, ...]
-    """A sentence for each folder that is not what its record says, or has none."""
-
-
-def holdings(paths: Paths) -> Holdings:
-    """Return the raw, normalized, divided and split artifacts, in the order of stages and names.
+    That is a sentence for each folder that is not what its record says, or has none.
 
     Raises:
         RecordError: there is none.
@@ -87,9 +80,9 @@ def holdings(paths: Paths) -> Holdings:
             if any(part.startswith(".") for part in folder.relative_to(paths.data).parts):
                 continue  # of a build that has not ended
             try:
-                artifacts.append(Stored(folder, load_verified(folder, kind)))
+                artifacts.append(StoredArtifact(folder, load_verified(folder, kind)))
             except RecordError as error:
                 refused.append(str(error))
     if not artifacts and not refused:
         raise RecordError(f"{paths.data}: holds no artifact of a dataset; make some first, with 'graftline run'")
-    return Holdings(tuple(artifacts), tuple(refused))
+    return artifacts, refused

@@ -45,15 +45,15 @@ def clean_message(message: str) -> str:
     folded = message.lower()
     may_be_signed = any([agent in folded for agent in _AGENTS])
     if "@" in message:
-        message = _without_addresses(message)
+        message = _remove_addresses(message)
     # after the addresses: a line without its address may be a trailer, but no address comes of a line taken out
     if ":" in message or "\r" in message or may_be_signed:
-        message = _without_trailers(message.replace("\r\n", "\n").replace("\r", "\n"), may_be_signed)
+        message = _remove_trailers(message.replace("\r\n", "\n").replace("\r", "\n"), may_be_signed)
     return message.strip()
 
 
-def _without_trailers(message: str, may_be_signed: bool) -> str:
-    kept: list[str] = []
+def _remove_trailers(message: str, may_be_signed: bool) -> str:
+    lines: list[str] = []
     ends_blank = is_after_trailer = is_in_gap = False
     for line in message.split("\n"):
         is_blank = not line or line.isspace()
@@ -67,8 +67,8 @@ def _without_trailers(message: str, may_be_signed: bool) -> str:
             continue
         is_in_gap = is_in_gap and is_blank
         ends_blank = is_blank
-        kept.append(line)
-    return "\n".join(kept)
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def _is_trailer(line: str) -> bool:
@@ -80,7 +80,7 @@ def _is_signature(line: str) -> bool:
     return len(line) <= _LONGEST_SIGNATURE and _SIGNATURE.fullmatch(line.strip()) is not None
 
 
-def _without_addresses(text: str) -> str:
+def _remove_addresses(text: str) -> str:
     pieces, done, at = list[str](), 0, text.find("@")
     while at >= 0:
         local = _LOCAL.match(text[max(done, at - _LOCAL_CHARACTERS) : at][::-1])

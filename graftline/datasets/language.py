@@ -42,7 +42,7 @@ def language_of_path(path: str) -> Language | None:
 def confirm_language(pre: str, post: str, language: Language) -> Language | None:
     """Return the language, `language` or a near relation, in which both sides parse; None where there is none."""
     candidates = (language, *_ALTERNATIVES.get(language, ()))
-    return next((one for one in candidates if is_clean(pre, one) and is_clean(post, one)), None)
+    return next((candidate for candidate in candidates if is_clean(pre, candidate) and is_clean(post, candidate)), None)
 
 
 def wrap_member(pre: str, post: str, language: Language) -> tuple[str, str, str] | None:

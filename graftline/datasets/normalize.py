@@ -19,12 +19,11 @@ from graftline.core.parquet import ParquetWriter, arrow_table
 from graftline.core.processes import Workers
 from graftline.datasets.catalog import Cleaning, Dataset, Decontamination
 from graftline.datasets.decontaminate import Evaluations
-from graftline.datasets.edit import Edit, Label, Rejection, RejectReason
+from graftline.datasets.edit import DROPS, NORMALIZED, Edit, Label, Rejection, RejectReason
 from graftline.datasets.fingerprints import key, signatures, strip_whitespace
 from graftline.datasets.ingest import CleanEdit, Ingest
 from graftline.datasets.readers import source_of
 from graftline.datasets.readers.base import RawRow
-from graftline.datasets.tables import DROPS, NORMALIZED
 
 CHUNK_ROWS = 4096
 CHUNK_BYTES = 8 << 20

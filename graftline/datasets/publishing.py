@@ -8,7 +8,7 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
@@ -22,7 +22,7 @@ from graftline.core.hashing import canonical_json, digest
 from graftline.core.paths import Paths
 from graftline.core.record import DatasetRecord, NormalizedRecord, write_atomically
 from graftline.core.secrets import Secrets
-from graftline.datasets.governance import Stored, Wandb, holdings
+from graftline.datasets.governance import StoredArtifact, Wandb, stored_artifacts
 from graftline.datasets.wandb_run import KEY, SERVER, environment_of
 
 logger = logging.getLogger(__name__)
@@ -61,14 +61,14 @@ def publish(paths: Paths, settings: Wandb, secrets: Secrets, environment: Mappin
     if find_spec("wandb") is None:
         raise ConfigError(f"wandb is missing, but wandb.mode asks for it; {install_command('wandb')}")
     key = secrets.require(KEY, "wandb.mode online").get_secret_value() if settings.mode == "online" else None
-    held = holdings(paths)
-    if held.refused:
-        raise RecordError(held.refused[0])
-    contents = {"samples.json": samples(paths, held.artifacts, settings.samples), "stats.json": stats(held.artifacts)}
+    artifacts, refused = stored_artifacts(paths)
+    if refused:
+        raise RecordError(refused[0])
+    contents = {"samples.json": samples(artifacts, settings.samples), "stats.json": stats(artifacts)}
     folder = paths.logs / "wandb" / "datasets" / digest(contents)[:16]
     for name, content in contents.items():
         write_atomically(folder / name, json.dumps(content, indent=1, sort_keys=True) + "\n")
-    identities = {_name(stored): stored.record.identity for stored in held.artifacts}
+    identities = {_name(stored): stored.record.identity for stored in artifacts}
     request = {
         "mode": settings.mode,
         "project": settings.project,
@@ -78,16 +78,16 @@ def publish(paths: Paths, settings: Wandb, secrets: Secrets, environment: Mappin
         "files": {name: str(folder / name) for name in contents},
         "identities": identities,
     }
-    answer = _asked(request, environment_of(paths.logs / "wandb", environment, key), secrets)
+    answer = _run_wandb(request, environment_of(paths.logs / "wandb", environment, key), secrets)
     logger.info("wandb %s: %s, digest %s", settings.mode, answer["run"], answer["digest"])
     run = answer["run"] if settings.mode == "online" else paths.relative(Path(answer["run"]))
     files = tuple(paths.relative(folder / name) for name in contents)
     return Published(settings.mode, ARTIFACT, answer["digest"], run, files, identities)
 
 
-def stats(artifacts: tuple[Stored, ...]) -> dict[str, Any]:
+def stats(artifacts: Sequence[StoredArtifact]) -> dict[str, Any]:
     """Return by stage and name what the records count, the licences of rows, and where datasets came from."""
-    told: dict[str, dict[str, Any]] = {}
+    summary: dict[str, dict[str, Any]] = {}
     for stored in artifacts:
         record = stored.record
         entry: dict[str, Any] = {"identity": record.identity, "counts": record.counts}
@@ -95,29 +95,29 @@ def stats(artifacts: tuple[Stored, ...]) -> dict[str, Any]:
             entry |= {"version": record.version, "license": record.license, "sha256": record.sha256}
         if isinstance(record, NormalizedRecord):
             entry |= {"licences": record.licences, "tokenizer": record.tokenizer}
-        told.setdefault(record.kind, {})[record.name] = entry
-    return {"schema_version": 1, **told}
+        summary.setdefault(record.kind, {})[record.name] = entry
+    return {"schema_version": 1, **summary}
 
 
-def samples(paths: Paths, artifacts: tuple[Stored, ...], number: int) -> dict[str, list[dict[str, str]]]:
+def samples(artifacts: Sequence[StoredArtifact], number: int) -> dict[str, list[dict[str, str]]]:
     """Return, by language and split, SHA-256 of the ids of the first edits, and of their lines in `edits.jsonl`."""
-    found = {}
+    checksums = {}
     for stored in artifacts:
         if stored.record.kind == "splits":
             with (stored.folder / "edits.jsonl").open("rb") as stream:
                 lines = [line.rstrip(b"\n") for line in islice(stream, number)]
-            found[stored.record.name] = [
+            checksums[stored.record.name] = [
                 {"id": sha256(json.loads(line)["id"].encode()).hexdigest(), "edit": sha256(line).hexdigest()}
                 for line in lines
             ]
-    return found
+    return checksums
 
 
-def _name(stored: Stored) -> str:
+def _name(stored: StoredArtifact) -> str:
     return f"{stored.record.kind}/{stored.record.name}"
 
 
-def _asked(request: Mapping[str, Any], environment: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
+def _run_wandb(request: Mapping[str, Any], environment: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
     # -P: the current folder may hold one called wandb
     command = [sys.executable, "-P", "-m", "graftline.datasets.wandb_run"]
     with TemporaryDirectory(prefix="graftline-") as scratch:

@@ -36,8 +36,8 @@ from graftline.datasets.deduplicate import (
     near_pairs,
     shard_tables,
 )
+from graftline.datasets.edit import DIVISION, EDITS
 from graftline.datasets.fingerprints import Hashes, key
-from graftline.datasets.tables import DIVISION, EDITS
 
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")

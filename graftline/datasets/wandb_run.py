@@ -1,7 +1,7 @@
 """One run of wandb, in a process of its own: a request as JSON on standard input, the answer as last line of output.
 
 Nothing about the machine, the user, the code or its repository goes into the run. What is told of datasets is in
-`datasets.publishing`, of training in `training.tracking`; both begin their run by `begun`, in the environment of
+`datasets.publishing`, of training in `training.tracking`; both begin their run by `begin_run`, in the environment of
 `environment_of`.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 KEY, SERVER = "WANDB_API_KEY", "WANDB_BASE_URL"
 _PATIENCE, _PATIENCE_S = "WANDB_INIT_TIMEOUT", 30.0
-_KEPT = (SERVER, _PATIENCE)
+_PASSED_ON = (SERVER, _PATIENCE)
 
 
 def main() -> None:
@@ -29,13 +29,15 @@ def main() -> None:
 
 def environment_of(folder: Path, environment: Mapping[str, str], key: str | None) -> dict[str, str]:
     """Return the environment of a run: it writes below `folder` and not to the home folder, and takes no other setting."""
-    kept = {name: value for name, value in environment.items() if not name.startswith("WANDB_") or name in _KEPT}
-    kept |= {"WANDB_CACHE_DIR": str(folder / "cache"), "WANDB_DATA_DIR": str(folder / "data")}
-    kept |= {"WANDB_CONFIG_DIR": str(folder / "config"), "WANDB_ERROR_REPORTING": "false"}
-    return kept | ({KEY: key} if key else {})
+    settings = {
+        name: value for name, value in environment.items() if not name.startswith("WANDB_") or name in _PASSED_ON
+    }
+    settings |= {"WANDB_CACHE_DIR": str(folder / "cache"), "WANDB_DATA_DIR": str(folder / "data")}
+    settings |= {"WANDB_CONFIG_DIR": str(folder / "config"), "WANDB_ERROR_REPORTING": "false"}
+    return settings | ({KEY: key} if key else {})
 
 
-def begun(mode: str, folder: str, **about: Any) -> Any:
+def begin_run(mode: str, folder: str, **about: Any) -> Any:
     """Return a run that writes to `folder`; `about` is what `wandb.init` takes."""
     import wandb
 
@@ -65,7 +67,7 @@ def _log(request: dict[str, Any]) -> dict[str, str]:
     import wandb
 
     is_online = request["mode"] == "online"
-    run = begun(
+    run = begin_run(
         request["mode"],
         request["folder"],
         project=request["project"],
@@ -81,9 +83,9 @@ def _log(request: dict[str, Any]) -> dict[str, str]:
     logged = run.log_artifact(artifact)
     if is_online:
         logged.wait()
-    where = run.url if is_online else run.dir.removesuffix("/files")
+    place = run.url if is_online else run.dir.removesuffix("/files")
     run.finish()
-    return {"run": where or run.id, "digest": artifact.digest}
+    return {"run": place or run.id, "digest": artifact.digest}
 
 
 if __name__ == "__main__":

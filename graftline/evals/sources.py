@@ -24,7 +24,7 @@ from graftline.datasets.splits import Split
 from graftline.datasets.synthetic import synthesize
 from graftline.datasets.synthetic.apply import ActionSequence, apply_sequences
 from graftline.datasets.synthetic.excerpts import split_into_excerpts
-from graftline.datasets.synthetic.held_out import OF_FAMILY, is_held_out
+from graftline.datasets.synthetic.families import OF_FAMILY, is_held_out
 from graftline.datasets.synthetic.short_texts import collect_vocabulary, fill_pattern, parse_clean
 from graftline.evals.cases import Case, HeldOutExample, case_of, read_pairs
 from graftline.rollouts.shards import read_shards, sealed_shards

@@ -11,10 +11,9 @@ from graftline.core.errors import DataError
 from graftline.core.jsonl import read_lines
 from graftline.core.parquet import column_names, read_parquet
 from graftline.core.record import load_verified
-from graftline.datasets.edit import Edit, Label
+from graftline.datasets.edit import EDITS, Edit, Label
 from graftline.datasets.fingerprints import key
 from graftline.datasets.splits import SPLITS, Split
-from graftline.datasets.tables import EDITS
 from graftline.pipeline.lineage import Lineage
 from graftline.pipeline.stages.sft_dataset import lineage_recipes
 from graftline.pipeline.stages.trained_adapter import STEPS

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from graftline.astgrep.binding import Language
 from graftline.core.config import Config
-from graftline.datasets.synthetic.held_out import OF_FAMILY
+from graftline.datasets.synthetic.families import OF_FAMILY
 
 TRAIN, HELD_OUT, TASKS = "train.jsonl", "held_out.jsonl", "tasks.jsonl"
 """What a recipe trains on, what its held-out loss is taken on, and the tasks that are solved before and after."""

@@ -13,7 +13,7 @@ from graftline.datasets.splits import Split
 from graftline.datasets.synthetic import synthesize
 from graftline.datasets.synthetic.composed import compose
 from graftline.datasets.synthetic.excerpts import split_into_excerpts
-from graftline.datasets.synthetic.held_out import has_held_out_form
+from graftline.datasets.synthetic.families import has_held_out_form
 from graftline.rollouts.answer_grading import first_question
 from graftline.rollouts.exports.chats import dpo_rows, sft_rows, srl_rows
 from graftline.rollouts.state.state import StateUpdate

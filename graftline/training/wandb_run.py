@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from graftline.datasets.wandb_run import begun, failure
+from graftline.datasets.wandb_run import begin_run, failure
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def _follow(told: Iterable[dict[str, Any]]) -> dict[str, str]:
     is_online = first["mode"] == "online"
     # a run on disk cannot be gone on with: each attempt is one, and `wandb sync` puts them together
     resume = {"resume": "allow"} if is_online else {}
-    run = begun(first["mode"], first["folder"], **first["about"], job_type="training", **resume)
+    run = begin_run(first["mode"], first["folder"], **first["about"], job_type="training", **resume)
     next_step, exit_code = run.step, 1
     for line in told:
         # W&B takes no step twice, and one that is taken again comes out the same

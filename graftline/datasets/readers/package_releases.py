@@ -130,7 +130,7 @@ def changes(folder: Path, package: PackageRelease) -> Iterator[dict[str, Any] | 
         )
     licence = combine_licenses(old.licence, new.licence)
     for path in paths:
-        for pair in _changed_functions(path, old.sources[path], new.sources[path]):
+        for pair in _compare_functions(path, old.sources[path], new.sources[path]):
             yield pair if isinstance(pair, Rejection) else _row(package, label, licence, path, *pair)
 
 
@@ -176,7 +176,7 @@ def _licence(metadata: bytes | None, registry: str) -> str:
     return (license_in_package_json if registry == "npm" else license_in_core_metadata)(metadata or b"")
 
 
-def _changed_functions(
+def _compare_functions(
     path: str, old: bytes | None, new: bytes | None
 ) -> Iterator[tuple[Function, Function] | Rejection]:
     """Yield the functions of one file that changed, before and after."""
@@ -235,11 +235,11 @@ def _fault(old: Function, new: Function) -> str:
     longest = max(len(old.text), len(new.text))
     if longest > MAX_FUNCTION_CHARACTERS:
         return f"{longest} characters; at most {MAX_FUNCTION_CHARACTERS} are compared"
-    changed = changed_lines(old.text, new.text)
+    changed = count_changed_lines(old.text, new.text)
     return f"{changed} lines changed; at most {MAX_CHANGED_LINES} are an edit" if changed > MAX_CHANGED_LINES else ""
 
 
-def changed_lines(old: str, new: str) -> int:
+def count_changed_lines(old: str, new: str) -> int:
     """Return how many lines are removed and added from `old` to `new`."""
     matcher = difflib.SequenceMatcher(None, old.splitlines(), new.splitlines(), autojunk=False)
     return sum(i2 - i1 + j2 - j1 for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal")
@@ -259,7 +259,7 @@ def _row(package: PackageRelease, label: str, licence: str, path: str, old: Func
         "new": package.new,
         "path": path,
         "qual": old.qualified_name,
-        "changed": changed_lines(old.text, new.text),
+        "changed": count_changed_lines(old.text, new.text),
     }
 
 

@@ -261,10 +261,10 @@ def resolve(label: str, dataset: Dataset, listing: Mapping[str, Facts]) -> list[
 
 def _pin(label: str, entry: DatasetFile, path: str, facts: Facts) -> DatasetFile:
     pairs = (("size_bytes", facts.size_bytes, entry.size_bytes), ("sha256", facts.sha256, entry.sha256))
-    for what, actual, expected in pairs:
+    for field, actual, expected in pairs:
         if actual is not None and expected is not None and actual != expected:
             raise DownloadError(
-                f"{label}/{path}: {what} is {actual}, but {expected} is expected; restore the file in its home,"
+                f"{label}/{path}: {field} is {actual}, but {expected} is expected; restore the file in its home,"
                 " or pin the new version below configs/ if you mean to change it"
             )
     size = facts.size_bytes if entry.size_bytes is None else entry.size_bytes

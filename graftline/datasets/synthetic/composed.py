@@ -19,7 +19,7 @@ from graftline.codemod.canonical import canonicalize
 from graftline.core.hashing import digest
 from graftline.datasets.edit import Edit
 from graftline.datasets.synthetic.apply import ActionSequence, apply_sequences
-from graftline.datasets.synthetic.held_out import has_held_out_form
+from graftline.datasets.synthetic.families import has_held_out_form
 from graftline.datasets.synthetic.patterns import ARGUMENTS, STATEMENTS, pattern_of
 from graftline.datasets.synthetic.rewrites import rewrites_of
 from graftline.datasets.synthetic.short_texts import (

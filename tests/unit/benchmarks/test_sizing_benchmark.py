@@ -10,7 +10,7 @@ from benchmarks import sizing
 from benchmarks.commands import CHECKOUT
 from benchmarks.synthetic_rows import agent_row
 from graftline.datasets.edit import Edit, Rejection
-from graftline.datasets.patches import number_of_files
+from graftline.datasets.readers.agentpack import number_of_files
 
 TINY = sizing.Sizes(rows=40, pairs=3, instances=5, rollouts=3)
 

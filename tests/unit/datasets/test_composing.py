@@ -11,9 +11,8 @@ from graftline.codemod.canonical import canonicalize
 from graftline.datasets.edit import Edit
 from graftline.datasets.language import is_clean
 from graftline.datasets.synthetic.composed import compose
-from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT
+from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT, has_held_out_form
 from graftline.datasets.synthetic.family import fill_action
-from graftline.datasets.synthetic.held_out import has_held_out_form
 from graftline.datasets.synthetic.patterns import Pattern, pattern_of
 from graftline.datasets.synthetic.rewrites import rewrites_of
 from graftline.datasets.synthetic.short_texts import (

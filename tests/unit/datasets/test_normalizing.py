@@ -8,11 +8,10 @@ import pytest
 from graftline.core.parquet import read_parquet
 from graftline.datasets.decontaminate import evaluations
 from graftline.datasets.deduplicate import shard_tables
-from graftline.datasets.edit import Edit, Rejection, RejectReason
+from graftline.datasets.edit import DROPS, NORMALIZED, Edit, Rejection, RejectReason
 from graftline.datasets.fingerprints import key, signatures
 from graftline.datasets.normalize import CHUNK_BYTES, CHUNK_ROWS
 from graftline.datasets.readers.base import RawRow
-from graftline.datasets.tables import DROPS, NORMALIZED
 from tests.unit.datasets.fixtures import dataset
 from tests.unit.datasets.shards import change, written
 

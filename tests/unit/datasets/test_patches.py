@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from graftline.datasets.patches import FilePatch, Hunk, PatchFault, files_of, number_of_files
+from graftline.datasets.readers.agentpack import FilePatch, Hunk, PatchFault, files_of, number_of_files
 
 HEAD = "diff --git a/a.py b/a.py\nindex 1..2 100644\n--- a/a.py\n+++ b/a.py\n"
 

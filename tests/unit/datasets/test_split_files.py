@@ -9,9 +9,8 @@ import pytest
 from graftline.astgrep.binding import LANGUAGES
 from graftline.core.parquet import GROUP_ROWS, read_parquet, write_parquet
 from graftline.datasets.catalog import Splitting
-from graftline.datasets.edit import Edit
+from graftline.datasets.edit import DIVISION, EDITS, NORMALIZED, Edit
 from graftline.datasets.splits import SPLITS, write_assignments, write_split
-from graftline.datasets.tables import DIVISION, EDITS, NORMALIZED
 from tests.unit.datasets.shards import Row, change, written
 
 Folders = dict[str, Path]

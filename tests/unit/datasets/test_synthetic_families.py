@@ -12,8 +12,7 @@ from graftline.core.hashing import sha256_text
 from graftline.datasets.synthetic import instructions
 from graftline.datasets.synthetic.apply import ActionSequence, apply_sequences
 from graftline.datasets.synthetic.candidates import CandidateFinder, Names, inverse_of
-from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT
-from graftline.datasets.synthetic.held_out import OF_FAMILY
+from graftline.datasets.synthetic.families import FAMILIES, HELD_OUT, OF_FAMILY
 from graftline.datasets.synthetic.instructions import load_instructions
 from graftline.datasets.synthetic.sites import sites_in, words_of
 from graftline.sandbox.actions.memory import MemorySandbox

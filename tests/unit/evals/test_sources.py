@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from graftline.core.errors import DataError
 from graftline.core.jsonl import write_lines
 from graftline.core.paths import Paths
-from graftline.datasets.synthetic.held_out import is_held_out
+from graftline.datasets.synthetic.families import is_held_out
 from graftline.evals.sources import PairsSource, SplitSource, TaskSource, load_cases, source_artifacts
 from graftline.rollouts.task import Task
 from graftline.sandbox.actions.memory import MemorySandbox

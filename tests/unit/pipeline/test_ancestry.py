@@ -11,7 +11,7 @@ import pytest
 from graftline.core.errors import ConfigError
 from graftline.core.paths import Paths
 from graftline.core.record import RECORD_NAME, load_record
-from graftline.datasets.synthetic.held_out import is_held_out
+from graftline.datasets.synthetic.families import is_held_out
 from graftline.pipeline.exports import export, export_record, record_path
 from graftline.pipeline.provenance.audit import audit
 from graftline.pipeline.provenance.rows import standing, training_rows, with_sources

@@ -10,7 +10,7 @@ from graftline.core.build import Contents, Request
 from graftline.core.errors import RecordError
 from graftline.core.parquet import read_parquet, write_parquet
 from graftline.core.paths import Paths
-from graftline.datasets.tables import EDITS
+from graftline.datasets.edit import EDITS
 from graftline.pipeline import checks
 from graftline.pipeline.lineage import Lineage, open_lineage
 from graftline.pipeline.manifests import load_manifest

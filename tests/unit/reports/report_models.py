@@ -8,7 +8,7 @@ import duckdb
 from jinja2 import Environment
 
 from graftline.core.parquet import Column
-from graftline.datasets.tables import DIVISION, DROPS, EDITS
+from graftline.datasets.edit import DIVISION, DROPS, EDITS
 from graftline.rollouts.exports.parquet import STEPS, TRAJECTORIES
 from resources.warehouse import of_rows
 

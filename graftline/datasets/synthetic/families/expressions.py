@@ -20,7 +20,7 @@ from graftline.datasets.synthetic.family import (
 _C_LIKE = (*JAVASCRIPT, *JAVA)
 
 
-def _compared(before: str, after: str) -> tuple[Form, ...]:
+def _comparison(before: str, after: str) -> tuple[Form, ...]:
     """Return the forms of two comparisons; alone, Java takes what stands before `<` for a type with arguments."""
     there, back = (
         PatternAction(pattern=f"if ({pattern}) {{}}", rewrite=rewrite, selector="binary_expression")
@@ -40,9 +40,9 @@ def _flag(languages: tuple[Language, ...], value: str, on: str, off: str, contex
 
 
 OPERATORS: tuple[Family, ...] = (
-    Family("less_to_greater", "operator", _compared("$A < $B", "$B > $A"), inverse="greater_to_less"),
-    Family("include_bound", "operator", _compared("$A < $B", "$A <= $B"), inverse="exclude_bound"),
-    Family("include_lower_bound", "operator", _compared("$A > $B", "$A >= $B"), inverse="exclude_lower_bound"),
+    Family("less_to_greater", "operator", _comparison("$A < $B", "$B > $A"), inverse="greater_to_less"),
+    Family("include_bound", "operator", _comparison("$A < $B", "$A <= $B"), inverse="exclude_bound"),
+    Family("include_lower_bound", "operator", _comparison("$A > $B", "$A >= $B"), inverse="exclude_lower_bound"),
     Family("equal_to_unequal", "operator", (there_and_back((*PYTHON, *_C_LIKE), "$A == $B", "$A != $B"),),
         inverse="unequal_to_equal"),
     Family("and_to_or", "operator",
@@ -80,7 +80,7 @@ OPERATORS: tuple[Family, ...] = (
 _FUNCTION: dict[str, Any] = {"kind": "function_definition", "has": {"field": "name", "regex": "^{name}$"}}
 
 
-def _prefixed(languages: tuple[Language, ...], kind: str, prefix: str, taken_off: str) -> Form:
+def _prefix(languages: tuple[Language, ...], kind: str, prefix: str, taken_off: str) -> Form:
     """Return the form that writes `prefix` before the definition of `{name}`, and takes it off by the regex `taken_off`."""
     own: dict[str, Any] = {"kind": kind, "has": {"field": "name", "regex": "^{name}$"}}
     there = rule(f"{prefix}$D", pattern="$D", **own, **_unless({"regex": taken_off}))
@@ -132,13 +132,13 @@ TYPES: tuple[Family, ...] = (
             Form(TYPESCRIPT, (rule("@{new}($$$A)", pattern={"context": "class A { @{name}($$$A) f() {} }", "selector": "decorator"}),)),
             Form(JAVA, (rule("@{new}", kind="marker_annotation", regex="^@{name}$"),)),
         ), "decorator", "decorator"),
-    Family("add_annotation", "annotation", (_prefixed(JAVA, "method_declaration", "@{new}\n", "^@{new}\\s+"),),
+    Family("add_annotation", "annotation", (_prefix(JAVA, "method_declaration", "@{new}\n", "^@{new}\\s+"),),
         "definition", "decorator", inverse="remove_annotation"),
     Family("make_async", "annotation", (
-            _prefixed(PYTHON, "function_definition", "async ", "^async\\s+"),
-            _prefixed(JAVASCRIPT, "function_declaration", "async ", "^async\\s+"),
+            _prefix(PYTHON, "function_definition", "async ", "^async\\s+"),
+            _prefix(JAVASCRIPT, "function_declaration", "async ", "^async\\s+"),
         ), "definition", inverse="make_synchronous"),
-    Family("async_method", "annotation", (_prefixed(JAVASCRIPT, "method_definition", "async ", "^async\\s+"),),
+    Family("async_method", "annotation", (_prefix(JAVASCRIPT, "method_definition", "async ", "^async\\s+"),),
         "definition", inverse="synchronous_method"),
     Family("export_function", "annotation",
         (Form(JAVASCRIPT, (rule("export $D", pattern="$D", kind="function_declaration", has={"field": "name", "regex": "^{name}$"}, inside={"kind": "program"}),),

@@ -31,16 +31,16 @@ def _first_statement(
     return Form(languages, (there,), (back,))
 
 
-def _inverted_if(languages: tuple[Language, ...], alternative: dict[str, Any]) -> Form:
+def _invert_if(languages: tuple[Language, ...], alternative: dict[str, Any]) -> Form:
     """Return the form that keeps both blocks as they are written, which a pattern of statements would not."""
     consequence = {"has": {"field": "consequence", "pattern": "$A"}}
 
-    def inverted(condition: str, fix: str) -> Action:
+    def invert(condition: str, fix: str) -> Action:
         test = {"context": f"if {condition} {{}}", "selector": "parenthesized_expression"}
         parts = [{"has": {"field": "condition", "pattern": test}}, consequence, alternative]
         return rule(fix, kind="if_statement", all=parts)
 
-    there, back = inverted("($C)", "if (!($C)) $B else $A"), inverted("(!($C))", "if ($C) $B else $A")
+    there, back = invert("($C)", "if (!($C)) $B else $A"), invert("(!($C))", "if ($C) $B else $A")
     return Form(languages, (there,), (back,))
 
 
@@ -71,8 +71,8 @@ STATEMENTS: tuple[Family, ...] = (
             there_and_back(
                 PYTHON, "if $C:\n    $$$A\nelse:\n    $$$B", "if not ($C):\n    $$$B\nelse:\n    $$$A"
             ),
-            _inverted_if(JAVASCRIPT, {"has": {"kind": "else_clause", "has": {"kind": "statement_block", "pattern": "$B"}}}),
-            _inverted_if(JAVA, {"has": {"field": "alternative", "kind": "block", "pattern": "$B"}}),
+            _invert_if(JAVASCRIPT, {"has": {"kind": "else_clause", "has": {"kind": "statement_block", "pattern": "$B"}}}),
+            _invert_if(JAVA, {"has": {"field": "alternative", "kind": "block", "pattern": "$B"}}),
         ), inverse="uninvert_if"),
     Family("if_to_conditional", "statement", (
             there_and_back(
