@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 from ast_grep_py import Config, SgRoot
 from ast_grep_py import SgNode as SgNode
 
-from graftline.astgrep.action import PatternAction, RuleAction, rule_of
+from graftline.astgrep.action import Action, rule_of
 from graftline.core.errors import ConfigError, DataError
 
 Language = Literal["python", "javascript", "typescript", "tsx", "java"]
@@ -193,7 +193,7 @@ def tool_version() -> str:
     return version("ast-grep-cli")
 
 
-def rules_document(actions: Sequence[PatternAction | RuleAction], language: Language) -> str:
+def rules_document(actions: Sequence[Action], language: Language) -> str:
     """Return `actions` as rules `a0`, `a1`, … in one YAML text (as JSON, which is YAML without its surprises)."""
     rules = ({"id": f"a{number}", "language": language, **rule_of(action)} for number, action in enumerate(actions))
     return "\n---\n".join(json.dumps(rule) for rule in rules)

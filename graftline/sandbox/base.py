@@ -13,7 +13,7 @@ from typing import Literal, Protocol, get_args
 
 from pydantic import Field
 
-from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.action import Action
 from graftline.astgrep.binding import Language, tool_version
 from graftline.core.config import Config
 from graftline.core.errors import SandboxError
@@ -150,7 +150,7 @@ class Request:
 
     source: str
     language: Language
-    actions: tuple[PatternAction | RuleAction, ...]
+    actions: tuple[Action, ...]
 
 
 class Limits(Config):
@@ -171,9 +171,7 @@ class Sandbox(Protocol):
     def isolation(self) -> Isolation:
         """What this sandbox achieves on this machine."""
 
-    def apply_many(
-        self, source: str, language: Language, actions: Sequence[PatternAction | RuleAction]
-    ) -> list[SandboxResult]:
+    def apply_many(self, source: str, language: Language, actions: Sequence[Action]) -> list[SandboxResult]:
         """Apply each of `actions` to `source`, each on its own; the results stand in the order of `actions`.
 
         Raises:
@@ -208,9 +206,7 @@ class SharedSandbox:
         with self._lock:
             return self._sandbox.isolation
 
-    def apply_many(
-        self, source: str, language: Language, actions: Sequence[PatternAction | RuleAction]
-    ) -> list[SandboxResult]:
+    def apply_many(self, source: str, language: Language, actions: Sequence[Action]) -> list[SandboxResult]:
         [results] = self.apply_each([Request(source, language, tuple(actions))])
         return results
 

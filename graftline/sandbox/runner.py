@@ -20,12 +20,11 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path, PurePosixPath
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from graftline.astgrep.action import ACTION, PatternAction, RuleAction
+from graftline.astgrep.action import ACTION, Action
 from graftline.astgrep.binding import Language
 from graftline.astgrep.rule_text import rule_action
 from graftline.core.config import Config, load_yaml
@@ -127,7 +126,7 @@ class SandboxRunner:
         return workspace
 
     def apply_action(
-        self, workspace: Path, action: PatternAction | RuleAction | Mapping[str, Any] | str, only: Sequence[str] = ()
+        self, workspace: Path, action: Action | Mapping[str, Any] | str, only: Sequence[str] = ()
     ) -> SandboxResult:
         """Apply an action to the files of a workspace, or to those whose paths are in `only`.
 
@@ -175,9 +174,7 @@ class SandboxRunner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def sandbox(self) -> Sandbox:
@@ -240,9 +237,7 @@ def parse_test_spec(spec: TestSpec | Mapping[str, Any]) -> TestSpec:
         raise DataError(f"test specification: {_first_fault(error)[:_MESSAGE]}") from None
 
 
-def _parse_action(
-    action: PatternAction | RuleAction | Mapping[str, Any] | str,
-) -> tuple[PatternAction | RuleAction, Any]:
+def _parse_action(action: Action | Mapping[str, Any] | str) -> tuple[Action, Any]:
     if isinstance(action, str):
         return rule_action(action, "action")
     if not isinstance(action, Mapping):
@@ -260,7 +255,7 @@ def _first_fault(error: ValidationError) -> str:
 
 
 def _requests(
-    files: Mapping[str, bytes], action: PatternAction | RuleAction, language: Language | None, only: Sequence[str]
+    files: Mapping[str, bytes], action: Action, language: Language | None, only: Sequence[str]
 ) -> dict[str, Request]:
     """Return one request per file that the action goes to."""
     for path in only:
@@ -333,9 +328,7 @@ def prepare_workspace(task_id: str, files: Mapping[str, str | bytes]) -> Path:
     return _runner().prepare_workspace(task_id, files)
 
 
-def apply_action(
-    workspace: Path, action: PatternAction | RuleAction | Mapping[str, Any] | str, only: Sequence[str] = ()
-) -> SandboxResult:
+def apply_action(workspace: Path, action: Action | Mapping[str, Any] | str, only: Sequence[str] = ()) -> SandboxResult:
     """Apply an action to the files of a workspace; see `SandboxRunner.apply_action`."""
     return _runner().apply_action(workspace, action, only)
 

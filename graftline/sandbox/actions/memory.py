@@ -6,7 +6,7 @@ and actions of one's own. What the binding cannot do as ast-grep's command line 
 
 from collections.abc import Sequence
 
-from graftline.astgrep.action import PatternAction, RuleAction, rule_of
+from graftline.astgrep.action import Action, rule_of
 from graftline.astgrep.binding import Language, parse
 from graftline.astgrep.expand import BeyondBindingError, InvalidActionError, Source, replacements
 from graftline.core.errors import DataError
@@ -22,9 +22,7 @@ class MemorySandbox:
     def isolation(self) -> Isolation:
         return _ISOLATION
 
-    def apply_many(
-        self, source: str, language: Language, actions: Sequence[PatternAction | RuleAction]
-    ) -> list[SandboxResult]:
+    def apply_many(self, source: str, language: Language, actions: Sequence[Action]) -> list[SandboxResult]:
         try:
             tree = parse(source, language)
         except DataError as error:
@@ -39,7 +37,7 @@ class MemorySandbox:
         """Nothing is held."""
 
 
-def _apply(source: Source, action: PatternAction | RuleAction) -> SandboxResult:
+def _apply(source: Source, action: Action) -> SandboxResult:
     try:
         matches = [Match(*span) for span in replacements(source, rule_of(action))]
     except InvalidActionError as error:

@@ -11,7 +11,6 @@ actions and not enough to run tests. The level it can reach is `compute`.
 """
 
 import json
-import logging
 import re
 import signal
 import sys
@@ -21,13 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from graftline.astgrep.action import PatternAction, RuleAction
+from graftline.astgrep.action import Action
 from graftline.astgrep.binding import Language, executable, is_unicode, rules_document, scan_arguments
 from graftline.core.errors import SandboxError
 from graftline.sandbox.base import Isolation, Limits, Match, Request, SandboxResult, Usage, Verdict, replace_matches
 from graftline.sandbox.inner_process import InnerProcess
-
-logger = logging.getLogger(__name__)
 
 _MAX_RULES_BYTES = 100_000  # the kernel takes 128 KiB for one argument
 _MARGIN_S = 60.0
@@ -48,9 +45,7 @@ class ProcessSandbox:
     def isolation(self) -> Isolation:
         return self._isolation or self._start()
 
-    def apply_many(
-        self, source: str, language: Language, actions: Sequence[PatternAction | RuleAction]
-    ) -> list[SandboxResult]:
+    def apply_many(self, source: str, language: Language, actions: Sequence[Action]) -> list[SandboxResult]:
         if not is_unicode(source):
             return [self._fail(Verdict.ACTION_ERROR, "source holds a lone surrogate") for _ in actions]
         results: list[SandboxResult] = []
@@ -69,9 +64,7 @@ class ProcessSandbox:
             self._folder.cleanup()
             self._folder = None
 
-    def _apply(
-        self, source: str, language: Language, actions: Sequence[PatternAction | RuleAction]
-    ) -> list[SandboxResult]:
+    def _apply(self, source: str, language: Language, actions: Sequence[Action]) -> list[SandboxResult]:
         rules = rules_document(actions, language)
         if len(rules) > _MAX_RULES_BYTES:  # then it is one action, for batches end before
             error = f"rule of {len(rules)} bytes as JSON; at most {_MAX_RULES_BYTES} are applied"
@@ -142,10 +135,8 @@ class ProcessSandbox:
         return self._isolation
 
 
-def _batches(
-    actions: Sequence[PatternAction | RuleAction], language: Language
-) -> list[Sequence[PatternAction | RuleAction]]:
-    batches: list[list[PatternAction | RuleAction]] = []
+def _batches(actions: Sequence[Action], language: Language) -> list[Sequence[Action]]:
+    batches: list[list[Action]] = []
     size = _MAX_RULES_BYTES
     for action in actions:
         length = len(rules_document([action], language).encode()) + 8

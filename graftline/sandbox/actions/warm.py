@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graftline.astgrep.action import PatternAction, RuleAction, rule_of
+from graftline.astgrep.action import Action, rule_of
 from graftline.astgrep.binding import LANGUAGES, Language, is_safe
 from graftline.core.errors import SandboxError
 from graftline.sandbox.actions.process import ProcessSandbox
@@ -80,9 +80,7 @@ class WarmSandbox:
             self._isolation = Isolation("compute" if "seccomp" in features else "none", "warm", features)
         return self._isolation
 
-    def apply_many(
-        self, source: str, language: Language, actions: Sequence[PatternAction | RuleAction]
-    ) -> list[SandboxResult]:
+    def apply_many(self, source: str, language: Language, actions: Sequence[Action]) -> list[SandboxResult]:
         [results] = self.apply_each([Request(source, language, tuple(actions))])
         return results
 
@@ -120,7 +118,7 @@ class WarmSandbox:
             worker.stop()
         self._command_line.close()
 
-    def _result(self, request: Request, action: PatternAction | RuleAction, answer: _Answer | _Blame) -> SandboxResult:
+    def _result(self, request: Request, action: Action, answer: _Answer | _Blame) -> SandboxResult:
         usage = Usage(answer.cpu_s, answer.wall_s, answer.peak_kb / 1024)
         match answer.verdict:
             case "ok" if isinstance(answer, _Answer):
