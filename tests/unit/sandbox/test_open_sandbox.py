@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from graftline import sandbox
 from graftline.core.errors import SandboxError
 from graftline.sandbox import (
     Isolation,
@@ -31,20 +32,20 @@ def test_the_memory_sandbox_claims_no_isolation() -> None:
 
 
 def test_the_process_sandbox_says_what_it_achieved() -> None:
-    sandbox = open_sandbox(ProcessSandboxConfig())
+    opened = open_sandbox(ProcessSandboxConfig())
     try:
-        assert sandbox.isolation == Isolation("compute", "process", ("rlimits", "no_new_privs", "seccomp"))
+        assert opened.isolation == Isolation("compute", "process", ("rlimits", "no_new_privs", "seccomp"))
     finally:
-        sandbox.close()
+        opened.close()
 
 
 def test_the_warm_sandbox_says_what_it_achieved() -> None:
-    sandbox = open_sandbox(WarmSandboxConfig())
+    opened = open_sandbox(WarmSandboxConfig())
     own_user = ("own_user",) if os.getuid() == 0 else ()
     try:
-        assert sandbox.isolation == Isolation("compute", "warm", ("rlimits", *own_user, "no_new_privs", "seccomp"))
+        assert opened.isolation == Isolation("compute", "warm", ("rlimits", *own_user, "no_new_privs", "seccomp"))
     finally:
-        sandbox.close()
+        opened.close()
 
 
 @pytest.mark.parametrize("config", [ProcessSandboxConfig, WarmSandboxConfig])
@@ -86,3 +87,9 @@ def test_a_wrong_configuration_is_refused_where_it_is_wrong(settings: dict[str, 
 def test_the_wall_clock_has_a_wide_margin_over_the_cpu() -> None:
     limits = Limits()
     assert (limits.cpu_s, limits.wall_s) == (5, 30.0)
+
+
+def test_every_public_name_is_loaded_on_first_use() -> None:
+    assert [name for name in sandbox.__all__ if getattr(sandbox, name, None) is None] == []
+    with pytest.raises(AttributeError, match="module 'graftline.sandbox' has no attribute 'judged'"):
+        _ = sandbox.judged
